@@ -50,7 +50,7 @@ class _Drip(threading.Thread):
             producer.produce(
                 self._topic,
                 b"x",
-                on_delivery=lambda error, _, at=handed_over: self._told(error, at),
+                on_delivery=lambda error, _, at=handed_over: self._delivered(error, at),
             )
             producer.poll(0)
             time.sleep(INTERVAL_S)
@@ -61,7 +61,7 @@ class _Drip(threading.Thread):
         self._stop_asked.set()
         self.join()
 
-    def _told(self, error: Any, handed_over: float) -> None:
+    def _delivered(self, error: Any, handed_over: float) -> None:
         if error is not None:
             self.failures.append(error.name())
             return

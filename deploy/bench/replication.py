@@ -159,7 +159,7 @@ def _measure(target: BenchTarget, grid: Grid, cell: Cell) -> Repetition:
         min_insync_replicas=cell.min_insync,
     )
     settings = {
-        "bootstrap.servers": target.bootstrap,
+        **target.client_config,
         "acks": cell.acks,
         "batch.size": max(cell.batch_bytes, cell.record_bytes + 512),
     }

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
-from ..cluster.terminal import show
 from .replication import CellResult
 from .target import BenchTarget
 
@@ -82,7 +81,3 @@ def rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def print_table(results: list[CellResult]) -> None:
-    show(rows(results), "table", columns=COLUMNS)

@@ -3,12 +3,10 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-import psutil
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..cluster.failure import Failure
 
@@ -22,12 +20,21 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class BenchTarget:
-    """A cluster; with processes to look into when it is a local one of ours."""
+    """A cluster; with processes to look into when it is a local one of ours.
+
+    login: for confluent-kafka, whose settings are text; not shown, since it holds secrets.
+    """
 
     bootstrap: str
     admin: "BlockingAdmin"
     cluster: "Cluster | None" = None
+    login: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     _topics: list[str] = field(default_factory=list[str])
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        """Where and as whom to connect, for confluent-kafka."""
+        return {"bootstrap.servers": self.bootstrap, **self.login}
 
     def make_topic(
         self, *, partitions: int, replication_factor: int, min_insync_replicas: int
@@ -86,12 +93,16 @@ class BenchTarget:
         """CPU, memory and link bytes of each node now; empty when the nodes are not ours."""
         if self.cluster is None:
             return []
-        return [measure(self.cluster, i) for i in self.cluster.node_ids]
+        cluster = self.cluster
+        return [
+            NodeUsage(s.node_id, s.cpu_s, s.rss_bytes, link_bytes_sent(cluster, s.node_id))
+            for s in cluster.status()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """What a node has used up to now; None: unknown."""
+    """What a node has used up to now, nothing when it is down; None: unknown."""
 
     node_id: int
     cpu_s: float
@@ -99,21 +110,7 @@ class NodeUsage:
     link_bytes_sent: int | None
 
 
-def measure(cluster: "Cluster", node_id: int) -> NodeUsage:
-    """Look at one node; zeros when it is down."""
-    process = cluster.node(node_id).find()
-    if process is None:
-        return NodeUsage(node_id, 0.0, 0, None)
-    try:
-        with process.oneshot():
-            times = process.cpu_times()
-            rss_bytes = process.memory_info().rss
-    except psutil.NoSuchProcess:
-        return NodeUsage(node_id, 0.0, 0, None)
-    return NodeUsage(node_id, times.user + times.system, rss_bytes, link_counters(cluster, node_id))
-
-
-def link_counters(cluster: "Cluster", node_id: int) -> int | None:
+def link_bytes_sent(cluster: "Cluster", node_id: int) -> int | None:
     """Bytes that this node has sent to its peers since it started; None where it does not say.
 
     The node's own counters are the only source: no operating system counts bytes by process on
@@ -125,8 +122,14 @@ def link_counters(cluster: "Cluster", node_id: int) -> int | None:
 
 
 @contextlib.contextmanager
-def bench_target(data: Path, bootstrap: str | None) -> Iterator[BenchTarget]:
-    """The cluster to measure: --bootstrap, else the running one in `data`, else a new one."""
+def bench_target(data: Path, config: Mapping[str, Any] | None) -> Iterator[BenchTarget]:
+    """The cluster to measure: the one of `config`, else the running one in `data`, else a new one.
+
+    Raises ValueError for a login that confluent-kafka has no words for.
+    """
+    from ...client.security.config import security_config
+    from ...client.security.librdkafka import librdkafka_config
+    from ...client.settings import ADMIN, read_settings
     from ..cluster import layout
     from ..cluster.blocking_admin import blocking_admin
     from ..cluster.local_cluster import Cluster
@@ -134,7 +137,7 @@ def bench_target(data: Path, bootstrap: str | None) -> Iterator[BenchTarget]:
 
     with contextlib.ExitStack() as stack:
         cluster = None
-        if bootstrap is None:
+        if config is None:
             file = layout.read(data.resolve())
             opened = Cluster.open(data) if file is not None else None
             if opened is not None and any(s.state == "running" for s in opened.status()):
@@ -142,8 +145,10 @@ def bench_target(data: Path, bootstrap: str | None) -> Iterator[BenchTarget]:
             else:
                 say("no cluster runs here: starting one of 3 nodes for the measurement")
                 cluster = stack.enter_context(Cluster(3))
-            bootstrap = cluster.bootstrap
-        admin = stack.enter_context(blocking_admin(bootstrap, timeout_ms=20_000))
-        target = BenchTarget(bootstrap, admin, cluster)
+            config = {"bootstrap.servers": cluster.bootstrap}
+        settings = read_settings(ADMIN, config, {})
+        login = librdkafka_config(security_config(settings))
+        admin = stack.enter_context(blocking_admin(config, timeout_ms=20_000))
+        target = BenchTarget(",".join(settings.bootstrap_servers), admin, cluster, login)
         stack.callback(target.drop_topics)
         yield target

@@ -138,7 +138,7 @@ def _measure(
     )
     value = random.Random(seed).randbytes(grid.record_bytes)
     # Whatever waits for company leaves with the flush: so both send the same batches.
-    settings = {"bootstrap.servers": target.bootstrap, "acks": "all", "linger.ms": 1000}
+    settings = {**target.client_config, "acks": "all", "linger.ms": 1000}
     commit_ms: list[float] = []
 
     def write(producer: Any) -> None:

@@ -1,17 +1,19 @@
-"""What the schedule does to clients, their connections, their groups, and to topics."""
+"""Faults of clients, their connections, their groups, and to topics."""
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...client.producer import Producer
 from ...wire.errors import KafkaError, error_for
-from ..faults.schedule import Planned
+from ..faults.engine import Action, EffectNotSeen
+from ..faults.schedule import Fault
+from .context import ChaosContext
 from .load.settings import APPEND
-from .stage import Action, Fault, NotHit, Stage
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
-    from ...client.cluster_view import Partition
+    from ...client.cluster_view import PartitionInfo
 
 SEEN_WITHIN_S = 4.0
 MOVED_WITHIN_S = 20.0
@@ -26,86 +28,102 @@ CONFIGS = (
 )
 
 
-def _worker_kill(stage: Stage, planned: Planned, fault: Fault) -> None:
-    name = planned.pick(0, stage.workers.names)
-    pid = stage.workers.kill(name)
-    fault.hit(f"{name}, pid {pid}")
-    stage.sleep(planned.between(1, 0.0, 1.0))
-    stage.workers.restart(name)
+def _worker_kill(context: ChaosContext, fault: Fault) -> None:
+    name = fault.pick(0, context.processes.names)
+    pid = context.processes.kill(name)
+    context.hit(fault, f"{name}, pid {pid}")
+    context.sleep(fault.between(1, 0.0, 1.0))
+    context.processes.start(name)
 
 
-def _worker_pause(stage: Stage, planned: Planned, fault: Fault) -> None:
-    name = planned.pick(0, stage.workers.names)
-    pid = stage.workers.pause(name)
+def _worker_pause(context: ChaosContext, fault: Fault) -> None:
+    name = fault.pick(0, context.processes.names)
+    pid = context.processes.pause(name)
     try:
-        fault.hit(f"{name}, pid {pid}")
-        session_s = stage.settings.session_timeout_ms / 1000
-        stage.sleep(planned.between(1, 0.3, 2.0) * session_s)
+        context.hit(fault, f"{name}, pid {pid}")
+        session_s = context.settings.session_timeout_ms / 1000
+        context.sleep(fault.between(1, 0.3, 2.0) * session_s)
     finally:
-        stage.workers.resume(name)
+        context.processes.resume(name)
 
 
-def _member_joins(stage: Stage, planned: Planned, fault: Fault) -> None:
-    name, group = "extra", stage.settings.group
+def _member_joins(context: ChaosContext, fault: Fault) -> None:
+    name, group = "extra", context.settings.group
 
     def members() -> set[str]:
-        found = stage.cluster.ask(lambda admin: admin.groups.describe(group))
+        found = context.cluster.ask(lambda admin: admin.groups.describe(group))
         return {member.member_id for member in found.members}
 
     before = members()
-    stage.workers.start(name, stage.extra_order)
+    context.processes.add(name, context.extra_order)
     try:
-        stage.until(lambda: bool(members() - before), 2 * SEEN_WITHIN_S, "another member")
-        fault.hit(f"group {group}")
-        stage.sleep(planned.between(1, 0.5, 3.0))
+        context.until(lambda: bool(members() - before), 2 * SEEN_WITHIN_S, "another member")
+        context.hit(fault, f"group {group}")
+        context.sleep(fault.between(1, 0.5, 3.0))
     finally:
-        stage.workers.remove(name)
+        context.processes.remove(name)
 
 
-def _client_cut(stage: Stage, planned: Planned, fault: Fault) -> None:
-    entry = planned.pick(0, stage.cluster.file.nodes)
-    before = stage.proxies.dropped
-    stage.proxies.cut(entry.port)
-    try:
-        stage.until(lambda: stage.proxies.dropped > before, SEEN_WITHIN_S, "a lost request")
-        fault.hit(f"clients to node {entry.node_id}")
-        stage.sleep(planned.between(1, 0.3, 4.0))
-    finally:
-        stage.proxies.heal()
+def _client_cut(context: ChaosContext, fault: Fault) -> None:
+    entry = fault.pick(0, context.cluster.file.nodes)
+    target, lasts_s = f"clients to node {entry.node_id}", fault.between(1, 0.3, 4.0)
+    _see_and_heal(
+        context, fault, lambda: context.proxies.cut(entry.port), "dropped", target, lasts_s
+    )
 
 
-def _client_delay(stage: Stage, planned: Planned, fault: Fault) -> None:
-    entry = planned.pick(0, stage.cluster.file.nodes)
-    before, delay_ms = stage.proxies.delayed, int(planned.between(2, 20, 400))
-    stage.proxies.delay(entry.port, delay_ms)
-    try:
-        stage.until(lambda: stage.proxies.delayed > before, SEEN_WITHIN_S, "a late request")
-        fault.hit(f"clients to node {entry.node_id} by {delay_ms} ms")
-        stage.sleep(planned.between(1, 0.5, 2.5))
-    finally:
-        stage.proxies.heal()
+def _client_delay(context: ChaosContext, fault: Fault) -> None:
+    entry = fault.pick(0, context.cluster.file.nodes)
+    delay_ms = int(fault.between(2, 20, 400))
+    target, lasts_s = (
+        f"clients to node {entry.node_id} by {delay_ms} ms",
+        fault.between(1, 0.5, 2.5),
+    )
+    _see_and_heal(
+        context,
+        fault,
+        lambda: context.proxies.delay(entry.port, delay_ms),
+        "delayed",
+        target,
+        lasts_s,
+    )
 
 
-def _client_hold(stage: Stage, planned: Planned, fault: Fault) -> None:
+def _client_hold(context: ChaosContext, fault: Fault) -> None:
     """Held for longer than its client waits, mostly: it arrives when nobody expects it."""
-    api_key = planned.pick(0, HELD_REQUESTS)
-    before = stage.proxies.held
-    stage.proxies.hold(api_key)
+    api_key = fault.pick(0, HELD_REQUESTS)
+    target = f"a request of API {api_key}"
+    lasts_s = context.settings.request_timeout_ms / 1000 * fault.between(1, 0.4, 1.6)
+    _see_and_heal(context, fault, lambda: context.proxies.hold(api_key), "held", target, lasts_s)
+
+
+def _see_and_heal(
+    context: ChaosContext,
+    fault: Fault,
+    begin: Callable[[], None],
+    effect: str,
+    target: str,
+    lasts_s: float,
+) -> None:
+    """Wait until one more request met the proxies' fault, let it last, mend it."""
+    counts = context.proxies.counts
+    before = counts[effect]  # a request may meet it at once, and only one is ever held
     try:
-        stage.until(lambda: stage.proxies.held > before, SEEN_WITHIN_S, "a request to hold")
-        fault.hit(f"a request of API {api_key}")
-        stage.sleep(stage.settings.request_timeout_ms / 1000 * planned.between(1, 0.4, 1.6))
+        begin()
+        context.until(lambda: counts[effect] > before, SEEN_WITHIN_S, f"a request that is {effect}")
+        context.hit(fault, target)
+        context.sleep(lasts_s)
     finally:
-        stage.proxies.heal()
+        context.proxies.heal()
 
 
-def _topic_churn(stage: Stage, planned: Planned, fault: Fault) -> None:
-    topic = f"{CHURN_PREFIX}{int(planned.numbers[0] * 1e6)}"
-    partitions = int(planned.between(1, 1, 5))
+def _topic_churn(context: ChaosContext, fault: Fault) -> None:
+    topic = f"{CHURN_PREFIX}{int(fault.numbers[0] * 1e6)}"
+    partitions = int(fault.between(1, 1, 5))
 
     async def make(admin: "Admin") -> None:
         await admin.create_topic(
-            topic, partitions=partitions, replication_factor=stage.settings.replication_factor
+            topic, partitions=partitions, replication_factor=context.settings.replication_factor
         )
 
     async def write(admin: "Admin") -> int:
@@ -113,50 +131,50 @@ def _topic_churn(stage: Stage, planned: Planned, fault: Fault) -> None:
             return (await (await producer.send(topic, b"x", partition=0))).offset
 
     def is_gone() -> bool:
-        found = stage.cluster.ask(lambda admin: admin.describe_topics())
+        found = context.cluster.ask(lambda admin: admin.describe_topics())
         return all(p.topic != topic for p in found)
 
-    stage.cluster.ask(make)
+    context.cluster.ask(make)
     try:
-        stage.until(lambda: not is_gone(), SEEN_WITHIN_S, f"topic {topic}")
-        fault.hit(topic)
-        stage.cluster.ask(write)
+        context.until(lambda: not is_gone(), SEEN_WITHIN_S, f"topic {topic}")
+        context.hit(fault, topic)
+        context.cluster.ask(write)
     finally:
-        stage.cluster.ask(lambda admin: admin.delete_topics([topic]))
-    stage.until(is_gone, SEEN_WITHIN_S, f"the end of topic {topic}")
+        context.cluster.ask(lambda admin: admin.delete_topics([topic]))
+    context.until(is_gone, SEEN_WITHIN_S, f"the end of topic {topic}")
 
 
-def _config_change(stage: Stage, planned: Planned, fault: Fault) -> None:
-    name, value = planned.pick(0, CONFIGS)
+def _config_change(context: ChaosContext, fault: Fault) -> None:
+    name, value = fault.pick(0, CONFIGS)
 
     def is_in_force() -> bool:
-        found = stage.cluster.ask(lambda admin: admin.describe_configs(APPEND))
+        found = context.cluster.ask(lambda admin: admin.describe_configs(APPEND))
         return any(c.name == name and c.value == value for c in found)
 
-    stage.cluster.ask(lambda admin: admin.alter_configs(APPEND, {name: value}))
+    context.cluster.ask(lambda admin: admin.alter_configs(APPEND, {name: value}))
     try:
-        stage.until(is_in_force, SEEN_WITHIN_S, f"{name}={value}")
-        fault.hit(f"{APPEND}: {name}={value}")
-        stage.sleep(planned.between(1, 0.2, 2.0))
+        context.until(is_in_force, SEEN_WITHIN_S, f"{name}={value}")
+        context.hit(fault, f"{APPEND}: {name}={value}")
+        context.sleep(fault.between(1, 0.2, 2.0))
     finally:
-        stage.cluster.ask(lambda admin: admin.alter_configs(APPEND, {name: None}))
+        context.cluster.ask(lambda admin: admin.alter_configs(APPEND, {name: None}))
 
 
-def _reassignment(stage: Stage, planned: Planned, fault: Fault) -> None:
+def _reassignment(context: ChaosContext, fault: Fault) -> None:
     """One replica fewer, then all again in another order; with one order left: another order."""
-    partition = planned.pick(0, range(stage.settings.append_partitions))
-    nodes = stage.cluster.node_ids
-    at = planned.pick(1, range(len(nodes)))
-    order = (nodes[at:] + nodes[:at])[: stage.settings.replication_factor]
-    _move(stage, partition, order[: max(2, len(order) - 1)])
+    partition = fault.pick(0, range(context.settings.append_partitions))
+    nodes = context.cluster.node_ids
+    at = fault.pick(1, range(len(nodes)))
+    order = (nodes[at:] + nodes[:at])[: context.settings.replication_factor]
+    _move(context, partition, order[: max(2, len(order) - 1)])
     try:
-        fault.hit(f"{APPEND}/{partition} to {order}")
-        stage.sleep(planned.between(2, 0.1, 1.0))
+        context.hit(fault, f"{APPEND}/{partition} to {order}")
+        context.sleep(fault.between(2, 0.1, 1.0))
     finally:
-        _move(stage, partition, order)
+        _move(context, partition, order)
 
 
-def _move(stage: Stage, partition: int, replicas: list[int]) -> None:
+def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
     wanted = [{"partition_index": partition, "replicas": replicas}]
     request = {
         "timeout": 10_000,
@@ -173,50 +191,50 @@ def _move(stage: Stage, partition: int, replicas: list[int]) -> None:
                 raise error_for(code)
 
     def has_moved() -> bool:
-        return list(_described(stage, partition).replicas) == replicas
+        return list(_described(context, partition).replicas) == replicas
 
-    stage.insist(lambda: stage.cluster.ask(ask), MOVED_WITHIN_S)
-    stage.until(has_moved, MOVED_WITHIN_S, f"{APPEND}/{partition} on {replicas}")
+    context.retry(lambda: context.cluster.ask(ask), MOVED_WITHIN_S)
+    context.until(has_moved, MOVED_WITHIN_S, f"{APPEND}/{partition} on {replicas}")
 
 
-def _elect_leaders(stage: Stage, planned: Planned, fault: Fault) -> None:
+def _elect_leaders(context: ChaosContext, fault: Fault) -> None:
     """The preferred replicas lead again; where they do already, others become preferred before.
 
     Partition by partition: some may be away, or fall behind at this very moment.
     """
-    for partition in range(stage.settings.append_partitions):
+    for partition in range(context.settings.append_partitions):
         key = (APPEND, partition)
-        now = _described(stage, partition)
+        now = _described(context, partition)
         preferred = now.replicas[0]
         if now.leader == preferred:
             others = [node for node in now.isr if node != preferred]
             if not others:
                 continue
-            preferred = planned.pick(0, others)
+            preferred = fault.pick(0, others)
             rest = [node for node in now.replicas if node != preferred]
-            _move(stage, partition, [preferred, *rest])
+            _move(context, partition, [preferred, *rest])
         try:
-            stage.cluster.ask(lambda admin, key=key: admin.elect_leaders([key]))
+            context.cluster.ask(lambda admin, key=key: admin.elect_leaders([key]))
         except KafkaError as problem:
             if not problem.retriable:
                 raise
             continue
-        with contextlib.suppress(NotHit):
-            stage.until(
-                lambda p=partition, node=preferred: _described(stage, p).leader == node,
+        with contextlib.suppress(EffectNotSeen):
+            context.until(
+                lambda p=partition, node=preferred: _described(context, p).leader == node,
                 SEEN_WITHIN_S,
                 f"node {preferred} leading {APPEND}/{partition}",
             )
-            fault.hit(f"{APPEND}/{partition} to node {preferred}, and others")
-    if not fault.is_hit:
-        raise NotHit("no other replica came to lead")
+            context.hit(fault, f"{APPEND}/{partition} to node {preferred}, and others")
+    if not fault.target:
+        raise EffectNotSeen("no other replica came to lead")
 
 
-def _described(stage: Stage, partition: int) -> "Partition":
-    for found in stage.cluster.ask(lambda admin: admin.describe_topics([APPEND])):
+def _described(context: ChaosContext, partition: int) -> "PartitionInfo":
+    for found in context.cluster.ask(lambda admin: admin.describe_topics([APPEND])):
         if found.partition == partition:
             return found
-    raise NotHit(f"{APPEND}/{partition} is not known to the broker that was asked")
+    raise EffectNotSeen(f"{APPEND}/{partition} is not known to the broker that was asked")
 
 
 CLIENT_ACTIONS: dict[str, Action] = {

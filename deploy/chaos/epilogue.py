@@ -15,7 +15,7 @@ from ...wire.errors import KafkaError, RequestTimedOut
 from ..cluster.local_cluster import Cluster
 from ..inspect.transaction_facts import OPEN_STATES
 from ..judge.history.recorder import Recorder
-from ..judge.history.schema import NONE, Isolation, Outcome
+from ..judge.history.schema import NONE, Isolation, OpOutcome
 from ..judge.logs.scan import scan_topics
 from .load.bank_check import BankCheck
 from .load.payloads import value_of
@@ -135,5 +135,5 @@ async def _record(
         await work()
     except KafkaError as problem:
         error = type(problem).__name__
-    outcome = Outcome.OK if error is None else Outcome.FAIL
+    outcome = OpOutcome.OK if error is None else OpOutcome.FAIL
     recorder.add("probes", kind, node_id, invoked_ns, recorder.now_ns(), outcome, error)

@@ -11,16 +11,16 @@ import numpy as np
 from ..cluster import html
 from ..cluster.failure import Failure
 from ..cluster.html import COLOURS
-from ..faults.schedule import LANES
+from ..faults.schedule import KINDS_BY_TARGET
 from ..judge.history.columns import History
 from ..judge.history.format import HistoryFormat
 from ..judge.report import verdict_words
 from ..judge.verdict import judge
 from .series import FaultBar, Line, Series, series_of
 
-WIDTH, HEIGHT, MARGIN, LANE_HEIGHT = 1080, 220, 56, 16
+WIDTH, HEIGHT, MARGIN, ROW_HEIGHT = 1080, 220, 56, 16
 OTHER = "other"
-LANE_COLOURS = {"nodes": "#c14c3a", "links": "#d9a40d", "clients": "#337ea9", OTHER: "#787774"}
+TARGET_COLOURS = {"nodes": "#c14c3a", "links": "#d9a40d", "clients": "#337ea9", OTHER: "#787774"}
 
 
 def write_report(run: Path, page: Path) -> Path:
@@ -46,7 +46,8 @@ def render(about: dict[str, Any], series: Series, verdict: Sequence[str]) -> str
         **about.get("versions", {}),
     }
     legend = " · ".join(
-        f'<span style="color:{LANE_COLOURS[lane]}">■ {lane}</span>' for lane in LANES
+        f'<span style="color:{TARGET_COLOURS[target]}">■ {target}</span>'
+        for target in KINDS_BY_TARGET
     )
     said = [escape(line) for line in (*verdict, str(outcome.get("bank", "")))]
     said += [f"<b>{escape(line)}</b>" for line in outcome.get("broken", ())]
@@ -67,7 +68,7 @@ def render(about: dict[str, Any], series: Series, verdict: Sequence[str]) -> str
 
 
 def plot(lines: Sequence[Line], series: Series) -> str:
-    """Curves over time, the faults as bars behind them and in lanes below."""
+    """Curves over time, the faults as bars behind them and in rows below."""
     inner = WIDTH - 2 * MARGIN
     highest = max((float(np.nanmax(x.values)) for x in lines if np.isfinite(x.values).any()),
                   default=0.0) or 1.0  # fmt: skip
@@ -76,14 +77,14 @@ def plot(lines: Sequence[Line], series: Series) -> str:
         return MARGIN + inner * min(max(second, 0.0), series.seconds) / series.seconds
 
     drawn = [html.text(2, 16, f"{highest:,.0f}"), html.text(2, HEIGHT, "0")]
-    lanes = list(LANE_COLOURS)
+    rows = list(TARGET_COLOURS)
     for bar in series.faults:
-        lane = lane_of(bar.kind)
+        target = target_of(bar.kind)
         x, width = x_of(bar.start_s), max(1.0, x_of(bar.end_s) - x_of(bar.start_s))
-        y, colour = HEIGHT + 22 + lanes.index(lane) * LANE_HEIGHT, LANE_COLOURS[lane]
+        y, colour = HEIGHT + 22 + rows.index(target) * ROW_HEIGHT, TARGET_COLOURS[target]
         title = f"{bar.kind}: {bar.target} at {bar.start_s:.1f} s"
         drawn.append(html.bar(x, 8, width, HEIGHT - 8, colour, 'opacity="0.10"'))
-        drawn.append(html.bar(x, y, width, LANE_HEIGHT - 4, colour, title=title))
+        drawn.append(html.bar(x, y, width, ROW_HEIGHT - 4, colour, title=title))
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
         points = [
@@ -101,9 +102,9 @@ def plot(lines: Sequence[Line], series: Series) -> str:
     return html.svg(WIDTH, HEIGHT + 104, drawn)
 
 
-def lane_of(kind: str) -> str:
-    """The lane that a kind of fault belongs to."""
-    return next((lane for lane, kinds in LANES.items() if kind in kinds), OTHER)
+def target_of(kind: str) -> str:
+    """The target that a kind of fault belongs to."""
+    return next((target for target, kinds in KINDS_BY_TARGET.items() if kind in kinds), OTHER)
 
 
 def fault_table(faults: Sequence[FaultBar]) -> str:
@@ -112,10 +113,10 @@ def fault_table(faults: Sequence[FaultBar]) -> str:
     for bar in faults:
         kinds.setdefault(bar.kind, []).append(bar.end_s - bar.start_s)
     rows = [
-        (kind, lane_of(kind), len(each), f"{sum(each) / len(each):.2f}")
+        (kind, target_of(kind), len(each), f"{sum(each) / len(each):.2f}")
         for kind, each in sorted(kinds.items())
     ]
-    return html.table(("kind", "lane", "times", "seconds, mean"), rows)
+    return html.table(("kind", "target", "times", "seconds, mean"), rows)
 
 
 def fault_list(faults: Sequence[FaultBar]) -> str:

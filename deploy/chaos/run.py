@@ -9,6 +9,7 @@ Nothing is written anywhere else but the peers' sockets, which have a short path
 go with the cluster. Whatever happens, no process is left.
 """
 
+import contextlib
 import json
 import platform
 import shutil
@@ -25,14 +26,14 @@ from ..faults.client_proxies import ClientProxies
 from ..faults.faulty_cluster import FaultyCluster
 from ..inspect.loop_stalls import stalls_in_log
 from ..judge.history.recorder import Recorder
+from .client_processes import ClientProcesses
+from .context import ChaosContext
 from .epilogue import probe_all, read_the_end, wait_for_rest
-from .lanes import Lanes
 from .load.order import WorkerOrder
 from .load.settings import LoadSettings
 from .plan_settings import RunSettings
 from .remains import dump_remains
-from .stage import Stage
-from .workers import Workers
+from .schedulers import start_schedulers, stop_schedulers
 
 RUN_FILE = "run.json"
 CONFIG: dict[str, str] = {
@@ -49,7 +50,7 @@ WATCH_S = 0.25
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """What came out of a run, before the judge has spoken."""
 
     faults: dict[str, int] = field(default_factory=dict[str, int])
@@ -82,9 +83,9 @@ class ChaosRun:
         self, out: Path, settings: RunSettings, say: Callable[[str], None] = lambda _: None
     ) -> None:
         self.out, self.settings, self._say = out.resolve(), settings, say
-        self.outcome = Outcome()
+        self.outcome = RunOutcome()
 
-    def go(self) -> Outcome:
+    def go(self) -> RunOutcome:
         """Do it. Failure when it could not be done at all."""
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")
@@ -98,14 +99,17 @@ class ChaosRun:
             seed=settings.seed,
             config={**CONFIG, "log.roll.ms": roll_ms},
         )
-        workers, recorder = Workers(self.out), Recorder.open(self.out)
-        proxies: ClientProxies | None = None
-        try:
+        workers, recorder = ClientProcesses(self.out), Recorder.open(self.out)
+        with contextlib.ExitStack() as last:  # all of it, whatever becomes of the others
+            last.callback(self._end, cluster)
+            last.callback(recorder.close)
+            last.callback(workers.close)
             cluster.up()
             self._say(f"{settings.nodes} nodes serve at {cluster.bootstrap}")
             self._say(NOT_MADE)
             self._make_topics(cluster)
             proxies = ClientProxies([entry.port for entry in cluster.file.nodes])
+            last.callback(proxies.close)
             self._break_it(cluster, workers, proxies, recorder)
             self._finish(cluster, recorder)
             for node_id in cluster.down():
@@ -115,13 +119,6 @@ class ChaosRun:
                     self.outcome.broken.append(f"node {node_id}: {stall}")
             self._say("all nodes are down; reading their disks")
             self.outcome.batches = dump_remains(recorder, cluster.data)
-        finally:
-            workers.close()
-            if proxies is not None:
-                proxies.close()
-            recorder.close()
-            self._end(cluster)
-        workers.gather()
         self.outcome.clients = workers.clients
         self.outcome.client_errors = dict(workers.errors.most_common())
         if workers.stuck:
@@ -147,7 +144,7 @@ class ChaosRun:
     def _break_it(
         self,
         cluster: FaultyCluster,
-        workers: Workers,
+        workers: ClientProcesses,
         proxies: ClientProxies,
         recorder: Recorder,
     ) -> None:
@@ -157,36 +154,34 @@ class ChaosRun:
             run=str(self.out), bootstrap=cluster.bootstrap, number=900, workloads=("job",),
             seed=f"{self.settings.seed}/extra", settings=self.settings.load.to_json(),
         )  # fmt: skip
-        stage = Stage(
+        context = ChaosContext(
             cluster, workers, proxies, recorder, self.settings.load,
             seed=self.settings.seed, transactional_ids=ids, extra_order=extra,
         )  # fmt: skip
         for name, order in orders.items():
-            workers.start(name, order)
-        lanes = Lanes(stage, self.settings)
+            workers.add(name, order)
         started = time.monotonic()
-        lanes.start()
+        schedulers = start_schedulers(context, self.settings)
         try:
-            told = started
+            last_reported = started
             while (now := time.monotonic()) < started + self.settings.seconds:
-                stage.stopping.wait(WATCH_S)
-                if stage.problem is not None:
+                context.stopping.wait(WATCH_S)
+                if context.problem is not None or workers.failed is not None:
                     break
-                workers.revive()
-                if now - told > 10:
-                    told = now
-                    self._say(f"{now - started:.0f} s, {sum(stage.hits.values())} faults")
+                if now - last_reported > 10:
+                    last_reported = now
+                    self._say(f"{now - started:.0f} s, {sum(context.hits.values())} faults")
         finally:
-            lanes.stop()
-        if stage.problem is not None:
-            raise stage.problem
+            stop_schedulers(context, schedulers)
+        if (problem := context.problem or workers.failed) is not None:
+            raise problem
         self._say("healed; the load goes on for a moment")
         time.sleep(CALM_S)
         workers.stop()
         self.outcome.load_s = round(time.monotonic() - started, 1)
-        self.outcome.faults = dict(sorted(stage.hits.items()))
-        self.outcome.tried, self.outcome.missed = lanes.tried, stage.misses
-        self.outcome.broken = [*stage.broken, *workers.broken]
+        self.outcome.faults = dict(sorted(context.hits.items()))
+        self.outcome.tried, self.outcome.missed = context.tried, context.misses
+        self.outcome.broken = [*context.broken, *workers.broken]
 
     def _orders(self, bootstrap: str, proxies: ClientProxies) -> dict[str, WorkerOrder]:
         settings, orders = self.settings, dict[str, WorkerOrder]()
@@ -236,7 +231,7 @@ class ChaosRun:
             if log.exists():
                 shutil.copyfile(log, words / f"node-{node_id}.log")
 
-    def _write_about(self, outcome: Outcome | None) -> None:
+    def _write_about(self, outcome: RunOutcome | None) -> None:
         about: dict[str, Any] = {
             "format": 1,
             "seed": self.settings.seed,
@@ -265,4 +260,4 @@ def settings_of(run: Path) -> RunSettings:
         raise Failure(f"{run} is not the directory of a chaos run ({problem}).") from None
 
 
-__all__ = ["ChaosRun", "LoadSettings", "Outcome", "settings_of"]
+__all__ = ["ChaosRun", "LoadSettings", "RunOutcome", "settings_of"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..judge.history.columns import History
 from ..judge.history.format import Array
-from ..judge.history.schema import Outcome
+from ..judge.history.schema import OpOutcome
 
 NS_A_SECOND = 1_000_000_000
 BINS_MAX = 600
@@ -48,7 +48,7 @@ def series_of(history: History) -> Series:
     polled = history.column("polls", "returned_ns")
     asked = history.column("transactions", "commit_invoked_ns")
     ended = history.column("transactions", "ended_ns")
-    is_committed = (history.column("transactions", "outcome") == Outcome.OK) & (asked >= 0)
+    is_committed = (history.column("transactions", "outcome") == OpOutcome.OK) & (asked >= 0)
     starts = [int(each.min()) for each in (invoked, polled) if len(each)]
     ends = [int(each.max()) for each in (acknowledged, polled, ended) if len(each)]
     start, end = min(starts, default=0), max(ends, default=0)

@@ -7,11 +7,11 @@ from typing import Any
 
 from ..judge.history.columns import History
 from ..judge.history.files import seal
-from ..judge.history.schema import Outcome as Known
+from ..judge.history.schema import OpOutcome
 from ..judge.report import verdict_fields, verdict_words
 from ..judge.verdict import Verdict, judge
 from .plan_settings import RunSettings
-from .run import Outcome
+from .run import RunOutcome
 
 SHOWN_MISSES = 8
 
@@ -30,12 +30,12 @@ def counts_of(run: Path) -> dict[str, int]:
         "records_sent": history.count("sends"),
         "records_polled": history.count("polls"),
         "transactions": history.count("transactions"),
-        "transactions_committed": int((outcome == Known.OK).sum()),
-        "transactions_in_doubt": int((outcome == Known.INFO).sum()),
+        "transactions_committed": int((outcome == OpOutcome.OK).sum()),
+        "transactions_in_doubt": int((outcome == OpOutcome.INFO).sum()),
     }
 
 
-def words(run: Path, settings: RunSettings, outcome: Outcome, verdict: Verdict) -> Iterator[str]:
+def words(run: Path, settings: RunSettings, outcome: RunOutcome, verdict: Verdict) -> Iterator[str]:
     counts = counts_of(run)
     yield f"{settings.nodes} nodes, seed {settings.seed}, {outcome.load_s:.0f} s of load"
     yield (
@@ -68,7 +68,9 @@ def words(run: Path, settings: RunSettings, outcome: Outcome, verdict: Verdict) 
     yield f"again: oncelog chaos replay {run}   drawn: oncelog chaos report {run}"
 
 
-def fields(run: Path, settings: RunSettings, outcome: Outcome, verdict: Verdict) -> dict[str, Any]:
+def fields(
+    run: Path, settings: RunSettings, outcome: RunOutcome, verdict: Verdict
+) -> dict[str, Any]:
     return {
         "run": str(run),
         "seed": settings.seed,

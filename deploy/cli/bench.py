@@ -2,16 +2,22 @@
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_DATA, Bootstrap, Data, Format, require
+from .common import DEFAULT_CLUSTER, DEFAULT_DATA, ClusterOptions, Data, Format, add_family, require
 
+if TYPE_CHECKING:
+    from ..bench.replication import CellResult
+    from ..bench.transactions import TransactionResult
+
+Result = TypeVar("Result", "CellResult", "TransactionResult")
 Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off"]
 JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
@@ -20,11 +26,8 @@ HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page wi
 def register(app: App) -> None:
     """Add this file's commands."""
     app.command(demo)
-    bench = App(name="bench", help="What guarantees cost, what faults cost.")
-    bench.command(replication)
-    bench.command(txn)
-    bench.command(failover)
-    app.command(bench)
+    about = "What guarantees cost, what faults cost."
+    add_family(app, "bench", about, replication, txn, failover)
 
 
 def demo(
@@ -93,8 +96,7 @@ def replication(
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 2,
     seconds: Annotated[float, Parameter(help="Of load for each figure.")] = 3.0,
     rate: Annotated[float, Parameter(help="Records/s of the latency run.")] = 1_000.0,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
 ) -> None:
@@ -117,19 +119,13 @@ def replication(
     )
     if rate <= 0 or seconds <= 0 or repetitions < 1:
         raise Failure("--rate, --seconds and --repetitions are above 0.", exit_code=2)
-    with bench_target(data, bootstrap) as target:
+    with cluster.as_failures(), bench_target(cluster.data, cluster.named_config()) as target:
         results = run_grid(target, grid, say)
         described = bench_report.environment(target, asdict(grid))
-    bench_report.print_table(results)
+    show(bench_report.rows(results), "table", columns=bench_report.COLUMNS)
     for result in results:
         print(f"{result.cell.name}: {result.perf_line}")
-    if json_file:
-        content = {"environment": described, "results": [r.as_json() for r in results]}
-        json_file.write_text(json.dumps(content, indent=1))
-        say(f"figures: {json_file}")
-    if html_file:
-        html_file.write_text(replication_page.page(described, results))
-        say(f"page: {html_file}")
+    _write(json_file, html_file, described, results, replication_page.page)
 
 
 def txn(
@@ -142,8 +138,7 @@ def txn(
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 2,
     seconds: Annotated[float, Parameter(help="Of transactions for each figure.")] = 3.0,
     seed: Annotated[int, Parameter(help="Of the bytes that are written.")] = 0,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
 ) -> None:
@@ -166,18 +161,12 @@ def txn(
     )
     if seconds <= 0 or repetitions < 1:
         raise Failure("--seconds and --repetitions are above 0.", exit_code=2)
-    with bench_target(data, bootstrap) as target:
+    with cluster.as_failures(), bench_target(cluster.data, cluster.named_config()) as target:
         results = run_transaction_grid(target, grid, say)
         described = bench_report.environment(target, asdict(grid))
     show_one(described, "table")
     show(transactions_page.rows(results), "table", columns=transactions_page.COLUMNS)
-    if json_file:
-        content = {"environment": described, "results": [r.as_json() for r in results]}
-        json_file.write_text(json.dumps(content, indent=1))
-        say(f"figures: {json_file}")
-    if html_file:
-        html_file.write_text(transactions_page.page(described, results))
-        say(f"page: {html_file}")
+    _write(json_file, html_file, described, results, transactions_page.page)
 
 
 def failover(
@@ -208,6 +197,22 @@ def failover(
         f"{figures['kills']} kills: p50 {figures['p50_ms']:.0f} ms, p99 {figures['p99_ms']:.0f} ms,"
         f" max {figures['max_ms']:.0f} ms until the next acknowledged write"
     )
+
+
+def _write(
+    json_file: Path | None,
+    html_file: Path | None,
+    described: dict[str, Any],
+    results: list[Result],
+    page: Callable[[dict[str, Any], list[Result]], str],
+) -> None:
+    if json_file:
+        content = {"environment": described, "results": [r.as_json() for r in results]}
+        json_file.write_text(json.dumps(content, indent=1))
+        say(f"figures: {json_file}")
+    if html_file:
+        html_file.write_text(page(described, results))
+        say(f"page: {html_file}")
 
 
 def _numbers(text: str) -> list[int]:

@@ -1,6 +1,5 @@
 """`oncelog chaos`: break a cluster under load, and judge what is left."""
 
-import json
 import signal
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +8,7 @@ from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say
-from .common import Format, require
+from .common import Format, add_family, print_report, require
 
 DID_NOT_HIT = 3
 ASSIGNORS = ("range", "cooperative-sticky")  # by the seed
@@ -18,11 +17,7 @@ Out = Annotated[Path | None, Parameter(help="The run's directory; it must be emp
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    chaos = App(name="chaos", help="Faults under load, and the judge.")
-    chaos.command(run)
-    chaos.command(replay)
-    chaos.command(report)
-    app.command(chaos)
+    add_family(app, "chaos", "Faults under load, and the judge.", run, replay, report)
 
 
 def run(
@@ -118,11 +113,8 @@ def _go(settings: Any, out: Path, output: str) -> int:
     is_clean = verdict.is_clean and outcome.is_clean
     if is_clean and not settings.keeps_data:
         one.remove_data()
-    if output == "json":
-        print(json.dumps(fields(one.out, settings, outcome, verdict), default=str))
-    else:
-        for line in words(one.out, settings, outcome, verdict):
-            print(line)
+    judged = (one.out, settings, outcome, verdict)
+    print_report(fields(*judged), words(*judged), output)
     if not is_clean:
         return 1
     return 0 if outcome.has_hit else DID_NOT_HIT

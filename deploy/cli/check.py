@@ -1,15 +1,13 @@
 """`oncelog check`: the judge, over a run's history, a cluster's files, or a live topic."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.lookup import as_failures, client_config
 from ..cluster.terminal import say, show
-from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format, require
+from .common import DEFAULT_CLUSTER, ClusterOptions, Format, headings, print_report, require
 
 if TYPE_CHECKING:
     from ..judge.history.columns import History
@@ -31,9 +29,7 @@ def check(
     only: Annotated[list[str] | None, Parameter(help="Only these checks.", negative=())] = None,
     evidence: Annotated[bool, Parameter(help="All that is known of a case.", negative=())] = False,
     catalogue: Annotated[bool, Parameter(help="What is looked for.", negative=())] = False,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
@@ -54,17 +50,15 @@ def check(
         raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
     if only:
         raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
-    config = client_config(data, bootstrap, command_config)
-    with as_failures(command_config):
+    config = cluster.client_config()
+    with cluster.as_failures():
         return _check_topic(target, evidence, config, format)
 
 
 def _catalogue(output: str) -> int:
     from ..judge.report import catalogue_rows
 
-    columns = ("check", "anomaly", "what", "kind")
-    rows: list[dict[str, str]] = [dict(zip(columns, row, strict=True)) for row in catalogue_rows()]
-    show(rows, output, columns={name: name.upper() for name in columns})
+    show(catalogue_rows(), output, columns=headings("check", "anomaly", "what", "kind"))
     return 0
 
 
@@ -107,11 +101,7 @@ def _judge(history: "History", only: list[str] | None, evidence: bool, output: s
         raise Failure(f"There is no check {', '.join(sorted(unknown))}; there are {names}.",
                       exit_code=2)  # fmt: skip
     verdict = judge(history, only)
-    if output == "json":
-        print(json.dumps(verdict_fields(verdict), default=str))
-    else:
-        for line in verdict_words(verdict, evidence=evidence):
-            print(line)
+    print_report(verdict_fields(verdict), verdict_words(verdict, evidence=evidence), output)
     return 0 if verdict.is_clean else 1
 
 
@@ -122,9 +112,5 @@ def _check_topic(topic: str, evidence: bool, config: dict[str, Any], output: str
     from ..judge.report import audit_fields, audit_words
 
     audit = asyncio.run(audit_topic(config, topic, say))
-    if output == "json":
-        print(json.dumps(audit_fields(audit), default=str))
-    else:
-        for line in audit_words(audit, evidence=evidence):
-            print(line)
+    print_report(audit_fields(audit), audit_words(audit, evidence=evidence), output)
     return 0 if audit.is_clean else 1

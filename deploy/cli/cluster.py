@@ -14,44 +14,39 @@ from ..cluster.failure import Failure
 from ..cluster.lookup import bootstrap_line, open_cluster
 from ..cluster.targets import SYNTAX
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_DATA, Bootstrap, Data, Format, Pairs, pairs
+from .common import (
+    DEFAULT_CLUSTER,
+    DEFAULT_DATA,
+    ClusterOptions,
+    Data,
+    Format,
+    Pairs,
+    headings,
+    pairs,
+)
 
-NODE_COLUMNS = {
-    "node": "NODE",
-    "kafka": "KAFKA",
-    "pid": "PID",
-    "state": "STATE",
-    "role": "ROLE",
-    "leads": "LEADS",
-    "rss_mb": "RSS MB",
-    "cpu_s": "CPU s",
-    "up_s": "UP s",
-    "stall_ms": "STALL ms",
-}
-PROBE_COLUMNS = {
-    "node": "NODE",
-    "answers": "ANSWERS",
-    "p50_ms": "P50 ms",
-    "p99_ms": "P99 ms",
-    "max_ms": "MAX ms",
-    "less_wait_ms": "LESS WAIT",  # the latest answer without waits for a processor
-    "silent_ms": "SILENT ms",
-    "lost": "LOST",
-    "fences": "FENCED",
-    "waited_ms": "WAITED ms",
-    "cpu_s": "CPU s",
-    "rss_mb": "RSS MB",
-}
+NODE_COLUMNS = headings(
+    "node", "kafka", "pid", "state", "role", "leads", "rss_mb", "cpu_s", "up_s", "stall_ms",
+    cpu_s="CPU s", up_s="UP s", stall_ms="STALL ms",
+)  # fmt: skip
+STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
+PROBE_COLUMNS = headings(
+    "node", "answers", "p50_ms", "p99_ms", "max_ms", "less_wait_ms", "silent_ms", "lost", "fences",
+    "waited_ms", "cpu_s", "rss_mb",
+    p50_ms="P50 ms", p99_ms="P99 ms", max_ms="MAX ms", silent_ms="SILENT ms", fences="FENCED",
+    less_wait_ms="LESS WAIT",  # the latest answer without waits for a processor
+    waited_ms="WAITED ms", cpu_s="CPU s",
+)  # fmt: skip
 Target = Annotated[str, Parameter(help=SYNTAX)]
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    for command in (up, ps, env, doctor, logs, down, kill, stop, start, restart, pause, resume):
+    for command in (
+        up, ps, env, doctor, logs, down, kill, stop, start, restart, pause, resume, partition, slow,
+        heal, node,
+    ):  # fmt: skip
         app.command(command)
-    for command in (partition, slow, heal):
-        app.command(command)
-    app.command(node)
 
 
 def up(
@@ -90,7 +85,7 @@ def up(
         described = {"bootstrap": cluster.bootstrap, "ready_s": round(seconds, 3)}
         show_one({**described, "data": cluster.data, "nodes": _node_rows(cluster)}, format)
         return
-    show(_node_rows(cluster), format, columns={k: NODE_COLUMNS[k] for k in _SHORT})
+    show(_node_rows(cluster), format, columns=STARTED_COLUMNS)
     option = "" if data == DEFAULT_DATA else f" --data {data}"
     print(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
     print(
@@ -100,9 +95,7 @@ def up(
 
 def ps(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
     """The nodes: process, state, role, partitions led, memory, CPU."""
-    cluster = open_cluster(data)
-    rows = _node_rows(cluster)
-    show(rows, format, columns=NODE_COLUMNS)
+    show(_node_rows(open_cluster(data)), format, columns=NODE_COLUMNS)
 
 
 def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
@@ -122,8 +115,7 @@ def doctor(
         bool, Parameter(help="Ask every node each 5 ms; late answers are told.", negative=())
     ] = False,
     seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> int:
     """Look for what is wrong or will be: this machine, the directory, the cluster.
@@ -132,14 +124,15 @@ def doctor(
     when a node that lives was fenced.
     """
     if probe:
-        return _probe(data, bootstrap, seconds, format)
-    if bootstrap is not None:
+        return _probe(cluster, seconds, format)
+    if cluster.bootstrap is not None or cluster.command_config is not None:
         raise Failure(
-            "--bootstrap belongs to --probe; the other checks look at --data.", exit_code=2
+            "--bootstrap and --command-config belong to --probe; the other checks look at --data.",
+            exit_code=2,
         )
     from ..inspect.doctor import examine
 
-    checks = examine(data)
+    checks = examine(cluster.data)
     rows = [
         {"check": c.name, "state": c.state, "found": c.found, "advice": c.advice} for c in checks
     ]
@@ -198,12 +191,12 @@ def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     pid = cluster.node(node_id).kill()
     killed_at = time.monotonic()
     print(f"killed node {node_id} (pid {pid} gone, port refuses)", end="", flush=True)
-    if isinstance(meant, targets.LeaderOf):
-        who = f"{meant.topic}/{meant.partition}: leader"
-        find = partial(cluster.leader, meant.topic, meant.partition)
+    if meant.role == "leader":
+        who = f"{meant.name}/{meant.number}: leader"
+        find = partial(cluster.leader, meant.name, meant.number)
         print(_successor(who, find, node_id, killed_at), end="")
-    elif isinstance(meant, targets.CoordinatorOf):
-        find = partial(cluster.coordinator, meant.kind, meant.name)
+    elif meant.role in ("group", "txn"):
+        find = partial(cluster.coordinator, meant.role, meant.name)
         print(_successor(f"{target}: coordinator", find, node_id, killed_at), end="")
     print()
 
@@ -279,35 +272,35 @@ def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]
     os.execv(sys.executable, command)
 
 
-def _probe(data: Path, bootstrap: str | None, seconds: float, output: str) -> int:
+def _probe(asked: ClusterOptions, seconds: float, output: str) -> int:
     """Probe a cluster for a while; a local one says itself what kept its loops."""
     from ..inspect.cluster_watch import ClusterWatch, WatchResult
     from ..inspect.probe import LIMIT_MS, Probe, targets_behind
 
-    if bootstrap is None:
-        with ClusterWatch(open_cluster(data)) as watch:
+    config = asked.named_config()
+    if config is None:
+        with ClusterWatch(open_cluster(asked.data)) as watch:
             time.sleep(seconds)
             seen = watch.stop()
     else:
-        with Probe(targets_behind(bootstrap)) as asking:
+        is_secured = config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT"
+        with (
+            asked.as_failures(),
+            Probe(targets_behind(config), config=config if is_secured else None) as asking,
+        ):
             time.sleep(seconds)
             seen = WatchResult(asking.stop(), {}, {}, {})
     rows = [
         {**row, "fences": seen.fences.get(row["node"], 0), "stalls": seen.stalls.get(row["node"])}
         for row in seen.probe.rows()
     ]
-    if output == "json":
-        show(rows, output)
-    else:
-        show(rows, output, columns=PROBE_COLUMNS)
+    show(rows, output, columns=PROBE_COLUMNS)
+    if output != "json":
         for row in rows:
             for sentence in row["stalls"] or ():
                 print(f"node {row['node']}: {sentence}")
         print(f"the probe itself waited {seen.probe.waited_ms:.0f} ms for a processor")
     return 1 if seen.fences or seen.probe.max_ms > LIMIT_MS else 0
-
-
-_SHORT = ("node", "kafka", "pid", "role")
 
 
 def _node_rows(cluster: Any) -> list[dict[str, Any]]:

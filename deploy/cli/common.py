@@ -1,14 +1,21 @@
-"""What the commands share: options, and what is needed for them."""
+"""What the commands share: options, how results are printed, and what is needed for them."""
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
+from ..cluster.lookup import admin_of, as_failures, client_config, named_config
+
+if TYPE_CHECKING:
+    from ...client.blocking import BlockingAdmin
 
 DEFAULT_DATA = Path(".oncelog")
 
@@ -29,17 +36,65 @@ Bootstrap = Annotated[
         validator=_check_bootstrap,
     ),
 ]
-CommandConfig = Annotated[
-    Path | None,
-    Parameter(
-        help="A client.properties: TLS and SASL by librdkafka's or Java's names. "
-        "It may name bootstrap.servers, too.",
-    ),
-]
 Pairs = Annotated[
     list[str] | None,
     Parameter(name=["--config", "-c"], help="key=value; may be given several times.", negative=()),
 ]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """Which cluster, and how to connect: of commands that speak the Kafka protocol."""
+
+    data: Data = DEFAULT_DATA
+    bootstrap: Bootstrap = None
+    command_config: Annotated[
+        Path | None,
+        Parameter(
+            help="A client.properties: TLS and SASL by librdkafka's or Java's names. "
+            "It may name bootstrap.servers, too.",
+        ),
+    ] = None
+
+    def admin(self) -> AbstractContextManager["BlockingAdmin"]:
+        return admin_of(self.data, self.bootstrap, self.command_config)
+
+    def client_config(self) -> dict[str, Any]:
+        return client_config(self.data, self.bootstrap, self.command_config)
+
+    def named_config(self) -> dict[str, Any] | None:
+        """None where neither option names a cluster."""
+        return named_config(self.bootstrap, self.command_config)
+
+    def as_failures(self) -> AbstractContextManager[None]:
+        return as_failures(self.command_config)
+
+
+DEFAULT_CLUSTER = ClusterOptions()
+
+
+def add_family(
+    app: App, name: str, about: str, *commands: Callable[..., Any], **named: Callable[..., Any]
+) -> None:
+    """Commands that begin with one word; those whose names are taken are named here."""
+    family = App(name=name, help=about)
+    for command in commands:
+        family.command(command)
+    for called, command in named.items():
+        family.command(command, name=called)
+    app.command(family)
+
+
+def headings(*keys: str, **others: str) -> dict[str, str]:
+    """Columns of a table: key -> heading, which is the key in capitals if no other is given."""
+    return {key: others.get(key, key.replace("_", " ").upper()) for key in keys}
+
+
+def print_report(fields: dict[str, Any], lines: Iterable[str], output: str) -> None:
+    """A report as one JSON object, or in words."""
+    for line in [json.dumps(fields, default=str)] if output == "json" else lines:
+        print(line)
 
 
 def require(extra: str, *modules: str) -> None:

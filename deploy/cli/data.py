@@ -2,27 +2,25 @@
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.lookup import as_failures, client_config, open_cluster
+from ..cluster.lookup import open_cluster
 from ..cluster.terminal import say
-from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format
+from .common import DEFAULT_CLUSTER, DEFAULT_DATA, ClusterOptions, Data, Format, add_family
 
 LINES_AHEAD = 10_000
+Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
     app.command(produce)
     app.command(consume)
-    log = App(name="log", help="What stands in the log files.")
-    log.command(dump)
-    app.command(log)
+    add_family(app, "log", "What stands in the log files.", dump)
 
 
 def produce(
@@ -31,15 +29,13 @@ def produce(
     *,
     key_separator: Annotated[str | None, Parameter(help="Splits a line into key, value.")] = None,
     acks: Annotated[Literal["all", "1", "0"], Parameter(help="all: idempotent.")] = "all",
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Send each line of stdin as a record, exactly once."""
     import asyncio
 
-    config = client_config(data, bootstrap, command_config)
-    with as_failures(command_config):
+    config = cluster.client_config()
+    with cluster.as_failures():
         count = asyncio.run(_produce(config, topic, key_separator, acks))
     say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
 
@@ -92,37 +88,32 @@ def consume(
     offset: Annotated[str, Parameter(help="earliest, latest, or a number.")] = "earliest",
     max_records: Annotated[int | None, Parameter(name=["--max", "-n"])] = None,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
-    isolation: Annotated[
-        Literal["read_uncommitted", "read_committed"], Parameter(help="Transactions.")
-    ] = "read_uncommitted",
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    isolation: Annotated[Isolation, Parameter(help="Transactions.")] = "read_uncommitted",
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """Print records up to the present end of the topic, or on and on with -f."""
     if offset not in ("earliest", "latest") and not offset.isdigit():
         raise Failure("--offset is earliest, latest, or a number.", exit_code=2)
-    wanted = _Wanted(topic, partition, offset, max_records, follow, isolation == "read_committed")
     import asyncio
 
-    config = client_config(data, bootstrap, command_config)
-    with as_failures(command_config):
-        count = asyncio.run(_consume(config, wanted, format))
+    config = cluster.client_config()
+    reading = _consume(config, topic, partition, offset, max_records, follow, isolation, format)
+    with cluster.as_failures():
+        count = asyncio.run(reading)
     say(f"{count} records")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    topic: str
-    partitions: list[int] | None
-    offset: str
-    max_records: int | None
-    follow: bool
-    read_committed: bool
-
-
-async def _consume(config: dict[str, Any], wanted: _Wanted, output: str) -> int:
+async def _consume(
+    config: dict[str, Any],
+    topic: str,
+    partitions: list[int] | None,
+    offset: str,
+    max_records: int | None,
+    follow: bool,
+    isolation: Isolation,
+    output: str,
+) -> int:
     from ...client.admin import EARLIEST, LATEST, Admin
     from ...client.consumer import Consumer
     from ...client.view_source import view_of
@@ -131,37 +122,34 @@ async def _consume(config: dict[str, Any], wanted: _Wanted, output: str) -> int:
     count = 0
     try:
         admin = Admin(view)
-        described = await admin.describe_topics([wanted.topic])
-        chosen = [p.partition for p in described]
-        if wanted.partitions:
-            chosen = [p for p in wanted.partitions if p in chosen]
+        chosen = [p.partition for p in await admin.describe_topics([topic])]
+        if partitions:
+            chosen = [p for p in partitions if p in chosen]
         if not chosen:
-            raise Failure(f"Topic {wanted.topic} has no such partition.")
-        keys = [(wanted.topic, p) for p in chosen]
+            raise Failure(f"Topic {topic} has no such partition.")
+        keys = [(topic, p) for p in chosen]
         ends = await admin.list_offsets(
-            dict.fromkeys(keys, LATEST), read_committed=wanted.read_committed
+            dict.fromkeys(keys, LATEST), read_committed=isolation == "read_committed"
         )
-        if wanted.offset == "earliest":
+        if offset == "earliest":
             starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
         else:
-            starts = ends if wanted.offset == "latest" else dict.fromkeys(keys, int(wanted.offset))
-        isolation = "read_committed" if wanted.read_committed else "read_uncommitted"
+            starts = ends if offset == "latest" else dict.fromkeys(keys, int(offset))
         async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
             consumer.assign(starts)
-            unfinished = {key for key in keys if wanted.follow or starts[key] < ends[key]}
+            unfinished = {key for key in keys if follow or starts[key] < ends[key]}
             for key in set(keys) - unfinished:
                 consumer.unassign(*key)
             while unfinished:
                 for record in await consumer.poll(1_000):
-                    topic, partition = record.topic, record.partition
-                    if not wanted.follow and record.offset >= ends[(topic, partition)]:
+                    if not follow and record.offset >= ends[topic, record.partition]:
                         continue
-                    _print_record(topic, partition, record, output)
+                    _print_record(topic, record.partition, record, output)
                     count += 1
-                    if wanted.max_records is not None and count >= wanted.max_records:
+                    if max_records is not None and count >= max_records:
                         return count
                 for key in list(unfinished):
-                    if not wanted.follow and consumer.position(*key) >= ends[key]:
+                    if not follow and consumer.position(*key) >= ends[key]:
                         unfinished.discard(key)
                         consumer.unassign(*key)
     finally:

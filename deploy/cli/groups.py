@@ -8,45 +8,32 @@ from cyclopts import App, Parameter
 
 from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
-from ..cluster.lookup import admin_of
-from ..cluster.terminal import say, show
-from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format
+from ..cluster.terminal import say, show, show_one
+from .common import DEFAULT_CLUSTER, ClusterOptions, Format, add_family, headings
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
 
 EARLIEST, LATEST = -2, -1
 NO_MEMBERS = ("Empty", "Dead")
-OFFSET_COLUMNS = {
-    "topic": "TOPIC",
-    "partition": "PARTITION",
-    "committed": "COMMITTED",
-    "end": "END",
-    "lag": "LAG",
-    "member": "MEMBER",
-    "host": "HOST",
-}
+GROUP_COLUMNS = headings("group", "state", "type", "coordinator")
+OFFSET_COLUMNS = headings("topic", "partition", "committed", "end", "lag", "member", "host")
+RESET_COLUMNS = headings("topic", "partition", "from", "to")
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    group = App(name="group", help="List, describe, reset, delete consumer groups.")
-    group.command(list_groups, name="list")
-    group.command(describe)
-    group.command(reset)
-    group.command(delete)
-    app.command(group)
+    about = "List, describe, reset, delete consumer groups."
+    add_family(app, "group", about, describe, reset, delete, list=list_groups)
 
 
 def list_groups(
     *,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """The groups: state, protocol type, and the node that coordinates them."""
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         found = admin.run(lambda a: a.groups.list_groups())
     rows = [
         {
@@ -57,21 +44,18 @@ def list_groups(
         }
         for group in found
     ]
-    columns = ("group", "state", "type", "coordinator")
-    show(rows, format, columns={c: c.upper() for c in columns})
+    show(rows, format, columns=GROUP_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """A group's members, what each reads, what is committed, and how far that is from the end."""
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         group = admin.run(lambda a: a.groups.describe(name))
         committed = admin.run(lambda a: a.groups.committed(name))
         readers = {where: member for member in group.members for where in member.partitions}
@@ -102,10 +86,8 @@ def describe(
         "members": len(group.members),
     }
     if format == "json":
-        import json
-
         idle = [m.member_id for m in group.members if not m.partitions]
-        print(json.dumps({**summary, "idle members": idle, "offsets": rows}))
+        show_one({**summary, "idle members": idle, "offsets": rows}, format)
         return
     print("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
     show(rows, format, columns=OFFSET_COLUMNS)
@@ -127,16 +109,14 @@ def reset(
     ] = None,
     by: Annotated[int | None, Parameter(help="So many records on, or back if below 0.")] = None,
     execute: Annotated[bool, Parameter(help="Do it; else it is only shown.", negative=())] = False,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
     if (to is None) == (by is None):
         raise Failure("Where to? Give either --to or --by.", exit_code=2)
     asked = None if to is None else target(to)
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         committed = admin.run(lambda a: a.groups.committed(name))
         before = {where: value.offset for where, value in committed.items()}
         wanted = admin.run(lambda a: _partitions(a, topic, before))
@@ -167,7 +147,7 @@ def reset(
         {"topic": where[0], "partition": where[1], "from": before.get(where), "to": offset}
         for where, offset in after.items()
     ]
-    show(rows, format, columns={c: c.upper() for c in ("topic", "partition", "from", "to")})
+    show(rows, format, columns=RESET_COLUMNS)
     if execute:
         say(f"reset {len(after)} offsets of group {name}")
     else:
@@ -180,14 +160,12 @@ def delete(
         list[str] | None,
         Parameter(help="Only the offsets of TOPIC or TOPIC/PARTITION.", negative=()),
     ] = None,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Delete groups that have no members, or only their offsets of some topics."""
     if not names:
         raise Failure("Which group? oncelog group delete NAME ...", exit_code=2)
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         for name in names:
             if topic:
                 known = admin.run(lambda a, name=name: a.groups.committed(name))

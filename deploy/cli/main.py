@@ -26,14 +26,8 @@ def build() -> App:
         version=__version__,
         result_action="return_value",
     )
-    cluster.register(app)
-    topics.register(app)
-    groups.register(app)
-    transactions.register(app)
-    data.register(app)
-    bench.register(app)
-    check.register(app)
-    chaos.register(app)
+    for family in (cluster, topics, groups, transactions, data, bench, check, chaos):
+        family.register(app)
     return app
 
 
@@ -54,16 +48,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except Exception as problem:
-        if _is_kafka_error(problem):
-            return _complain(f"{problem}", 1)
-        raise
+        from ...wire.errors import KafkaError
+
+        if not isinstance(problem, KafkaError):
+            raise
+        return _complain(str(problem), 1)
     return result if isinstance(result, int) else 0
-
-
-def _is_kafka_error(problem: Exception) -> bool:
-    from ...wire.errors import KafkaError
-
-    return isinstance(problem, KafkaError)
 
 
 def _complain(sentence: str, exit_code: int) -> int:

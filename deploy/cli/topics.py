@@ -5,31 +5,20 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.lookup import admin_of
-from ..cluster.terminal import say, show
-from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format, Pairs, pairs
+from ..cluster.terminal import say, show, show_one
+from .common import DEFAULT_CLUSTER, ClusterOptions, Format, Pairs, add_family, headings, pairs
 
-PARTITION_COLUMNS = {
-    "topic": "TOPIC",
-    "partition": "PARTITION",
-    "leader": "LEADER",
-    "leader_epoch": "EPOCH",
-    "replicas": "REPLICAS",
-    "isr": "ISR",
-    "start": "START",
-    "end": "END",
-}
+TOPIC_COLUMNS = headings("topic", "partitions", "replicas", "out of sync", "leaderless")
+PARTITION_COLUMNS = headings(
+    "topic", "partition", "leader", "leader_epoch", "replicas", "isr", "start", "end",
+    leader_epoch="EPOCH",
+)  # fmt: skip
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    topic = App(name="topic", help="Create, list, describe, alter, delete topics.")
-    topic.command(create)
-    topic.command(list_topics, name="list")
-    topic.command(describe)
-    topic.command(alter)
-    topic.command(delete)
-    app.command(topic)
+    about = "Create, list, describe, alter, delete topics."
+    add_family(app, "topic", about, create, describe, alter, delete, list=list_topics)
 
 
 def create(
@@ -39,12 +28,10 @@ def create(
     partitions: Annotated[int, Parameter(help="-1: the broker's num.partitions.")] = -1,
     rf: Annotated[int, Parameter(help="Replicas; -1: default.replication.factor.")] = -1,
     config: Pairs = None,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Create a topic."""
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         admin.run(
             lambda a: a.create_topic(
                 name, partitions=partitions, replication_factor=rf, configs=pairs(config)
@@ -56,13 +43,11 @@ def create(
 def list_topics(
     *,
     internal: Annotated[bool, Parameter(help="Internal topics too.", negative=())] = False,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """The topics: partitions, replicas, how many partitions are not well."""
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         found = admin.run(lambda a: a.describe_topics())
         hidden = set[str]() if internal else admin.run(_internal_topics)
     by_topic: dict[str, list[Any]] = {}
@@ -79,21 +64,18 @@ def list_topics(
         for name, partitions in sorted(by_topic.items())
         if name not in hidden
     ]
-    columns = ("topic", "partitions", "replicas", "out of sync", "leaderless")
-    show(rows, format, columns={c: c.upper() for c in columns})
+    show(rows, format, columns=TOPIC_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """A topic's partitions (leader, ISR, offsets) and the settings that are not defaults."""
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         partitions = admin.run(lambda a: a.describe_topics([name]))
         led = [p for p in partitions if p.leader >= 0]
         starts = admin.run(lambda a: a.list_offsets({(name, p.partition): -2 for p in led}))
@@ -114,9 +96,7 @@ def describe(
     ]
     changed = {c.name: c.value for c in configs if c.source != "default"}
     if format == "json":
-        import json
-
-        print(json.dumps({"topic": name, "partitions": rows, "configs": changed}))
+        show_one({"topic": name, "partitions": rows, "configs": changed}, format)
         return
     show(rows, format, columns=PARTITION_COLUMNS)
     for key, value in changed.items():
@@ -130,15 +110,13 @@ def alter(
     partitions: Annotated[int | None, Parameter(help="More partitions.")] = None,
     config: Pairs = None,
     unset: Annotated[list[str] | None, Parameter(help="Back to default.", negative=())] = None,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Add partitions, set or unset configuration values."""
     changes: dict[str, str | None] = {**pairs(config), **dict.fromkeys(unset or ())}
     if not changes and partitions is None:
         raise Failure("Nothing to change: give --partitions, --config or --unset.", exit_code=2)
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         if partitions is not None:
             admin.run(lambda a: a.create_partitions(name, partitions))
         if changes:
@@ -148,14 +126,12 @@ def alter(
 
 def delete(
     *names: str,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
     """Delete topics and their data."""
     if not names:
         raise Failure("Which topic? oncelog topic delete NAME ...", exit_code=2)
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         admin.run(lambda a: a.delete_topics(names))
     say(f"deleted {', '.join(names)}")
 

@@ -9,61 +9,44 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.lookup import admin_of
 from ..cluster.targets import parse_partition
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_DATA, Bootstrap, CommandConfig, Data, Format
+from .common import (
+    DEFAULT_CLUSTER,
+    DEFAULT_DATA,
+    ClusterOptions,
+    Data,
+    Format,
+    add_family,
+    headings,
+)
 
 DESCRIBED_MAX = 1_000  # of `txn list`: older ones are listed without their age
-LISTING_COLUMNS = {
-    "id": "TRANSACTIONAL ID",
-    "coordinator": "COORDINATOR",
-    "producer": "PRODUCER",
-    "epoch": "EPOCH",
-    "state": "STATE",
-    "open_s": "OPEN S",
-    "timeout_s": "TIMEOUT S",
-    "partitions": "PARTITIONS",
-}
-PRODUCER_COLUMNS = {
-    "producer": "PRODUCER",
-    "epoch": "EPOCH",
-    "last_sequence": "LAST SEQUENCE",
-    "last_write_s": "LAST WRITE S AGO",
-    "coordinator_epoch": "COORDINATOR EPOCH",
-    "open_since": "OPEN SINCE OFFSET",
-}
-HANGING_COLUMNS = {
-    "partition": "PARTITION",
-    "producer": "PRODUCER",
-    "epoch": "EPOCH",
-    "open_since": "OPEN SINCE OFFSET",
-    "last_write_s": "LAST WRITE S AGO",
-    "id": "TRANSACTIONAL ID",
-}
-ABORTED_COLUMNS = {"id": "TRANSACTIONAL ID", "outcome": "OUTCOME", "reason": "WHY"}
-LOG_COLUMNS = {
-    "index": "INDEX",
-    "term": "TERM",
-    "id": "TRANSACTIONAL ID",
-    "state": "STATE",
-    "producer": "PRODUCER",
-    "epoch": "EPOCH",
-    "timeout_ms": "TIMEOUT MS",
-    "partitions": "PARTITIONS",
-    "started": "STARTED",
-    "updated": "UPDATED",
-    "note": "NOTE",
-}
+LISTING_COLUMNS = headings(
+    "id", "coordinator", "producer", "epoch", "state", "open_s", "timeout_s", "partitions",
+    id="TRANSACTIONAL ID",
+)  # fmt: skip
+PRODUCER_COLUMNS = headings(
+    "producer", "epoch", "last_sequence", "last_write_s", "coordinator_epoch", "open_since",
+    last_write_s="LAST WRITE S AGO", open_since="OPEN SINCE OFFSET",
+)  # fmt: skip
+HANGING_COLUMNS = headings(
+    "partition", "producer", "epoch", "open_since", "last_write_s", "id",
+    last_write_s="LAST WRITE S AGO", open_since="OPEN SINCE OFFSET", id="TRANSACTIONAL ID",
+)  # fmt: skip
+ABORTED_COLUMNS = headings("id", "outcome", "reason", id="TRANSACTIONAL ID", reason="WHY")
+LOG_COLUMNS = headings(
+    "index", "term", "id", "state", "producer", "epoch", "timeout_ms", "partitions", "started",
+    "updated", "note",
+    id="TRANSACTIONAL ID",
+)  # fmt: skip
 
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    transactions = App(name="txn", help="List, describe, explain, abort transactions.")
-    transactions.command(list_transactions, name="list")
-    for command in (describe, producers, hanging, abort, explain, log):
-        transactions.command(command)
-    app.command(transactions)
+    commands = describe, producers, hanging, abort, explain, log
+    about = "List, describe, explain, abort transactions."
+    add_family(app, "txn", about, *commands, list=list_transactions)
     app.command(why)
 
 
@@ -73,13 +56,11 @@ def list_transactions(
     state: Annotated[
         list[str] | None, Parameter(help="Ongoing, PrepareCommit, ...; several times.", negative=())
     ] = None,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """The transactional ids: coordinator, state, and the age of what is open."""
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         listed = admin.run(
             lambda a: a.transactions.list_transactions(prefix=prefix, states=state or ())
         )
@@ -105,13 +86,11 @@ def describe(
     name: str,
     /,
     *,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """One transactional id, as its coordinator has it."""
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         known = admin.run(lambda a: a.transactions.describe(name))
     values = {
         "transactional id": known.transactional_id,
@@ -130,14 +109,12 @@ def producers(
     partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
     /,
     *,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """What a partition's leader knows of its producers, and what they have open there."""
     key = parse_partition(partition)
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         found = admin.run(lambda a: a.transactions.producers([key]))[key]
     show([_producer_row(each) for each in found], format, columns=PRODUCER_COLUMNS)
 
@@ -146,15 +123,13 @@ def hanging(
     topic: Annotated[str | None, Parameter(help="Only in this topic.")] = None,
     /,
     *,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> int:
     """Transactions that hold a partition and that no coordinator will end; exit code 1 if any."""
     from ..inspect import transaction_facts
 
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         topics = None if topic is None else [topic]
         found = admin.run(lambda a: transaction_facts.hanging(a, topics))
     rows = [
@@ -182,9 +157,7 @@ def abort(
     ] = None,
     producer_id: Annotated[int | None, Parameter(help="Whose; with --partition.")] = None,
     prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
@@ -202,13 +175,16 @@ def abort(
             exit_code=2,
         )
     if prefix is not None:
-        rows = abort_transactions.abort_prefix(data, bootstrap, prefix, command_config)
+        rows = abort_transactions.abort_prefix(
+            cluster.data, cluster.bootstrap, prefix, cluster.command_config
+        )
         show(rows, format, columns=ABORTED_COLUMNS)
         return
     if name is not None:
-        say(f"{name}: {abort_transactions.abort_id(data, bootstrap, name, command_config)}")
+        given = (cluster.data, cluster.bootstrap, name, cluster.command_config)
+        say(f"{name}: {abort_transactions.abort_id(*given)}")
         return
-    with admin_of(data, bootstrap, command_config) as admin:
+    with cluster.admin() as admin:
         assert partition is not None and producer_id is not None
         key = parse_partition(partition)
         opened = admin.run(lambda a: transaction_facts.open_producer(a, key, producer_id))
@@ -228,16 +204,14 @@ def explain(
     name: str,
     /,
     *,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """In words: what a transactional id is doing, when it ends, and whom it has fenced."""
     from ..inspect import transaction_facts
 
-    with admin_of(data, bootstrap, command_config) as admin:
-        _tell(admin.run(lambda a: transaction_facts.explanation(a, name)), format)
+    with cluster.admin() as admin:
+        _print_explanation(admin.run(lambda a: transaction_facts.explanation(a, name)), format)
 
 
 def why(
@@ -245,9 +219,7 @@ def why(
     /,
     *,
     group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
-    data: Data = DEFAULT_DATA,
-    bootstrap: Bootstrap = None,
-    command_config: CommandConfig = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
     format: Format = "table",
 ) -> None:
     """Why readers of a partition get no further: which transaction, whose, until when."""
@@ -255,8 +227,9 @@ def why(
     from ..inspect.explain import why as reasons
 
     key = parse_partition(partition)
-    with admin_of(data, bootstrap, command_config) as admin:
-        _tell(reasons(admin.run(lambda a: transaction_facts.of_partition(a, *key, group))), format)
+    with cluster.admin() as admin:
+        facts = admin.run(lambda a: transaction_facts.of_partition(a, *key, group))
+        _print_explanation(reasons(facts), format)
 
 
 def log(
@@ -295,7 +268,7 @@ def _producer_row(producer: Any) -> dict[str, Any]:
     }
 
 
-def _tell(explanation: Any, output: str) -> None:
+def _print_explanation(explanation: Any, output: str) -> None:
     if output == "json":
         lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
         show_one({"heading": explanation.heading, "lines": lines}, output)

@@ -10,6 +10,7 @@ directory that is removed at the end; with it, the directory stays and `Cluster.
 
 import contextlib
 import random
+import secrets
 import shutil
 import tempfile
 import threading
@@ -58,7 +59,9 @@ class Cluster:
             overrides={k: _text(v) for k, v in (config or {}).items()},
         )
         self.is_temporary = data is None
-        chosen = Path(data) if data else Path(tempfile.gettempdir()) / f"oncelog-{_hex(8)}"
+        chosen = (
+            Path(data) if data else Path(tempfile.gettempdir()) / f"oncelog-{secrets.token_hex(4)}"
+        )
         self.data = chosen.resolve()
         self._random = random.Random(seed)
         self._file: ClusterFile | None = None
@@ -142,18 +145,20 @@ class Cluster:
 
     def resolve(self, target: int | str, *, states: Iterable[str] = ("running",)) -> int:
         """The node that a target means now; `random` draws among nodes in these states."""
-        meant = targets.parse(str(target))
-        if isinstance(meant, targets.NodeNumber):
-            return self.file.entry(meant.node_id).node_id
-        if isinstance(meant, targets.LeaderOf):
-            return self.leader(meant.topic, meant.partition)
-        if isinstance(meant, targets.CoordinatorOf):
-            return self.coordinator(meant.kind, meant.name)
-        if isinstance(meant, targets.Controller):
-            return self.controller()
+        match targets.parse(str(target)):
+            case ("node", _, node_id):
+                return self.file.entry(node_id).node_id
+            case ("leader", topic, partition):
+                return self.leader(topic, partition)
+            case ("group" | "txn" as kind, name, _):
+                return self.coordinator(kind, name)
+            case ("controller", _, _):
+                return self.controller()
         allowed = frozenset(states)
         fitting = [s.node_id for s in self.status() if s.state in allowed]
-        return targets.choose(fitting, self._random)
+        if not fitting:
+            raise Failure("No node is in a state to which this can be done. See: oncelog ps")
+        return self._random.choice(fitting)
 
     # --- life
 
@@ -287,15 +292,22 @@ class Cluster:
     def wait_for_isr(self, topic: str, size: int, *, timeout_s: float = 30.0) -> None:
         """Return when every partition of the topic has a leader and `size` replicas in sync."""
         deadline = time.monotonic() + timeout_s
-        while True:
-            found = self.ask(lambda admin: _described(admin, topic))
-            short = [p for p in found if p.leader < 0 or len(p.isr) < size]
-            if found and not short:
-                return
+        while missing := self.missing_replicas(topic, size):
             if time.monotonic() > deadline:
-                names = ", ".join(f"{p.topic}/{p.partition} ISR {list(p.isr)}" for p in short[:3])
+                names = ", ".join(missing[:3])
                 raise Failure(f"Not all replicas came into sync in {timeout_s:.0f} s: {names}.")
             time.sleep(0.02)
+
+    def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
+        """The partitions without a leader, or without `size` (else: all) replicas in sync."""
+        found = self.ask(lambda admin: _described(admin, topic))
+        if topic and not found:
+            return [f"{topic} is not known yet"]
+        return [
+            f"{p.topic}/{p.partition} has {list(p.isr)} of {list(p.replicas)}"
+            for p in found
+            if p.leader < 0 or len(p.isr) < (size or len(p.replicas))
+        ]
 
     # --- inner
 
@@ -362,12 +374,12 @@ class Cluster:
                 self._admin = None
 
 
-async def _described(admin: Any, topic: str) -> list[Any]:
+async def _described(admin: Any, topic: str | None) -> list[Any]:
     """Its partitions; none while a broker that answers has not heard of the topic yet."""
     from ...wire.errors import UnknownTopicOrPartition
 
     try:
-        return await admin.describe_topics([topic])
+        return await admin.describe_topics(None if topic is None else [topic])
     except UnknownTopicOrPartition:
         return []
 
@@ -385,7 +397,3 @@ def _end(node: NodeProcess, is_graceful: bool, killed: list[int]) -> None:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _hex(digits: int) -> str:
-    return f"{random.SystemRandom().getrandbits(4 * digits):0{digits}x}"

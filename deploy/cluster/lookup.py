@@ -35,28 +35,41 @@ def bootstrap_line(data: Path, bootstrap: str | None) -> str:
     return file.bootstrap
 
 
+def file_config(command_config: Path | None) -> dict[str, Any]:
+    """What --command-config says about connections; nothing without one."""
+    if command_config is None:
+        return {}
+    from ...client.security.client_file import read_client_file
+
+    try:
+        config, unused = read_client_file(command_config)
+    except ValueError as problem:
+        raise Failure(f"--command-config {problem}.", exit_code=2) from None
+    if unused:
+        say(f"{command_config}: not used here: {', '.join(unused)}")
+    return config
+
+
 def client_config(data: Path, bootstrap: str | None, command_config: Path | None) -> dict[str, Any]:
     """How to connect, as a client's configuration: --command-config, and where to."""
-    config: dict[str, Any] = {}
-    if command_config is not None:
-        from ...client.security.properties_file import known_settings, parse_properties
-        from ...client.settings import ADMIN
-
-        names = [name for row in ADMIN for name in (row.name, *row.aliases)]
-        try:
-            given = parse_properties(command_config.read_text(encoding="utf-8"))
-            config, unused = known_settings(given, names)
-        except OSError as problem:
-            raise Failure(
-                f"--command-config {command_config} cannot be read: {problem.strerror}.",
-                exit_code=2,
-            ) from None
-        except ValueError as problem:
-            raise Failure(f"{command_config}: {problem}", exit_code=2) from None
-        if unused:
-            say(f"{command_config}: not used here: {', '.join(unused)}")
+    config = file_config(command_config)
     if bootstrap is not None or "bootstrap.servers" not in config:
         config["bootstrap.servers"] = bootstrap_line(data, bootstrap)
+    return config
+
+
+def named_config(bootstrap: str | None, command_config: Path | None) -> dict[str, Any] | None:
+    """The same for commands that start a cluster where none is named: None then."""
+    config = file_config(command_config)
+    if bootstrap is not None:
+        config["bootstrap.servers"] = bootstrap
+    if not config.get("bootstrap.servers"):
+        if command_config is None:
+            return None
+        raise Failure(
+            f"{command_config} names no bootstrap.servers: give --bootstrap HOST:PORT, too.",
+            exit_code=2,
+        )
     return config
 
 

@@ -122,14 +122,14 @@ class NodeProcess:
         """SIGSTOP; returns the pid once its state is T."""
         process = self._require()
         process.suspend()
-        self._wait_for_state(process, is_stopped=True)
+        wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=True)
         return process.pid
 
     def resume(self) -> int:
         """SIGCONT; returns the pid once it is no longer in state T."""
         process = self._require()
         process.resume()
-        self._wait_for_state(process, is_stopped=False)
+        wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=False)
         return process.pid
 
     def owns_its_port(self, pid: int) -> bool:
@@ -212,15 +212,22 @@ class NodeProcess:
         except psutil.NoSuchProcess:
             return False
 
-    def _wait_for_state(self, process: psutil.Process, *, is_stopped: bool) -> None:
-        deadline = time.monotonic() + FAULT_TIMEOUT_S
-        while (process.status() == psutil.STATUS_STOPPED) != is_stopped:
-            if time.monotonic() > deadline:
-                word = "stop" if is_stopped else "go on"
-                raise Failure(f"Node {self.node_id} (pid {process.pid}) did not {word}.")
-            time.sleep(POLL_S)
-
     def _reap(self) -> None:
         """Collect the exit code of a child of ours, else it would stay a zombie."""
         if self._child is not None:
             self._child.poll()
+
+
+def wait_for_state(
+    process: psutil.Process, name: str, timeout_s: float, *, is_stopped: bool
+) -> None:
+    """Return when the process is in state T, or no longer; Failure when it has ended."""
+    deadline = time.monotonic() + timeout_s
+    try:
+        while (process.status() == psutil.STATUS_STOPPED) != is_stopped:
+            if time.monotonic() > deadline:
+                word = "stop" if is_stopped else "go on"
+                raise Failure(f"{name} (pid {process.pid}) did not {word}.")
+            time.sleep(POLL_S)
+    except psutil.NoSuchProcess:
+        raise Failure(f"{name} (pid {process.pid}) has ended.") from None

@@ -47,15 +47,14 @@ class ClusterPlan:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of all nodes of a new cluster."""
-        return properties.cluster_settings(
-            self.profile,
-            nodes=self.nodes,
-            replication_factor=self._replicas,
-            min_insync_replicas=self._min_insync,
-            transaction_shards=self.transaction_shards,
-            overrides=self.overrides,
-        )
+        """Of all nodes of a new cluster: the profile's first, a person's last."""
+        settings = dict(properties.PROFILES[self.profile])
+        settings["default.replication.factor"] = str(self._replicas)
+        settings["min.insync.replicas"] = str(self._min_insync)
+        settings["offsets.topic.replication.factor"] = str(min(3, self.nodes))
+        if self.transaction_shards is not None:
+            settings["transaction.state.log.num.partitions"] = str(self.transaction_shards)
+        return settings | dict(self.overrides)
 
     def new_file(self) -> ClusterFile:
         entries = self._entries(range(self.first_id, self.first_id + self.nodes))

@@ -42,14 +42,14 @@ def is_refused(port: int, host: str = "127.0.0.1") -> bool:
     return False
 
 
-def free_ports(count: int, *, avoid: frozenset[int] = frozenset()) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """`count` ports that nobody listens on at this moment."""
     highest = _first_ephemeral_port() - 1
     lowest = LOWEST_PORT if highest - LOWEST_PORT > 1000 else 1024
     found: list[int] = []
     for _ in range(5_000):
         port = random.randint(lowest, highest)
-        if port not in avoid and port not in found and is_free(port):
+        if port not in found and is_free(port):
             found.append(port)
             if len(found) == count:
                 return found

@@ -44,39 +44,9 @@ def node_properties(
     return own | dict(settings)
 
 
-def cluster_settings(
-    profile: str,
-    *,
-    nodes: int,
-    replication_factor: int,
-    min_insync_replicas: int,
-    transaction_shards: int | None,
-    overrides: Mapping[str, str],
-) -> dict[str, str]:
-    """The settings shared by all nodes of a cluster, the profile's first, a person's last."""
-    settings = dict(PROFILES[profile])
-    settings["default.replication.factor"] = str(replication_factor)
-    settings["min.insync.replicas"] = str(min_insync_replicas)
-    settings["offsets.topic.replication.factor"] = str(min(3, nodes))
-    if transaction_shards is not None:
-        settings["transaction.state.log.num.partitions"] = str(transaction_shards)
-    return settings | dict(overrides)
-
-
 def render(properties: Mapping[str, str]) -> str:
     """The file's text; keys sorted, so that two files can be compared by eye."""
     return "".join(f"{key}={_escaped(properties[key])}\n" for key in sorted(properties))
-
-
-def parse(text: str) -> dict[str, str]:
-    """Read `key=value` lines; comments and blank lines are skipped."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        stripped = line.strip()
-        if stripped and stripped[0] not in "#!":
-            key, _, value = stripped.partition("=")
-            found[key.strip()] = value.strip().replace("\\\\", "\\")
-    return found
 
 
 def _escaped(value: str) -> str:

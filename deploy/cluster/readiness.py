@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from ...client.admin import DESCRIBE_CLUSTER
 from ...client.cluster_view import METADATA, read_metadata
-from ...client.connection import Connection
+from ...client.connection import BrokerConnection
 from ...wire.errors import KafkaError
 from .failure import Failure
 from .node_process import NodeProcess
@@ -67,7 +67,7 @@ async def _wait_for(
 async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str | None:
     """Ask the listener; a sentence about what does not fit yet, None when all does."""
     entry = node.entry
-    connection = await Connection.open(entry.host, entry.port, timeout_ms=ANSWER_TIMEOUT_MS)
+    connection = await BrokerConnection.open(entry.host, entry.port, timeout_ms=ANSWER_TIMEOUT_MS)
     try:
         seen = read_metadata(await connection.call(METADATA, {"topics": []}))
         if seen.cluster_id != cluster_id:

@@ -9,7 +9,8 @@ again.
 """
 
 import re
-from dataclasses import dataclass
+from operator import sub
+from typing import NamedTuple
 
 _SENT = re.compile(r" \[(\d+)\]: Produce MessageSet with (\d+) message\(s\) .*BaseSeq (-?\d+),")
 _ENDED = re.compile(
@@ -18,8 +19,7 @@ _ENDED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TraceCounts:
+class TraceCounts(NamedTuple):
     """Totals since the start; the difference of two is what happened between."""
 
     sent: int = 0
@@ -30,13 +30,7 @@ class TraceCounts:
 
     def since(self, earlier: "TraceCounts") -> "TraceCounts":
         """What was added after `earlier`."""
-        return TraceCounts(
-            self.sent - earlier.sent,
-            self.acknowledged - earlier.acknowledged,
-            self.unanswered - earlier.unanswered,
-            self.unanswered_records - earlier.unanswered_records,
-            self.sent_again - earlier.sent_again,
-        )
+        return TraceCounts(*map(sub, self, earlier))
 
 
 class BatchTrace:
@@ -54,22 +48,16 @@ class BatchTrace:
             again = batch[1] >= 0 and batch in self._seen
             if batch[1] >= 0:
                 self._seen.add(batch)
-            self.counts = TraceCounts(
-                c.sent + 1, c.acknowledged, c.unanswered, c.unanswered_records, c.sent_again + again
-            )
+            self.counts = c._replace(sent=c.sent + 1, sent_again=c.sent_again + again)
         elif match := _ENDED.search(line):
             if match[4]:
-                self.counts = TraceCounts(
-                    c.sent, c.acknowledged + 1, c.unanswered, c.unanswered_records, c.sent_again
-                )
+                self.counts = c._replace(acknowledged=c.acknowledged + 1)
                 return
             # an error that came as an answer (NOT_LEADER) proves that nothing was appended
             is_unanswered = "PossiblyPersisted" in match[6]
             is_requeued = int(match[3]) < 0 and ("Refresh" in match[6] or "Retry" in match[6])
-            self.counts = TraceCounts(
-                c.sent,
-                c.acknowledged,
-                c.unanswered + is_unanswered,
-                c.unanswered_records + (int(match[2]) if is_unanswered else 0),
-                c.sent_again + is_requeued,
+            self.counts = c._replace(
+                unanswered=c.unanswered + is_unanswered,
+                unanswered_records=c.unanswered_records + is_unanswered * int(match[2]),
+                sent_again=c.sent_again + is_requeued,
             )

@@ -6,16 +6,18 @@ it, strikes it and the cluster, waits until it has done everything, and judges w
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from ..cluster.failure import Failure
-from ..faults.process_output import Heard
+from ..cluster.local_cluster import Cluster
+from ..faults.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from .spark_engine import SparkEngine
     from .worker_engine import WorkerEngine
 
 FAILOVER_TIMEOUT_S = 25.0
+Processes = TypeVar("Processes", bound=Supervisor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What an engine tells of its work at the end, for the report."""
+    """What an engine reports of its work at the end."""
 
     count: int
     words: str  # what was counted
@@ -37,17 +39,35 @@ class Account:
     withheld: int = 0  # records of transactions that were not committed
 
 
-def failover_ms(
-    processes: Heard,
-    when: Callable[[], Iterable[float | None]],
-    from_s: float,
-    timeout_s: float,
-    missing: str,
-) -> float:
-    """Milliseconds until everybody committed again; Failure(missing) when somebody does not."""
-    if not processes.wait(lambda: None not in when(), timeout_s):
-        raise Failure(missing)
-    return (max((at for at in when() if at), default=from_s) - from_s) * 1000
+class EngineProcesses(Generic[Processes]):
+    """What the engines share: processes that are supervised."""
+
+    failover_timeout_s = FAILOVER_TIMEOUT_S
+
+    def __init__(self, cluster: Cluster, processes: Processes) -> None:
+        self.cluster, self.processes = cluster, processes
+
+    def check(self) -> None:
+        """Raise what stopped the processes."""
+        if self.processes.failed is not None:
+            raise self.processes.failed
+
+    def stop(self) -> None:
+        for name, code in self.processes.stop().items():
+            if code is None:
+                raise Failure(f"{name} does not end. Its log: {self.processes.log(name)}")
+
+    def failover_ms(
+        self, when: Callable[[], Iterable[float | None]], from_s: float, missing: str
+    ) -> float:
+        """Milliseconds until all of these committed again; Failure when not all do."""
+        timeout_s = self.failover_timeout_s
+        if not self.processes.wait(lambda: None not in when(), timeout_s):
+            raise Failure(
+                f"{missing} committed anything for {timeout_s:.0f} s after the kill. "
+                f"Logs are under {self.cluster.data}."
+            )
+        return (max((at for at in when() if at), default=from_s) - from_s) * 1000
 
 
 Engine: TypeAlias = "WorkerEngine | SparkEngine"

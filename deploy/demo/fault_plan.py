@@ -4,7 +4,7 @@ Pure. The kinds, and which guarantee stands against which. Of brokers, while bat
 
   kill        -9 of a partition's leader. Appended and replicated, but the answer died with the
               broker: the producer sends again. (idempotence; acks at all)
-  stall       a follower stands still for longer than the producer's patience: acks=all waits, the
+  stall       a follower stands still for longer than the producer's timeout: acks=all waits, the
               producer gives up waiting and sends again what was appended. (idempotence)
   stall-kill  both followers stand still, the leader goes on, then it is killed and they go on: what
               the leader had alone is gone. Who acknowledged it, lied. (acks=all)
@@ -30,50 +30,34 @@ Of the Spark job, while a transaction is open:
   driver-jvm  -9 of the driver's Java: the job is started again from its checkpoint, finishes what
               was decided and drops what was not. (the decision, in a transaction of its own)
   driver-python  -9 of the driver's Python; Java ends with it. The same.
-  python-worker  -9 of the Python process that carries out a task: Spark carries it out once more,
+  python-worker  -9 of the Python process that runs a task: Spark runs it once more,
               and the first attempt's transaction is nobody's. (one transaction an attempt)
 """
 
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import islice
+
+from ..faults.schedule import Fault, schedule
 
 OF_BROKERS = ("kill", "stall", "stall-kill", "blackout", "two")
 OF_TRANSACTIONS = ("transaction", "group", "worker", "zombie")
 OF_SPARK = ("sink", "driver-jvm", "driver-python", "python-worker")
-KINDS = OF_BROKERS + OF_TRANSACTIONS
 MOMENTS = ("began", "committing")
+BURST_S, OUTAGE_S = (0.05, 0.25), (0.2, 0.8)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault: a kind, whom it hits, and its delays."""
+def plan(seed: int, kinds: Sequence[str]) -> list[Fault]:
+    """Each of these kinds once, in an order drawn from the seed.
 
-    kind: str
-    partition: int  # its leader or followers are struck
-    worker: int  # it, or who coordinates it, is struck; with Spark: the query
-    moment: str  # how far the worker's transaction is then
-    burst_s: float  # how long full speed lasts before the kill
-    outage_s: float  # how long the node stays down
+    Number 0 of a fault: which partition, worker or query. 1: how far the worker's transaction is,
+    or how long full speed lasts before the kill. 2: how long the node stays down.
+    """
+    return list(islice(schedule(f"oncelog demo {seed}", kinds), len(kinds)))
 
 
-def plan(
-    seed: int, *, partitions: int = 6, workers: int = 2, kinds: Sequence[str] = KINDS
-) -> list[Fault]:
-    """All these kinds in an order drawn from the seed."""
-    dice = random.Random(f"oncelog demo {seed}")
-    shuffled = list(kinds)
-    dice.shuffle(shuffled)
-    return [draw(kind, dice, partitions, workers) for kind in shuffled]
+def outage_s(fault: Fault) -> float:
+    return fault.between(2, *OUTAGE_S)
 
 
-def draw(kind: str, dice: random.Random, partitions: int = 6, workers: int = 2) -> Fault:
-    """One fault of this kind."""
-    return Fault(
-        kind=kind,
-        partition=dice.randrange(partitions),
-        worker=dice.randrange(workers),
-        moment=dice.choice(MOMENTS),
-        burst_s=round(dice.uniform(0.05, 0.25), 3),
-        outage_s=round(dice.uniform(0.2, 0.8), 3),
-    )
+def burst_s(fault: Fault) -> float:
+    return fault.between(1, *BURST_S)

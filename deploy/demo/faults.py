@@ -1,7 +1,7 @@
-"""The demo's faults, inflicted: each is aimed at work in flight, and proved to have happened.
+"""The demo's faults of brokers: each is aimed at work in flight, and proved to have happened.
 
-Kinds and their purpose stand in fault_plan.py. After each the conductor waits until every replica
-is in sync again, so that one fault does not become another.
+Kinds and their purpose stand in fault_plan.py. After each fault every replica comes into sync again
+before the next, so that one fault does not become another.
 """
 
 import time
@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
+from ..faults.engine import FaultContext
+from ..faults.schedule import Fault
 from .batch_trace import TraceCounts
 from .engine import FAILOVER_TIMEOUT_S, Effect, Engine
-from .fault_plan import Fault
+from .fault_plan import burst_s, outage_s
 from .stream import Stream
 
 STALL_S, LONE_LEADER_S, MISSED_S = 1.2, 0.6, 1.2
@@ -29,7 +31,9 @@ class FaultReport:
     open_transactions: int  # when it struck
 
 
-class Faults:
+class DemoFaults(FaultContext[Cluster]):
+    """Made one at a time, by whoever conducts the demo."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -39,21 +43,23 @@ class Faults:
         topics: list[str],
         partitions: int,
     ) -> None:
-        self.cluster, self.stream, self.engine = cluster, stream, engine
+        super().__init__(cluster)
+        self.stream, self.engine = stream, engine
         self.source, self.topics = topics[0], topics
         self.partitions = partitions  # of the source
 
     def inflict(self, fault: Fault) -> FaultReport:
-        """Do it, wait until the cluster is whole again, and tell."""
+        """Make it, wait until the cluster is whole again, and report."""
         before = self.stream.trace.counts
-        inflict: Mapping[str, Callable[[Fault], Effect]] = {
+        actions: Mapping[str, Callable[[Fault], Effect]] = {
             "kill": self._kill,
             "two": self._two,
             "stall": self._stall,
             "stall-kill": self._stall_and_kill,
             "blackout": self._blackout,
         }
-        effect = inflict.get(fault.kind, self.engine.inflict)(fault)
+        effect = actions.get(fault.kind, self.engine.inflict)(fault)
+        self.hit(fault, effect.what)
         self.wait_until_whole()
         self.check()
         batches = self.stream.trace.counts.since(before)
@@ -75,30 +81,32 @@ class Faults:
     # --- of brokers
 
     def _kill(self, fault: Fault) -> Effect:
-        node = self._leader(fault.partition)
-        killed_at, hit = self._kill_in_a_burst(node, fault.burst_s)
+        partition = self._partition(fault)
+        node = self._leader(partition)
+        killed_at, hit = self._kill_in_a_burst(node, burst_s(fault))
         failover_ms = self._await_writes(killed_at)
-        time.sleep(fault.outage_s)
+        time.sleep(outage_s(fault))
         self.cluster.start(node)
-        what = f"killed node {node}, leader of {self.source}/{fault.partition}"
+        what = f"killed node {node}, leader of {self.source}/{partition}"
         return Effect(what, hit, failover_ms)
 
     def _two(self, fault: Fault) -> Effect:
-        first = self._leader(fault.partition)
-        killed_at, first_hit = self._kill_in_a_burst(first, fault.burst_s)
+        partition = self._partition(fault)
+        first = self._leader(partition)
+        killed_at, first_hit = self._kill_in_a_burst(first, burst_s(fault))
         first_ms = self._await_writes(killed_at)
         self.cluster.start(first)
-        second = self._leader((fault.partition + 1) % self.partitions)
-        killed_at, hit = self._kill_in_a_burst(second, fault.burst_s)
+        second = self._leader((partition + 1) % self.partitions)
+        killed_at, hit = self._kill_in_a_burst(second, burst_s(fault))
         self.cluster.start(second)  # the first may be out of sync still: two are needed
         second_ms = self._await_writes(killed_at)
         what = f"killed node {first} and, as soon as it was back, node {second}"
         return Effect(what, first_hit + hit, max(first_ms, second_ms))
 
     def _stall(self, fault: Fault) -> Effect:
-        node = self._followers(fault.partition)[0]
+        node = self._followers(self._partition(fault))[0]
         with bursting(self.stream):
-            time.sleep(fault.burst_s)
+            time.sleep(burst_s(fault))
             hit = self.engine.open_transactions()
             self.cluster.pause(node)
         time.sleep(STALL_S)
@@ -106,7 +114,8 @@ class Faults:
         return Effect(f"node {node}, a follower, stood still for {STALL_S} s", hit)
 
     def _stall_and_kill(self, fault: Fault) -> Effect:
-        leader, followers = self._leader(fault.partition), self._followers(fault.partition)
+        partition = self._partition(fault)
+        leader, followers = self._leader(partition), self._followers(partition)
         led, hit = self._led_by(leader), self.engine.open_transactions()
         for node in followers:
             self.cluster.pause(node)
@@ -118,27 +127,28 @@ class Faults:
         for node in followers:
             self.cluster.resume(node)
         failover_ms = self._await_writes(killed_at)
-        time.sleep(fault.outage_s)
+        time.sleep(outage_s(fault))
         self.cluster.start(leader)
         what = f"nodes {followers} stood still, leader {leader} went on alone and was killed"
         return Effect(what, hit, failover_ms)
 
     def _blackout(self, fault: Fault) -> Effect:
-        leader = self._leader(fault.partition)
-        first, other = self._followers(fault.partition)
+        partition = self._partition(fault)
+        leader = self._leader(partition)
+        first, other = self._followers(partition)
         self.cluster.kill(first)
         self._wait_until_out_of_sync(first)
         with bursting(self.stream):
-            time.sleep(fault.burst_s)
+            time.sleep(burst_s(fault))
         time.sleep(MISSED_S)
         with bursting(self.stream):
-            time.sleep(fault.burst_s)
+            time.sleep(burst_s(fault))
             hit = self.engine.open_transactions()
             self.cluster.kill(leader)
             self.cluster.kill(other)
             killed_at = time.monotonic()
             self.stream.watch(range(self.partitions))
-        time.sleep(fault.outage_s)
+        time.sleep(outage_s(fault))
         self.cluster.start_all([first, other])
         failover_ms = self._await_writes(killed_at)
         self.cluster.start(leader)
@@ -172,6 +182,9 @@ class Faults:
             time.sleep(0.002)
         return (max((at for at in seen.values() if at), default=killed_at) - killed_at) * 1000
 
+    def _partition(self, fault: Fault) -> int:
+        return fault.pick(0, range(self.partitions))
+
     def _leader(self, partition: int) -> int:
         return self.cluster.leader(self.source, partition)
 
@@ -184,13 +197,11 @@ class Faults:
         return [node for node in self.cluster.node_ids if node != leader]
 
     def _wait_until_out_of_sync(self, node: int) -> None:
-        deadline = time.monotonic() + FAILOVER_TIMEOUT_S
-        while time.monotonic() < deadline:
+        def is_out_of_sync() -> bool:
             described = self.cluster.ask(lambda admin: admin.describe_topics(self.topics))
-            if all(node not in p.isr for p in described):
-                return
-            time.sleep(0.02)
-        raise Failure(f"Node {node} is dead and still counted as in sync.")
+            return all(node not in p.isr for p in described)
+
+        self.until(is_out_of_sync, FAILOVER_TIMEOUT_S, f"the dead node {node} out of the ISR")
 
 
 class bursting:

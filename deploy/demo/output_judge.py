@@ -1,11 +1,11 @@
 """What an engine wrote: did every input count exactly once, and nothing that was not committed?
 
 Pure. It is given the inputs as they stand in their log, the outputs as a reader of committed data
-saw them up to the end, and what the workers told of their transactions. Where nothing is missing,
-doubled or out of order, the outputs' input offsets tile the input without gap or overlap. A worker
-that died after it had asked for the commit left a doubtful transaction: all of it may be there, or
-nothing. Of an engine that does not tell of transactions nothing is called uncommitted or torn: what
-a reader should not have seen is doubled, too.
+saw them up to the end, and what the workers reported of their transactions. Where nothing is
+missing, doubled or out of order, the outputs' input offsets tile the input without gap or overlap.
+A worker that died after it had asked for the commit left a doubtful transaction: all of it may be
+there, or nothing. Of an engine that reports no transactions nothing is called uncommitted or torn:
+what a reader should not have seen is doubled, too.
 """
 
 from collections import Counter, deque
@@ -50,8 +50,8 @@ SumsJudge = Callable[[Inputs, Records, Findings], tuple[int, Totals]]
 """How many records of sums there are, and the last sums; adds WRONG_SUMS."""
 
 
-class Told(Protocol):
-    """What a worker told of a transaction."""
+class TransactionOutcome(Protocol):
+    """What a worker reported of a transaction."""
 
     records: int
     state: str
@@ -69,7 +69,7 @@ def judge_outputs(
     inputs: Inputs,
     enriched: contents.Records,
     sums: Records,
-    transactions: Mapping[str, Told] | None,
+    transactions: Mapping[str, TransactionOutcome] | None,
     airlines: Mapping[str, str],
     judge_sums: "SumsJudge | None" = None,
 ) -> OutputVerdict:

@@ -7,19 +7,20 @@ printed seed. Then everything is read back and judged. `--break` takes one guara
 producer or the workers and changes nothing else.
 """
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
+from ..faults.schedule import Fault, schedule
 from ..judge.analysis.findings import Finding
 from ..judge.contents import ContentsVerdict, compare_sums, judge_end, judge_stream
 from . import fault_plan, flights, reading
 from .engine import Account, Engine
-from .faults import FaultReport, Faults
+from .faults import DemoFaults, FaultReport
 from .output_judge import OutputVerdict
 from .spark_engine import SparkEngine
 from .stream import Stream
@@ -102,7 +103,6 @@ class Demo:
     ) -> None:
         self.cluster, self.say = cluster, say
         self.report = DemoReport(seed, broken, engine)
-        self._dice = random.Random(f"oncelog demo, more kills {seed}")
         self._producer_settings, self._topic_settings = BREAKS[broken]
 
     def run(
@@ -126,13 +126,13 @@ class Demo:
             self._drain(engine)
             engine.stop()
         finally:
-            engine.close()
+            engine.processes.close()
             stream.finish.set()
         self._judge(stream, engine, lines)
-        engine.remove_logs()
+        engine.remove_files()
         self.report.failures = stream.failures
         self.report.fatal_errors = stream.fatal_errors
-        self.report.restarts = engine.restarts
+        self.report.restarts = engine.processes.restarts
         self.report.seconds = time.monotonic() - started
         return self.report
 
@@ -170,7 +170,7 @@ class Demo:
 
     def _strike(self, stream: Stream, engine: Engine, kinds: tuple[str, ...] | None) -> None:
         topics = [TOPIC, ENRICHED, SUMS, *engine.topics]
-        faults = Faults(self.cluster, stream, engine, topics=topics, partitions=PARTITIONS)
+        faults = DemoFaults(self.cluster, stream, engine, topics=topics, partitions=PARTITIONS)
         if missing := engine.wait_until_at_work():
             came = "flights come in" if stream.acknowledged else "no flight was acknowledged"
             raise Failure(
@@ -178,14 +178,15 @@ class Demo:
                 f"Logs are under {self.cluster.data}."
             )
         possible = fault_plan.OF_BROKERS + engine.kinds
-        for fault in fault_plan.plan(self.report.seed, partitions=PARTITIONS, kinds=possible):
+        for fault in fault_plan.plan(self.report.seed, possible):
             if kinds is None or fault.kind in kinds:
                 self._inflict(faults, fault)
-        for _ in range(EXTRA_KILLS_MAX):
+        seed = f"oncelog demo, more kills {self.report.seed}"
+        for fault in islice(schedule(seed, ["kill"]), EXTRA_KILLS_MAX):
             if self.report.hit_batches:
                 break
             self.say("no kill has hit a batch in flight yet, which proves nothing: once more")
-            self._inflict(faults, fault_plan.draw("kill", self._dice, PARTITIONS))
+            self._inflict(faults, fault)
         stream.finish.set()
         while stream.is_alive():
             stream.join(0.1)
@@ -193,7 +194,7 @@ class Demo:
         faults.check()
         faults.wait_until_whole()
 
-    def _inflict(self, faults: Faults, fault: fault_plan.Fault) -> None:
+    def _inflict(self, faults: DemoFaults, fault: Fault) -> None:
         report = faults.inflict(fault)
         self.report.faults.append(report)
         self.say(describe(report))

@@ -33,7 +33,7 @@ from .enrichment import Flight, RunningSums, added, enrich, sum_record
 from .flights import airlines
 
 BATCH_RECORDS_MAX = 600
-PATIENCE_S = 0.1
+CONSUME_TIMEOUT_S = 0.1
 STUCK_S = 8
 FATAL = 3  # exit code: whoever started it starts it again
 CONSUMER: dict[str, Any] = {
@@ -108,7 +108,7 @@ class Worker:
         )
         while not self.is_over and os.getppid() == self.settings.parent:
             self.idle_s = 0
-            messages = self.consumer.consume(BATCH_RECORDS_MAX, PATIENCE_S)
+            messages = self.consumer.consume(BATCH_RECORDS_MAX, CONSUME_TIMEOUT_S)
             if fitting := [message for message in messages if self._is_next(message)]:
                 self._transact(fitting)
         self.consumer.close()

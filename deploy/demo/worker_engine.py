@@ -1,7 +1,7 @@
 """The demo's engine of plain workers: two processes of one consumer group, and their faults.
 
-The faults are aimed by what the workers tell: a transaction that has just begun, one that is being
-committed.
+The faults are aimed by what the workers report: a transaction that has just begun, one that is
+being committed.
 """
 
 import time
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
+from ..faults.schedule import Fault
 from . import fault_plan, flights
-from .engine import FAILOVER_TIMEOUT_S, Account, Effect, failover_ms
-from .fault_plan import Fault
+from .engine import FAILOVER_TIMEOUT_S, Account, Effect, EngineProcesses
 from .output_judge import Inputs, OutputVerdict, Records, judge_outputs
 from .worker import WorkerSettings
-from .workers import Told, Workers
+from .worker_processes import ReportedTransaction, WorkerProcesses
 
 GROUP, NAMES = "enrichment", ("worker-1", "worker-2")
 START_TIMEOUT_S = 25.0
@@ -24,7 +24,7 @@ TAKEOVER_TIMEOUT_S = 12.0  # must be over before the sleeper's transaction times
 OPEN = ("began", "sending", "committing")
 
 
-class WorkerEngine:
+class WorkerEngine(EngineProcesses[WorkerProcesses]):
     """See the top of the file. is_fenced: False sends offsets without the group's metadata."""
 
     kinds = fault_plan.OF_TRANSACTIONS
@@ -36,8 +36,8 @@ class WorkerEngine:
     def __init__(
         self, cluster: Cluster, *, source: str, enriched: str, sums: str, is_fenced: bool
     ) -> None:
-        self.cluster, self.source = cluster, source
-        self.workers = Workers(
+        self.source = source
+        processes = WorkerProcesses(
             [
                 WorkerSettings(
                     bootstrap=cluster.bootstrap,
@@ -55,57 +55,43 @@ class WorkerEngine:
             ],
             cluster.data,
         )
-
-    @property
-    def restarts(self) -> int:
-        """How often a worker ended by itself."""
-        return self.workers.restarts
+        super().__init__(cluster, processes)
 
     def start(self) -> None:
         """Make the topic of offsets, start every worker."""
         self.cluster.coordinator("group", GROUP)
         for topic in self.topics:
             self.cluster.wait_for_isr(topic, len(self.cluster.node_ids))
-        self.workers.start_all()
+        self.processes.start_all()
 
     def wait_until_at_work(self) -> str | None:
         """Until every worker has begun a transaction."""
-        last = self.workers.last
-        if self.workers.wait(lambda: len(last) == len(NAMES), START_TIMEOUT_S):
+        last = self.processes.last
+        if self.processes.wait(lambda: len(last) == len(NAMES), START_TIMEOUT_S):
             return None
         return f"{sorted(last) or 'no worker'} began a transaction"
 
-    def check(self) -> None:
-        """Raise what stopped the workers."""
-        if self.workers.failed is not None:
-            raise self.workers.failed
-
     def open_transactions(self) -> int:
-        """By what the workers told last."""
-        return sum(told.state in OPEN for told in self.workers.last.values())
+        """By what the workers reported last."""
+        return sum(transaction.state in OPEN for transaction in self.processes.last.values())
 
     def done(self) -> dict[int, int]:
         found = self.cluster.ask(lambda admin: admin.groups.committed(GROUP))
         return {p: value.offset for (topic, p), value in found.items() if topic == self.source}
 
     def outputs(self) -> int:
-        """Of transactions that were told to be committed."""
-        told = list(self.workers.transactions.values())
-        return sum(t.records for t in told if t.state == "committed")
+        """Of transactions that were reported as committed."""
+        reported = list(self.processes.transactions.values())
+        return sum(t.records for t in reported if t.state == "committed")
 
-    def stop(self) -> None:
-        self.workers.stop()
-
-    def close(self) -> None:
-        self.workers.close()
-
-    def remove_logs(self) -> None:
-        self.workers.remove_logs()
+    def remove_files(self) -> None:
+        """When nobody needs to read them: the cluster's directory is to be left empty."""
+        self.processes.remove_logs()
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
-        """By what the workers told of their transactions, too."""
+        """By what the workers reported of their transactions, too."""
         made = ((p, offset, value) for p, offset, _, value in enriched)
-        return judge_outputs(inputs, made, sums, self.workers.transactions, flights.airlines())
+        return judge_outputs(inputs, made, sums, self.processes.transactions, flights.airlines())
 
     def expected_sums(self, rows: int) -> flights.Sums:
         return flights.sums_of_csv(rows)
@@ -113,10 +99,11 @@ class WorkerEngine:
     def account(self) -> Account:
         states: dict[str, int] = {}
         withheld = 0
-        for told in self.workers.transactions.values():
-            state = {"committed": "committed", "aborted": "aborted"}.get(told.state, "cut off")
+        for transaction in self.processes.transactions.values():
+            is_ended = transaction.state in ("committed", "aborted")
+            state = transaction.state if is_ended else "cut off"
             states[state] = states.get(state, 0) + 1
-            withheld += told.records if told.state != "committed" else 0
+            withheld += transaction.records if transaction.state != "committed" else 0
         ended = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
         return Account(sum(states.values()), f"transactions: {ended}", states, withheld)
 
@@ -132,48 +119,55 @@ class WorkerEngine:
         return inflict[fault.kind](fault)
 
     def _transaction(self, fault: Fault) -> Effect:
-        name = self.workers.names[fault.worker]
+        name = fault.pick(0, self.processes.names)
         node = self.cluster.coordinator("txn", name)
-        told = self._await_transaction(name, fault.moment)
-        what = f"killed node {node}, coordinator of transaction {told.name}, {fault.moment}"
+        moment = _moment(fault)
+        transaction = self._await_transaction(name, moment)
+        what = f"killed node {node}, coordinator of transaction {transaction.name}, {moment}"
         return self._coordinator(node, fault, [name], what)
 
     def _group(self, fault: Fault) -> Effect:
         node = self.cluster.coordinator("group", GROUP)
-        self._await_transaction(self.workers.names[fault.worker], fault.moment)
+        self._await_transaction(fault.pick(0, self.processes.names), _moment(fault))
         what = f"killed node {node}, coordinator of group {GROUP}"
-        return self._coordinator(node, fault, self.workers.names, what)
+        return self._coordinator(node, fault, self.processes.names, what)
 
     def _coordinator(self, node: int, fault: Fault, names: Sequence[str], what: str) -> Effect:
         self.cluster.kill(node)
         killed_at, hit = time.monotonic(), self.open_transactions()
         failover_ms = self._await_commits(names, killed_at)
-        time.sleep(fault.outage_s)
+        time.sleep(fault_plan.outage_s(fault))
         self.cluster.start(node)
         return Effect(what, hit, failover_ms)
 
     def _worker(self, fault: Fault) -> Effect:
-        name = self.workers.names[fault.worker]
-        told = self._await_transaction(name, fault.moment)
-        self.workers.kill(name)
-        killed_at, hit = time.monotonic(), int(told.state in OPEN)
-        time.sleep(fault.outage_s)
-        self.workers.start(name)
+        name = fault.pick(0, self.processes.names)
+        transaction = self._await_transaction(name, _moment(fault))
+        self.processes.kill(name)
+        killed_at, hit = time.monotonic(), int(transaction.state in OPEN)
+        time.sleep(fault_plan.outage_s(fault))
+        self.processes.start(name)
         failover_ms = self._await_commits([name], killed_at)
-        return Effect(f"killed {name} in transaction {told.name}, {told.state}", hit, failover_ms)
+        return Effect(
+            f"killed {name} in transaction {transaction.name}, {transaction.state}",
+            hit,
+            failover_ms,
+        )
 
     def _zombie(self, fault: Fault) -> Effect:
-        name = self.workers.names[fault.worker]
-        told = self._stop_within_a_transaction(name)
+        name = fault.pick(0, self.processes.names)
+        transaction = self._stop_within_a_transaction(name)
         try:
-            taken_over = self._await_takeover(told)
+            taken_over = self._await_takeover(transaction)
         finally:
-            self.workers.resume(name)
-        if not self.workers.wait(lambda: told.state not in OPEN or self._has_left(told), 30):
-            raise Failure(f"{name} was woken, and its transaction {told.name} never ended.")
-        end = told.state if told.state not in OPEN else "fenced"
-        also = f" ({told.why})" if told.why else ""
-        what = f"{name} stood still in transaction {told.name} "
+            self.processes.resume(name)
+        if not self.processes.wait(
+            lambda: transaction.state not in OPEN or self._has_left(transaction), 30
+        ):
+            raise Failure(f"{name} was woken, and its transaction {transaction.name} never ended.")
+        end = transaction.state if transaction.state not in OPEN else "fenced"
+        also = f" ({transaction.error})" if transaction.error else ""
+        what = f"{name} stood still in transaction {transaction.name} "
         what += "until another had done its work" if taken_over else "for a while"
         return Effect(f"{what}, and woke: {end}{also}", 1)
 
@@ -181,52 +175,53 @@ class WorkerEngine:
         """Milliseconds until each of these workers committed a transaction that it began later."""
 
         def when() -> list[float | None]:
-            committed = self.workers.committed_after(killed_at)
+            committed = self.processes.committed_after(killed_at)
             return [committed[name] for name in names]
 
-        return failover_ms(
-            self.workers,
-            when,
-            killed_at,
-            FAILOVER_TIMEOUT_S,
-            f"Not all workers committed anything for {FAILOVER_TIMEOUT_S:.0f} s after the "
-            f"kill. Logs are under {self.cluster.data}.",
-        )
+        return self.failover_ms(when, killed_at, "Not all workers")
 
-    def _await_transaction(self, name: str, moment: str) -> Told:
+    def _await_transaction(self, name: str, moment: str) -> ReportedTransaction:
         """A transaction of this worker that has just come so far."""
-        known = self.workers.last.get(name)
+        known = self.processes.last.get(name)
         before = known.name if known is not None else ""
 
         def has_come() -> bool:
-            told = self.workers.last.get(name)
-            return told is not None and told.name != before and told.state == moment
+            transaction = self.processes.last.get(name)
+            return (
+                transaction is not None
+                and transaction.name != before
+                and transaction.state == moment
+            )
 
-        if not self.workers.wait(has_come, FAILOVER_TIMEOUT_S):
+        if not self.processes.wait(has_come, FAILOVER_TIMEOUT_S):
             raise Failure(f"{name} began no transaction. Its log is in {self.cluster.data}.")
-        return self.workers.last[name]
+        return self.processes.last[name]
 
-    def _stop_within_a_transaction(self, name: str) -> Told:
+    def _stop_within_a_transaction(self, name: str) -> ReportedTransaction:
         """Stop the worker after it has read its inputs, and before it sends their offsets."""
         for _ in range(AIM_ATTEMPTS_MAX):
             self._await_transaction(name, "began")
-            self.workers.pause(name)
-            told = self.workers.last[name]
-            if told.state == "began":
-                return told
-            self.workers.resume(name)
+            self.processes.pause(name)
+            transaction = self.processes.last[name]
+            if transaction.state == "began":
+                return transaction
+            self.processes.resume(name)
         raise Failure(f"{name} could not be stopped within a transaction.")
 
-    def _await_takeover(self, told: Told) -> bool:
+    def _await_takeover(self, transaction: ReportedTransaction) -> bool:
         """Whether another worker has committed what this transaction was to do, in time."""
         deadline = time.monotonic() + TAKEOVER_TIMEOUT_S
         while time.monotonic() < deadline:
             committed = self.done()
-            if all(committed.get(p, 0) >= until for p, until in told.until.items()):
+            if all(committed.get(p, 0) >= until for p, until in transaction.until.items()):
                 return True
             time.sleep(0.05)
         return False
 
-    def _has_left(self, told: Told) -> bool:
+    def _has_left(self, transaction: ReportedTransaction) -> bool:
         """Whether the worker has been started again since: it was fenced, and ended."""
-        return self.workers.last[told.worker].name != told.name
+        return self.processes.last[transaction.worker].name != transaction.name
+
+
+def _moment(fault: Fault) -> str:
+    return fault.pick(1, fault_plan.MOMENTS)

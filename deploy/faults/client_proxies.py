@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import struct
 import threading
+from collections import Counter
 from collections.abc import Iterable
 
 from ..cluster.failure import Failure
@@ -25,7 +26,7 @@ class ClientProxies:
 
     def __init__(self, broker_ports: Iterable[int]) -> None:
         self.ports: dict[int, int] = {}  # of a broker -> ours
-        self.held = self.delayed = self.dropped = 0
+        self.counts: Counter[str] = Counter()  # of requests that were held, delayed, dropped
         self._cut: set[int] = set()
         self._delay_ms: dict[int, int] = {}
         self._hold: int | None = None  # the next request of this API
@@ -117,10 +118,10 @@ class ClientProxies:
             frame = await reader.readexactly(size)
             if self._hold is not None and struct.unpack_from(">h", frame)[0] == self._hold:
                 self._hold = None
-                self.held += 1
+                self.counts["held"] += 1
                 await self._is_whole.wait()
             if delay_ms := self._delay_ms.get(port):
-                self.delayed += 1
+                self.counts["delayed"] += 1
                 await asyncio.sleep(delay_ms / 1000)
             if await self._was_cut(port):
                 return
@@ -142,7 +143,7 @@ class ClientProxies:
         """Whether this way is cut; comes back when it is whole again."""
         if port not in self._cut:
             return False
-        self.dropped += 1
+        self.counts["dropped"] += 1
         await self._is_whole.wait()
         return True
 

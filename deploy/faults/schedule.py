@@ -1,10 +1,10 @@
-"""Which faults come, in which order, with which dice: all of it drawn from the seed. Pure.
+"""Which faults come, in which order, with which random numbers: drawn from the seed. Pure.
 
-Three lanes run side by side, one fault at a time in each: what happens to nodes, to the links
-between them, and to clients and their topics. A lane deals its kinds as a deck of cards that is
-shuffled anew when it is empty, so each kind comes early and often. A fault is a kind and some
-numbers in [0, 1); what they mean (who is hit, how long) is decided when it happens, since roles
-move. So the same seed gives the same schedule, whatever the machine does.
+A schedule takes its kinds in an order that is shuffled anew when all have come, so each kind comes
+early and often. A fault is a kind and some numbers in [0, 1); what they mean (which node, how long)
+is decided when it happens, since roles move. So the same seed gives the same schedule, whatever the
+machine does. Chaos runs three schedules side by side, one fault at a time in each: for nodes, for
+the links between them, and for clients and their topics. Its kinds:
 
   kill                 -9 of a node, by its number
   kill-leader          ... of the leader of a partition
@@ -43,7 +43,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 NODES, LINKS, CLIENTS = "nodes", "links", "clients"
-LANES: dict[str, tuple[str, ...]] = {
+KINDS_BY_TARGET: dict[str, tuple[str, ...]] = {
     NODES: (
         "kill", "kill-leader", "kill-transaction-coordinator", "kill-group-coordinator",
         "kill-controller", "kill-all", "die-at-a-moment", "pause", "stutter", "restart", "wipe",
@@ -58,18 +58,18 @@ LANES: dict[str, tuple[str, ...]] = {
         "client-hold", "topic-churn", "config-change", "reassignment", "elect-leaders",
     ),
 }  # fmt: skip
-KINDS = tuple(kind for kinds in LANES.values() for kind in kinds)
+KINDS = tuple(kind for kinds in KINDS_BY_TARGET.values() for kind in kinds)
 NEED_FOUR_NODES = frozenset({"bisect"})
 NUMBERS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One fault to come; `numbers` are in [0, 1)."""
+@dataclass(slots=True)
+class Fault:
+    """One fault; `numbers` are in [0, 1); `target`: in words, once its effect was seen."""
 
-    lane: str
     kind: str
     numbers: tuple[float, ...]
+    target: str = ""
 
     def pick(self, which: int, of: Sequence[T]) -> T:
         """One of these, by a number."""
@@ -80,17 +80,22 @@ class Planned:
         return least + self.numbers[which] * (most - least)
 
 
-def plan(
-    seed: int, lane: str, *, nodes: int, kinds: frozenset[str] | None = None
-) -> Iterator[Planned]:
-    """The faults of a lane, without end; `kinds` allows only these. Nothing when none is left."""
-    dice = random.Random(f"oncelog chaos {seed} {lane}")
-    deck = [
+def schedule(seed: str, kinds: Sequence[str]) -> Iterator[Fault]:
+    """Faults of these kinds without end; each kind comes once before any comes again."""
+    rng, order = random.Random(seed), list(kinds)
+    while order:
+        rng.shuffle(order)
+        for kind in tuple(order):
+            yield Fault(kind, tuple(rng.random() for _ in range(NUMBERS)))
+
+
+def chaos_schedule(
+    seed: int, target: str, *, nodes: int, kinds: Sequence[str] = KINDS
+) -> Iterator[Fault]:
+    """The faults of one target, of these kinds; none when no kind is left."""
+    possible = [
         kind
-        for kind in LANES[lane]
-        if (kinds is None or kind in kinds) and (nodes > 3 or kind not in NEED_FOUR_NODES)
+        for kind in KINDS_BY_TARGET[target]
+        if kind in kinds and (nodes > 3 or kind not in NEED_FOUR_NODES)
     ]
-    while deck:
-        dice.shuffle(deck)
-        for kind in tuple(deck):
-            yield Planned(lane, kind, tuple(dice.random() for _ in range(NUMBERS)))
+    return schedule(f"oncelog chaos {seed} {target}", possible)

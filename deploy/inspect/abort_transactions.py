@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.failure import Failure
-from ..cluster.lookup import admin_of, bootstrap_line
+from ..cluster.lookup import admin_of, client_config
 
 SINKS = "oncelog.spark."
 MODULE = "oncelog.pipeline.sink.orphans"
@@ -30,8 +30,7 @@ def abort_id(
 ) -> str:
     """What became of the transaction that a transactional id has open, in words."""
     if name.startswith(SINKS):
-        _refuse_config(command_config)
-        found = _of_sinks(bootstrap_line(data, bootstrap), "--id", name)
+        found = _of_sinks(data, bootstrap, command_config, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
     with admin_of(data, bootstrap, command_config) as admin:
         before = admin.run(lambda a: a.transactions.describe(name))
@@ -56,21 +55,17 @@ def abort_prefix(
                 reason = f"its producer is fenced: the new session has epoch {epoch}"
                 rows.append({"id": name, "outcome": "aborted", "reason": reason})
     if any(name.startswith(SINKS) for name in names):
-        _refuse_config(command_config)
-        rows += _of_sinks(bootstrap_line(data, bootstrap), "--prefix", prefix)
+        rows += _of_sinks(data, bootstrap, command_config, "--prefix", prefix)
     return sorted(rows, key=lambda row: row["id"])
 
 
-def _refuse_config(command_config: Path | None) -> None:
-    if command_config is not None:
-        raise Failure(
-            "What Spark sinks have open is ended by the pipeline, which takes no --command-config: "
-            "restart the query, or name a listener without TLS and SASL."
-        )
-
-
-def _of_sinks(bootstrap: str, option: str, text: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", bootstrap, option, text]
+def _of_sinks(
+    data: Path, bootstrap: str | None, command_config: Path | None, option: str, text: str
+) -> list[dict[str, Any]]:
+    where = client_config(data, bootstrap, command_config)["bootstrap.servers"]
+    command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", where, option, text]
+    if command_config is not None:  # the file, not what is in it: everybody may see a command line
+        command += ["--command-config", str(command_config)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

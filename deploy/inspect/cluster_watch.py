@@ -8,10 +8,10 @@ import re
 import time
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..cluster.failure import Failure
+from .loop_stalls import loop_metrics
 from .probe import Probe, ProbeResult, targets_of
 
 if TYPE_CHECKING:
@@ -27,16 +27,13 @@ class WatchResult:
     """What was seen of each node.
 
     fences: how often it was fenced although it had not been killed. stalls: what its watchdog
-    wrote meanwhile. loops: its watchdog's counters; None where it has none.
+    wrote meanwhile. loops: its watchdog's counters; None where it does not answer.
     """
 
     probe: ProbeResult
     fences: dict[int, int]
     stalls: dict[int, list[str]]
     loops: dict[int, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class ClusterWatch:
@@ -84,7 +81,8 @@ class ClusterWatch:
     def stop(self) -> WatchResult:
         probe = self._probe.stop()
         self._read_logs()
-        return WatchResult(probe, dict(self._fences), dict(self._stalls), self._loops())
+        loops = {node_id: loop_metrics(self._cluster, node_id) for node_id in self._log_bytes}
+        return WatchResult(probe, dict(self._fences), dict(self._stalls), loops)
 
     def _read_logs(self) -> None:
         for node_id, position in self._log_bytes.items():
@@ -98,12 +96,3 @@ class ClusterWatch:
             for fenced in FENCED.findall(lines):
                 if int(fenced) not in self._away:
                     self._fences[int(fenced)] += 1
-
-    def _loops(self) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        for node_id in self._cluster.node_ids:
-            try:
-                found[node_id] = self._cluster.ask_node(node_id, {"op": "metrics"}).get("loop")
-            except Failure as failure:
-                found[node_id] = str(failure)
-        return found

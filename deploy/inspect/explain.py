@@ -16,9 +16,9 @@ that begin with what they are about. The rules that they rest on:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...client.cluster_view import Partition
+from ...client.cluster_view import PartitionInfo
 from ...client.group_admin import GroupDescription
-from ...client.transaction_admin import ProducerState, TransactionState
+from ...client.transaction_admin import DescribedTransaction, PartitionProducer
 from ...wire.identifiers import TopicPartition
 
 NO_TIMEOUT_MS = 2**31 - 1  # of a prepared transaction
@@ -37,14 +37,14 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class PartitionTransaction:
     """A transaction that is open in a partition; `transaction` is its coordinator's view.
 
     None: no coordinator knows the producer.
     """
 
-    producer: ProducerState
-    transaction: TransactionState | None
+    producer: PartitionProducer
+    transaction: DescribedTransaction | None
 
     def is_known(self, partition: TopicPartition) -> bool:
         """Whether the coordinator has this very transaction, and will end it."""
@@ -68,19 +68,19 @@ class GroupFacts:
     described: GroupDescription | None
     committed: int | None
     is_unstable: bool = False
-    holders: tuple[tuple[TopicPartition, Holder], ...] = ()
+    holders: tuple[tuple[TopicPartition, PartitionTransaction], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
     """A partition; offsets are None while it has no leader. holders: oldest first."""
 
-    partition: Partition
+    partition: PartitionInfo
     min_insync: int
     log_start: int | None = None
     last_stable: int | None = None
     high_watermark: int | None = None
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[PartitionTransaction, ...] = ()
     group: GroupFacts | None = None
     now_ms: int = 0  # wall clock
 
@@ -130,7 +130,7 @@ def why(facts: PartitionFacts) -> Explanation:
 
 
 def explain(
-    transaction: TransactionState,
+    transaction: DescribedTransaction,
     *,
     now_ms: int,
     last_write_ms: int | None = None,
@@ -174,7 +174,9 @@ def name_of(partition: TopicPartition) -> str:
 # --- a transaction that holds a partition
 
 
-def _holder_lines(holder: Holder, partition: TopicPartition, now_ms: int) -> list[Line]:
+def _holder_lines(
+    holder: PartitionTransaction, partition: TopicPartition, now_ms: int
+) -> list[Line]:
     producer, known = holder.producer, holder.transaction
     who = f"producer {producer.producer_id}, epoch {producer.producer_epoch}"
     since = f"open here since offset {producer.first_offset}"
@@ -198,7 +200,7 @@ def _holder_lines(holder: Holder, partition: TopicPartition, now_ms: int) -> lis
     return lines + _end_of_open(known, now_ms)
 
 
-def _end_of_open(known: TransactionState, now_ms: int) -> list[Line]:
+def _end_of_open(known: DescribedTransaction, now_ms: int) -> list[Line]:
     abort = ("to end it", f"oncelog txn abort {known.transactional_id}")
     if known.timeout_ms == NO_TIMEOUT_MS:
         return [
@@ -220,7 +222,9 @@ def _end_of_open(known: TransactionState, now_ms: int) -> list[Line]:
     return [("will end", when), abort]
 
 
-def _end_of_decided(known: TransactionState, leaderless: Sequence[TopicPartition]) -> list[Line]:
+def _end_of_decided(
+    known: DescribedTransaction, leaderless: Sequence[TopicPartition]
+) -> list[Line]:
     decision = DECISIONS[known.state]
     lines = [("missing", f"the {decision} marker in {_named(known.partitions)}")]
     if leaderless:
@@ -229,7 +233,7 @@ def _end_of_decided(known: TransactionState, leaderless: Sequence[TopicPartition
     return lines
 
 
-def _end_of_hanging(producer: ProducerState, partition: TopicPartition) -> list[Line]:
+def _end_of_hanging(producer: PartitionProducer, partition: TopicPartition) -> list[Line]:
     return [
         ("will end", "when the partition's leader has found that out, where it looks for such"),
         (
@@ -240,7 +244,7 @@ def _end_of_hanging(producer: ProducerState, partition: TopicPartition) -> list[
     ]
 
 
-def _behind(holders: Sequence[Holder]) -> list[Line]:
+def _behind(holders: Sequence[PartitionTransaction]) -> list[Line]:
     if not holders:
         return []
     names = [
@@ -252,7 +256,7 @@ def _behind(holders: Sequence[Holder]) -> list[Line]:
     return [("behind it", f"{len(names)} more open transactions: {listed}{more}")]
 
 
-def _fenced(transaction: TransactionState) -> str:
+def _fenced(transaction: DescribedTransaction) -> str:
     return (
         f"a producer that comes with an epoch below {transaction.producer_epoch}: a newer session "
         "of the id has begun, or a timeout has ended its transaction"
@@ -289,8 +293,8 @@ def _group_lines(facts: PartitionFacts) -> list[Line]:
         known_above = facts.holders[0].transaction if facts.holders else None
         for partition, holder in group.holders:
             found = _holder_lines(holder, partition, facts.now_ms)
-            is_told = len(group.holders) > 1 or holder.transaction == known_above is not None
-            lines += found[:1] if is_told else found
+            is_explained = len(group.holders) > 1 or holder.transaction == known_above is not None
+            lines += found[:1] if is_explained else found
     return lines
 
 
@@ -315,7 +319,7 @@ def _seconds(ms: int) -> str:
     return f"{max(ms, 0) / 1000:.1f} s" if ms < 10_000 else f"{ms / 1000:,.0f} s"
 
 
-def _age(transaction: TransactionState, now_ms: int) -> str:
+def _age(transaction: DescribedTransaction, now_ms: int) -> str:
     return _seconds(now_ms - transaction.start_ms)
 
 

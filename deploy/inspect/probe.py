@@ -12,10 +12,11 @@ waits for a processor and memory are known only of processes on this machine.
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...client.security.secret import Secret
 from ..cluster.failure import Failure
 
 if TYPE_CHECKING:
@@ -98,11 +99,22 @@ class ProbeResult:
 class Probe:
     """The process that asks, as its owner sees it."""
 
-    def __init__(self, targets: Iterable[Target], *, interval_ms: float = INTERVAL_MS) -> None:
-        self._asked = {
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        *,
+        interval_ms: float = INTERVAL_MS,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._asked: dict[str, Any] = {
             "interval_ms": interval_ms,
             "nodes": [asdict(target) for target in targets],
         }
+        if config is not None:  # through a pipe, which nobody else sees
+            self._asked["config"] = {
+                name: value.reveal() if isinstance(value, Secret) else value
+                for name, value in config.items()
+            }
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Probe":
@@ -171,9 +183,9 @@ def targets_of(cluster: "Cluster") -> list[Target]:
     ]
 
 
-def targets_behind(bootstrap: str) -> list[Target]:
+def targets_behind(config: Mapping[str, Any]) -> list[Target]:
     from ..cluster.blocking_admin import blocking_admin
 
-    with blocking_admin(bootstrap, timeout_ms=5_000) as admin:
+    with blocking_admin(config, timeout_ms=5_000) as admin:
         described = admin.run(lambda a: a.describe_cluster())
     return [Target(b.node_id, b.host, b.port) for b in described.brokers if not b.is_fenced]

@@ -10,6 +10,9 @@ A processor that was not there is noted with each late answer: how long the node
 it meanwhile (the second number of /proc/PID/schedstat), and this one before it sent and before it
 received.
 
+TLS and SASL (`config`, a client's settings): each connection is made in a thread, and measured from
+when it is logged in (secured_socket.py).
+
 Standard input: one JSON object with the nodes, then {"node": 2, "pid": 77} to begin with a node and
 {"node": 2, "pid": null} to leave it alone. Its end asks for the result, which goes to stdout.
 """
@@ -20,16 +23,19 @@ import json
 import os
 import selectors
 import socket
+import ssl
 import struct
 import sys
 import time
 from array import array
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 SIZE_BYTES = 4
 RECEIVE_BYTES = 1 << 18
+NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 LATE_NS = 5_000_000  # below it nobody asks for the reason
 STALL_MS = 50.0
 STALLS_MAX = 20
@@ -139,7 +145,16 @@ class Answers:
 class Watched:
     """One node: its connection, its answers, its process."""
 
-    def __init__(self, selector: selectors.BaseSelector, entry: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        entry: dict[str, Any],
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        self._connect_secured: Callable[[], Future[socket.socket]] | None = None
+        self._opening: Future[socket.socket] | None = None
+        if config is not None:
+            self._connect_secured = _secured(config, entry["host"], entry["port"])
         self.node_id = int(entry["node"])
         self._address = socket.getaddrinfo(entry["host"], entry["port"], type=socket.SOCK_STREAM)[0]
         self.answers = Answers()
@@ -173,7 +188,7 @@ class Watched:
             return
         try:
             written = self._socket.send(REQUEST * unsent)
-        except BlockingIOError:
+        except NOT_NOW:
             return
         except OSError:
             self._lose()
@@ -199,7 +214,9 @@ class Watched:
             return
         try:
             data = self._socket.recv(RECEIVE_BYTES)
-        except BlockingIOError:
+            while isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+                data += self._socket.recv(RECEIVE_BYTES)
+        except NOT_NOW:
             return
         except OSError:
             data = b""
@@ -257,6 +274,9 @@ class Watched:
         self.process.close()
 
     def _connect(self) -> None:
+        if self._connect_secured is not None:
+            self._take_secured(self._connect_secured)
+            return
         family, kind, protocol, _, address = self._address
         self._socket = socket.socket(family, kind, protocol)
         self._socket.setblocking(False)
@@ -264,6 +284,24 @@ class Watched:
         self._selector.register(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
         if self._socket.connect_ex(address) not in (0, errno.EINPROGRESS):
             self._close()
+
+    def _take_secured(self, connect: "Callable[[], Future[socket.socket]]") -> None:
+        """The connection, when its thread has one. Raises LoginRefused."""
+        from .secured_socket import LoginRefused
+
+        if self._opening is None:
+            self._opening = connect()
+        if not self._opening.done():
+            return
+        opened, self._opening = self._opening, None
+        try:
+            self._socket = opened.result()
+        except LoginRefused:
+            raise
+        except OSError:
+            return
+        self._is_connected = self._has_served = True
+        self._selector.register(self._socket, selectors.EVENT_READ, self)
 
     def _lose(self) -> None:
         self.lost += 1
@@ -278,13 +316,22 @@ class Watched:
         self._received.clear()
 
 
-def watch(nodes: list[dict[str, Any]], interval_ns: int) -> dict[str, Any]:
+def _secured(config: dict[str, Any], host: str, port: int) -> "Callable[[], Future[socket.socket]]":
+    from .secured_socket import SecuredConnector
+
+    connector, threads = SecuredConnector(config, host, port), ThreadPoolExecutor(1)
+    return lambda: threads.submit(connector.connect)
+
+
+def watch(
+    nodes: list[dict[str, Any]], interval_ns: int, config: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Ask until standard input ends."""
     selector = selectors.SelectSelector()  # epoll's timeout is no finer than 1 ms
     os.set_blocking(sys.stdin.fileno(), False)
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ, None)
     own = ProcessFiles(os.getpid())
-    watched = {int(entry["node"]): Watched(selector, entry) for entry in nodes}
+    watched = {int(entry["node"]): Watched(selector, entry, config) for entry in nodes}
     commands, is_announced = b"", False
     began_ns = next_ns = time.monotonic_ns()
     own_before_ns, ticks = own.waited_ns(), 0
@@ -333,8 +380,8 @@ def main() -> None:
     gc.disable()
     gc.freeze()
     try:
-        found = watch(asked["nodes"], int(asked["interval_ms"] * 1e6))
-    except OSError as problem:  # a name that nobody knows, no files left
+        found = watch(asked["nodes"], int(asked["interval_ms"] * 1e6), asked.get("config"))
+    except OSError as problem:  # a name that nobody knows, no files left, a login that is refused
         sys.exit(print(problem, flush=True))
     print(json.dumps(found), flush=True)
 

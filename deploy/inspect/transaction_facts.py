@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...client.cluster_view import Partition
-from ...client.transaction_admin import ProducerState, TransactionState
+from ...client.cluster_view import PartitionInfo
+from ...client.transaction_admin import DescribedTransaction, PartitionProducer
 from ...wire.errors import (
     GroupIdNotFound,
     KafkaError,
@@ -20,7 +20,7 @@ from ...wire.errors import (
 )
 from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
-from .explain import Explanation, GroupFacts, Holder, PartitionFacts, explain
+from .explain import Explanation, GroupFacts, PartitionFacts, PartitionTransaction, explain
 
 if TYPE_CHECKING:
     from ...client.admin import Admin
@@ -53,7 +53,7 @@ async def _of_partition(
     configs = await admin.describe_configs(topic)
     min_insync = next((int(c.value or 1) for c in configs if c.name == "min.insync.replicas"), 1)
     start = stable = high = None
-    held: tuple[Holder, ...] = ()
+    held: tuple[PartitionTransaction, ...] = ()
     key = (topic, index)
     if partition.leader >= 0:
         stable = (await admin.list_offsets({key: LATEST}, read_committed=True))[key]
@@ -75,7 +75,7 @@ async def _of_partition(
 
 async def holders(
     admin: "Admin", partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, tuple[Holder, ...]]:
+) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
     """What is open in each of these partitions, oldest first, with its coordinator's view."""
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
@@ -83,7 +83,7 @@ async def holders(
     known = await _by_producer(admin, ids) if ids else {}
     return {
         key: tuple(
-            Holder(p, known.get(p.producer_id))
+            PartitionTransaction(p, known.get(p.producer_id))
             for p in sorted(producers, key=lambda p: p.first_offset)
         )
         for key, producers in opened.items()
@@ -92,7 +92,7 @@ async def holders(
 
 async def hanging(
     admin: "Admin", topics: Iterable[str] | None
-) -> dict[TopicPartition, list[Holder]]:
+) -> dict[TopicPartition, list[PartitionTransaction]]:
     """Open transactions that their coordinator does not have; None: in all topics."""
     described = await admin.describe_topics(topics)
     keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
@@ -102,7 +102,7 @@ async def hanging(
     }
     suspects = {key: held for key, held in suspects.items() if held}
     still = await admin.transactions.producers(suspects)
-    found: dict[TopicPartition, list[Holder]] = {}
+    found: dict[TopicPartition, list[PartitionTransaction]] = {}
     for key, held in suspects.items():
         opened = {(p.producer_id, p.first_offset) for p in still[key] if p.is_open}
         left = [h for h in held if (h.producer.producer_id, h.producer.first_offset) in opened]
@@ -127,7 +127,7 @@ async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
     )
 
 
-async def open_producer(admin: "Admin", key: TopicPartition, producer_id: int) -> ProducerState:
+async def open_producer(admin: "Admin", key: TopicPartition, producer_id: int) -> PartitionProducer:
     """The producer with a transaction open in the partition. Failure when it has none there."""
     for producer in (await admin.transactions.producers([key]))[key]:
         if producer.producer_id == producer_id and producer.is_open:
@@ -138,21 +138,21 @@ async def open_producer(admin: "Admin", key: TopicPartition, producer_id: int) -
     )
 
 
-async def _partition(admin: "Admin", topic: str, index: int) -> Partition:
+async def _partition(admin: "Admin", topic: str, index: int) -> PartitionInfo:
     for partition in await admin.describe_topics([topic]):
         if partition.partition == index:
             return partition
     raise Failure(f"There is no partition {topic}/{index}.")
 
 
-async def _by_producer(admin: "Admin", ids: set[int]) -> dict[int, TransactionState]:
+async def _by_producer(admin: "Admin", ids: set[int]) -> dict[int, DescribedTransaction]:
     listed = await admin.transactions.list_transactions(producer_ids=ids)
     described = await admin.transactions.describe_listed(listed)
     return {state.producer_id: state for state in described.values()}
 
 
 async def _last_write_ms(
-    admin: "Admin", transaction: TransactionState, led: set[TopicPartition]
+    admin: "Admin", transaction: DescribedTransaction, led: set[TopicPartition]
 ) -> int | None:
     keys = [key for key in transaction.partitions if key in led]
     found = await admin.transactions.producers(keys)
@@ -172,7 +172,7 @@ async def _of_group(admin: "Admin", name: str, key: TopicPartition) -> GroupFact
         return GroupFacts(name=name, described=None, committed=None)
     committed = (await admin.groups.committed(name, [key])).get(key)
     is_unstable = await _is_unstable(admin, name, key)
-    held: list[tuple[TopicPartition, Holder]] = []
+    held: list[tuple[TopicPartition, PartitionTransaction]] = []
     if is_unstable:
         # which partition holds the group is the broker's to know: it is one that its leader leads
         parts = await admin.describe_topics([OFFSETS_TOPIC])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .analysis.findings import Finding
-from .catalogue import CHECKS
+from .catalogue import ANOMALIES
 from .logs.topic_audit import TopicAudit
 from .verdict import Verdict
 
@@ -94,10 +94,14 @@ def finding_fields(one: Finding) -> dict[str, Any]:
     }
 
 
-def catalogue_rows() -> list[tuple[str, str, str, str]]:
-    """(check, anomaly, what it is, illegal or information) of everything the judge knows."""
+def catalogue_rows() -> list[dict[str, str]]:
+    """Everything the judge knows; `kind`: a violation, or legal and only information."""
     return [
-        (anomaly.check, anomaly.name, anomaly.what, "legal" if anomaly.is_legal else "violation")
-        for check in CHECKS
-        for anomaly in check.anomalies
+        {
+            "check": anomaly.check,
+            "anomaly": anomaly.name,
+            "what": anomaly.what,
+            "kind": "legal" if anomaly.is_legal else "violation",
+        }
+        for anomaly in ANOMALIES.values()
     ]

@@ -8,7 +8,7 @@ directory.
 
 import contextlib
 import itertools
-import random
+import secrets
 import shutil
 import subprocess
 import sys
@@ -30,9 +30,9 @@ class Clusters:
 
     def __init__(self, *, is_kept: bool = False) -> None:
         self.is_kept = is_kept
-        self.seed = random.SystemRandom().randrange(SEED_MAX)
-        token = f"{random.SystemRandom().getrandbits(32):08x}"
-        self.directory = Path(tempfile.gettempdir()).resolve() / f"oncelog-pytest-{token}"
+        self.seed = secrets.randbelow(SEED_MAX)
+        name = f"oncelog-pytest-{secrets.token_hex(4)}"
+        self.directory = Path(tempfile.gettempdir()).resolve() / name
         self._guard: subprocess.Popen[bytes] | None = None
         self._shared: dict[int, Cluster] = {}
         self._living: list[Cluster] = []

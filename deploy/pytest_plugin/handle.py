@@ -16,8 +16,9 @@ from typing import Any, Literal, TypeVar
 from ..cluster.blocking_admin import blocking_admin
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
+from ..faults.schedule import schedule
 from ..inspect.loop_stalls import stalls_in_log
-from .faults import Faults, draw, missing_replicas, read_kinds
+from .faults import ScheduledFaults, read_kinds
 from .leaks import OpenTransaction, abort, in_words, open_transactions, wait_for_decided
 
 BEGIN_TIMEOUT_S = 40.0
@@ -66,7 +67,7 @@ class ClusterInTest:
         self._topics: list[str] = []
         self._open_before: frozenset[OpenTransaction] = frozenset()
         self._log_starts: dict[int, int] = {}
-        self._faults: Faults | None = None
+        self._faults: ScheduledFaults | None = None
 
     # --- names and addresses
 
@@ -187,8 +188,8 @@ class ClusterInTest:
             self._log_starts[node_id] = _size(self.cluster.node(node_id).log)
         self._began = time.monotonic()
         if self._wanted.faults:
-            schedule = draw(self._wanted.faults, self.cluster.node_ids, f"{self.seed} {self._test}")
-            self._faults = Faults(self.cluster, schedule, tell=self.note, alone=self._verbs)
+            faults = schedule(f"{self.seed} {self._test}", self._wanted.faults)
+            self._faults = ScheduledFaults(self.cluster, faults, note=self.note, lock=self._verbs)
             self._faults.start()
 
     def abandon(self) -> None:
@@ -204,7 +205,7 @@ class ClusterInTest:
             self._faults.stop()
             if self._faults.problem is not None:
                 problems.append(f"A fault went wrong: {self._faults.problem}")
-            elif not self._faults.struck and not has_failed:
+            elif not self._faults.ended and not has_failed:
                 problems.append(
                     f"The test was over after {self._events[-1][0]:.1f} s, before a fault struck, "
                     "so it proves nothing. Let it do more, or call oncelog.wait_for_faults(1)."
@@ -265,7 +266,7 @@ class ClusterInTest:
 
     def _wait_until_whole(self) -> None:
         deadline = time.monotonic() + BEGIN_TIMEOUT_S
-        while short := missing_replicas(self.cluster):
+        while short := self.cluster.missing_replicas():
             if time.monotonic() > deadline:
                 raise Failure(
                     f"The cluster did not become whole in {BEGIN_TIMEOUT_S:.0f} s before the "

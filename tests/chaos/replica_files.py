@@ -91,7 +91,7 @@ def _replayed(directory: Path, work: Path, config: LogConfig, *, up_to: int | No
         now_ms=max(int(f.stat().st_mtime * 1000) for f in directory.iterdir()),
     )
     if up_to is not None:
-        log.truncate_to(up_to)
+        log.truncation.truncate_to(up_to)
     log.close()
     return copy
 

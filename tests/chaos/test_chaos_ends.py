@@ -13,7 +13,7 @@ from oncelog.deploy.cluster import layout
 from oncelog.deploy.cluster.ports import is_refused
 
 pytestmark = [pytest.mark.cluster]
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def command(run: Path, *more: str) -> list[str]:
@@ -33,13 +33,13 @@ def words_of(process: psutil.Process) -> str:
 def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with subprocess.Popen(command(run, "--seconds", "60"), stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not list((run / "workers").glob("*.log")):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
         file = layout.read(run / "cluster")
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=PATIENCE_S)
+        _, told = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130 and b"Traceback" not in told, told
     assert file is not None and not Path(file.peer_directory).exists()
     assert all(is_refused(node.port, node.host) for node in file.nodes)

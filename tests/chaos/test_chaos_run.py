@@ -79,7 +79,7 @@ def run_and_judge(run: Path, *, seconds: int, timeout_s: float) -> dict[str, Any
 def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
     run, before = tmp_path / "run", cpu_s_of_children()
     found = run_and_judge(run, seconds=58, timeout_s=240)
-    wanted = attainable(2_500, cpu_s_of_children() - before)
+    wanted = attainable(1_000, cpu_s_of_children() - before)
     faults = found["outcome"]["faults"]
     assert sum(faults.values()) >= 30 and len(faults) >= 10, found["outcome"]
     assert found["verdict"]["operations"] >= 18_000
@@ -101,7 +101,7 @@ def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
 def test_the_full_size(tmp_path: Path) -> None:
     before = cpu_s_of_children()
     found = run_and_judge(tmp_path / "run", seconds=120, timeout_s=400)
-    wanted = attainable(5_000, cpu_s_of_children() - before)
+    wanted = attainable(3_000, cpu_s_of_children() - before)
     faults = found["outcome"]["faults"]
     assert sum(faults.values()) >= 60 and len(faults) >= 15, found["outcome"]
     assert found["verdict"]["operations"] >= 36_000

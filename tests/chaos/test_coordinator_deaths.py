@@ -37,7 +37,7 @@ TOPIC, PARTITIONS = "unattended", 3
 TIMEOUT_MS, SCAN_MS = 2_000, 1_000  # of the transactions; the scan is the local default
 BOUND_S = (TIMEOUT_MS + 2 * SCAN_MS) / 1_000  # by then everything is decided, whatever happened
 BUSY_MACHINE_S = 2.0  # for one that has other things to do, too
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 ADDED, DATA, ENDED = "added", "data", "ended"  # how far the client comes before the death
 DECIDED, UNDECIDED, NEVER = "decided", "undecided", "never began"
 BEFORE_MARKER, AFTER_MARKER = "partition.before-marker", "partition.after-marker"
@@ -166,7 +166,7 @@ def _judge(cluster: Cluster, moment: Moment, client: Unattended, *, is_commit: b
     assert len(before) == PARTITIONS and all(marker.is_commit for marker in before.values())
     arm(cluster.data, moment.fault_point)
     client.go(moment.during, is_commit=is_commit)
-    late = time.monotonic() + PATIENCE_S
+    late = time.monotonic() + TIMEOUT_S
     until(lambda: has_died(cluster.data), late, f"nobody came to {moment.fault_point}")
 
     deadline = time.monotonic() + BOUND_S + BUSY_MACHINE_S

@@ -92,12 +92,11 @@ def reused_producer_ids() -> AbstractContextManager[Any]:
 def same_epoch_after_timeout() -> AbstractContextManager[Any]:
     """A transaction is aborted for its age, and its producer is not fenced."""
     prepare: Callable[..., Any] = decisions._prepare
-    sound = decisions.abort_open
+    sound = decisions.abort_transaction
 
-    def abort(record: Any, *, is_pending: bool, now_ms: int, fresh_producer_id: Any = None) -> Any:
-        given = {"is_pending": is_pending, "now_ms": now_ms, "fresh_producer_id": fresh_producer_id}
-        if is_pending or record is None or record.state != TransactionState.ONGOING:
-            return sound(record, **given)
-        return decisions.Fence(prepare(record, False, False, now_ms, fresh_producer_id).record)
+    def abort(record: Any, context: Any) -> Any:
+        if context.is_pending or record is None or record.state != TransactionState.ONGOING:
+            return sound(record, context)
+        return decisions.FenceProducer(prepare(record, False, False, context).record)
 
-    return replaced(shard_timeouts, "abort_open", abort)
+    return replaced(shard_timeouts, "abort_transaction", abort)

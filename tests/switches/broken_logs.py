@@ -15,14 +15,13 @@ from oncelog.replication import replica_server
 from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.replica_server import judge_position
 from oncelog.storage import log_config
-from oncelog.storage.log_config import LONG_MAX
-from oncelog.storage.partition_log import Origin
+from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producers import snapshot, snapshot_files, state
 from oncelog.storage.producers.entry import ProducerEntry
 from oncelog.storage.producers.state import ProducerStateTable
 from oncelog.storage.producers.verdicts import ACCEPTED, judge_marker
 from oncelog.storage.producers.verification_guard import VerificationGuards
-from oncelog.storage.transactional_log import TransactionalLog
+from oncelog.storage.topic_configs import LONG_MAX
 from oncelog.wire.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
 
 from .patching import replaced, together
@@ -95,7 +94,7 @@ def no_prepare_index() -> AbstractContextManager[Any]:
 def no_stable_offset() -> AbstractContextManager[Any]:
     """Readers of committed data read up to the high watermark."""
     stable = property(lambda self: self.high_watermark)
-    return replaced(TransactionalLog, "last_stable_offset", stable)
+    return replaced(PartitionLog, "last_stable_offset", stable)
 
 
 def no_guard() -> AbstractContextManager[Any]:

@@ -19,16 +19,16 @@ from .patching import replaced, together
 
 def shared_tables() -> AbstractContextManager[Any]:
     """The thread that opens logs looks into the metadata's tables, which the loop changes."""
-    sound = Logs.carry_out
+    sound = Logs.run_jobs
 
-    def carry_out(self: Any, jobs: Iterable[DirectoryJob]) -> list[Any]:
+    def run_jobs(self: Any, jobs: Iterable[DirectoryJob]) -> list[Any]:
         outcomes: list[Any] = []
         for key, is_removed, opening in jobs:
             topic = None if opening is None else self._state.topics[key[0]]
             outcomes += sound(self, [self.job(key, topic, is_removed=is_removed)])
         return outcomes
 
-    return replaced(Logs, "carry_out", carry_out)
+    return replaced(Logs, "run_jobs", run_jobs)
 
 
 def latched_directory() -> AbstractContextManager[Any]:
@@ -72,7 +72,7 @@ def index_by_path() -> AbstractContextManager[Any]:
     def job(self: Any, directory: Any, segments: Any, *given: Any, **kinds: Any) -> Any:
         made: Any = sound(self, directory, segments, *given, **kinds)
         made._files += [
-            _Tail(i._file) for i in (segments.active.offset_index, segments.active.time_index)
+            _Tail(i) for i in (segments.active.offset_index, segments.active.time_index)
         ]
         return made
 

@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import Any
 
-from oncelog.client.connection import Connection
+from oncelog.client.connection import BrokerConnection
 from oncelog.deploy.chaos.load.payloads import plain
 from oncelog.deploy.judge.history.outcomes import (
     EndedTransaction,
@@ -18,13 +18,13 @@ from oncelog.deploy.judge.history.outcomes import (
 )
 from oncelog.deploy.judge.history.recorder import Begun
 from oncelog.deploy.judge.history.rows import Handle
-from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.history.schema import OpOutcome
 from oncelog.wire.errors import ErrorCode, KafkaError, NetworkException
 from oncelog.wire.messages import control, produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.records import Record, encode_batch
 
-from .stage import PATIENCE_S, Stage
+from .context import TIMEOUT_S, Context
 
 PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 0, 22, 24, 26
 PRODUCE_VERSION, INIT_VERSION, END_VERSION = 7, 1, 1  # before KIP-890
@@ -40,9 +40,9 @@ COME_AGAIN = frozenset({
 class OldProducer:
     """One incarnation; without a name it is idempotent and no more."""
 
-    def __init__(self, stage: Stage, topic: str, name: str | None = None) -> None:
-        self.stage, self.topic, self.name = stage, topic, name
-        self.process = stage.recorder.new_process()
+    def __init__(self, context: Context, topic: str, name: str | None = None) -> None:
+        self.context, self.topic, self.name = context, topic, name
+        self.process = context.recorder.new_process()
         self.identity = (-1, -1)
         self.transaction: Begun | None = None
         self._next: dict[int, int] = {}
@@ -52,18 +52,18 @@ class OldProducer:
         fields = {"transactional_id": self.name, "transaction_timeout": timeout_ms}
         row = None
         if self.name is not None:
-            row = self.stage.recorder.initialize_invoked(self.process, self.name)
+            row = self.context.recorder.initialize_invoked(self.process, self.name)
         answer = await self._ask(INIT_PRODUCER_ID, INIT_VERSION, fields, node_id=node_id)
         assert answer.error_code == 0, answer
         self.identity = answer.producer_id, answer.producer_epoch
         if row is not None:
             pid, epoch = self.identity
-            self.stage.recorder.initialize_ended(row, Outcome.OK, producer_id=pid, epoch=epoch)
+            self.context.recorder.initialize_ended(row, OpOutcome.OK, producer_id=pid, epoch=epoch)
 
     async def begin(self, *partitions: int, channel: str = "") -> None:
         """Begin a transaction, in the history and in these partitions."""
         assert self.name is not None
-        self.transaction = self.stage.recorder.begin(self.process, self.name, *self.identity)
+        self.transaction = self.context.recorder.begin(self.process, self.name, *self.identity)
         assert await self.add(*partitions, channel=channel) == 0
 
     async def add(self, *partitions: int, channel: str = "") -> int:
@@ -91,14 +91,14 @@ class OldProducer:
         try:
             code, offset = await self.deliver(batch, partition, channel, node_id, timeout_ms)
         except KafkaError as problem:
-            self.stage.recorder.send_ended(row, Outcome.INFO, error=type(problem).__name__)
+            self.context.recorder.send_ended(row, OpOutcome.INFO, error=type(problem).__name__)
             return problem.number
         self.note(row, code, offset)
         return code
 
     def record(self, partition: int, transaction: Begun | None = None) -> tuple[Handle, bytes]:
         """The row of a new record in the history, and its batch."""
-        recorder = self.stage.recorder
+        recorder = self.context.recorder
         value = recorder.new_value()
         row = recorder.send_invoked(self.process, f"{self.topic}/{partition}", value, transaction)
         sequence = self._next.get(partition, 0)
@@ -115,7 +115,7 @@ class OldProducer:
     def note(self, row: Handle, code: int, offset: int, attempts: int = 1) -> None:
         """What the last answer said of a record."""
         outcome = outcome_of_send(code or None, attempts)
-        self.stage.recorder.send_ended(
+        self.context.recorder.send_ended(
             row, outcome, offset=offset if code == 0 else -1, error=str(code) if code else None
         )
 
@@ -141,21 +141,21 @@ class OldProducer:
 
     async def to_leader(
         self, partition: int, channel: str = "", node_id: int | None = None
-    ) -> Connection:
+    ) -> BrokerConnection:
         """A connection of this producer's own to a node, that of the leader by default."""
-        leader = await self.stage.leader(self.topic, partition) if node_id is None else node_id
-        return await self.stage.connection(leader, f"{self.process}{channel}")
+        leader = await self.context.leader(self.topic, partition) if node_id is None else node_id
+        return await self.context.connection(leader, f"{self.process}{channel}")
 
-    async def end(self, is_commit: bool, *, channel: str = "", attempts: int = 1) -> Outcome:
+    async def end(self, is_commit: bool, *, channel: str = "", attempts: int = 1) -> OpOutcome:
         """EndTxn of what was begun; what is known then. attempts: those that left, this one too."""
         transaction, self.transaction = self.transaction, None
         assert transaction is not None
-        recorder = self.stage.recorder
+        recorder = self.context.recorder
         if is_commit:
             recorder.commit_invoked(transaction)
         answer = await self._ask(END, END_VERSION, self.ending(is_commit), channel=channel)
         code = answer.error_code
-        outcome = Outcome.FAIL
+        outcome = OpOutcome.FAIL
         if is_commit:
             ended = EndedTransaction(
                 commit_invoked=True, commit_error=code or None, attempts=attempts
@@ -168,7 +168,7 @@ class OldProducer:
         """The transaction ends without an EndTxn from here."""
         transaction, self.transaction = self.transaction, None
         assert transaction is not None
-        self.stage.recorder.transaction_ended(transaction, Outcome.FAIL, "given up")
+        self.context.recorder.transaction_ended(transaction, OpOutcome.FAIL, "given up")
 
     def ending(self, is_commit: bool) -> dict[str, Any]:
         """The fields of an EndTxn."""
@@ -182,7 +182,7 @@ class OldProducer:
     async def coordinator(self) -> int:
         """The node that coordinates the name now."""
         assert self.name is not None
-        return await self.stage.admin.find_coordinator(self.name, TRANSACTION)
+        return await self.context.admin.find_coordinator(self.name, TRANSACTION)
 
     def _produce(self, batch: bytes, partition: int) -> list[Any]:
         wanted = ProduceTopic(self.topic, None, [ProducePartition(partition, batch)])
@@ -199,12 +199,12 @@ class OldProducer:
         channel: str = "",
     ) -> Any:
         """The answer, after those that say to come again."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         body = control.encode_request(api_key, version, fields)
         while True:
             at = await self.coordinator() if node_id is None else node_id
             try:
-                connection = await self.stage.connection(at, f"{self.process}{channel}")
+                connection = await self.context.connection(at, f"{self.process}{channel}")
                 answer = control.decode_response(
                     api_key, version, await connection.send(api_key, version, [body])
                 )

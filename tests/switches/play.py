@@ -27,9 +27,8 @@ from . import scenarios_logs, scenarios_raft, scenarios_transactions
 from .broken_node import nodes_with
 from .catalogue import Switch
 from .chance import RANDOM_APART
-from .real_stage import RealCluster
-from .simulated_stage import SimulatedCluster
-from .stage import ClusterOnStage, Scenario, Stage
+from .clusters import ProcessCluster, ScenarioCluster, SimulatedCluster
+from .context import Context, Scenario
 
 CLUSTER_SCENARIOS: dict[str, Scenario] = {
     **scenarios_logs.SCENARIOS,
@@ -135,17 +134,17 @@ def _play_on_processes(switch: Switch, is_on: bool) -> dict[str, str]:
         with nodes_with(switch.name if is_on else None):
             try:
                 cluster.up()
-                return asyncio.run(_play(scenario, RealCluster(cluster), new_recorder()))
+                return asyncio.run(_play(scenario, ProcessCluster(cluster), new_recorder()))
             finally:
                 cluster.down(purge=True)
 
 
-async def _play(scenario: Scenario, cluster: ClusterOnStage, recorder: Recorder) -> dict[str, str]:
-    stage = Stage(cluster, recorder)
+async def _play(scenario: Scenario, cluster: ScenarioCluster, recorder: Recorder) -> dict[str, str]:
+    context = Context(cluster, recorder)
     try:
         await asyncio.sleep(SETTLING_S)
-        await scenario(stage)
-        verdict = await stage.verdict()
+        await scenario(context)
+        verdict = await context.verdict()
     finally:
-        await stage.close()
+        await context.close()
     return {f.name: f.cases[0].sentence if f.cases else "" for f in verdict.violations}

@@ -3,17 +3,17 @@
 from oncelog.client.consumer import Consumer
 from oncelog.deploy.chaos.load.payloads import value_of
 
-from .stage import PATIENCE_S, Stage
+from .context import TIMEOUT_S, Context
 
 
 class Reader:
     """Reads some partitions; `values` is what it has seen."""
 
-    def __init__(self, stage: Stage, topic: str, partitions: tuple[int, ...] = (0,)) -> None:
-        self._recorder = stage.recorder
-        self._process = stage.recorder.new_process()
+    def __init__(self, context: Context, topic: str, partitions: tuple[int, ...] = (0,)) -> None:
+        self._recorder = context.recorder
+        self._process = context.recorder.new_process()
         self._consumer = Consumer(
-            stage.cluster.bootstrap,
+            context.cluster.bootstrap,
             isolation_level="read_committed",
             auto_offset_reset="none",
             request_timeout_ms=2_000,
@@ -45,7 +45,7 @@ class Reader:
 
     async def read(self, count: int) -> None:
         """Poll until so many records have come, or for as long as one can wait."""
-        for _ in range(int(PATIENCE_S * 10)):
+        for _ in range(int(TIMEOUT_S * 10)):
             if len(self.values) >= count:
                 return
             await self.poll(100)

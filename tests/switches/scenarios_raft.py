@@ -17,7 +17,7 @@ VOTE_ON_ITS_WAY_S = 0.004  # a vote leaves when it is on disk
 
 def elections(seed: int) -> Cluster:
     """Raises Violation."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     cluster = Cluster(seed, size=3, groups=1)
     network = cluster.network
     cluster.run(10, lambda: cluster.all_vote() and cluster.leaders_settled())
@@ -33,7 +33,7 @@ def elections(seed: int) -> Cluster:
             voters = new_voters(cluster, known)
             cluster.run(VOTE_ON_ITS_WAY_S)
             for i in voters:
-                cluster.crash(i, power=dice.random() < 0.5)
+                cluster.crash(i, power=rng.random() < 0.5)
                 cluster.start(i)
         cluster.run(0.5)
         network.delay_max = 0.002

@@ -5,140 +5,102 @@ one that lives, so that two believe it theirs. A client ends after a while, or w
 broken.
 """
 
-import random
 from typing import Literal
 
-from ....client.view_source import Source
 from ....wire.errors import KafkaError
 from ....wire.identifiers import TopicPartition
 from ...judge.history.progress import UnreadPartitions, highest_offsets
-from ...judge.history.recorder import Recorder
-from ...judge.history.schema import Outcome
-from .incarnations import Stop, Tally, ending, one_after_another, pause
+from ...judge.history.schema import OpOutcome
+from .incarnations import LoadContext, WorkloadClient, one_after_another, pause
 from .payloads import plain
-from .recorded_consumer import RecordedConsumer
-from .recorded_producer import RecordedProducer
-from .settings import APPEND, COMPRESSIONS, LoadSettings
+from .settings import APPEND
 
 PARTITIONS_READ_MAX = 3  # by one client, besides those that nobody has read
 Mode = Literal["plain", "idempotent", "transactional"]
 
 
 async def append(
-    source: Source,
-    recorder: Recorder,
-    settings: LoadSettings,
-    stop: Stop,
-    dice: random.Random,
+    context: LoadContext,
     *,
     name: str,
     mode: Mode,
     others: tuple[str, ...] = (),
-    unread: UnreadPartitions | None = None,
-    tally: Tally | None = None,
+    unread: UnreadPartitions,
 ) -> None:
     """Append until `stop()`, client after client.
 
     name: the transactional id; others: the ids of others that may be taken. unread: shared by
     those who shall read for one another.
     """
-    unread = UnreadPartitions() if unread is None else unread
+    rng = context.rng
 
     def make() -> _Client:
         chosen = name
-        if others and dice.random() < settings.stolen_share:
-            chosen = dice.choice(others)
-        return _Client(source, recorder, settings, dice, unread, chosen, mode)
+        if others and rng.random() < context.settings.stolen_share:
+            chosen = rng.choice(others)
+        return _Client(context, unread, chosen, mode)
 
-    await one_after_another(make, stop, dice, settings, tally)
+    await one_after_another(make, context)
 
 
-class _Client:
-    """One incarnation: a producer and a consumer, one operation after the other."""
-
+class _Client(WorkloadClient):
     def __init__(
-        self,
-        source: Source,
-        recorder: Recorder,
-        settings: LoadSettings,
-        dice: random.Random,
-        unread: UnreadPartitions,
-        transactional_id: str,
-        mode: Mode,
+        self, context: LoadContext, unread: UnreadPartitions, transactional_id: str, mode: Mode
     ) -> None:
-        process = recorder.new_process()
-        self._recorder, self._settings, self._dice = recorder, settings, dice
-        self._unread, self._mode = unread, mode
-        self._producer = RecordedProducer(
-            source,
-            recorder,
-            process,
-            settings,
-            transactional_id=transactional_id if mode == "transactional" else None,
+        super().__init__(
+            context,
+            transactional_id if mode == "transactional" else None,
             is_idempotent=mode != "plain",
-            is_v1=dice.random() < settings.v1_share,
-            compression=dice.choice(COMPRESSIONS),
-            patience_ms=settings.patient_ms if dice.random() < settings.patient_share else None,
+            patient_share=context.settings.patient_share,
         )
-        self._consumer = RecordedConsumer(source, recorder, process, settings)
+        self._unread, self._mode = unread, mode
         self._has_assignment = False
         self._polled: dict[str, int] = {}
 
-    @property
-    def is_over(self) -> bool:
-        return self._producer.is_over
-
-    async def open(self) -> None:
-        if self._mode == "transactional":
-            await self._producer.initialize()
-
     async def work(self) -> None:
-        if not self._has_assignment or self._dice.random() < self._settings.reassign_share:
+        if not self._has_assignment or self._rng.random() < self._settings.reassign_share:
             await self._assign()
         self._polled = {}
         self._consumer.begin()
         if self._mode == "transactional":
             await self._transact()
-        elif self._dice.random() < 1 / 2:
+        elif self._rng.random() < 1 / 2:
             await self._poll()
             self._unread.saw({}, self._polled)
         else:
             await self._send()
             await self._producer.settle()
             self._unread.saw(self._producer.highest, {})
-        await pause(self._settings.pause_ms, self._dice)
-
-    async def close(self) -> None:
-        await ending(self._producer.close(), self._consumer.close())
+        await pause(self._settings.pause_ms, self._rng)
 
     async def _transact(self) -> None:
-        settings, dice, producer = self._settings, self._dice, self._producer
+        settings, rng, producer = self._settings, self._rng, self._producer
         await producer.begin()
-        steps = dice.randint(1, settings.steps_max)
-        abort_before = dice.randint(1, steps) if dice.random() < settings.abort_share else steps + 1
+        steps = rng.randint(1, settings.steps_max)
+        abort_before = rng.randint(1, steps) if rng.random() < settings.abort_share else steps + 1
         problem: KafkaError | None = None
         try:
             for step in range(1, steps + 1):
                 if step == abort_before:
                     break
                 # an empty transaction proves nothing: the first step sends
-                if step == 1 or dice.random() < 1 / 2:
+                if step == 1 or rng.random() < 1 / 2:
                     await self._send()
                 else:
                     await self._poll()
         except KafkaError as caught:
             problem = caught
-        if await producer.end(problem, is_aborted=abort_before <= steps) is Outcome.OK:
+        if await producer.end(problem, is_aborted=abort_before <= steps) is OpOutcome.OK:
             self._unread.saw(producer.highest, self._polled)
         else:
             self._consumer.rewind()
 
     async def _send(self) -> None:
-        dice, settings = self._dice, self._settings
-        partition = dice.randrange(settings.append_partitions)
-        for _ in range(dice.randint(1, settings.records_per_send_max)):
+        rng, settings = self._rng, self._settings
+        partition = rng.randrange(settings.append_partitions)
+        for _ in range(rng.randint(1, settings.records_per_send_max)):
             value = self._recorder.new_value()
-            content = plain(value, dice.randint(0, settings.filler_bytes_max))
+            content = plain(value, rng.randint(0, settings.filler_bytes_max))
             await self._producer.send(APPEND, partition, value, content)
 
     async def _poll(self) -> None:
@@ -149,10 +111,10 @@ class _Client:
             self._polled[partition] = max(self._polled.get(partition, -1), offset)
 
     async def _assign(self) -> None:
-        dice, count = self._dice, self._settings.append_partitions
-        chosen = dice.sample(range(count), dice.randint(1, min(count, PARTITIONS_READ_MAX)))
-        wanted = self._unread.widen([f"{APPEND}/{p}" for p in chosen], dice.random())
-        await self._consumer.assign_near_end([_partition(name) for name in wanted], dice)
+        rng, count = self._rng, self._settings.append_partitions
+        chosen = rng.sample(range(count), rng.randint(1, min(count, PARTITIONS_READ_MAX)))
+        wanted = self._unread.widen([f"{APPEND}/{p}" for p in chosen], rng.random())
+        await self._consumer.assign_near_end([_partition(name) for name in wanted], rng)
         self._has_assignment = True
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from ...judge.history.outcomes import outcome_of_send
 from ...judge.history.recorder import Begun, Recorder
 from ...judge.history.rows import Handle
-from ...judge.history.schema import Outcome
+from ...judge.history.schema import OpOutcome
 from .append import PARTITIONS_READ_MAX
 from .incarnations import Tally
 from .order import STUCK, WorkerOrder
@@ -54,7 +54,7 @@ class _Load:
     def __init__(self, order: WorkerOrder, recorder: Recorder) -> None:
         self.order, self.recorder = order, recorder
         self.settings = LoadSettings(**order.settings)
-        self.dice = random.Random(order.seed)
+        self.rng = random.Random(order.seed)
         self.tally = Tally()
         self.idle_s = 0
         self._ends = False
@@ -77,7 +77,7 @@ class _Load:
     def one_life(self) -> None:
         """A client, from its making to its end."""
         self.tally.clients += 1
-        end = time.monotonic() + self.dice.uniform(0.2, 1.0) * self.settings.life_ms_max / 1000
+        end = time.monotonic() + self.rng.uniform(0.2, 1.0) * self.settings.life_ms_max / 1000
         client = _Client(self)
         try:
             client.open()
@@ -85,7 +85,7 @@ class _Load:
                 self.idle_s = 0
                 client.work()
                 mean_s = max(self.settings.pause_ms, 1) / 1000
-                time.sleep(min(self.dice.expovariate(1 / mean_s), 5 * mean_s))
+                time.sleep(min(self.rng.expovariate(1 / mean_s), 5 * mean_s))
         except KafkaException as problem:
             self.tally.errors[_name(problem.args[0])] += 1
             time.sleep(0.1)
@@ -100,13 +100,13 @@ class _Client:
     """One incarnation: a producer and a consumer of assigned partitions."""
 
     def __init__(self, load: _Load) -> None:
-        self._load, self._recorder, self._dice = load, load.recorder, load.dice
+        self._load, self._recorder, self._rng = load, load.recorder, load.rng
         self._settings = settings = load.settings
         self._process = load.recorder.new_process()
         self.is_over = False
         self._id: str | None = None
         options: dict[str, Any] = {"enable.idempotence": True}
-        if load.dice.random() < TRANSACTIONAL_SHARE:
+        if load.rng.random() < TRANSACTIONAL_SHARE:
             self._id = f"append-{load.order.number}-0"
             options |= {
                 "transactional.id": self._id,
@@ -118,7 +118,7 @@ class _Client:
             "socket.timeout.ms": settings.request_timeout_ms,
             **BOTH,
         }
-        self._patience_s = settings.patience_ms / 1000
+        self._timeout_s = settings.patience_ms / 1000
         self._producer = Producer({
             **common, **options, "linger.ms": 2, "message.timeout.ms":
             min(settings.patience_ms, settings.transaction_timeout_ms),
@@ -143,21 +143,21 @@ class _Client:
         if self._id is not None:
             row = self._recorder.initialize_invoked(self._process, self._id)
             try:
-                self._producer.init_transactions(self._patience_s)
+                self._producer.init_transactions(self._timeout_s)
             except KafkaException as problem:
                 error = _name(problem.args[0])
-                self._recorder.initialize_ended(row, Outcome.INFO, error=error)
+                self._recorder.initialize_ended(row, OpOutcome.INFO, error=error)
                 raise
-            self._recorder.initialize_ended(row, Outcome.OK)
+            self._recorder.initialize_ended(row, OpOutcome.OK)
         self._assign()
 
     def work(self) -> None:
-        if self._dice.random() < self._settings.reassign_share:
+        if self._rng.random() < self._settings.reassign_share:
             self._assign()
         self._begun_at.clear()
         if self._id is not None:
             self._transact(self._id)
-        elif self._dice.random() < 1 / 2:
+        elif self._rng.random() < 1 / 2:
             self._poll(None)
         else:
             self._send(None)
@@ -171,15 +171,15 @@ class _Client:
             self._producer.flush(1)
 
     def _transact(self, name: str) -> None:
-        settings, dice = self._settings, self._dice
+        settings, rng = self._settings, self._rng
         self._producer.begin_transaction()
         transaction = self._recorder.begin(self._process, name)
-        steps = dice.randint(1, settings.steps_max)
-        abort_before = dice.randint(1, steps) if dice.random() < settings.abort_share else steps + 1
+        steps = rng.randint(1, settings.steps_max)
+        abort_before = rng.randint(1, steps) if rng.random() < settings.abort_share else steps + 1
         self._failed, error = None, None
         try:
             for step in range(1, min(steps, abort_before - 1) + 1):
-                if step == 1 or dice.random() < 1 / 2:
+                if step == 1 or rng.random() < 1 / 2:
                     self._send(transaction)
                 else:
                     self._poll(transaction)
@@ -190,54 +190,54 @@ class _Client:
         except KafkaException as problem:
             error = _name(problem.args[0])
         try:
-            self._producer.abort_transaction(self._patience_s)
+            self._producer.abort_transaction(self._timeout_s)
         except KafkaException as problem:
             error = error or _name(problem.args[0])
             self.is_over = True
-        self._recorder.transaction_ended(transaction, Outcome.FAIL, error)
+        self._recorder.transaction_ended(transaction, OpOutcome.FAIL, error)
         self._rewind()
 
     def _commit(self, transaction: Begun) -> None:
         self._recorder.commit_invoked(transaction)
         try:
-            self._producer.commit_transaction(self._patience_s)
+            self._producer.commit_transaction(self._timeout_s)
         except KafkaException as problem:
             error = _name(problem.args[0])
             self._load.tally.errors[error] += 1
-            self._recorder.transaction_ended(transaction, Outcome.INFO, error)
+            self._recorder.transaction_ended(transaction, OpOutcome.INFO, error)
             self.is_over = True
         else:
-            self._recorder.transaction_ended(transaction, Outcome.OK)
+            self._recorder.transaction_ended(transaction, OpOutcome.OK)
 
     def _send(self, transaction: Begun | None) -> None:
-        partition = self._dice.randrange(self._settings.append_partitions)
+        partition = self._rng.randrange(self._settings.append_partitions)
         name = f"{APPEND}/{partition}"
-        for _ in range(self._dice.randint(1, self._settings.records_per_send_max)):
+        for _ in range(self._rng.randint(1, self._settings.records_per_send_max)):
             value = self._recorder.new_value()
-            content = plain(value, self._dice.randint(0, self._settings.filler_bytes_max))
+            content = plain(value, self._rng.randint(0, self._settings.filler_bytes_max))
             row = self._recorder.send_invoked(
                 self._process, name, value, transaction, session=self._sending_session
             )
 
             def told(error: KafkaError | None, message: Any, row: Handle = row) -> None:
-                self._told(row, error, message)
+                self._delivered(row, error, message)
 
             try:
                 self._producer.produce(APPEND, content, partition=partition, on_delivery=told)
             except BufferError:
-                self._recorder.send_ended(row, Outcome.FAIL, error="BufferError")
+                self._recorder.send_ended(row, OpOutcome.FAIL, error="BufferError")
                 continue
             except KafkaException as problem:
                 error = _name(problem.args[0])
-                self._recorder.send_ended(row, Outcome.FAIL, error=error)
+                self._recorder.send_ended(row, OpOutcome.FAIL, error=error)
                 raise
             self._unsettled += 1
         self._producer.poll(0)
 
-    def _told(self, row: Handle, error: KafkaError | None, message: Any) -> None:
+    def _delivered(self, row: Handle, error: KafkaError | None, message: Any) -> None:
         self._unsettled -= 1
         if error is None:
-            self._recorder.send_ended(row, Outcome.OK, offset=message.offset())
+            self._recorder.send_ended(row, OpOutcome.OK, offset=message.offset())
             return
         self._failed = error
         self._recorder.send_ended(row, outcome_of_send(error.code(), None), error=_name(error))
@@ -245,7 +245,7 @@ class _Client:
         self.is_over |= error.fatal()
 
     def _flush(self) -> None:
-        deadline = time.monotonic() + self._patience_s + 2
+        deadline = time.monotonic() + self._timeout_s + 2
         while self._unsettled and time.monotonic() < deadline:
             self._load.idle_s = 0
             self._producer.flush(1)
@@ -255,13 +255,13 @@ class _Client:
     def _assign(self) -> None:
         count = self._settings.append_partitions
         most = min(count, PARTITIONS_READ_MAX)
-        chosen = self._dice.sample(range(count), self._dice.randint(1, most))
+        chosen = self._rng.sample(range(count), self._rng.randint(1, most))
         wanted = []
         for partition in chosen:
             low, high = self._consumer.get_watermark_offsets(
-                TopicPartition(APPEND, partition), self._patience_s
+                TopicPartition(APPEND, partition), self._timeout_s
             )
-            start = max(low, high - self._dice.randint(0, self._settings.behind_max))
+            start = max(low, high - self._rng.randint(0, self._settings.behind_max))
             wanted.append(TopicPartition(APPEND, partition, start))
         self._consumer.assign(wanted)
         self._session += 1

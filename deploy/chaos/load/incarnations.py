@@ -1,33 +1,23 @@
 """Clients that live for a while and are made anew: what all workloads share."""
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
+from ....client.view_source import Source
 from ....wire.errors import KafkaError
-from .settings import LoadSettings
+from ...judge.history.recorder import Recorder
+from ...judge.history.schema import OpOutcome
+from .recorded_consumer import RecordedConsumer
+from .recorded_producer import RecordedProducer
+from .settings import COMPRESSIONS, LoadSettings
 
 Stop = Callable[[], bool]
 AFTER_PROBLEM_MS = 100
-
-
-class Client(Protocol):
-    @property
-    def is_over(self) -> bool:
-        """Whether it may be broken: a new one has to take its place."""
-        ...
-
-    async def open(self) -> None:
-        """Make it ready. Raises KafkaError."""
-
-    async def work(self) -> None:
-        """One operation, with the pause after it. Raises KafkaError."""
-
-    async def close(self) -> None:
-        """End it as a program should."""
 
 
 @dataclass(slots=True)
@@ -41,53 +31,116 @@ class Tally:
         self.errors[type(problem).__name__] += 1
 
 
-async def one_after_another(
-    make: Callable[[], Client],
-    stop: Stop,
-    dice: random.Random,
-    settings: LoadSettings,
-    tally: Tally | None = None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class LoadContext:
+    """What the clients of a workload are given; they live until `stop()`."""
+
+    source: Source
+    recorder: Recorder
+    settings: LoadSettings
+    stop: Stop
+    rng: random.Random
+    tally: Tally = field(default_factory=Tally)
+
+
+class WorkloadClient:
+    """One incarnation: a producer and a consumer, one operation after the other.
+
+    A workload says what `work` is: one operation, with the pause after it. Raises KafkaError.
+    """
+
+    def __init__(
+        self,
+        context: LoadContext,
+        transactional_id: str | None,
+        *,
+        is_idempotent: bool = True,
+        patient_share: float = 0.0,
+    ) -> None:
+        self._recorder = context.recorder
+        self._settings, self._rng = settings, rng = context.settings, context.rng
+        self._process = context.recorder.new_process()
+        self._producer = RecordedProducer(
+            context.source,
+            context.recorder,
+            self._process,
+            settings,
+            transactional_id=transactional_id,
+            is_idempotent=is_idempotent,
+            is_v1=rng.random() < settings.v1_share,
+            compression=rng.choice(COMPRESSIONS),
+            patience_ms=(
+                settings.patient_ms if patient_share and rng.random() < patient_share else None
+            ),
+        )
+        self._consumer = RecordedConsumer(
+            context.source, context.recorder, self._process, settings, **self._membership()
+        )
+
+    def _membership(self) -> dict[str, Any]:
+        """What a consumer is told that is to be a member of a group."""
+        return {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it may be broken: a new one has to take its place."""
+        return self._producer.is_over
+
+    async def open(self) -> None:
+        """Make it ready. Raises KafkaError."""
+        if self._producer.transactional_id is not None:
+            await self._producer.initialize()
+
+    async def work(self) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End it as a program should."""
+        for closing in (self._producer.close(), self._consumer.close()):
+            with contextlib.suppress(KafkaError):  # what matters is that nothing of it is left
+                await closing
+
+    async def _end_after(self, operations: Awaitable[None]) -> None:
+        """Commit the transaction after these, or abort it; then its polls are taken back."""
+        problem: KafkaError | None = None
+        try:
+            await operations
+        except KafkaError as caught:
+            problem = caught
+        is_aborted = problem is None and self._rng.random() < self._settings.abort_share
+        if await self._producer.end(problem, is_aborted=is_aborted) is not OpOutcome.OK:
+            self._consumer.rewind()
+
+
+async def one_after_another(make: Callable[[], WorkloadClient], context: LoadContext) -> None:
     """Let clients work until `stop()`, each until it is over or old."""
-    tally = Tally() if tally is None else tally
-    while not stop():
-        await _until(make(), stop, dice, settings, tally)
+    while not context.stop():
+        await _until(make(), context)
 
 
-async def _until(
-    client: Client, stop: Stop, dice: random.Random, settings: LoadSettings, tally: Tally
-) -> None:
+async def _until(client: WorkloadClient, context: LoadContext) -> None:
     """Let one client work until it is over, or old, or `stop()`; then end it, somehow."""
-    clock = asyncio.get_running_loop().time
-    end_of_life = clock() + dice.uniform(0.2, 1.0) * settings.life_ms_max / 1000
+    clock, rng, tally = asyncio.get_running_loop().time, context.rng, context.tally
+    end_of_life = clock() + rng.uniform(0.2, 1.0) * context.settings.life_ms_max / 1000
     tally.clients += 1
     try:
         await client.open()
-        while not (stop() or client.is_over or clock() > end_of_life):
+        while not (context.stop() or client.is_over or clock() > end_of_life):
             try:
                 await client.work()
             except KafkaError as problem:
                 tally.met(problem)
                 if not problem.retriable:
                     break
-                await pause(AFTER_PROBLEM_MS, dice)
+                await pause(AFTER_PROBLEM_MS, rng)
     except KafkaError as problem:
         tally.met(problem)
-        await pause(AFTER_PROBLEM_MS, dice)
+        await pause(AFTER_PROBLEM_MS, rng)
     finally:
         await client.close()
 
 
-async def pause(mean_ms: float, dice: random.Random) -> None:
+async def pause(mean_ms: float, rng: random.Random) -> None:
     """Wait, this long on average and at most five times that."""
     if mean_ms > 0:
-        await asyncio.sleep(min(dice.expovariate(1 / mean_ms), 5 * mean_ms) / 1000)
-
-
-async def ending(*closing: Awaitable[None]) -> None:
-    """Close all of these, whatever one of them says."""
-    for one in closing:
-        try:
-            await one
-        except KafkaError:
-            continue  # the cluster is being broken; what matters is that nothing of it is left
+        await asyncio.sleep(min(rng.expovariate(1 / mean_ms), 5 * mean_ms) / 1000)

@@ -71,14 +71,14 @@ class RecordedConsumer:
         self._consumer.subscribe(topics, on_assigned=self._assigned, on_revoked=self._revoked)
 
     async def assign_near_end(
-        self, partitions: Iterable[TopicPartition], dice: random.Random
+        self, partitions: Iterable[TopicPartition], rng: random.Random
     ) -> None:
         """Read these partitions, from somewhere before their ends. Raises KafkaError."""
         wanted = list(partitions)
         ends = await self._consumer.end_offsets(wanted)
         starts = await self._consumer.beginning_offsets(wanted)
         offsets = {
-            key: max(starts[key], ends[key] - dice.randint(0, self._behind_max)) for key in wanted
+            key: max(starts[key], ends[key] - rng.randint(0, self._behind_max)) for key in wanted
         }
         self._revoked(list(self._assignments))
         self._consumer.assign(offsets)

@@ -21,7 +21,7 @@ from ...judge.history.outcomes import (
 )
 from ...judge.history.recorder import Begun, Recorder
 from ...judge.history.rows import Handle
-from ...judge.history.schema import Outcome
+from ...judge.history.schema import OpOutcome
 from .settings import LoadSettings
 
 COMMIT_CALLS_MAX = 2  # a commit whose deadline passed may be asked for again
@@ -76,11 +76,11 @@ class RecordedProducer:
             await self._producer.init_transactions()
         except KafkaError as problem:
             self.is_over = True
-            self._recorder.initialize_ended(begun, Outcome.INFO, error=name_of(problem))
+            self._recorder.initialize_ended(begun, OpOutcome.INFO, error=name_of(problem))
             raise
         identity = self._producer.identity
         self._recorder.initialize_ended(
-            begun, Outcome.OK, producer_id=identity.producer_id, epoch=identity.producer_epoch
+            begun, OpOutcome.OK, producer_id=identity.producer_id, epoch=identity.producer_epoch
         )
 
     async def begin(self) -> Begun:
@@ -109,7 +109,7 @@ class RecordedProducer:
         try:
             delivery = await self._producer.send(topic, content, partition=partition)
         except KafkaError as problem:
-            self._recorder.send_ended(row, Outcome.FAIL, error=name_of(problem))
+            self._recorder.send_ended(row, OpOutcome.FAIL, error=name_of(problem))
             raise
         self._unsettled.append((row, name, delivery))
 
@@ -137,7 +137,7 @@ class RecordedProducer:
                 self._written(row, name, offset)
         self._unsettled.clear()
 
-    async def commit(self) -> Outcome:
+    async def commit(self) -> OpOutcome:
         """Commit; what is known of it. After INFO, and after what is fatal, `is_over`."""
         transaction = self.transaction
         assert transaction is not None
@@ -154,7 +154,7 @@ class RecordedProducer:
                 if problem.fatal or problem.abortable:
                     break
         attempts = self._producer.ends_sent - before
-        outcome = Outcome.OK
+        outcome = OpOutcome.OK
         if error is not None:
             has_aborted = None
             if error.abortable and not error.fatal:
@@ -171,18 +171,18 @@ class RecordedProducer:
         self._end(outcome, error)
         return outcome
 
-    async def end(self, problem: KafkaError | None, *, is_aborted: bool) -> Outcome:
+    async def end(self, problem: KafkaError | None, *, is_aborted: bool) -> OpOutcome:
         """Commit, or abort: because that is wanted, or after the `problem` of an operation."""
         if problem is None and not is_aborted:
             return await self.commit()
         await self.abort(problem)
         self.is_over |= problem is not None and problem.number in ENDS_THE_PROCESS
-        return Outcome.FAIL
+        return OpOutcome.FAIL
 
     async def abort(self, why: KafkaError | None = None) -> None:
         """Abort; it has failed for certain, since nobody has asked for the commit."""
         await self._has_aborted()
-        self._end(Outcome.FAIL, why)
+        self._end(OpOutcome.FAIL, why)
 
     async def close(self) -> None:
         """End it as a program should."""
@@ -196,26 +196,26 @@ class RecordedProducer:
             return False
         return True
 
-    def _end(self, outcome: Outcome, error: KafkaError | None) -> None:
+    def _end(self, outcome: OpOutcome, error: KafkaError | None) -> None:
         assert self.transaction is not None
         self.highest = {}
         for row, name, delivery in self._unsettled:
             problem = delivery.exception() if delivery.done() else None
             if not delivery.done():
-                self._recorder.send_ended(row, Outcome.INFO)
+                self._recorder.send_ended(row, OpOutcome.INFO)
             elif problem is None:
                 self._written(row, name, delivery.result().offset)
             else:
                 told = name_of(problem) if isinstance(problem, KafkaError) else str(problem)
-                self._recorder.send_ended(row, Outcome.INFO, error=told)
+                self._recorder.send_ended(row, OpOutcome.INFO, error=told)
         self._unsettled.clear()
         told = None if error is None else name_of(error)
         self._recorder.transaction_ended(self.transaction, outcome, told)
         self.transaction = None
-        self.is_over |= outcome is Outcome.INFO
+        self.is_over |= outcome is OpOutcome.INFO
 
     def _written(self, row: Handle, partition: str, offset: int) -> None:
-        self._recorder.send_ended(row, Outcome.OK, offset=offset)
+        self._recorder.send_ended(row, OpOutcome.OK, offset=offset)
         self.highest[partition] = max(self.highest.get(partition, -1), offset)
 
 

@@ -69,7 +69,7 @@ def main() -> int:
 
         tally = uvloop.run(_work(order, recorder))
     recorder.close()
-    print(json.dumps({"clients": tally.clients, "errors": tally.errors}), flush=True)
+    print(json.dumps(["ended", tally.clients, tally.errors]), flush=True)
     return 0
 
 

@@ -1,7 +1,7 @@
 """The load of one process: several clients of every workload, as coroutines of one event loop.
 
 Everything comes from outside: where the cluster is, the recorder, the settings, when to stop, the
-dice. A number makes names different, so that any number of loads can run side by side.
+rng. A number makes names different, so that any number of loads can run side by side.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from ...judge.history.progress import UnreadPartitions
 from ...judge.history.recorder import Recorder
 from .append import append
 from .bank import bank
-from .incarnations import Stop, Tally
+from .incarnations import LoadContext, Stop, Tally
 from .read_process_write import read_process_write
 from .settings import LoadSettings
 
@@ -24,7 +24,7 @@ async def load(
     recorder: Recorder,
     settings: LoadSettings,
     stop: Stop,
-    dice: random.Random,
+    rng: random.Random,
     *,
     number: int = 0,
     workloads: tuple[str, ...] = WORKLOADS,
@@ -33,28 +33,25 @@ async def load(
     """Run these workloads until `stop()`; what the clients met."""
     tally, unread = Tally(), UnreadPartitions()
     ids = tuple(f"append-{number}-{i}" for i in range(transactional_clients))
-    given = (source, recorder, settings, stop)
 
-    def more_dice() -> random.Random:
-        return random.Random(dice.getrandbits(64))
+    def context() -> LoadContext:
+        """Each with random numbers of its own."""
+        own_rng = random.Random(rng.getrandbits(64))
+        return LoadContext(source, recorder, settings, stop, own_rng, tally)
 
     running = []
     if "append" in workloads:
         for mode in ("plain", "idempotent"):
-            running.append(append(
-                *given, more_dice(), name="", mode=mode, unread=unread, tally=tally
-            ))  # fmt: skip
+            running.append(append(context(), name="", mode=mode, unread=unread))
         for name in ids:
             others = tuple(each for each in ids if each != name)
             running.append(append(
-                *given, more_dice(), name=name, mode="transactional", others=others,
-                unread=unread, tally=tally,
+                context(), name=name, mode="transactional", others=others, unread=unread
             ))  # fmt: skip
     if "job" in workloads:
-        name = f"job-{number}"
-        running.append(read_process_write(*given, more_dice(), name=name, tally=tally))
+        running.append(read_process_write(context(), name=f"job-{number}"))
     if "bank" in workloads:
-        running.append(bank(*given, more_dice(), name=f"bank-{number}", tally=tally))
+        running.append(bank(context(), name=f"bank-{number}"))
     async with asyncio.TaskGroup() as group:
         for one in running:
             group.create_task(one)

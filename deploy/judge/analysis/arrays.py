@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..history.recorder import NUMBER_BITS
+
 Array = npt.NDArray[Any]
 HOLES_MAX = 8  # places a number may cost in a dense table
 SLACK = 1 << 16
+NUMBER_MASK = (1 << NUMBER_BITS) - 1
 
 
 class Places:
@@ -79,6 +82,20 @@ class Places:
     def each_group(self) -> list[tuple[int, slice]]:
         bounds = zip(self.starts[:-1], self.starts[1:], strict=True)
         return [(self.group_low + i, slice(int(a), int(b))) for i, (a, b) in enumerate(bounds)]
+
+
+class RowsByNumber:
+    """The row of each number of a column; numbers count up within their recorder."""
+
+    def __init__(self, numbers: Array) -> None:
+        pair = numbers >> NUMBER_BITS, numbers & NUMBER_MASK
+        self._places = Places([pair])
+        self._rows = np.full(self._places.size + 1, -1, np.int32)  # the last one is for "no place"
+        self._rows[self._places.of(*pair)] = np.arange(len(numbers), dtype=np.int32)
+
+    def of(self, numbers: Array) -> Array:
+        """Rows of numbers, -1 where there is none."""
+        return self._rows[self._places.of(numbers >> NUMBER_BITS, numbers & NUMBER_MASK)]
 
 
 def stable_order(*keys: Array) -> Array:

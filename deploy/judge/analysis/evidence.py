@@ -1,15 +1,17 @@
 """Rows in words: who wrote a value, who read it, what was broken then, which markers are near."""
 
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from ..history.schema import NONE, Marker, Outcome
+from ..history.schema import NONE, Marker, OpOutcome
 from .arrays import Array
+from .findings import Anomaly, Case, Finding, finding
 from .view import Reads, View
 
-FAULTS_MAX = 6
+FAULTS_MAX, SKIPPED_MAX = 6, 10
 Facts = dict[str, Any]
 
 
@@ -43,7 +45,7 @@ class Evidence:
             if name.endswith("_ns") and isinstance(value, int):
                 found[name.removesuffix("_ns") + "_s"] = self.seconds(value)
             elif name == "outcome" and isinstance(value, int):
-                found[name] = Outcome(value).name.lower()
+                found[name] = OpOutcome(value).name.lower()
             else:
                 found[name] = value
         return found
@@ -68,11 +70,36 @@ class Evidence:
         transaction = int(reads.transaction[number])
         if 0 <= transaction < self.view.transactions.count:
             found["transaction"] = self.row("transactions", transaction)
-        column = "scanned_ns" if reads.table == "scan" else "returned_ns"
-        time_ns = int(self.history.column(reads.table, column)[int(reads.rows[number])])
+        time_ns = int(self.read_ns(reads)[number])
         return found | self.faults(time_ns, time_ns)
 
+    def reading(self, reads: Reads, number: int) -> Facts:
+        """One of the readings: the value and its place, who wrote it, who read it, the markers."""
+        send, partition = int(reads.writer[number]), int(reads.partition[number])
+        offset = int(reads.offset[number])
+        return {
+            "value": self.view.value(send),
+            "partition": self.partition(partition),
+            "offset": offset,
+            "writer": self.send(send),
+            "reader": self.read(reads, number),
+            **self.around(partition, offset),
+        }
+
+    def step(self, sends: tuple[int, int], places: tuple[int, int], delta: int) -> Facts:
+        """Two values that followed one another, and what stands between their places."""
+        (partition, low), (_, high) = map(self.place, places)
+        between = self.view.order.between(*places, SKIPPED_MAX)
+        return {
+            "partition": partition,
+            "delta": delta,
+            "values": [self.view.value(send) for send in sends],
+            "offsets": [low, high],
+            "skipped": [self.view.value(send) for send in between],
+        }
+
     def read_ns(self, reads: Reads) -> Array:
+        """When each of the readings had come."""
         column = "scanned_ns" if reads.table == "scan" else "returned_ns"
         times = self.history.column(reads.table, column)
         return times if len(times) == len(reads.rows) else times[reads.rows]
@@ -119,6 +146,18 @@ class Evidence:
         at = np.array([place])
         partition = int(self.view.places.group_of(at)[0])
         return self.partition(partition), int(self.view.places.number_of(at)[0])
+
+    def of_readings(
+        self, anomaly: Anomaly, is_bad: Callable[[Reads], Array], case: Callable[[Reads, int], Case]
+    ) -> Iterator[Finding]:
+        """Findings of the readings under read_committed; `is_bad`: of each of them."""
+        for reads in self.view.committed:
+            yield from finding(anomaly, np.flatnonzero(is_bad(reads)), partial(case, reads))
+
+    def transactions(self, rows: Iterable[int]) -> tuple[list[int], Facts]:
+        """(their numbers, facts of them)."""
+        found = [self.row("transactions", row) for row in rows]
+        return [facts["transaction"] for facts in found], {"transactions": found}
 
     def partition(self, number: int) -> str:
         return self.history.name(number) or "an unknown partition"

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ....wire.log_anomalies import LogAnomaly
 
+if TYPE_CHECKING:
+    from .arrays import Array
+
+T = TypeVar("T")
 CASES_MAX = 8
 
 
@@ -48,11 +52,21 @@ class Finding:
         return not self.anomaly.is_legal
 
 
-def finding(anomaly: Anomaly, rows: Any, case: Callable[[int], Case]) -> Iterable[Finding]:
-    """A finding of the rows, or nothing when there are none; `case(row)` tells of one row."""
-    if len(rows):
-        cases = tuple(case(int(row)) for row in rows[:CASES_MAX])
-        yield Finding(anomaly, len(rows), cases)
+@overload
+def finding(anomaly: Anomaly, found: "Array", case: Callable[[int], Case]) -> Iterable[Finding]: ...
+@overload
+def finding(anomaly: Anomaly, found: list[T], case: Callable[[T], Case]) -> Iterable[Finding]: ...
+def finding(
+    anomaly: Anomaly, found: "Array | list[Any]", case: Callable[[Any], Case]
+) -> Iterable[Finding]:
+    """A finding of what was found (rows, or anything else), or nothing when it is empty.
+
+    `case` makes a case of one of them.
+    """
+    if len(found):
+        first = found[:CASES_MAX]
+        shown = first if isinstance(first, list) else first.tolist()
+        yield Finding(anomaly, len(found), tuple(map(case, shown)))
 
 
 class Findings:
@@ -80,10 +94,7 @@ def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding an anomaly: of several readers or partitions the counts are added."""
     by_name: dict[str, Finding] = {}
     for one in findings:
-        known = by_name.get(one.name)
-        by_name[one.name] = (
-            one
-            if known is None
-            else Finding(one.anomaly, known.count + one.count, known.cases + one.cases)
-        )
+        before = by_name.get(one.name, Finding(one.anomaly, 0, ()))
+        count, cases = before.count + one.count, before.cases + one.cases
+        by_name[one.name] = Finding(one.anomaly, count, cases)
     return tuple(by_name.values())

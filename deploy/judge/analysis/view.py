@@ -18,9 +18,8 @@ from functools import cached_property
 import numpy as np
 
 from ..history.columns import History
-from ..history.recorder import NUMBER_BITS
-from ..history.schema import NONE, Isolation, Outcome
-from .arrays import Array, Places
+from ..history.schema import NONE, Isolation, OpOutcome
+from .arrays import Array, Places, RowsByNumber
 from .order import Order
 
 
@@ -38,30 +37,26 @@ class Reads:
     place: Array
 
 
-class Transactions:
+class TransactionRows:
     """The table with one row more, for transactions whose row was lost: nothing is known of it."""
 
     def __init__(self, history: History) -> None:
         numbers = history.column("transactions", "transaction")
         self.count = len(numbers)
-        self._high = numbers >> NUMBER_BITS
-        self._low = numbers & ((1 << NUMBER_BITS) - 1)
-        self._places = Places([(self._high, self._low)])
-        self._rows = np.full(self._places.size + 1, self.count, np.int32)
-        self._rows[self._places.of(self._high, self._low)] = np.arange(self.count, dtype=np.int32)
+        self._rows = RowsByNumber(numbers)
 
         def padded(name: str, unknown: int) -> Array:
             return np.append(history.column("transactions", name), unknown)
 
-        self.outcome = padded("outcome", Outcome.INFO)
+        self.outcome = padded("outcome", OpOutcome.INFO)
         self.commit_invoked_ns = padded("commit_invoked_ns", 0)
         self.begun_ns, self.ended_ns = padded("begun_ns", 0), padded("ended_ns", NONE)
         self.process = padded("process", NONE)
 
     def rows_of(self, numbers: Array) -> Array:
         """Rows of transaction numbers: -1 for -1, the last row for one that is not there."""
-        place = self._places.of(numbers >> NUMBER_BITS, numbers & ((1 << NUMBER_BITS) - 1))
-        return np.where(numbers < 0, -1, self._rows[place]).astype(np.int32)
+        rows = self._rows.of(numbers)
+        return np.where((rows < 0) & (numbers >= 0), self.count, rows).astype(np.int32)
 
 
 class View:
@@ -69,27 +64,20 @@ class View:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.transactions = Transactions(history)
+        self.transactions = TransactionRows(history)
         self.sends = history.count("sends")
         self._collect()
 
     def _collect(self) -> None:
         history = self.history
-        values = history.column("sends", "value")
-        low_mask = (1 << NUMBER_BITS) - 1
-        by_value = Places([(values >> NUMBER_BITS, values & low_mask)])
-        rows = np.full(by_value.size + 1, -1, np.int32)
-        rows[by_value.of(values >> NUMBER_BITS, values & low_mask)] = np.arange(
-            self.sends, dtype=np.int32
-        )
+        by_value = RowsByNumber(history.column("sends", "value"))
         history.release("sends", "value")
         raw: list[tuple[str, Array, Array, Array]] = []
         for table in ("polls", "scan"):
             isolation = history.column(table, "isolation")
             value = history.column(table, "value")
-            writer = rows[by_value.of(value >> NUMBER_BITS, value & low_mask)]
-            raw.append((table, isolation, writer, value))
-        del rows, by_value
+            raw.append((table, isolation, by_value.of(value), value))
+        del by_value
         strange = [value[writer < 0] for _, _, writer, value in raw]
         self.unknown_values = np.unique(np.concatenate(strange))
         for _, _, writer, value in raw:
@@ -124,7 +112,7 @@ class View:
         rows = self.transactions.rows_of(history.column("sends", "transaction"))
         history.release("sends", "transaction")
         self.transaction = padded(rows, NONE)
-        own = padded(history.column("sends", "outcome"), Outcome.INFO)
+        own = padded(history.column("sends", "outcome"), OpOutcome.INFO)
         self.outcome = np.where(
             self.transaction >= 0, self.transactions.outcome[self.transaction], own
         )
@@ -153,7 +141,7 @@ class View:
             numbers = taken(self.history.column(table, "transaction"))
             transaction = self.transactions.rows_of(numbers)
             is_plain = transaction < 0
-            is_ok = is_plain | (self.transactions.outcome[transaction] == Outcome.OK)
+            is_ok = is_plain | (self.transactions.outcome[transaction] == OpOutcome.OK)
         else:
             transaction = np.full(len(rows), -1, np.int32)
             is_ok = np.ones(len(rows), bool)
@@ -162,12 +150,7 @@ class View:
 
     def find(self, values: Array) -> Array:
         """The sends of some values; -1 for one that nobody sent."""
-        sent = self.history.column("sends", "value")
-        if not len(sent):
-            return np.full(len(values), -1)
-        order = np.argsort(sent, kind="stable")
-        at = np.minimum(np.searchsorted(sent, values, sorter=order), len(sent) - 1)
-        return np.where(sent[order[at]] == values, order[at], -1)
+        return RowsByNumber(self.history.column("sends", "value")).of(values)
 
     @cached_property
     def is_read(self) -> Array:
@@ -184,8 +167,8 @@ class View:
         is_read_transaction[self.transaction[self.is_read & (self.transaction >= 0)]] = True
         is_read_transaction[self.transactions.count] = False
         by_others = is_read_transaction[self.transaction] & (self.transaction >= 0)
-        is_unknown = self.outcome == Outcome.INFO
-        return (self.outcome == Outcome.OK) | (is_unknown & (self.is_read | by_others))
+        is_unknown = self.outcome == OpOutcome.INFO
+        return (self.outcome == OpOutcome.OK) | (is_unknown & (self.is_read | by_others))
 
     @cached_property
     def order(self) -> Order:

@@ -13,7 +13,7 @@ import numpy as np
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
-from ..history.schema import Outcome
+from ..history.schema import OpOutcome
 
 TORN = Anomaly("torn-transaction", "A1", "a part of a transaction is visible, a part is not")
 ANOMALIES = (TORN,)
@@ -31,8 +31,8 @@ def check(view: View) -> Iterable[Finding]:
     total = np.bincount(owner, minlength=view.transactions.count)
     seen = np.bincount(owner[view.is_scanned[counted]], minlength=view.transactions.count)
     outcome = view.transactions.outcome[:-1]
-    is_torn = (seen > 0) & (seen < total) & (outcome != Outcome.FAIL)
-    is_torn |= (outcome == Outcome.OK) & (seen < total) & (total > 0)
+    is_torn = (seen > 0) & (seen < total) & (outcome != OpOutcome.FAIL)
+    is_torn |= (outcome == OpOutcome.OK) & (seen < total) & (total > 0)
 
     def case(row: int) -> Case:
         sends = np.flatnonzero((view.transaction == row) & view.is_expected)

@@ -1,12 +1,13 @@
 """A2: nothing is read under read_committed before its commit was asked for."""
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.findings import Anomaly, Case, Finding
 from ..analysis.view import Reads, View
 from ..history.schema import NONE
 
@@ -29,21 +30,9 @@ def is_dirty(view: View, reads: Reads) -> Array:
 
 def check(view: View) -> Iterable[Finding]:
     evidence = Evidence(view)
-    for reads in view.committed:
-        yield from _of(view, evidence, reads)
 
-
-def _of(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
-    def case(row: int) -> Case:
-        send, partition = int(reads.writer[row]), int(reads.partition[row])
-        facts = {
-            "value": view.value(send),
-            "partition": evidence.partition(partition),
-            "offset": int(reads.offset[row]),
-            "writer": evidence.send(send),
-            "reader": evidence.read(reads, row),
-            **evidence.around(partition, int(reads.offset[row])),
-        }
+    def case(reads: Reads, row: int) -> Case:
+        facts = evidence.reading(reads, row)
         return Case(f"value {facts['value']} was read before its commit was asked for", facts)
 
-    return finding(DIRTY_READ, np.flatnonzero(is_dirty(view, reads)), case)
+    return evidence.of_readings(DIRTY_READ, partial(is_dirty, view), case)

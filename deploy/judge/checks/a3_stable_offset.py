@@ -12,7 +12,7 @@ import numpy as np
 
 from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.findings import Anomaly, Case, Finding
 from ..analysis.view import Reads, View
 from ..history.schema import NONE
 from .a2_dirty_read import is_dirty
@@ -26,7 +26,7 @@ ANOMALIES = (READ_PAST_OPEN,)
 def check(view: View) -> Iterable[Finding]:
     """Readings that returned while an older transaction of their partition was open."""
     if not view.transactions.count or not view.committed:
-        return
+        return []
     evidence = Evidence(view)
     open_until = _open_until(view)
     sent = np.flatnonzero((view.send_place >= 0) & (view.transaction >= 0))
@@ -35,25 +35,15 @@ def check(view: View) -> Iterable[Finding]:
     before = at_place.copy()
     for _, span in view.places.each_group():
         np.maximum.accumulate(before[span], out=before[span])
-    for reads in view.committed:
-        yield from _of(view, evidence, reads, sent, at_place, before)
 
+    def is_past_open(reads: Reads) -> Array:
+        return (evidence.read_ns(reads) < before[reads.place]) & ~is_dirty(view, reads)
 
-def _of(
-    view: View,
-    evidence: Evidence,
-    reads: Reads,
-    sent: Array,
-    at_place: Array,
-    before: Array,
-) -> Iterable[Finding]:
-    returned = evidence.read_ns(reads)
-    rows = np.flatnonzero((returned < before[reads.place]) & ~is_dirty(view, reads))
-
-    def case(row: int) -> Case:
+    def case(reads: Reads, row: int) -> Case:
+        returned_ns = evidence.read_ns(reads)[row]
         place = int(reads.place[row])
         start = int(view.places.starts[int(reads.partition[row]) - view.places.group_low])
-        older = start + int(np.argmax(at_place[start : place + 1] > returned[row]))
+        older = start + int(np.argmax(at_place[start : place + 1] > returned_ns))
         send = int(sent[view.send_place[sent] == older][0])
         _, offset = evidence.place(older)
         partition = evidence.partition(int(reads.partition[row]))
@@ -69,7 +59,7 @@ def _of(
         }
         return Case(f"{partition}@{at} was read while @{offset} was undecided", facts)
 
-    return finding(READ_PAST_OPEN, rows, case)
+    return evidence.of_readings(READ_PAST_OPEN, is_past_open, case)
 
 
 def _open_until(view: View) -> Array:

@@ -13,7 +13,7 @@ from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
-from ..history.schema import Outcome
+from ..history.schema import OpOutcome
 
 ZOMBIE_WRITE = Anomaly("zombie-write", "A4", "a superseded producer's record became visible")
 ANOMALIES = (ZOMBIE_WRITE,)
@@ -54,7 +54,7 @@ def _superseded(view: View) -> tuple[Array, Array]:
     }  # fmt: skip
     total = len(init["process"])
     when, by = np.full(total + 1, NEVER), np.full(total + 1, -1)
-    is_ok = (init["outcome"] == Outcome.OK) & (init["returned_ns"] >= 0)
+    is_ok = (init["outcome"] == OpOutcome.OK) & (init["returned_ns"] >= 0)
     for name in np.unique(init["transactional_id"]):
         rows = np.flatnonzero(init["transactional_id"] == name)
         for row in rows:

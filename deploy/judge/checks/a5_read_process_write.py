@@ -8,6 +8,7 @@ moved the offsets or not; a hole that one of them would fill is not judged.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ..analysis.arrays import Array, begins
 from ..analysis.evidence import Evidence, Facts
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
-from ..history.schema import Outcome
+from ..history.schema import OpOutcome
 
 INPUT_LOST = Anomaly("input-lost", "A5", "an input whose offset is committed has no output")
 INPUT_DOUBLED = Anomaly("input-doubled", "A5", "an input has several visible outputs")
@@ -53,9 +54,9 @@ class _Commits:
         own = history.column("offset_commits", "outcome")
         outcome = np.where(owner >= 0, transactions.outcome[owner], own)
         is_shown = (owner >= 0) & shown[owner]
-        self.is_done = (outcome == Outcome.OK) | is_shown
+        self.is_done = (outcome == OpOutcome.OK) | is_shown
         # a transaction that sent something and shows nothing was not committed
-        is_unknown = (outcome == Outcome.INFO) & ~is_shown & ~((owner >= 0) & sent[owner])
+        is_unknown = (outcome == OpOutcome.INFO) & ~is_shown & ~((owner >= 0) & sent[owner])
         self.is_unknown = is_unknown
         self.ends = {
             (int(g), int(p)): int(o)
@@ -108,23 +109,20 @@ def _offsets(view: View, commits: _Commits) -> Iterable[Finding]:
             for a, b in holes
             if holds_records(a, b) and not commits.may_fill(group, partition, a, b)
         ]
-    for anomaly, found, word in (
-        (OFFSET_OVERLAP, overlaps, "committed twice"),
-        (OFFSET_GAP, gaps, "left out"),
-    ):
 
-        def case(number: int, found: list[tuple[int, int, int, int]] = found, word: str = word):
-            group, partition, low, high = found[number]
-            facts: Facts = {
-                "group": view.history.name(group),
-                "partition": evidence.partition(partition),
-                "from_offset": low,
-                "to_offset": high,
-                "commits": _near(commits, evidence, group, partition, low, high),
-            }
-            return Case(f"{facts['group']}: {facts['partition']} [{low}, {high}) {word}", facts)
+    def case(word: str, interval: tuple[int, int, int, int]) -> Case:
+        group, partition, low, high = interval
+        facts: Facts = {
+            "group": view.history.name(group),
+            "partition": evidence.partition(partition),
+            "from_offset": low,
+            "to_offset": high,
+            "commits": _near(commits, evidence, *interval),
+        }
+        return Case(f"{facts['group']}: {facts['partition']} [{low}, {high}) {word}", facts)
 
-        yield from finding(anomaly, np.arange(len(found)), case)
+    yield from finding(OFFSET_OVERLAP, overlaps, partial(case, "committed twice"))
+    yield from finding(OFFSET_GAP, gaps, partial(case, "left out"))
 
 
 def _near(

@@ -11,7 +11,7 @@ import numpy as np
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
-from ..history.schema import NONE, Outcome
+from ..history.schema import NONE, OpOutcome
 
 UNSEEN = Anomaly("unseen", "J5", "an acknowledged value is not in the last reading")
 LSO_STUCK = Anomaly("lso-stuck", "J5", "at the end the last stable offset is below the log's end")
@@ -22,7 +22,7 @@ def check(view: View) -> Iterable[Finding]:
     """Acknowledged sends that nobody has seen at the end; partitions with an open end."""
     evidence = Evidence(view)
     is_seen = np.where(view.scanned_partitions[view.partition], view.is_scanned, view.is_read)
-    is_due = (view.outcome == Outcome.OK) & ~is_seen
+    is_due = (view.outcome == OpOutcome.OK) & ~is_seen
     unseen = np.flatnonzero(is_due & (view.is_expected | ~view.scanned_partitions[view.partition]))
 
     def case(send: int) -> Case:

@@ -20,7 +20,6 @@ NONMONOTONIC_POLL = Anomaly("nonmonotonic-poll", "J6", "between two operations i
 INT_POLL_SKIP = Anomaly("int-poll-skip", "J6", "within one operation it left values out")
 INT_NONMONOTONIC_POLL = Anomaly("int-nonmonotonic-poll", "J6", "within one operation it went back")
 ANOMALIES = (POLL_SKIP, NONMONOTONIC_POLL, INT_POLL_SKIP, INT_NONMONOTONIC_POLL)
-SKIPPED_MAX = 10
 
 
 def check(view: View) -> Iterable[Finding]:
@@ -66,21 +65,13 @@ def _check(view: View, reads: Reads) -> Iterable[Finding]:
     ):
 
         def case(row: int) -> Case:
-            earlier, later = int(order[before[row]]), int(order[row])
-            partition = evidence.partition(int(reads.partition[later]))
-            low, high = int(reads.place[earlier]), int(reads.place[later])
-            skipped = [view.value(s) for s in view.order.between(low, high, SKIPPED_MAX)]
-            facts = {
-                "partition": partition,
-                "delta": int(delta[row]),
-                "values": [view.value(int(reads.writer[r])) for r in (earlier, later)],
-                "offsets": [int(reads.offset[r]) for r in (earlier, later)],
-                "skipped": skipped,
-                "earlier": evidence.read(reads, earlier),
-                "later": evidence.read(reads, later),
-            }
-            what = f"leaving out {skipped}" if delta[row] > 1 else "which is not onward"
+            one, other = int(order[before[row]]), int(order[row])
+            sends = int(reads.writer[one]), int(reads.writer[other])
+            places = int(reads.place[one]), int(reads.place[other])
+            facts = evidence.step(sends, places, int(delta[row]))
+            facts |= {"earlier": evidence.read(reads, one), "later": evidence.read(reads, other)}
+            what = f"leaving out {facts['skipped']}" if delta[row] > 1 else "which is not onward"
             offsets = facts["offsets"]
-            return Case(f"{partition}: {offsets[1]} after {offsets[0]}, {what}", facts)
+            return Case(f"{facts['partition']}: {offsets[1]} after {offsets[0]}, {what}", facts)
 
         yield from finding(anomaly, np.flatnonzero(chosen), case)

@@ -13,7 +13,7 @@ from ..analysis.arrays import begins, stable_order
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
-from ..history.schema import Outcome
+from ..history.schema import OpOutcome
 
 NONMONOTONIC_SEND = Anomaly("nonmonotonic-send", "J7", "a later operation's value stands earlier")
 INT_NONMONOTONIC_SEND = Anomaly(
@@ -23,7 +23,6 @@ INT_SEND_SKIP = Anomaly(
     "int-send-skip", "J7", "values of others stand between those of a transaction", is_legal=True
 )
 ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
-SKIPPED_MAX = 10
 
 
 def check(view: View) -> Iterable[Finding]:
@@ -31,7 +30,7 @@ def check(view: View) -> Iterable[Finding]:
     history, evidence = view.history, Evidence(view)
     place = np.where(view.is_proven & (view.send_place >= 0), view.send_place,
                      view.order.first_place)  # fmt: skip
-    is_known = (place >= 0) & (view.outcome != Outcome.FAIL)
+    is_known = (place >= 0) & (view.outcome != OpOutcome.FAIL)
     sends = np.flatnonzero(is_known[: view.sends]).astype(np.int32)
     process = history.column("sends", "process")[sends]
     session = history.column("sends", "session")[sends]
@@ -54,21 +53,13 @@ def check(view: View) -> Iterable[Finding]:
     ):
 
         def case(row: int) -> Case:
-            earlier, later = int(sends[row - 1]), int(sends[row])
-            (name, low), (_, high) = (evidence.place(int(place[s])) for s in (earlier, later))
-            between = view.order.between(int(place[earlier]), int(place[later]), SKIPPED_MAX)
-            skipped = [view.value(send) for send in between]
-            facts = {
-                "partition": name,
-                "delta": int(delta[row]),
-                "values": [view.value(earlier), view.value(later)],
-                "offsets": [low, high],
-                "skipped": skipped,
-                "earlier": evidence.send(earlier),
-                "later": evidence.send(later),
-            }
-            what = f"with {skipped} between" if delta[row] > 1 else "though it was sent later"
-            return Case(f"{name}: {facts['values'][1]} at {high}, {facts['values'][0]} at {low}, "
-                        f"{what}", facts)  # fmt: skip
+            pair = int(sends[row - 1]), int(sends[row])
+            facts = evidence.step(pair, (int(place[pair[0]]), int(place[pair[1]])), int(delta[row]))
+            facts |= {"earlier": evidence.send(pair[0]), "later": evidence.send(pair[1])}
+            (one, other), (low, high) = facts["values"], facts["offsets"]
+            where = f"{facts['partition']}: {other} at {high}, {one} at {low}"
+            is_ahead = delta[row] > 1
+            what = f"with {facts['skipped']} between" if is_ahead else "though it was sent later"
+            return Case(f"{where}, {what}", facts)
 
         yield from finding(anomaly, np.flatnonzero(chosen), case)

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-
+from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.findings import Anomaly, Case, Finding
 from ..analysis.view import Reads, View
 
 PRECOMMITTED_READ = Anomaly("precommitted-read", "J8", "a transaction read its own value")
@@ -15,15 +14,12 @@ ANOMALIES = (PRECOMMITTED_READ,)
 def check(view: View) -> Iterable[Finding]:
     """Polls for a transaction that is also their writer."""
     evidence = Evidence(view)
-    for reads in view.committed:
-        yield from _of(view, evidence, reads)
 
+    def is_own(reads: Reads) -> Array:
+        writer = view.transaction[reads.writer]
+        return (writer >= 0) & (writer == reads.transaction)
 
-def _of(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
-    own = view.transaction[reads.writer]
-    rows = np.flatnonzero((own >= 0) & (own == reads.transaction))
-
-    def case(row: int) -> Case:
+    def case(reads: Reads, row: int) -> Case:
         facts = {
             "value": view.value(int(reads.writer[row])),
             "writer": evidence.send(int(reads.writer[row])),
@@ -31,4 +27,4 @@ def _of(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
         }
         return Case(f"value {facts['value']} was read by its own transaction", facts)
 
-    return finding(PRECOMMITTED_READ, rows, case)
+    return evidence.of_readings(PRECOMMITTED_READ, is_own, case)

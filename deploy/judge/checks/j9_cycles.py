@@ -44,12 +44,10 @@ def check(view: View) -> Iterable[Finding]:
                        & (ended[readers[suspect]] < begun[writers[suspect]])]  # fmt: skip
 
     def case(edge: int) -> Case:
-        transactions = [int(writers[edge]), int(readers[edge])]
-        facts = {"transactions": [evidence.row("transactions", t) for t in transactions]}
-        numbers = [facts["transactions"][i]["transaction"] for i in (0, 1)]
+        numbers, facts = evidence.transactions((int(writers[edge]), int(readers[edge])))
         return Case(f"{numbers[1]} read from {numbers[0]}, and the other way round", facts)
 
-    yield from finding(CYCLE, np.array(on_cycle, np.int64), case)
+    yield from finding(CYCLE, on_cycle, case)
     yield from finding(REALTIME_CYCLE, backward, case)
     yield from _write_cycles(view, evidence, writers, readers)
 
@@ -112,11 +110,10 @@ def _write_cycles(
     read_keys = np.unique(writers.astype(np.int64) * width + readers)
     mixed_keys = np.intersect1d(read_keys, mirrored)
     mixed = [(int(k) // width, int(k) % width) for k in mixed_keys]
-    for anomaly, pairs in ((WRITE_CYCLE, written), (MIXED_CYCLE, mixed)):
 
-        def case(number: int, pairs: list[tuple[int, int]] = pairs) -> Case:
-            facts = {"transactions": [evidence.row("transactions", t) for t in pairs[number]]}
-            numbers = [facts["transactions"][i]["transaction"] for i in (0, 1)]
-            return Case(f"{numbers[0]} and {numbers[1]} each precede the other", facts)
+    def case(pair: tuple[int, int]) -> Case:
+        numbers, facts = evidence.transactions(pair)
+        return Case(f"{numbers[0]} and {numbers[1]} each precede the other", facts)
 
-        yield from finding(anomaly, np.arange(len(pairs)), case)
+    yield from finding(WRITE_CYCLE, written, case)
+    yield from finding(MIXED_CYCLE, mixed, case)

@@ -7,7 +7,7 @@ import numpy as np
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
-from ..history.schema import NONE, Outcome
+from ..history.schema import NONE, OpOutcome
 
 NO_LEADER = Anomaly("no-leader", "L1", "at the end a partition has no leader")
 NOT_IN_SYNC = Anomaly("not-in-sync", "L1", "at the end replicas are missing from an in-sync set")
@@ -44,7 +44,7 @@ def check(view: View) -> Iterable[Finding]:
 
         yield from finding(anomaly, np.flatnonzero(is_bad & is_leader), case)
     yield from _undecided(view, evidence)
-    failed = np.flatnonzero(history.column("probes", "outcome") != Outcome.OK)
+    failed = np.flatnonzero(history.column("probes", "outcome") != OpOutcome.OK)
 
     def probe_case(row: int) -> Case:
         facts = evidence.row("probes", row)
@@ -78,7 +78,7 @@ def _undecided(view: View, evidence: Evidence) -> Iterable[Finding]:
         facts = evidence.row("decisions", row)
         return Case(f"{facts['transactional_id']} is {facts['state']} at the end", facts)
 
-    return finding(UNDECIDED, np.array(late, np.int64), case)
+    return finding(UNDECIDED, late, case)
 
 
 def _nothing(view: View) -> Iterable[Finding]:
@@ -86,18 +86,17 @@ def _nothing(view: View) -> Iterable[Finding]:
     history = view.history
     reads = sum(int(reads.is_ok.sum()) for reads in (*view.committed, *view.uncommitted))
     kinds = {
-        "send": (history.count("sends"), int((view.outcome == Outcome.OK).sum())),
+        "send": (history.count("sends"), int((view.outcome == OpOutcome.OK).sum())),
         "transaction": (
             history.count("transactions"),
-            int((view.transactions.outcome[:-1] == Outcome.OK).sum()),
+            int((view.transactions.outcome[:-1] == OpOutcome.OK).sum()),
         ),
         "poll": (max(history.count("poll_calls"), 1), reads),
     }
     never = [kind for kind, (tried, succeeded) in kinds.items() if tried and not succeeded]
     is_raw_only = not history.count("sends") and history.count("batches")
 
-    def case(row: int) -> Case:
-        tried = kinds[never[row]][0]
-        return Case(f"no {never[row]} succeeded", {"kind": never[row], "tried": tried})
+    def case(kind: str) -> Case:
+        return Case(f"no {kind} succeeded", {"kind": kind, "tried": kinds[kind][0]})
 
-    return finding(NOTHING_SUCCEEDED, np.arange(0 if is_raw_only else len(never)), case)
+    return finding(NOTHING_SUCCEEDED, [] if is_raw_only else never, case)

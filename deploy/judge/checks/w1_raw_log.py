@@ -19,7 +19,7 @@ from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
 from ..history.schema import Marker
 from ..logs import raw_log
-from ..logs.raw_log import Batch, Ended, Problem, RawLog
+from ..logs.raw_log import Ended, LoggedBatch, Problem, RawLog
 
 RAW_ANOMALIES = {
     each: Anomaly.of_log(each, "A4" if each is log.ZOMBIE_APPEND else "W1")
@@ -51,7 +51,7 @@ def check(view: View) -> Iterable[Finding]:
     evidence = Evidence(view)
     problems: dict[Anomaly, list[tuple[int, Problem]]] = {}
     opened: list[Facts] = []
-    early: list[tuple[int, Batch, int]] = []
+    early: list[tuple[int, LoggedBatch, int]] = []
     within = _Spans(view)
     ended: list[tuple[int, Ended]] = []
     for partition, is_compacted, batches in dumped(view):
@@ -64,30 +64,28 @@ def check(view: View) -> Iterable[Finding]:
         early += [(partition, *one) for one in within.ended_early(partition, batches)]
         name = evidence.partition(partition)
         opened += [{"partition": name} | one._asdict() for one in replay.open_transactions()]
+
+    def case(found: tuple[int, Problem]) -> Case:
+        partition, problem = found
+        facts = {"partition": evidence.partition(partition)} | problem.batch._asdict()
+        around = evidence.around(partition, problem.batch.base_offset)
+        where = f"{facts['partition']}@{problem.batch.base_offset}"
+        return Case(f"{where}: {problem.sentence}", facts | around)
+
     for anomaly in RAW_ANOMALIES.values():
-        found = problems.get(anomaly, [])
+        yield from finding(anomaly, problems.get(anomaly, []), case)
 
-        def case(row: int, found: list[tuple[int, Problem]] = found) -> Case:
-            partition, problem = found[row]
-            facts = {"partition": evidence.partition(partition)} | problem.batch._asdict()
-            around = evidence.around(partition, problem.batch.base_offset)
-            where = f"{facts['partition']}@{problem.batch.base_offset}"
-            return Case(f"{where}: {problem.sentence}", facts | around)
-
-        yield from finding(anomaly, np.arange(len(found)), case)
-
-    def open_case(row: int) -> Case:
-        facts = opened[row]
+    def open_case(facts: Facts) -> Case:
         what = log.OPEN_TRANSACTION.sentence % (facts["producer_id"], facts["producer_epoch"])
         return Case(f"{facts['partition']}@{facts['first_offset']}: {what}", facts)
 
     # a run ends healed and quiet; a cluster that is looked at in between need not be
     is_at_rest = bool(view.history.settings.get("is_at_rest", True))
-    yield from finding(OPEN_TRANSACTION, np.arange(len(opened) if is_at_rest else 0), open_case)
+    yield from finding(OPEN_TRANSACTION, opened if is_at_rest else [], open_case)
     yield from _across(view, evidence, ended)
 
-    def early_case(row: int) -> Case:
-        partition, marker, transaction = early[row]
+    def early_case(found: tuple[int, LoggedBatch, int]) -> Case:
+        partition, marker, transaction = found
         where = f"{evidence.partition(partition)}@{marker.base_offset}"
         facts = {
             "transaction": evidence.row("transactions", transaction),
@@ -96,7 +94,7 @@ def check(view: View) -> Iterable[Finding]:
         }
         return Case(f"{where}: a marker in the middle of a transaction of its producer", facts)
 
-    yield from finding(ENDED_EARLY, np.arange(len(early)), early_case)
+    yield from finding(ENDED_EARLY, early, early_case)
 
 
 class _Spans:
@@ -116,10 +114,12 @@ class _Spans:
         self._partition, self._transaction = partition[starts[wide]], transaction[starts[wide]]
         self._first, self._last = offset[starts[wide]], offset[ends[wide]]
 
-    def ended_early(self, partition: int, batches: list[Batch]) -> Iterator[tuple[Batch, int]]:
+    def ended_early(
+        self, partition: int, batches: list[LoggedBatch]
+    ) -> Iterator[tuple[LoggedBatch, int]]:
         """Markers within a transaction of their producer, and the rows of the transactions."""
         left, right = np.searchsorted(self._partition, [partition, partition + 1])
-        markers: dict[int, list[Batch]] = {}
+        markers: dict[int, list[LoggedBatch]] = {}
         for batch in batches:
             if batch.marker != Marker.NONE:
                 markers.setdefault(batch.producer_id, []).append(batch)
@@ -133,7 +133,7 @@ class _Spans:
                 yield known[after], int(self._transaction[row])
 
 
-def dumped(view: View) -> Iterator[tuple[int, bool, list[Batch]]]:
+def dumped(view: View) -> Iterator[tuple[int, bool, list[LoggedBatch]]]:
     """(partition, is compacted, its batches in order) of one replica each."""
     history = view.history
     partition = history.column("batches", "partition")
@@ -150,10 +150,10 @@ def dumped(view: View) -> Iterator[tuple[int, bool, list[Batch]]]:
         at = int(partition[rows[0]])
         if at not in chosen or rank > chosen[at][0]:
             chosen[at] = (rank, rows)
-    columns = [history.column("batches", name) for name in Batch._fields]
+    columns = [history.column("batches", name) for name in LoggedBatch._fields]
     for at, (_, rows) in sorted(chosen.items()):
         values = [column[rows].tolist() for column in columns]
-        yield at, at in compacted, [Batch(*row) for row in zip(*values, strict=True)]
+        yield at, at in compacted, [LoggedBatch(*row) for row in zip(*values, strict=True)]
 
 
 def _across(view: View, evidence: Evidence, ended: list[tuple[int, Ended]]) -> Iterable[Finding]:
@@ -173,12 +173,12 @@ def _across(view: View, evidence: Evidence, ended: list[tuple[int, Ended]]) -> I
         ]
         return {"ended": listed}
 
-    def mixed_case(row: int) -> Case:
-        one = mixed[row][0][1]
+    def mixed_case(parts: list[tuple[int, Ended]]) -> Case:
+        one = parts[0][1]
         who = f"producer {one.producer_id} epoch {one.marker_epoch}"
-        return Case(f"{who} is committed here and aborted there", facts_of(mixed[row]))
+        return Case(f"{who} is committed here and aborted there", facts_of(parts))
 
-    yield from finding(MIXED_MARKERS, np.arange(len(mixed)), mixed_case)
+    yield from finding(MIXED_MARKERS, mixed, mixed_case)
     history = view.history
     decided: dict[tuple[int, int], set[Marker]] = {}
     for number, producer_id, epoch in zip(
@@ -194,11 +194,11 @@ def _across(view: View, evidence: Evidence, ended: list[tuple[int, Ended]]) -> I
         if (kinds := decided.get((one.producer_id, one.marker_epoch))) and one.marker not in kinds
     ]
 
-    def against_case(row: int) -> Case:
-        partition, one = against[row]
+    def against_case(found: tuple[int, Ended]) -> Case:
+        partition, one = found
         kind = Marker(one.marker).name.lower()
         who = f"producer {one.producer_id} epoch {one.marker_epoch}"
         where = f"{evidence.partition(partition)}@{one.last_offset}"
-        return Case(f"{where}: {kind} marker of {who}, decided otherwise", facts_of([against[row]]))
+        return Case(f"{where}: {kind} marker of {who}, decided otherwise", facts_of([found]))
 
-    yield from finding(AGAINST_DECISION, np.arange(len(against)), against_case)
+    yield from finding(AGAINST_DECISION, against, against_case)

@@ -48,13 +48,13 @@ def check(view: View) -> Iterable[Finding]:
                 if offset is not None:
                     found.append((at, offset, numbers[0], number))
 
-    def case(row: int) -> Case:
-        at, offset, one, other = found[row]
+    def case(difference: tuple[int, int, int, int]) -> Case:
+        at, offset, one, other = difference
         name = evidence.partition(at)
         facts = {"partition": name, "offset": offset, "replicas": [one, other]}
         return Case(f"{name}@{offset}: {REPLICA_DIVERGENCE.sentence % (one, other)}", facts)
 
-    return finding(DIVERGENCE, np.arange(len(found)), case)
+    return finding(DIVERGENCE, found, case)
 
 
 def _extreme(values: Array, choose: object, default: int) -> int:

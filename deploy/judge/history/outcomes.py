@@ -11,11 +11,10 @@ commit is ambiguous, too.
 
 from dataclasses import dataclass
 
-from .schema import Outcome
+from .schema import OpOutcome
 
 # Kafka's error codes by number, so that any client's error can be judged.
-REQUEST_TIMED_OUT, NETWORK_EXCEPTION, UNKNOWN_SERVER_ERROR = 7, 13, -1
-NOT_LEADER_OR_FOLLOWER, INVALID_TXN_STATE = 6, 48
+INVALID_TXN_STATE = 48
 FENCES = frozenset({47, 90})  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 DEFINITE_OF_A_SEND = frozenset(
     {
@@ -53,32 +52,32 @@ class EndedTransaction:
     abort_succeeded: bool | None = None  # None: not tried
 
 
-def outcome_of_send(error: int | None, attempts: int | None = 1) -> Outcome:
+def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
     """Of a plain send. NOT_LEADER_OR_FOLLOWER is ambiguous: the write may still succeed
     (KAFKA-13574); so is every refusal of a repeated request, but one of the record itself: what
     was appended before is answered as a duplicate, whatever the clock and the limits are by now.
     Apache Kafka looks at these first, so while they change its refusals say less.
     """
     if error is None:
-        return Outcome.OK
+        return OpOutcome.OK
     if error not in DEFINITE_OF_A_SEND:
-        return Outcome.INFO
+        return OpOutcome.INFO
     is_of_the_record = error in {2, 10, 17, 18, 32, 87}
-    return Outcome.FAIL if attempts == 1 or is_of_the_record else Outcome.INFO
+    return OpOutcome.FAIL if attempts == 1 or is_of_the_record else OpOutcome.INFO
 
 
-def outcome_of_transaction(end: EndedTransaction) -> Outcome:
+def outcome_of_transaction(end: EndedTransaction) -> OpOutcome:
     """Of a transaction; see the top of the file."""
     if not end.commit_invoked:
-        return Outcome.FAIL
+        return OpOutcome.FAIL
     if end.commit_error is None:
-        return Outcome.OK
+        return OpOutcome.OK
     if end.abort_succeeded:
         # an abort that is granted proves that no commit was decided before it
-        return Outcome.FAIL
+        return OpOutcome.FAIL
     is_first_answer = end.attempts == 1
     if end.commit_error in FENCES or end.commit_error in DEFINITE_OF_A_SEND:
-        return Outcome.FAIL if is_first_answer else Outcome.INFO
+        return OpOutcome.FAIL if is_first_answer else OpOutcome.INFO
     if end.commit_error == INVALID_TXN_STATE and end.abort_succeeded is False:
-        return Outcome.FAIL if is_first_answer else Outcome.INFO
-    return Outcome.INFO
+        return OpOutcome.FAIL if is_first_answer else OpOutcome.INFO
+    return OpOutcome.INFO

@@ -4,16 +4,16 @@
     process = recorder.new_process()
     transaction = recorder.begin(process, "payments-1", producer_id, epoch)
     send = recorder.send_invoked(process, "orders/3", value, transaction)
-    recorder.send_ended(send, Outcome.OK, offset=17)
+    recorder.send_ended(send, OpOutcome.OK, offset=17)
     recorder.commit_invoked(transaction)
-    recorder.transaction_ended(transaction, Outcome.OK)
+    recorder.transaction_ended(transaction, OpOutcome.OK)
     recorder.close()
 
 Any number of operating-system processes may record into one run at once: each takes a number of
 its own, and with it ranges of process, transaction and value numbers that no other has. Needs
 nothing but the standard library. Threads may share a recorder. `invoked` methods come before the
 request leaves, the others after its answer; what lies between when the process is killed stays
-INFO. Rows of tables that are written at the end go in by `add`.
+INFO. RecordedRows of tables that are written at the end go in by `add`.
 """
 
 import json
@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .rows import Handle, Rows
-from .schema import FORMAT_VERSION, NONE, TABLES, Isolation, Outcome
+from .rows import Handle, RecordedRows
+from .schema import FORMAT_VERSION, NONE, TABLES, Isolation, OpOutcome
 
 FOLDER = "history"
 RECORDERS_MAX = 10_000
@@ -48,7 +48,7 @@ class Recorder:
         self.number, self.folder, self._clock_ns = number, folder, clock_ns
         self.names: list[str] = []
         self._name_ids: dict[str, int] = {}
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, RecordedRows] = {}
         self._counts = {"process": 0, "transaction": 0, "value": 0}
         self._lock = threading.Lock()
         self._names_file = -1
@@ -71,11 +71,9 @@ class Recorder:
         raise RuntimeError(f"{run} has {RECORDERS_MAX} recorders already")
 
     @classmethod
-    def in_memory(
-        cls, number: int = 0, clock_ns: Callable[[], int] = time.monotonic_ns
-    ) -> "Recorder":
+    def in_memory(cls, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
         """A recorder without files, for simulations and tests; `History.of` reads it."""
-        return cls(number, None, clock_ns)
+        return cls(0, None, clock_ns)
 
     def now_ns(self) -> int:
         """The time of this history's clock, for rows that are given whole."""
@@ -94,20 +92,9 @@ class Recorder:
     ) -> Begun:
         """A transaction begins; producer id and epoch where the client tells them."""
         number = (self.number << NUMBER_BITS) + self._count("transaction")
-        handle = self.add(
-            "transactions",
-            number,
-            process,
-            transactional_id,
-            producer_id,
-            epoch,
-            self._clock_ns(),
-            NONE,
-            NONE,
-            Outcome.INFO,
-            0,
-            None,
-        )
+        identity = (process, transactional_id, producer_id, epoch)
+        times = (self._clock_ns(), NONE, NONE)
+        handle = self.add("transactions", number, *identity, *times, OpOutcome.INFO, 0, None)
         return Begun(number, handle)
 
     def commit_invoked(self, transaction: Begun) -> None:
@@ -119,7 +106,7 @@ class Recorder:
         rows.change(handle, attempts=min(attempts, 2**15 - 1))
 
     def transaction_ended(
-        self, transaction: Begun, outcome: Outcome, error: str | None = None
+        self, transaction: Begun, outcome: OpOutcome, error: str | None = None
     ) -> None:
         """The commit or abort call returned, or the client gave up."""
         self._rows["transactions"].change(
@@ -127,13 +114,13 @@ class Recorder:
         )
 
     def initialize_invoked(self, process: int, transactional_id: str) -> Handle:
-        row = (process, transactional_id, NONE, NONE, self._clock_ns(), NONE, Outcome.INFO, None)
+        row = (process, transactional_id, NONE, NONE, self._clock_ns(), NONE, OpOutcome.INFO, None)
         return self.add("initializations", *row)
 
     def initialize_ended(
         self,
         handle: Handle,
-        outcome: Outcome,
+        outcome: OpOutcome,
         *,
         producer_id: int = NONE,
         epoch: int = NONE,
@@ -158,24 +145,21 @@ class Recorder:
         session: int = 0,
     ) -> Handle:
         """A record is handed over now; the partition may be told later."""
-        number = NONE if transaction is None else transaction.number
-        times = (NONE, self._clock_ns(), NONE, Outcome.INFO)
-        return self.add("sends", number, process, session, partition, value, *times, None)
+        times = (NONE, self._clock_ns(), NONE, OpOutcome.INFO)
+        return self.add(
+            "sends", _number(transaction), process, session, partition, value, *times, None
+        )
 
     def send_ended(
         self,
         handle: Handle,
-        outcome: Outcome,
+        outcome: OpOutcome,
         *,
         offset: int = NONE,
-        partition: str | None = None,
         error: str | None = None,
     ) -> None:
-        rows = self._rows["sends"]
-        if partition is not None:
-            rows.change(handle, partition=self.name(partition))
-        acknowledged_ns = self._clock_ns() if outcome is Outcome.OK else NONE
-        rows.change(
+        acknowledged_ns = self._clock_ns() if outcome is OpOutcome.OK else NONE
+        self._rows["sends"].change(
             handle,
             offset=offset,
             error=self.name(error),
@@ -185,9 +169,8 @@ class Recorder:
 
     def poll_invoked(self, process: int, transaction: Begun | None = None) -> tuple[int, Handle]:
         """A poll call; the number that its records are recorded under."""
-        number = NONE if transaction is None else transaction.number
         call = self._count("call")
-        row = (number, process, call, self._clock_ns(), NONE)
+        row = (_number(transaction), process, call, self._clock_ns(), NONE)
         return call, self.add("poll_calls", *row)
 
     def poll_returned(self, handle: Handle) -> int:
@@ -207,12 +190,10 @@ class Recorder:
         returned_ns: int,
         transaction: Begun | None = None,
         session: int = 0,
-        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
         """One record that the call returned, in the order in which they came."""
-        number = NONE if transaction is None else transaction.number
-        row = (number, process, session, call, partition, offset, value, returned_ns, isolation)
-        self.add("polls", *row)
+        row = (process, session, call, partition, offset, value, returned_ns)
+        self.add("polls", _number(transaction), *row, Isolation.READ_COMMITTED)
 
     def assigned(self, process: int, session: int, partition: str, start_offset: int) -> Handle:
         """From now on the process reads this partition."""
@@ -238,7 +219,7 @@ class Recorder:
             rows = self._rows.get(table)
             if rows is None:
                 path = None if self.folder is None else self.folder / f"{table}.rows"
-                rows = self._rows[table] = Rows(TABLES[table], path)
+                rows = self._rows[table] = RecordedRows(TABLES[table], path)
             return rows.append(*numbers)
 
     def name(self, text: str | None) -> int:
@@ -278,3 +259,7 @@ class Recorder:
             number = self._counts.get(what, 0)
             self._counts[what] = number + 1
         return number
+
+
+def _number(transaction: Begun | None) -> int:
+    return NONE if transaction is None else transaction.number

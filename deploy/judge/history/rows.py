@@ -1,4 +1,4 @@
-"""Rows that survive the death of their writer: a file mapped into memory, chunk by chunk.
+"""RecordedRows that survive the death of their writer: a file mapped into memory, chunk by chunk.
 
 A row is packed straight into the mapping, which costs about a microsecond and no system call, and
 it is in the page cache at once: `kill -9` loses nothing of it. A row can be changed in place as
@@ -23,7 +23,7 @@ class Handle(NamedTuple):
     position: int
 
 
-class Rows:
+class RecordedRows:
     """The rows of one table by one recorder; in memory when there is no path."""
 
     def __init__(self, table: Table, path: Path | None) -> None:
@@ -62,7 +62,7 @@ class Rows:
         return b"".join(self._memory)[: self.count * row_bytes]
 
     def close(self) -> None:
-        """Cut the file behind its last row. Rows that are still held may be changed yet."""
+        """Cut the file behind its last row. RecordedRows that are still held may be changed yet."""
         if self._file >= 0:
             os.ftruncate(self._file, self.count * self.table.row.size)
             os.close(self._file)

@@ -28,7 +28,7 @@ FORMAT_VERSION = 1
 NONE = -1
 
 
-class Outcome(IntEnum):
+class OpOutcome(IntEnum):
     """What a client knows of an operation: it happened, it certainly did not, or neither."""
 
     OK = 0

@@ -22,7 +22,7 @@ from ....storage.producers import snapshot
 from ....wire.errors import KafkaError
 from ....wire.record_batch import BatchHeader, check_crc, iterate_batches
 from ..history.schema import Marker
-from .raw_log import Batch, RawLog
+from .raw_log import LoggedBatch, RawLog
 
 Problem = tuple[str, str]  # file name, what is wrong
 _OFFSET, _TIME, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
@@ -52,7 +52,7 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
                     yield from _snapshot(snapshots.pop(header.base_offset), replay)
                 seen[position] = header
                 data = content[position : position + header.size_bytes]
-                aborted += _aborted_by(Batch.of(header, data), replay)
+                aborted += _aborted_by(LoggedBatch.of(header, data), replay)
                 end = header.next_offset
                 expected, is_newest = _epoch_at(epochs, header.base_offset)
                 epoch = header.partition_leader_epoch
@@ -73,7 +73,7 @@ def check_partition(folder: Path, *, is_compacted: bool = False) -> Iterator[Pro
     yield from _snapshot(snapshots.pop(end, None), replay)
 
 
-def _aborted_by(batch: Batch, replay: RawLog) -> Iterator[tuple[int, int, int, int]]:
+def _aborted_by(batch: LoggedBatch, replay: RawLog) -> Iterator[tuple[int, int, int, int]]:
     """The entry of a transaction that the next batch aborts."""
     before = len(replay.ended)
     for _ in replay.feed(batch):
@@ -156,13 +156,13 @@ def _snapshot(file: Path | None, replay: RawLog) -> Iterator[Problem]:
             not replay.is_whole and p.last_offset < max(entry.last_offset, 0)
         ):
             continue  # what it wrote last was deleted or cleaned away, perhaps
-        log_says = [p.epoch, p.last_sequence, p.last_offset, p.offset_delta]
-        file_says = [*entry[1:5]]
+        of_log = [p.epoch, p.last_sequence, p.last_offset, p.offset_delta]
+        of_file = [*entry[1:5]]
         if replay.is_whole:
-            log_says += [p.timestamp_ms, p.coordinator_epoch, p.first_offset]
-            file_says += [*entry[5:8]]
-        if log_says != file_says:
-            yield file.name, f"producer {producer_id}: {file_says}, the log gives {log_says}"
+            of_log += [p.timestamp_ms, p.coordinator_epoch, p.first_offset]
+            of_file += [*entry[5:8]]
+        if of_log != of_file:
+            yield file.name, f"producer {producer_id}: {of_file}, the log gives {of_log}"
 
 
 def _epoch_starts(folder: Path) -> list[tuple[int, int]]:

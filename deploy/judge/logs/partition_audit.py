@@ -16,7 +16,7 @@ from ....wire.record_batch import BatchHeader, Buffer
 from ..analysis.findings import Anomaly, Finding, Findings
 from ..checks.w1_raw_log import RAW_ANOMALIES
 from ..history.schema import Marker
-from .raw_log import Batch, Open, RawLog
+from .raw_log import LoggedBatch, Open, RawLog
 
 ABORTED_VISIBLE = Anomaly.of_log(log.ABORTED_VISIBLE)
 COMMITTED_HIDDEN = Anomaly.of_log(log.COMMITTED_HIDDEN)
@@ -38,7 +38,7 @@ class PartitionAudit:
     _visible: "array[int]" = field(default_factory=lambda: array("q"))
     _hidden: "array[int]" = field(default_factory=lambda: array("q"))
     _findings: Findings = field(default_factory=Findings)
-    _running: dict[int, list[Batch]] = field(default_factory=dict[int, list[Batch]])
+    _running: dict[int, list[LoggedBatch]] = field(default_factory=dict[int, list[LoggedBatch]])
 
     def __post_init__(self) -> None:
         self._log = RawLog(self.log_start_offset == 0, self.is_compacted)
@@ -50,7 +50,7 @@ class PartitionAudit:
 
     def batch(self, header: BatchHeader, data: Buffer) -> None:
         """A batch of the second reading."""
-        batch = Batch.of(header, data)
+        batch = LoggedBatch.of(header, data)
         self.batches += 1
         self.records += 0 if header.is_control else header.record_count
         ended = len(self._log.ended)
@@ -68,7 +68,7 @@ class PartitionAudit:
             self._log.ended.clear()  # a long log has many; their markers were looked at
         self._running.pop(batch.producer_id, None)
 
-    def _transaction_ended(self, marker: Batch) -> None:
+    def _transaction_ended(self, marker: LoggedBatch) -> None:
         is_commit = marker.marker == Marker.COMMIT
         self.transactions["committed" if is_commit else "aborted"] += 1
         wrong = self._hidden if is_commit else self._visible
@@ -78,7 +78,7 @@ class PartitionAudit:
                 word = "committed" if is_commit else "aborted"
                 self._found(anomaly, batch, f"{word} by the marker at {marker.base_offset}")
 
-    def _found(self, anomaly: Anomaly, batch: Batch, sentence: str) -> None:
+    def _found(self, anomaly: Anomaly, batch: LoggedBatch, sentence: str) -> None:
         where = f"{self.name}@{batch.base_offset}"
         facts = {"partition": self.name, **batch._asdict()}
         self._findings.add(anomaly, f"{where}: {sentence}", facts)

@@ -33,7 +33,7 @@ ANOMALIES = (
 )
 
 
-class Batch(NamedTuple):
+class LoggedBatch(NamedTuple):
     """A batch header as the table `batches` has it."""
 
     base_offset: int
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     coordinator_epoch: int
 
     @classmethod
-    def of(cls, header: BatchHeader, data: Buffer) -> "Batch":
+    def of(cls, header: BatchHeader, data: Buffer) -> "LoggedBatch":
         marker, coordinator_epoch = Marker.NONE, NONE
         if header.is_control:
             kind, coordinator_epoch = decode_marker(data)
@@ -73,7 +73,7 @@ class Problem(NamedTuple):
     """An anomaly, the batch that shows it, and a sentence."""
 
     anomaly: LogAnomaly
-    batch: Batch
+    batch: LoggedBatch
     sentence: str
 
 
@@ -89,7 +89,7 @@ class Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class Producer:
+class LoggedProducer:
     """What the log has shown of a producer id so far; -1 where it has shown nothing."""
 
     epoch: int
@@ -121,9 +121,9 @@ class RawLog:
     ended: list[Ended] = field(default_factory=list[Ended])
     next_offset: int = -1
     leader_epoch: int = -1
-    producers: dict[int, Producer] = field(default_factory=dict[int, Producer])
+    producers: dict[int, LoggedProducer] = field(default_factory=dict[int, LoggedProducer])
 
-    def feed(self, batch: Batch) -> Iterator[Problem]:
+    def feed(self, batch: LoggedBatch) -> Iterator[Problem]:
         """Look at the next batch."""
         if batch.base_offset < self.next_offset:
             text = f"offset {batch.base_offset} stands after {self.next_offset - 1}"
@@ -141,14 +141,14 @@ class RawLog:
             return
         if known is None:
             is_cut = not self.is_whole
-            known = self.producers[batch.producer_id] = Producer(batch.producer_epoch, is_cut)
+            known = self.producers[batch.producer_id] = LoggedProducer(batch.producer_epoch, is_cut)
         known.timestamp_ms = batch.max_timestamp_ms
         if batch.marker == Marker.NONE:
             yield from self._data(batch, known)
         else:
             yield from self._marker(batch, known)
 
-    def _data(self, batch: Batch, known: Producer) -> Iterator[Problem]:
+    def _data(self, batch: LoggedBatch, known: LoggedProducer) -> Iterator[Problem]:
         _raise_epoch(batch, known)
         expected = 0 if known.last_sequence < 0 else (known.last_sequence + 1) & SEQUENCE_MAX
         # a coordinator's offset commits belong to a producer, but bear no sequence
@@ -173,7 +173,7 @@ class RawLog:
         elif known.first_offset >= 0:
             yield _problem(log.PLAIN_IN_TRANSACTION, batch, batch.producer_id)
 
-    def _marker(self, batch: Batch, known: Producer) -> Iterator[Problem]:
+    def _marker(self, batch: LoggedBatch, known: LoggedProducer) -> Iterator[Problem]:
         if 0 <= batch.coordinator_epoch < known.coordinator_epoch:
             epochs = batch.coordinator_epoch, known.coordinator_epoch
             yield _problem(log.COORDINATOR_EPOCH_FELL, batch, batch.producer_id, *epochs)
@@ -202,11 +202,11 @@ class RawLog:
         return sorted(found, key=lambda transaction: transaction.first_offset)
 
 
-def _problem(anomaly: LogAnomaly, batch: Batch, *values: int) -> Problem:
+def _problem(anomaly: LogAnomaly, batch: LoggedBatch, *values: int) -> Problem:
     return Problem(anomaly, batch, anomaly.sentence % values)
 
 
-def _raise_epoch(batch: Batch, known: Producer) -> None:
+def _raise_epoch(batch: LoggedBatch, known: LoggedProducer) -> None:
     if batch.producer_epoch > known.epoch:
         known.epoch, known.last_sequence, known.is_cut = batch.producer_epoch, -1, False
         known.last_offset, known.offset_delta = -1, 0

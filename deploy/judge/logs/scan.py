@@ -16,7 +16,7 @@ from ....wire.record_batch import iterate_batches
 from ..history.recorder import Recorder
 from ..history.schema import NONE, Isolation
 from .derived_files import check_partition
-from .raw_log import Batch
+from .raw_log import LoggedBatch
 from .reading import POLL_MS, is_compacted, read_to
 
 COMPACTED = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -96,7 +96,7 @@ def _dump_partition(recorder: Recorder, folder: Path, replica: int, name: str) -
         end = max(end, int(log.stem))
         for position, header in iterate_batches(content):
             data = content[position : position + header.size_bytes]
-            batch = Batch.of(header, data)
+            batch = LoggedBatch.of(header, data)
             recorder.add("batches", replica, name, batch.base_offset, batch.last_offset,
                          batch.leader_epoch, header.crc, header.size_bytes, batch.attributes,
                          batch.producer_id, batch.producer_epoch, batch.base_sequence,

@@ -1,20 +1,21 @@
-"""Faults of clients and topics, on a cluster that is only told of them: what counts as a hit."""
+"""Faults of clients and topics, on the double of a cluster: what counts as a hit."""
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oncelog.deploy.chaos import client_actions
+from oncelog.deploy.chaos.context import ChaosContext
 from oncelog.deploy.chaos.load.settings import APPEND, LoadSettings
-from oncelog.deploy.chaos.stage import Stage
-from oncelog.deploy.faults.schedule import Planned
+from oncelog.deploy.faults.schedule import Fault
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.wire.errors import KafkaError, PreferredLeaderNotAvailable
 
 
-class ToldCluster:
+class ClusterDouble:
     """Two partitions on three nodes; it is its own admin, view and connection."""
 
     def __init__(self) -> None:
@@ -53,15 +54,19 @@ class ToldCluster:
         return SimpleNamespace(responses=[], error_code=0)
 
 
-def elect(cluster: ToldCluster) -> Stage:
-    given: Any = SimpleNamespace(cluster=cluster, order=None)
-    stage = Stage(
-        given.cluster, given.order, given.order, Recorder.in_memory(),
-        LoadSettings(append_partitions=2), seed=1, transactional_ids=[], extra_order=given.order,
+def made(kind: str, cluster: Any, proxies: Any = None) -> ChaosContext:
+    given: Any = SimpleNamespace(order=None)
+    context = ChaosContext(
+        cluster, given.order, proxies, Recorder.in_memory(),
+        LoadSettings(append_partitions=2, request_timeout_ms=1), seed=1, transactional_ids=[],
+        extra_order=given.order,
     )  # fmt: skip
-    planned = Planned("clients", "elect-leaders", (0.5,) * 8)
-    stage.make(planned, client_actions.CLIENT_ACTIONS)
-    return stage
+    context.make(Fault(kind, (0.0,) * 8), client_actions.CLIENT_ACTIONS)
+    return context
+
+
+def elect(cluster: ClusterDouble) -> ChaosContext:
+    return made("elect-leaders", cluster)
 
 
 @pytest.fixture(autouse=True)
@@ -70,29 +75,58 @@ def is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_preferred_replicas_lead_others_are_made_to() -> None:
-    cluster = ToldCluster()
-    stage = elect(cluster)
-    assert stage.hits == {"elect-leaders": 1} and not stage.misses
+    cluster = ClusterDouble()
+    context = elect(cluster)
+    assert context.hits == {"elect-leaders": 1} and not context.misses
     assert cluster.leaders != [1, 2]
     assert cluster.leaders == [nodes[0] for nodes in cluster.replicas]
 
 
 def test_preferred_replicas_lead_again() -> None:
-    cluster = ToldCluster()
+    cluster = ClusterDouble()
     cluster.leaders = [3, 3]
-    stage = elect(cluster)
-    assert stage.hits == {"elect-leaders": 1}
+    context = elect(cluster)
+    assert context.hits == {"elect-leaders": 1}
     assert cluster.leaders == [1, 2] and cluster.replicas == [[1, 2, 3], [2, 3, 1]]
 
 
 def test_an_election_that_moves_no_leader_is_no_hit() -> None:
-    cluster = ToldCluster()
+    cluster = ClusterDouble()
     cluster.elects = False
     assert elect(cluster).hits == {}
     cluster.refusal = PreferredLeaderNotAvailable("it is away")
     assert elect(cluster).hits == {}
-    alone = ToldCluster()
+    alone = ClusterDouble()
     alone.in_sync = {1}
     alone.leaders, alone.replicas = [1, 1], [[1, 2], [1, 3]]
-    stage = elect(alone)
-    assert stage.hits == {} and len(stage.misses) == 1
+    context = elect(alone)
+    assert context.hits == {} and len(context.misses) == 1
+
+
+class ProxiesDouble:
+    """A request meets the fault before whoever made it can look."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.is_healed = False
+
+    def cut(self, _: int) -> None:
+        self.counts["dropped"] += 1
+
+    def delay(self, _: int, delay_ms: int) -> None:
+        self.counts["delayed"] += 1
+
+    def hold(self, _: int) -> None:
+        self.counts["held"] += 1  # the next request of this API, and no other
+
+    def heal(self) -> None:
+        self.is_healed = True
+
+
+@pytest.mark.parametrize("kind", ["client-cut", "client-delay", "client-hold"])
+def test_the_first_request_that_meets_a_fault_proves_it(kind: str) -> None:
+    proxies = ProxiesDouble()
+    nodes = [SimpleNamespace(node_id=1, port=9092)]
+    context = made(kind, SimpleNamespace(file=SimpleNamespace(nodes=nodes)), proxies)
+    assert context.hits == {kind: 1} and not context.misses
+    assert proxies.is_healed

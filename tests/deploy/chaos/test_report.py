@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.deploy.chaos.report import lane_of, write_report
+from oncelog.deploy.chaos.report import target_of, write_report
 from oncelog.deploy.chaos.series import series_of
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import Isolation, Outcome
+from oncelog.deploy.judge.history.schema import Isolation, OpOutcome
 
 MS = 1_000_000
 
@@ -37,10 +37,10 @@ def a_run(recorder: Recorder, clock: Clock) -> None:
         transaction = recorder.begin(process, "t", 1, step)
         value = recorder.new_value()
         send = recorder.send_invoked(process, "append/0", value, transaction)
-        recorder.send_ended(send, Outcome.OK, offset=2 * step)
+        recorder.send_ended(send, OpOutcome.OK, offset=2 * step)
         recorder.commit_invoked(transaction)
         clock.now_ns += 20 * MS
-        recorder.transaction_ended(transaction, Outcome.OK)
+        recorder.transaction_ended(transaction, OpOutcome.OK)
         recorder.add("scan", Isolation.READ_COMMITTED, "append/0", 2 * step, value, clock.now_ns)
         clock.now_ns += 80 * MS
     recorder.fault_begun("worker-kill", "oncelog-1", 7)
@@ -88,6 +88,6 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path, tmp_path / "report.html")
 
 
-def test_each_kind_has_a_lane() -> None:
-    assert lane_of("kill") == "nodes" and lane_of("isolate") == "links"
-    assert lane_of("worker-kill") == "clients" and lane_of("flood") == "other"
+def test_each_kind_has_a_target() -> None:
+    assert target_of("kill") == "nodes" and target_of("isolate") == "links"
+    assert target_of("worker-kill") == "clients" and target_of("flood") == "other"

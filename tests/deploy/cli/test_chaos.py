@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.deploy.chaos.load.settings import LoadSettings
 from oncelog.deploy.chaos.plan_settings import RunSettings
-from oncelog.deploy.chaos.run import CONFIG, ChaosRun, Outcome
+from oncelog.deploy.chaos.run import CONFIG, ChaosRun, RunOutcome
 from oncelog.deploy.cli import chaos as cli_chaos
 from oncelog.deploy.cli.main import run
 from oncelog.deploy.faults.schedule import KINDS
@@ -43,7 +43,7 @@ def test_a_replay_has_the_same_settings_and_another_directory(asked: list, tmp_p
     settings = replace(RunSettings(seed=11), load=LoadSettings(pause_ms=9))
     first = ChaosRun(tmp_path / "run", settings)
     first.out.mkdir()
-    first._write_about(Outcome())
+    first._write_about(RunOutcome())
     assert json.loads((first.out / "run.json").read_text())["replay"].endswith(str(first.out))
     (tmp_path / "run-replay-1").mkdir()
     assert run(["chaos", "replay", str(first.out)]) == 0
@@ -78,7 +78,7 @@ def test_the_nodes_know_every_setting_of_a_run() -> None:
 
 
 def test_less_than_half_seen_proves_too_little() -> None:
-    assert Outcome(faults={"kill": 2}, tried=3).has_hit
-    assert not Outcome(faults={"kill": 2}, tried=4).has_hit
-    assert not Outcome().has_hit
-    assert not Outcome(broken=["x"]).is_clean and not Outcome(is_balanced=False).is_clean
+    assert RunOutcome(faults={"kill": 2}, tried=3).has_hit
+    assert not RunOutcome(faults={"kill": 2}, tried=4).has_hit
+    assert not RunOutcome().has_hit
+    assert not RunOutcome(broken=["x"]).is_clean and not RunOutcome(is_balanced=False).is_clean

@@ -17,6 +17,8 @@ from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
 
+from ...present import present
+
 pytestmark = pytest.mark.cluster
 
 
@@ -128,7 +130,7 @@ class Impatient(NodeProcess):
 def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Cluster, "node_type", Impatient)
     with Cluster(3, data=tmp_path / "data") as running:
-        pid = running.node(2).find().pid
+        pid = present(running.node(2).find()).pid
         assert run("down", cluster=running) == 0
     assert not psutil.pid_exists(pid)
     said = capsys.readouterr()

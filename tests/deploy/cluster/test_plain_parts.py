@@ -12,26 +12,17 @@ from oncelog.deploy.cluster import layout, ports, properties, targets
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.layout import ClusterFile, NodeEntry
 from oncelog.deploy.cluster.plan import ClusterPlan
-from oncelog.deploy.demo import fault_plan
 from oncelog.node.cluster_id import new_cluster_id
-
-
-def test_a_seed_gives_the_same_faults_and_all_kinds():
-    assert fault_plan.plan(7) == fault_plan.plan(7)
-    assert fault_plan.plan(7) != fault_plan.plan(8)
-    for seed in range(30):
-        planned = fault_plan.plan(seed)
-        assert {fault.kind for fault in planned} == set(fault_plan.KINDS)
-        assert all(0 <= fault.partition < 6 for fault in planned)
+from oncelog.node.config.keys import parse_properties
 
 
 def test_targets_are_numbers_or_roles():
-    assert targets.parse("2") == targets.NodeNumber(2)
-    assert targets.parse("leader:my.topic-1/12") == targets.LeaderOf("my.topic-1", 12)
-    assert targets.parse("txn:etl:7") == targets.CoordinatorOf("txn", "etl:7")
-    assert targets.parse("group:my group") == targets.CoordinatorOf("group", "my group")
-    assert targets.parse("controller") == targets.Controller()
-    assert targets.parse("random") == targets.RandomNode()
+    assert targets.parse("2") == ("node", "", 2)
+    assert targets.parse("leader:my.topic-1/12") == ("leader", "my.topic-1", 12)
+    assert targets.parse("txn:etl:7") == ("txn", "etl:7", -1)
+    assert targets.parse("group:my group") == ("group", "my group", -1)
+    assert targets.parse("controller") == ("controller", "", -1)
+    assert targets.parse("random") == ("random", "", -1)
 
 
 @pytest.mark.parametrize("text", ["", "banana", "leader:", "leader:t", "leader:t/x", "txn:", "-1"])
@@ -42,7 +33,7 @@ def test_a_wrong_target_is_refused_with_the_syntax(text):
 
 def test_properties_come_back_as_they_were_written():
     values = {"log.dirs": "/a b/c", "x.y": "back\\slash", "z": ""}
-    assert properties.parse(properties.render(values)) == values
+    assert parse_properties(properties.render(values)) == values
     with pytest.raises(ValueError, match="lines"):
         properties.render({"a": "b\nc=d"})
 
@@ -168,7 +159,7 @@ def test_a_port_that_an_outgoing_connection_has_is_told_as_such():
 
 
 @pytest.mark.parametrize("port", [0, -1, 65_536, 70_000])
-def test_a_number_that_is_no_port_is_told(port):
+def test_a_number_that_is_no_port_is_reported(port):
     with pytest.raises(Failure, match="not a port"):
         ports.require_free([port])
 

@@ -30,7 +30,7 @@ def flight(row: int, carrier: str = "UA", month: int = 1) -> bytes:
 
 
 @dataclass
-class Told:
+class Reported:
     records: int
     state: str
 
@@ -40,7 +40,7 @@ class Run:
 
     def __init__(self) -> None:
         self.inputs = {0: {row: flight(row, "UA" if row % 2 else "AA") for row in range(ROWS)}}
-        self.told = {"w.1.1": Told(3, "committed"), "w.1.2": Told(3, "committed")}
+        self.reported = {"w.1.1": Reported(3, "committed"), "w.1.2": Reported(3, "committed")}
         self.enriched = [self.made(row, f"w.1.{row // 3 + 1}") for row in range(ROWS)]
         self.sums: list[tuple[bytes, bytes]] = []
         running = RunningSums()
@@ -55,7 +55,7 @@ class Run:
     def judge(self):
         enriched = [(0, place, value) for place, value in enumerate(self.enriched)]
         sums = [(0, place, key, value) for place, (key, value) in enumerate(self.sums)]
-        return judge_outputs(self.inputs, enriched, sums, self.told, AIRLINES)
+        return judge_outputs(self.inputs, enriched, sums, self.reported, AIRLINES)
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -84,7 +84,7 @@ def test_a_whole_transaction_that_was_committed_and_is_not_there_is_found():
 
 def test_an_input_that_two_transactions_took_is_doubled():
     run = Run()
-    run.told["z.1.1"] = Told(2, "committed")
+    run.reported["z.1.1"] = Reported(2, "committed")
     run.enriched += [run.made(4, "z.1.1"), run.made(5, "z.1.1")]
     assert run.kinds == {"doubled": 2}
 
@@ -114,20 +114,20 @@ def test_what_is_not_made_of_its_input_is_altered(value):
 @pytest.mark.parametrize("state", ["aborted", "began", "sending"])
 def test_a_visible_output_of_a_transaction_that_nobody_committed_is_found(state):
     run = Run()
-    run.told["w.1.2"] = Told(3, state)
+    run.reported["w.1.2"] = Reported(3, state)
     assert run.kinds == {"uncommitted": 3}
 
 
 def test_a_transaction_that_was_never_announced_must_not_be_visible():
     run = Run()
-    del run.told["w.1.2"]
+    del run.reported["w.1.2"]
     assert run.kinds == {"uncommitted": 3}
 
 
 @pytest.mark.parametrize(("left", "kinds"), [(3, {}), (0, {"missing": 3}), (1, None)])
 def test_a_doubtful_transaction_is_there_whole_or_not_at_all(left, kinds):
     run = Run()
-    run.told["w.1.2"] = Told(3, "committing")
+    run.reported["w.1.2"] = Reported(3, "committing")
     del run.enriched[3 + left :]
     found = {kind: count for kind, count in run.kinds.items() if kind != "wrong sums"}
     assert found == ({"missing": 2, "torn": 1} if kinds is None else kinds)
@@ -154,7 +154,7 @@ def test_a_last_sum_that_is_not_there_is_wrong():
 
 def test_examples_name_the_place():
     run = Run()
-    run.told["w.1.2"] = Told(3, "aborted")
+    run.reported["w.1.2"] = Reported(3, "aborted")
     (finding,) = run.judge().violations
     assert finding.cases[0].sentence == "0@3: of w.1.2, which was aborted"
 

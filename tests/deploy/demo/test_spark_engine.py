@@ -6,6 +6,7 @@ from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.demo import fault_plan, spark_engine
 from oncelog.deploy.demo.spark_engine import SparkEngine
+from oncelog.deploy.demo.worker_engine import WorkerEngine
 
 
 def test_without_pyspark_the_engine_says_what_to_install(monkeypatch, tmp_path):
@@ -14,8 +15,9 @@ def test_without_pyspark_the_engine_says_what_to_install(monkeypatch, tmp_path):
         SparkEngine(Cluster(3, data=tmp_path), source="a", enriched="b", sums="c")
 
 
-def test_every_fault_of_spark_is_in_the_plan_of_its_demo():
-    kinds = fault_plan.OF_BROKERS + SparkEngine.kinds
-    planned = fault_plan.plan(7, kinds=kinds)
+@pytest.mark.parametrize("engine", [SparkEngine, WorkerEngine])
+def test_a_seed_gives_the_same_faults_and_all_kinds(engine):
+    kinds = fault_plan.OF_BROKERS + engine.kinds
+    planned = fault_plan.plan(7, kinds)
     assert sorted(fault.kind for fault in planned) == sorted(kinds)
-    assert planned == fault_plan.plan(7, kinds=kinds)
+    assert planned == fault_plan.plan(7, kinds) != fault_plan.plan(8, kinds)

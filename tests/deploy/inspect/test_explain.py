@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.client.cluster_view import Partition
-from oncelog.client.group_admin import GroupDescription, GroupMember
-from oncelog.client.transaction_admin import ProducerState, TransactionState
+from oncelog.client.cluster_view import PartitionInfo
+from oncelog.client.group_admin import GroupDescription, MemberDescription
+from oncelog.client.transaction_admin import DescribedTransaction, PartitionProducer
 from oncelog.deploy.inspect.explain import (
     NO_TIMEOUT_MS,
     GroupFacts,
-    Holder,
     PartitionFacts,
+    PartitionTransaction,
     explain,
     why,
 )
 
 NOW_MS = 1_000_000
 KEY = ("orders", 0)
-PRODUCER = ProducerState(
+PRODUCER = PartitionProducer(
     producer_id=4,
     producer_epoch=2,
     last_sequence=9,
@@ -26,7 +26,7 @@ PRODUCER = ProducerState(
     coordinator_epoch=1,
     first_offset=200,
 )
-ONGOING = TransactionState(
+ONGOING = DescribedTransaction(
     transactional_id="app-1",
     coordinator=3,
     state="Ongoing",
@@ -36,7 +36,7 @@ ONGOING = TransactionState(
     start_ms=NOW_MS - 83_000,
     partitions=(KEY, ("orders", 1)),
 )
-PARTITION = Partition(
+PARTITION = PartitionInfo(
     topic="orders", partition=0, leader=1, leader_epoch=5, replicas=(1, 2, 3), isr=(1, 2, 3)
 )
 CLEAN = PartitionFacts(
@@ -49,7 +49,7 @@ CLEAN = PartitionFacts(
 )
 
 
-def held(*holders: Holder) -> PartitionFacts:
+def held(*holders: PartitionTransaction) -> PartitionFacts:
     return replace(CLEAN, last_stable=200, holders=holders)
 
 
@@ -66,7 +66,7 @@ def test_where_nothing_is_open_everything_can_be_read():
 
 
 def test_an_open_transaction_is_named_with_its_age_and_its_end():
-    explanation = why(held(Holder(PRODUCER, ONGOING)))
+    explanation = why(held(PartitionTransaction(PRODUCER, ONGOING)))
     assert explanation.heading == (
         "orders/0: readers of committed data stop at offset 200; the log goes on to 1663."
     )
@@ -86,7 +86,7 @@ def test_an_open_transaction_is_named_with_its_age_and_its_end():
 
 
 def with_state(**changes) -> PartitionFacts:
-    return held(Holder(PRODUCER, replace(ONGOING, **changes)))
+    return held(PartitionTransaction(PRODUCER, replace(ONGOING, **changes)))
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,15 @@ def with_state(**changes) -> PartitionFacts:
         (with_state(producer_epoch=3), "coordinator", "it hangs"),
         (with_state(state="PrepareAbort", partitions=()), "coordinator", "it hangs"),
         (with_state(producer_id=5), "coordinator", "it hangs"),
-        (held(Holder(PRODUCER, None)), "coordinator", "none knows this producer"),
+        (held(PartitionTransaction(PRODUCER, None)), "coordinator", "none knows this producer"),
         (
-            held(Holder(PRODUCER, None)),
+            held(PartitionTransaction(PRODUCER, None)),
             "to end it",
             "oncelog txn abort --partition orders/0 --producer-id 4",
         ),
         (held(), "held by", "has ended just now"),
         (
-            held(Holder(PRODUCER, ONGOING), Holder(PRODUCER, None)),
+            held(PartitionTransaction(PRODUCER, ONGOING), PartitionTransaction(PRODUCER, None)),
             "behind it",
             "1 more open transactions: producer 4",
         ),
@@ -143,7 +143,7 @@ def test_a_partition_below_min_insync_replicas_is_explained():
 # -- a group
 
 
-MEMBER = GroupMember("m-1", None, "client", "/127.0.0.1", (KEY,))
+MEMBER = MemberDescription("m-1", None, "client", "/127.0.0.1", (KEY,))
 GROUP = GroupDescription("g", "Stable", "consumer", "range", 2, (MEMBER,))
 
 
@@ -173,7 +173,7 @@ def test_how_far_a_group_is_and_why(fields, about, words):
 
 
 def test_a_reader_at_the_last_stable_offset_has_read_all_it_may():
-    lines = of_group(held(Holder(PRODUCER, ONGOING)), committed=200)
+    lines = of_group(held(PartitionTransaction(PRODUCER, ONGOING)), committed=200)
     assert "all that is committed has been read" in lines["group"]
     assert "app-1" in lines["held by"]
 
@@ -185,7 +185,7 @@ def test_an_offset_below_the_log_start_is_reported():
 def test_who_holds_a_groups_offset_is_explained_once():
     offsets = ("__consumer_offsets", 3)
     transaction = replace(ONGOING, partitions=(KEY, offsets))
-    holder = Holder(PRODUCER, transaction)
+    holder = PartitionTransaction(PRODUCER, transaction)
     group = GroupFacts(
         name="g", described=GROUP, committed=1000, is_unstable=True, holders=((offsets, holder),)
     )

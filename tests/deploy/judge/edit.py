@@ -6,7 +6,7 @@ import numpy as np
 
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import TABLES, Column, Outcome
+from oncelog.deploy.judge.history.schema import TABLES, Column, OpOutcome
 
 
 class Edit:
@@ -57,7 +57,7 @@ class Edit:
         for table in ("polls", "scan"):
             self.remove(table, np.flatnonzero(self[table]["value"] == value))
 
-    def transactions(self, outcome: Outcome) -> Any:
+    def transactions(self, outcome: OpOutcome) -> Any:
         """Numbers of the transactions with an outcome."""
         rows = self["transactions"]["outcome"] == outcome
         return self["transactions"]["transaction"][rows]
@@ -66,13 +66,15 @@ class Edit:
         """Rows of sends that were acknowledged and are in the last reading."""
         sends = self["sends"]
         is_shown = np.isin(sends["value"], self["scan"]["value"])
-        return np.flatnonzero(is_shown & (sends["outcome"] == Outcome.OK) & (sends["offset"] >= 0))
+        return np.flatnonzero(
+            is_shown & (sends["outcome"] == OpOutcome.OK) & (sends["offset"] >= 0)
+        )
 
     def committed_sends(self) -> Any:
         """Those of them whose transaction committed, or that are plain."""
         sends, rows = self["sends"], self.shown_sends()
         owner = sends["transaction"][rows]
-        return rows[(owner < 0) | np.isin(owner, self.transactions(Outcome.OK))]
+        return rows[(owner < 0) | np.isin(owner, self.transactions(OpOutcome.OK))]
 
 
 class NoPlace(Exception):

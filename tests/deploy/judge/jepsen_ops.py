@@ -10,10 +10,10 @@ from oncelog.deploy.judge.analysis.view import View
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.rows import Handle
-from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.history.schema import OpOutcome
 from oncelog.deploy.judge.verdict import Verdict, judge
 
-OUTCOMES = {"ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO}
+OUTCOMES = {"ok": OpOutcome.OK, "fail": OpOutcome.FAIL, "info": OpOutcome.INFO}
 J_CHECKS = [f"J{number}" for number in range(1, 10)]
 
 
@@ -72,7 +72,7 @@ class Ops:
         ]
         self.now_ns = ended if ended >= 0 else self.now_ns + 1
         for sent, part in zip(sends, (p for p in parts if isinstance(p, Send)), strict=True):
-            outcome = Outcome.INFO if part.offset < 0 else Outcome.OK
+            outcome = OpOutcome.INFO if part.offset < 0 else OpOutcome.OK
             self.recorder.send_ended(sent, outcome, offset=part.offset)
         returned_ns = self.recorder.poll_returned(handle)
         for part in parts:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oncelog.deploy.judge.history.schema import Marker, Outcome
+from oncelog.deploy.judge.history.schema import Marker, OpOutcome
 
 from .edit import Edit, NoPlace
 from .mutations import mutation
@@ -184,10 +184,10 @@ def _(e: Edit) -> None:
 @mutation("probe-failed")
 def _(e: Edit) -> None:
     row = e.pick(range(len(e["probes"])))
-    e["probes"]["outcome"][row] = Outcome.INFO
+    e["probes"]["outcome"][row] = OpOutcome.INFO
     e["probes"]["broker"][row] = e.pick([-1, 1])  # the probe of a whole cluster names no broker
 
 
 @mutation("nothing-succeeded")
 def _(e: Edit) -> None:
-    e["transactions"]["outcome"] = Outcome.INFO
+    e["transactions"]["outcome"] = OpOutcome.INFO

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from oncelog.deploy.judge.history.recorder import Begun, Recorder
-from oncelog.deploy.judge.history.schema import NONE, Isolation, Marker, Outcome
+from oncelog.deploy.judge.history.schema import NONE, Isolation, Marker, OpOutcome
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 COMMITTED = Isolation.READ_COMMITTED
@@ -201,7 +201,7 @@ class ModelCluster:
                 "decisions", transactional_id, producer_id, epoch, state, 60_000, 1_000, self.now_ns
             )
         for kind in ("produce", "commit", "consume"):
-            add("probes", kind, 1, self.now_ns, self.now_ns + 5, Outcome.OK, None)
+            add("probes", kind, 1, self.now_ns, self.now_ns + 5, OpOutcome.OK, None)
 
 
 def initialized(
@@ -212,7 +212,7 @@ def initialized(
     owner = cluster.initialize(transactional_id)
     producer_id, epoch = owner.producer_id, owner.epoch
     yield
-    cluster.recorder.initialize_ended(handle, Outcome.OK, producer_id=producer_id, epoch=epoch)
+    cluster.recorder.initialize_ended(handle, OpOutcome.OK, producer_id=producer_id, epoch=epoch)
     return owner
 
 
@@ -229,18 +229,18 @@ def send(
     handle = cluster.recorder.send_invoked(process, partition, value, begun)
     yield
     if not cluster.is_current(running.transactional_id, owner) or running.state != "open":
-        cluster.recorder.send_ended(handle, Outcome.FAIL, error="PRODUCER_FENCED")
+        cluster.recorder.send_ended(handle, OpOutcome.FAIL, error="PRODUCER_FENCED")
         return None
     offset = cluster.append(partition, value, owner.producer_id, running.epoch, running)
     yield
     if cluster.rng.random() < 0.9:
-        cluster.recorder.send_ended(handle, Outcome.OK, offset=offset)
+        cluster.recorder.send_ended(handle, OpOutcome.OK, offset=offset)
     return value
 
 
 def ended(
     cluster: ModelCluster, owner: Owner, begun: Begun, running: Transaction
-) -> Generator[None, None, Outcome]:
+) -> Generator[None, None, OpOutcome]:
     """Commit or abort, or lose the answer."""
     rng, recorder = cluster.rng, cluster.recorder
     if rng.random() < 0.2:
@@ -248,20 +248,20 @@ def ended(
         if cluster.is_current(running.transactional_id, owner) and running.state == "open":
             cluster.decide(running, "abort")
         yield
-        recorder.transaction_ended(begun, Outcome.FAIL, "aborted on purpose")
-        return Outcome.FAIL
+        recorder.transaction_ended(begun, OpOutcome.FAIL, "aborted on purpose")
+        return OpOutcome.FAIL
     recorder.commit_invoked(begun)
     yield
     is_lost = rng.random() < 0.1
     if is_lost and rng.random() < 0.5:  # the request
-        recorder.transaction_ended(begun, Outcome.INFO, "REQUEST_TIMED_OUT")
-        return Outcome.INFO
+        recorder.transaction_ended(begun, OpOutcome.INFO, "REQUEST_TIMED_OUT")
+        return OpOutcome.INFO
     if not cluster.is_current(running.transactional_id, owner) or running.state != "open":
-        recorder.transaction_ended(begun, Outcome.FAIL, "PRODUCER_FENCED")
-        return Outcome.FAIL
+        recorder.transaction_ended(begun, OpOutcome.FAIL, "PRODUCER_FENCED")
+        return OpOutcome.FAIL
     cluster.decide(running, "commit")
     yield
-    outcome = Outcome.INFO if is_lost else Outcome.OK
+    outcome = OpOutcome.INFO if is_lost else OpOutcome.OK
     recorder.transaction_ended(begun, outcome, "REQUEST_TIMED_OUT" if is_lost else None)
     return outcome
 
@@ -308,12 +308,12 @@ def writer(cluster: ModelCluster, transactional_id: str) -> Steps:
                     break
                 yield
             if not is_alive:
-                recorder.transaction_ended(begun, Outcome.FAIL, "PRODUCER_FENCED")
+                recorder.transaction_ended(begun, OpOutcome.FAIL, "PRODUCER_FENCED")
                 break
             outcome = yield from ended(cluster, owner, begun, running)
-            if outcome is not Outcome.OK:
+            if outcome is not OpOutcome.OK:
                 positions = before
-            is_alive = outcome is not Outcome.INFO and cluster.is_current(transactional_id, owner)
+            is_alive = outcome is not OpOutcome.INFO and cluster.is_current(transactional_id, owner)
 
 
 def plain_producer(cluster: ModelCluster) -> Steps:
@@ -326,14 +326,14 @@ def plain_producer(cluster: ModelCluster) -> Steps:
         yield
         chance = rng.random()
         if chance < 0.05:
-            recorder.send_ended(handle, Outcome.FAIL, error="MESSAGE_TOO_LARGE")
+            recorder.send_ended(handle, OpOutcome.FAIL, error="MESSAGE_TOO_LARGE")
             continue
         if chance < 0.1:
             continue  # the request was lost
         offset = cluster.append(partition, value, producer_id, 0)
         yield
         if chance > 0.2:
-            recorder.send_ended(handle, Outcome.OK, offset=offset)
+            recorder.send_ended(handle, OpOutcome.OK, offset=offset)
 
 
 def consumer(cluster: ModelCluster) -> Steps:
@@ -364,8 +364,8 @@ def copier(cluster: ModelCluster, transactional_id: str, source: str) -> Steps:
     while True:
         process = recorder.new_process()
         owner = yield from initialized(cluster, process, transactional_id)
-        session, outcome = 0, Outcome.OK
-        while outcome is not Outcome.INFO:
+        session, outcome = 0, OpOutcome.OK
+        while outcome is not OpOutcome.INFO:
             running = yield from begin(cluster, owner, transactional_id)
             start = cluster.committed.get((group, source), 0)
             found, position = cluster.read(source, start, 3)
@@ -384,7 +384,7 @@ def copier(cluster: ModelCluster, transactional_id: str, source: str) -> Steps:
                 assert sent is not None
                 recorder.add("derivations", sent, group, source, offset)
             recorder.add("offset_commits", begun.number, process, group, source, start, position,
-                         cluster.now_ns, Outcome.OK)  # fmt: skip
+                         cluster.now_ns, OpOutcome.OK)  # fmt: skip
             running.offsets[(group, source)] = position
             yield
             outcome = yield from ended(cluster, owner, begun, running)

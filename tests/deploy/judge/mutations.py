@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.history.schema import OpOutcome
 
 from .edit import Edit, NoPlace
 from .model_cluster import ModelCluster
@@ -83,7 +83,7 @@ def _(e: Edit) -> None:
 
 @mutation("G1a")
 def _(e: Edit) -> None:
-    failed = np.isin(e["sends"]["transaction"], e.transactions(Outcome.FAIL))
+    failed = np.isin(e["sends"]["transaction"], e.transactions(OpOutcome.FAIL))
     row = e.pick(np.flatnonzero(failed & (e["sends"]["offset"] >= 0)))
     read = e.pick(range(len(e["polls"])))
     fields = {name: e["sends"][name][row] for name in ("partition", "offset", "value")}
@@ -208,7 +208,7 @@ def _reads(e: Edit, reader: int, writer: int) -> None:
 def _writers(e: Edit) -> list[int]:
     sends = e["sends"]
     known = sends["transaction"][sends["offset"] >= 0]
-    return [int(t) for t in e.transactions(Outcome.OK) if t in known]
+    return [int(t) for t in e.transactions(OpOutcome.OK) if t in known]
 
 
 @mutation("G1c")
@@ -239,7 +239,7 @@ def _owner_times(e: Edit) -> dict[int, tuple[int, int]]:
     asked = {
         int(r["transaction"]): int(r["commit_invoked_ns"])
         for r in e["transactions"]
-        if r["outcome"] == Outcome.OK
+        if r["outcome"] == OpOutcome.OK
     }
     return {
         int(r["value"]): (int(r["transaction"]), asked[int(r["transaction"])])
@@ -321,7 +321,7 @@ def _(e: Edit) -> None:
 
 def _done_commits(e: Edit, least: int) -> np.ndarray:
     rows = e["offset_commits"]
-    ok = np.isin(rows["transaction"], e.transactions(Outcome.OK))
+    ok = np.isin(rows["transaction"], e.transactions(OpOutcome.OK))
     return np.flatnonzero(ok & (rows["from_offset"] >= least))
 
 

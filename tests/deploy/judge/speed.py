@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import NONE, TABLES, Isolation, Outcome
+from oncelog.deploy.judge.history.schema import NONE, TABLES, Isolation, OpOutcome
 
 PARTITIONS, PROCESSES, A_TRANSACTION = 12, 16, 10
 
@@ -53,10 +53,10 @@ def make(run: Path, sends: int) -> None:
     rows("transactions", count, transaction=np.arange(count), process=np.arange(count) % PROCESSES,
          transactional_id=np.array(identity, np.int32)[np.arange(count) % PROCESSES],
          producer_id=np.arange(count) % PROCESSES, begun_ns=begun, commit_invoked_ns=commit,
-         ended_ns=commit + 500, outcome=Outcome.OK, attempts=1, error=NONE)  # fmt: skip
+         ended_ns=commit + 500, outcome=OpOutcome.OK, attempts=1, error=NONE)  # fmt: skip
     rows("sends", sends, transaction=transaction, process=process, partition=names[partition],
          value=number, offset=offset, invoked_ns=invoked, acknowledged_ns=invoked + 300,
-         outcome=Outcome.OK, error=NONE)  # fmt: skip
+         outcome=OpOutcome.OK, error=NONE)  # fmt: skip
     rows("polls", sends, transaction=NONE, process=PROCESSES + partition, call=number // 100,
          partition=names[partition], offset=offset, value=number,
          returned_ns=commit[transaction] + 1_000_000, isolation=1)  # fmt: skip

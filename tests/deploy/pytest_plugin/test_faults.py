@@ -3,12 +3,14 @@
 import contextlib
 import json
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.deploy.pytest_plugin.faults import DrawnFault, Faults
+from oncelog.deploy.faults.schedule import Fault
+from oncelog.deploy.pytest_plugin.faults import ACTIONS, ScheduledFaults
 from oncelog.node.admin_socket import AdminSocket
 from oncelog.replication.peer.link_gate import LinkGate
 
@@ -54,28 +56,36 @@ class GatedCluster(Cluster):
         return found
 
 
-def faults(cluster: Cluster) -> Faults:
-    return Faults(cluster, iter(()), tell=lambda _: None, alone=contextlib.nullcontext())
+def scheduled(cluster: Cluster, *faults: Fault) -> ScheduledFaults:
+    return ScheduledFaults(
+        cluster, iter(faults), note=lambda _: None, lock=contextlib.nullcontext()
+    )
 
 
-def fault(kind: str) -> DrawnFault:
-    return DrawnFault(kind, node_id=1, after_s=0.0, lasts_s=0.0, delay_ms=5)
+def fault(kind: str) -> Fault:
+    return Fault(kind, (0.0, 0.0, 0.0, 0.0))  # of node 1
 
 
-def undone(node_id: int, state: str) -> tuple[GatedCluster, Faults]:
+def make_and_undo(cluster: Cluster, kind: str) -> None:
+    context = scheduled(cluster)
+    context.stopping.set()  # it lasts no time
+    context.make(fault(kind), ACTIONS)
+
+
+def undone(node_id: int, state: str) -> tuple[GatedCluster, ScheduledFaults]:
     """Node 1 was cut off, and is to be mended while another one is in this state."""
     cluster = GatedCluster()
-    striking = faults(cluster)
+    context = scheduled(cluster)
     cluster.partition([1], [2, 3])
     cluster.states[node_id] = state
-    striking._undo(fault("partition"))
-    return cluster, striking
+    context.undo(fault("partition"))
+    return cluster, context
 
 
 def test_links_that_the_test_has_cut_stay_cut():
     cluster = GatedCluster()
     cluster.partition([2], [3])
-    faults(cluster)._strike(fault("partition"))
+    make_and_undo(cluster, "partition")
     assert cluster.cuts() == {(2, 3), (3, 2)}
 
 
@@ -85,19 +95,34 @@ def test_links_are_mended_when_the_test_has_killed_another_node():
 
 
 def test_the_links_of_a_paused_node_are_mended_when_it_goes_on():
-    cluster, striking = undone(2, "paused")
+    cluster, context = undone(2, "paused")
     assert cluster.cuts() == {(2, 1)}
     cluster.states[2] = "running"
-    striking._wait_until_whole()
+    context.wait_until_whole()
     assert cluster.cuts() == set()
 
 
 def test_a_node_that_was_slowed_is_as_quick_as_before():
     cluster = GatedCluster()
     cluster.partition([2], [3])
-    faults(cluster)._strike(fault("slow"))
+    make_and_undo(cluster, "slow")
     assert not cluster.gates[1].is_active
     assert cluster.cuts() == {(2, 3), (3, 2)}
+
+
+def test_a_fault_waits_for_a_node_that_the_test_has_killed():
+    class RestartedCluster(GatedCluster):
+        checks = 0
+
+        def status(self) -> list[Any]:
+            self.checks += 1
+            self.states[2] = "down" if self.checks < 3 else "running"
+            return super().status()
+
+    cluster = RestartedCluster()
+    context = scheduled(cluster)
+    context.make(fault("slow"), ACTIONS)
+    assert context.hits == {"slow": 1} and cluster.checks >= 3
 
 
 def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
@@ -109,14 +134,35 @@ def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
             answer.wait(20.0)
             return []
 
-    striking = Faults(
-        SilentCluster(), iter([fault("slow")]), tell=lambda _: None, alone=contextlib.nullcontext()
-    )
-    striking.start()
+    context = scheduled(SilentCluster(), fault("slow"))
+    context.start()
     assert asked.wait(10.0)
-    striking.stop(undo=False)
-    assert striking._thread.is_alive()  # it has waited for no answer
+    context.stop(undo=False)
+    assert context.thread.is_alive()  # it has waited for no answer
     answer.set()
-    striking._thread.join(10.0)
-    assert not striking._thread.is_alive()
-    assert striking.struck == 0
+    context.thread.join(10.0)
+    assert not context.thread.is_alive()
+    assert context.ended == 0
+
+
+def test_a_fault_that_never_struck_is_not_counted():
+    """The test has killed a node when its turn comes, and is over before it starts it again."""
+
+    class KilledMeanwhile(GatedCluster):
+        checks = 0
+
+        def status(self) -> list[Any]:
+            self.checks += 1
+            self.states[2] = "down" if self.checks > 1 else "running"
+            return super().status()
+
+    cluster = KilledMeanwhile()
+    context = scheduled(cluster, fault("slow"))
+    context.start()
+    deadline = time.monotonic() + 10.0
+    while cluster.checks < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    context.stop()
+    assert context.tried == 1 and context.hits == {}
+    assert context.ended == 0  # else the plugin takes it for a test that was struck

@@ -19,7 +19,7 @@ from oncelog.deploy.judge.history.outcomes import (
 )
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.rows import CHUNK_ROWS
-from oncelog.deploy.judge.history.schema import TABLES, Outcome
+from oncelog.deploy.judge.history.schema import TABLES, OpOutcome
 
 from ..model_cluster import ModelCluster
 
@@ -27,15 +27,15 @@ WRITER = """
 import sys
 from pathlib import Path
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import Outcome
+from oncelog.deploy.judge.history.schema import OpOutcome
 recorder = Recorder.open(Path(sys.argv[1]))
 process = recorder.new_process()
 for number in range(10**9):
     begun = recorder.begin(process, "writer")
     send = recorder.send_invoked(process, "orders/0", recorder.new_value(), begun)
-    recorder.send_ended(send, Outcome.OK, offset=number)
+    recorder.send_ended(send, OpOutcome.OK, offset=number)
     recorder.commit_invoked(begun)
-    recorder.transaction_ended(begun, Outcome.OK)
+    recorder.transaction_ended(begun, OpOutcome.OK)
     if number == 5_000:
         print("enough", flush=True)
 """
@@ -104,7 +104,7 @@ def test_writers_that_were_killed_leave_whole_rows(tmp_path: Path) -> None:
     )
     assert set(history.column("sends", "process").tolist()) == {0, 1 << 16}
     # at most one transaction of each was under way
-    unknown = (history.column("transactions", "outcome") == Outcome.INFO).sum()
+    unknown = (history.column("transactions", "outcome") == OpOutcome.INFO).sum()
     assert unknown <= 2
     assert seal(tmp_path) == count + history.count("transactions")
     assert History.open(tmp_path).column("sends", "value").tolist() == sends.tolist()
@@ -131,7 +131,7 @@ def test_memory_does_not_grow_with_what_is_done(tmp_path: Path) -> None:
     recorder = Recorder.open(tmp_path)
     process = recorder.new_process()
     for _ in range(20 * CHUNK_ROWS):
-        recorder.send_ended(recorder.send_invoked(process, "t/0", 1), Outcome.OK)
+        recorder.send_ended(recorder.send_invoked(process, "t/0", 1), OpOutcome.OK)
     rows = recorder._rows["sends"]
     assert isinstance(rows._chunk, mmap.mmap)
     assert rows._memory == []  # full chunks are let go once nobody holds a row of them
@@ -155,7 +155,7 @@ def test_a_row_costs_microseconds(tmp_path: Path) -> None:
     process = recorder.new_process()
     started = time.thread_time()
     for _ in range(10_000):
-        recorder.send_ended(recorder.send_invoked(process, "t/0", 1), Outcome.OK, offset=1)
+        recorder.send_ended(recorder.send_invoked(process, "t/0", 1), OpOutcome.OK, offset=1)
     assert (time.thread_time() - started) / 10_000 < 100e-6
     recorder.close()
 
@@ -163,19 +163,19 @@ def test_a_row_costs_microseconds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "attempts", "expected"),
     [
-        (None, 1, Outcome.OK),
-        (6, 1, Outcome.INFO),  # NOT_LEADER_OR_FOLLOWER: KAFKA-13574
-        (7, 1, Outcome.INFO),
-        (19, 1, Outcome.FAIL),
-        (90, 1, Outcome.FAIL),
-        (90, 2, Outcome.INFO),
-        (90, None, Outcome.INFO),
-        (10, 3, Outcome.FAIL),
-        (20, 1, Outcome.INFO),  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        (None, 1, OpOutcome.OK),
+        (6, 1, OpOutcome.INFO),  # NOT_LEADER_OR_FOLLOWER: KAFKA-13574
+        (7, 1, OpOutcome.INFO),
+        (19, 1, OpOutcome.FAIL),
+        (90, 1, OpOutcome.FAIL),
+        (90, 2, OpOutcome.INFO),
+        (90, None, OpOutcome.INFO),
+        (10, 3, OpOutcome.FAIL),
+        (20, 1, OpOutcome.INFO),  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     ],
 )
 def test_the_outcome_of_a_send_by_error_code(
-    error: int | None, attempts: int | None, expected: Outcome
+    error: int | None, attempts: int | None, expected: OpOutcome
 ) -> None:
     assert outcome_of_send(error, attempts) is expected
 
@@ -183,25 +183,28 @@ def test_the_outcome_of_a_send_by_error_code(
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        (EndedTransaction(commit_invoked=False, abort_succeeded=False), Outcome.FAIL),
-        (EndedTransaction(commit_invoked=True), Outcome.OK),
-        (EndedTransaction(commit_invoked=True, commit_error=7, abort_succeeded=True), Outcome.FAIL),
+        (EndedTransaction(commit_invoked=False, abort_succeeded=False), OpOutcome.FAIL),
+        (EndedTransaction(commit_invoked=True), OpOutcome.OK),
+        (
+            EndedTransaction(commit_invoked=True, commit_error=7, abort_succeeded=True),
+            OpOutcome.FAIL,
+        ),
         (
             EndedTransaction(commit_invoked=True, commit_error=7, abort_succeeded=False),
-            Outcome.INFO,
+            OpOutcome.INFO,
         ),
         (
             EndedTransaction(commit_invoked=True, commit_error=48, abort_succeeded=False),
-            Outcome.FAIL,
+            OpOutcome.FAIL,
         ),
-        (EndedTransaction(commit_invoked=True, commit_error=48), Outcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=90), Outcome.FAIL),
-        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=2), Outcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=None), Outcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=-1), Outcome.INFO),
+        (EndedTransaction(commit_invoked=True, commit_error=48), OpOutcome.INFO),
+        (EndedTransaction(commit_invoked=True, commit_error=90), OpOutcome.FAIL),
+        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=2), OpOutcome.INFO),
+        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=None), OpOutcome.INFO),
+        (EndedTransaction(commit_invoked=True, commit_error=-1), OpOutcome.INFO),
     ],
 )
 def test_the_outcome_of_a_transaction_by_error_code(
-    end: EndedTransaction, expected: Outcome
+    end: EndedTransaction, expected: OpOutcome
 ) -> None:
     assert outcome_of_transaction(end) is expected

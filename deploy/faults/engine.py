@@ -1,0 +1,138 @@
+"""Faults in progress: schedulers make them one by one, and a context keeps what came of them.
+
+A fault counts when it is proved: `hit` is called when its effect was seen (the pid is gone, the
+messages were lost, the configuration is read back). What was tried and not seen is a miss, with the
+reason, and counts for nothing.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from ...wire.errors import KafkaError
+from ..cluster.failure import Failure
+from ..cluster.local_cluster import Cluster
+from .schedule import Fault
+
+POLL_S = 0.05
+MISSES_KEPT = 200
+ClusterT = TypeVar("ClusterT", bound=Cluster)
+ContextT = TypeVar("ContextT", bound="FaultContext")
+
+
+class EffectNotSeen(Failure):
+    """The fault was made, and its effect was not seen."""
+
+
+class FaultContext(Generic[ClusterT]):
+    """Shared by schedulers; every method may be called from any of their threads.
+
+    tolerated: what makes a fault a miss; all else is the `problem` that ends all schedules.
+    ended: how many were proved, and are over.
+    """
+
+    tolerated: tuple[type[Exception], ...] = ()
+
+    def __init__(self, cluster: ClusterT) -> None:
+        self.cluster = cluster
+        self.stopping = threading.Event()
+        self.tried = self.ended = 0
+        self.hits: Counter[str] = Counter()
+        self.misses: list[str] = []
+        self.problem: BaseException | None = None
+        self.changed = threading.Condition()
+        self.links_in_use = threading.Lock()  # held while links are broken, or must not be
+
+    @property
+    def session_s(self) -> float:
+        """After so much silence a node is dead to the others."""
+        return int(self.cluster.file.settings.get("broker.session.timeout.ms", "9000")) / 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Let a fault last; shorter when the schedules end."""
+        self.stopping.wait(seconds)
+
+    def until(self, is_seen: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Wait until an effect is seen; EffectNotSeen when it is not in time."""
+        deadline = time.monotonic() + timeout_s
+        while not is_seen():
+            if self.stopping.is_set():
+                raise EffectNotSeen(f"the run was over before {what} was seen")
+            if time.monotonic() > deadline:
+                raise EffectNotSeen(f"{what} was not seen in {timeout_s:.1f} s")
+            time.sleep(POLL_S)
+
+    def retry(self, work: Callable[[], object], timeout_s: float) -> None:
+        """Do something again while the cluster answers that this may help."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                work()
+                return
+            except KafkaError as problem:
+                if not problem.retriable or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_S)
+
+    def hit(self, fault: Fault, target: str) -> None:
+        """It is proved; the first target counts."""
+        with self.changed:
+            if not fault.target:
+                fault.target = target
+                self.hits[fault.kind] += 1
+
+    def miss(self, kind: str, why: str) -> None:
+        """Note what did not go as it should."""
+        with self.changed:
+            if len(self.misses) < MISSES_KEPT:
+                self.misses.append(f"{kind}: {why}")
+
+    def make(self, fault: Fault, actions: Mapping[str, "Action"]) -> None:
+        """Make one fault, from its beginning to its end."""
+        try:
+            actions[fault.kind](self, fault)
+        except self.tolerated as why:
+            self.miss(f"{fault.kind}{' (it was made)' if fault.target else ''}", str(why))
+        with self.changed:
+            self.ended += bool(fault.target)
+            self.changed.notify_all()
+
+    def fail(self, problem: BaseException) -> None:
+        """End all schedules."""
+        with self.changed:
+            self.problem = problem
+            self.stopping.set()
+            self.changed.notify_all()
+
+
+Action = Callable[[ContextT, Fault], None]
+
+
+class Scheduler(threading.Thread):
+    """Makes the faults of one schedule, one at a time; `wait_for_turn` returns before each."""
+
+    def __init__(
+        self,
+        context: FaultContext,
+        name: str,
+        faults: Iterator[Fault],
+        actions: Mapping[str, Action],
+        wait_for_turn: Callable[[Fault], None],
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._context, self._faults, self._actions = context, faults, actions
+        self._wait_for_turn = wait_for_turn
+
+    def run(self) -> None:
+        try:
+            for fault in self._faults:
+                self._wait_for_turn(fault)
+                if self._context.stopping.is_set():
+                    return
+                with self._context.changed:
+                    self._context.tried += 1
+                self._context.make(fault, self._actions)
+        except BaseException as problem:  # raised by whoever conducts the run
+            self._context.fail(problem)

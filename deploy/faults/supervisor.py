@@ -1,0 +1,253 @@
+"""Child processes: started, killed, paused, and started again when they end by themselves.
+
+A program reports on its stdout: a line is a JSON list, an event and its arguments. All other output
+goes to its log, LOGS/NAME.log. Reports are read from the first to the last, whatever becomes of the
+process: the pipe outlives it. Each process leads a session, which is how its descendants are
+found even when their parents are gone.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ..cluster.failure import Failure
+from ..cluster.node_process import wait_for_state
+
+STATE_TIMEOUT_S, GONE_TIMEOUT_S = 5.0, 6.0
+DRAIN_TIMEOUT_S = 1.0  # descendants may hold the pipe for longer
+POLL_S = 0.005
+
+
+@dataclass(slots=True)
+class ChildProcess:
+    """One incarnation of a child; `is_wanted`: it is started again when it ends."""
+
+    process: subprocess.Popen[bytes]
+    incarnation: int
+    is_wanted: bool = True
+    reader: threading.Thread | None = None
+
+
+class Supervisor:
+    """Children by name; may be used from several threads.
+
+    failed: why one of them stays away for good; `wait` raises it.
+    """
+
+    restarts_max: int | None = 30  # of one child
+    stop_timeout_s = 15.0
+
+    def __init__(self, logs: Path) -> None:
+        logs.mkdir(parents=True, exist_ok=True)
+        self._logs = logs
+        self._children: dict[str, ChildProcess] = {}
+        self._changed = threading.Condition()  # holds an RLock
+        self.failed: Failure | None = None
+        self.restarts = 0  # how often a child ended by itself
+
+    # --- what a kind of children is
+
+    def command(self, name: str, incarnation: int) -> list[str]:
+        """What Python runs, from -m on."""
+        raise NotImplementedError
+
+    def on_event(self, name: str, event: str, *arguments: Any) -> None:
+        """A report; called with the lock held."""
+
+    def on_exit(self, name: str, code: int) -> None:
+        """A child has ended by itself, and is started again; called with the lock held."""
+
+    # --- what is done to them
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._children)
+
+    def log(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+    def start(self, name: str) -> None:
+        """Start a child that does not run."""
+        with self._changed:
+            before = self._children.get(name)
+            incarnation = 1 if before is None else before.incarnation + 1
+            with self.log(name).open("ab") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", *self.command(name, incarnation)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            child = self._children[name] = ChildProcess(process, incarnation)
+            child.reader = threading.Thread(target=self._read, args=(name, process), daemon=True)
+            child.reader.start()
+            threading.Thread(target=self._watch, args=(name, child), daemon=True).start()
+
+    def kill(self, name: str) -> int:
+        """kill -9; the pid, which is gone. It stays down until it is started."""
+        child = self.unwanted(name)
+        child.process.kill()
+        self._exit_code(child)
+        return child.process.pid
+
+    def pause(self, name: str) -> int:
+        """SIGSTOP; returns the pid when the process is in state T."""
+        process = self.running(name)
+        process.suspend()
+        wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
+        return process.pid
+
+    def resume(self, name: str) -> None:
+        process = self.running(name)
+        process.resume()
+        wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=False)
+
+    def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
+        """SIGTERM (to all): they finish what they have begun. Their exit codes; None: it hung."""
+        ending = {
+            name: self.unwanted(name) for name in self.names if names is None or name in names
+        }
+        for child in ending.values():
+            child.process.send_signal(signal.SIGCONT)  # a paused process cannot hear
+            child.process.terminate()
+        deadline, codes = time.monotonic() + self.stop_timeout_s, dict[str, int | None]()
+        for name, child in ending.items():
+            try:
+                codes[name] = self._exit_code(child, max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                codes[name] = None
+                self.kill(name)
+        return codes
+
+    def close(self) -> None:
+        """Leave none behind, whatever happened, and no descendants of theirs."""
+        with contextlib.ExitStack() as each:  # one that does not end keeps none of the others
+            for name in self.names:
+                each.callback(self._end_for_good, self.unwanted(name).process)
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until a report makes this true; False when time is up."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not condition():
+                left_s = deadline - time.monotonic()
+                if self.failed is not None:
+                    raise self.failed
+                if left_s <= 0:
+                    return False
+                self._changed.wait(min(left_s, 0.1))
+        return True
+
+    def remove_logs(self) -> None:
+        """When nobody needs to read them."""
+        for name in self.names:
+            self.log(name).unlink(missing_ok=True)
+
+    def running(self, name: str) -> psutil.Process:
+        process = self._children[name].process
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.poll() is None:
+                return psutil.Process(process.pid)
+        raise Failure(f"{name} has ended; {self.last_words(name)}")
+
+    def unwanted(self, name: str) -> ChildProcess:
+        """The child, which is not started again when it ends."""
+        with self._changed:
+            child = self._children[name]
+            child.is_wanted = False
+            return child
+
+    def last_words(self, name: str) -> str:
+        lines: list[str] = []
+        with contextlib.suppress(FileNotFoundError):  # the logs were removed meanwhile
+            lines = self.log(name).read_text(errors="replace").strip().splitlines()
+        return (
+            f"its last words: {lines[-1] if lines else '(none)'}. The whole log: {self.log(name)}"
+        )
+
+    # --- threads
+
+    def _read(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):
+                    event = json.loads(line)
+                    if isinstance(event, list) and event:
+                        with self._changed:
+                            self.on_event(name, *event)
+                            self._changed.notify_all()
+                        continue
+                with self.log(name).open("ab") as log:
+                    log.write(line)
+
+    def _watch(self, name: str, child: ChildProcess) -> None:
+        code = self._exit_code(child)
+        try:
+            if child.is_wanted:
+                end_session(
+                    child.process.pid
+                )  # what it has left would stand in its successor's way
+            with self._changed:
+                if child.is_wanted:
+                    self._restart(name, child, code)
+                    self._changed.notify_all()
+        except (Failure, OSError) as problem:  # else nobody would hear that the child stays away
+            with self._changed:
+                self.failed = Failure(f"{name} was not started again: {problem}")
+                self._changed.notify_all()
+
+    def _restart(self, name: str, child: ChildProcess, code: int) -> None:
+        self.restarts += 1
+        self.on_exit(name, code)
+        if self.restarts_max is None or child.incarnation <= self.restarts_max:
+            self.start(name)
+        else:
+            self.failed = Failure(
+                f"{name} has ended {self.restarts_max} times (the last time with exit code "
+                f"{code}); {self.last_words(name)}"
+            )
+
+    @staticmethod
+    def _end_for_good(process: subprocess.Popen[bytes]) -> None:
+        end_session(process.pid)
+        process.wait()
+
+    @staticmethod
+    def _exit_code(child: ChildProcess, timeout_s: float | None = None) -> int:
+        """Wait for the end of the process, and for its last report."""
+        code = child.process.wait(timeout_s)
+        if child.reader is not None:
+            child.reader.join(DRAIN_TIMEOUT_S)
+        return code
+
+
+def end_session(leader: int) -> None:
+    """kill -9 of all processes of a session; returns when none of them lives."""
+    deadline = time.monotonic() + GONE_TIMEOUT_S
+    while members := [pid for pid in psutil.pids() if _lives_in(pid, leader)]:
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise Failure(f"Processes {members} do not end.")
+        time.sleep(POLL_S)
+
+
+def _lives_in(pid: int, leader: int) -> bool:
+    try:
+        return os.getsid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
