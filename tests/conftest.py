@@ -4,7 +4,8 @@ import asyncio
 import gc
 import inspect
 import shutil
-from typing import Any
+from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, AsyncExitStack
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -14,6 +15,7 @@ from .interop.kafka_peer import archive_classes, is_enabled
 
 pytest_plugins = ["pytester"]  # of tests/deploy/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
+HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,9 +44,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     run = uvloop.run if pyfuncitem.get_closest_marker("uvloop") else asyncio.run
-    names = inspect.signature(pyfuncitem.obj).parameters
-    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    run(_with_fixtures(pyfuncitem))
     return True
+
+
+async def _with_fixtures(test: pytest.Function) -> None:
+    """What fixtures made by @asynccontextmanager yield lives in the loop of the test."""
+    async with asyncio.timeout(HANGS_AFTER_S), AsyncExitStack() as stack:
+        given = {name: test.funcargs[name] for name in inspect.signature(test.obj).parameters}
+        for name, value in given.items():
+            if isinstance(value, AsyncContextDecorator):  # what @asynccontextmanager makes
+                manager = cast(AbstractAsyncContextManager[Any], value)
+                given[name] = await stack.enter_async_context(manager)
+        await test.obj(**given)
 
 
 def pytest_collection_finish() -> None:

@@ -15,7 +15,7 @@ from .kafka_peer import KafkaPeer, is_enabled
 
 OURS, KAFKA = "oncelog", "kafka"
 QUICK = {"request_timeout_ms": 5_000, "retry_backoff_max_ms": 200}
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 PREPARES = {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",
@@ -32,7 +32,7 @@ def running(name: str, folder: Path) -> Iterator[str]:
     elif not is_enabled():
         pytest.skip("ONCELOG_KAFKA is not 1")
     else:
-        with KafkaPeer(folder, **PREPARES, **SCAN) as peer:
+        with KafkaPeer(folder, settings=PREPARES | SCAN) as peer:
             yield peer.bootstrap
 
 
@@ -42,7 +42,7 @@ async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     async with Admin(bootstrap) as admin:
         await admin.create_topic(name, partitions=partitions, replication_factor=-1, configs=dotted)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(await _led(admin, name)) < partitions:
                 await asyncio.sleep(0.02)
     return name
@@ -55,7 +55,7 @@ async def _led(admin: Admin, topic: str) -> list[int]:
 
 
 async def read_to_end(
-    bootstrap: str, topic: str, *, committed: bool = True
+    bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float = TIMEOUT_S
 ) -> list[ConsumerRecord]:
     """All that such a reader may see; fails when a partition's end cannot be reached.
 
@@ -63,7 +63,7 @@ async def read_to_end(
     """
     isolation = "read_committed" if committed else "read_uncommitted"
     rows: list[ConsumerRecord] = []
-    async with Admin(bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+    async with Admin(bootstrap) as admin, asyncio.timeout(timeout_s):
         places = [(topic, p.partition) for p in await admin.describe_topics([topic])]
         async with Consumer(
             bootstrap, isolation_level=isolation, auto_offset_reset="none", **QUICK

@@ -1,6 +1,7 @@
 """A real Apache Kafka and a broker of ours, side by side."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -8,6 +9,18 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import KafkaPeer
 from .raw_peer import RawPeer
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

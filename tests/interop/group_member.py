@@ -1,6 +1,6 @@
 """Members of one group in raw requests, each with a connection of its own.
 
-A member is known by a label; its id, which the broker makes up, is told as that label.
+A member is known by a label; its id, which the broker makes up, appears as that label.
 """
 
 import re
@@ -25,7 +25,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class Member:
-    """One member's connection and what it has been told."""
+    """One member's connection and its last answers."""
 
     def __init__(self, peer: RawPeer, label: str) -> None:
         self.label, self.member_id, self.generation = label, "", -1
@@ -165,7 +165,7 @@ class Group:
         for _ in range(3000):
             if self.heartbeat(label)["error_code"] == REBALANCE_IN_PROGRESS:
                 return
-        raise AssertionError(f"{label} is not told to join again")
+        raise AssertionError(f"{label} is not asked to join again")
 
     # --- words
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable
-from typing import Any
+
+from ..waiting import until
 
 TOPIC = "shared"
 PARTITIONS = 4
@@ -162,14 +161,6 @@ LIBRARIES: dict[str, type[Member]] = {
     "kafka-python": KafkaPython,
     "aiokafka": Aiokafka,
 }
-
-
-def until(holds: Callable[[], Any], what: Callable[[], str], timeout_s: float = 30) -> None:
-    """Return when it holds; else say what was the case."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
 
 
 def share(*members: Member) -> None:

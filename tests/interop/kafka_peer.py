@@ -12,8 +12,10 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Self
 
 KAFKA_VERSION = "4.3.0"
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
@@ -115,7 +117,7 @@ def free_ports(count: int) -> list[int]:
 class KafkaPeer:
     """A running Apache Kafka of `nodes` nodes; use as a context manager.
 
-    The first `voters` of them (all, where it is not said) are controllers too. `started`: how many
+    The first `voters` of them (all, where it is not given) are controllers too. `started`: how many
     the context manager starts, for those who want to start the others later.
     """
 
@@ -128,7 +130,7 @@ class KafkaPeer:
         started: int | None = None,
         flags: Sequence[str] = (),
         format_options: Sequence[str] = (),
-        **settings: str,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.folder, self.nodes, self._format_options = folder, nodes, format_options
         self._voters = nodes if voters is None else voters
@@ -148,7 +150,7 @@ class KafkaPeer:
         """Host and port by node number."""
         return {i: ("127.0.0.1", port) for i, port in enumerate(self._client_ports, 1)}
 
-    def __enter__(self) -> "KafkaPeer":
+    def __enter__(self) -> Self:
         try:
             for number in range(1, self._first + 1):
                 self._start(number)

@@ -129,7 +129,7 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant(
         "Produce",
-        "garbage, said to be lz4",
+        "garbage, marked as lz4",
         "*error_code",
         "records are looked at when oncelog.record.validation=full",
         kafka="UNKNOWN_SERVER_ERROR",
@@ -162,7 +162,7 @@ MEANT: tuple[Meant, ...] = (
         "Fetch",
         "*",
         "*aborted_transactions",
-        "none is said as null, or as an empty list",
+        "none is encoded as null, or as an empty list",
         kafka="[]",
         ours="None",
     ),

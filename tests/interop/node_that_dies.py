@@ -22,7 +22,7 @@ WATCHED = ("transactions.", "partition.")
 
 
 def program(self: NodeProcess) -> list[str]:
-    """As NodeProcess.program, with a broker that can be told to die."""
+    """As NodeProcess.program, with a broker that dies on demand."""
     return own_nodes.program(__name__, self.module)
 
 

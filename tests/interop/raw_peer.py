@@ -245,7 +245,7 @@ class RawPeer:
         if dataclasses.is_dataclass(value):
             names = [field.name for field in dataclasses.fields(value)]
         else:
-            names = list(type(value).__slots__)
+            names = list(vars(type(value))["__slots__"])
         return {name: self.comparable(getattr(value, name), name) for name in names}
 
     def _named_id(self, value: bytes) -> str:

@@ -1,14 +1,56 @@
-"""What readers see of a topic to its end, with confluent-kafka."""
+"""Topics made, filled, and read to their ends with confluent-kafka."""
 
 import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-PATIENCE_S = 30.0
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ..waiting import until
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+TIMEOUT_S = 40.0
+ANSWER_S = 5.0  # librdkafka asks a broker that has died for as long as it may
+QUIET = {"log_level": 0}
 
 
-def read_to_end(
+def new_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> str:
+    """The name of a topic with a replica on each node; all are in sync, every broker knows it."""
+    dotted = {key.replace("_", "."): value for key, value in configs.items()}
+    count = len(cluster.node_ids)
+    cluster.ask(
+        lambda admin: admin.create_topic(
+            name, partitions=partitions, replication_factor=count, configs=dotted
+        )
+    )
+    cluster.wait_for_isr(name, count)
+    return name
+
+
+def fill(
+    bootstrap: str,
+    topic: str,
+    rows: Iterable[tuple[bytes | None, bytes, int]],
+    **settings: Any,
+) -> None:
+    """Write (key, value, partition); all are acknowledged when this returns."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, **QUIET, **settings}
+    )
+    for key, value, partition in rows:
+        producer.produce(topic, value, key, partition)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def messages(
     bootstrap: str, topic: str, partitions: int, *, committed: bool = True
-) -> list[tuple[int, bytes]]:
-    """(partition, value) of every record; fails when a partition's end cannot be reached.
+) -> list["Message"]:
+    """All records; fails when a partition's end cannot be reached.
 
     committed: read_committed, whose end is where the log ends only if no transaction is open.
     """
@@ -19,28 +61,54 @@ def read_to_end(
             "bootstrap.servers": bootstrap,
             "group.id": "of no group",
             "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "enable.auto.commit": False,
+            "enable.auto.commit": False,  # else its end waits for a coordinator
             "enable.partition.eof": True,
-            "log_level": 0,
+            **QUIET,
         }
     )
-    rows: list[tuple[int, bytes]] = []
+    found: list[Message] = []
     try:
-        places = [TopicPartition(topic, index, 0) for index in range(partitions)]
-        consumer.assign(places)
-        unfinished = set(range(partitions))
-        deadline = time.monotonic() + PATIENCE_S
-        while unfinished:
-            assert time.monotonic() < deadline, f"partitions {unfinished} of {topic} do not end"
+        ends = {index: _end_of(consumer, topic, index) for index in range(partitions)}
+        consumer.assign([TopicPartition(topic, index, 0) for index in ends])
+        deadline = time.monotonic() + TIMEOUT_S
+        while ends:
+            assert time.monotonic() < deadline, f"{topic} is not read to its ends {ends}"
             for message in consumer.consume(1000, 0.2):
-                error = message.error()
-                partition, value = message.partition(), message.value()
-                assert partition is not None
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                assert partition is not None and offset is not None
                 if error is None:
-                    assert value is not None
-                    rows.append((partition, value))
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(partition)
+                    found.append(message)
+                    continue
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                if offset >= ends.get(partition, 0):  # a new leader may know an older end
+                    ends.pop(partition, None)
     finally:
         consumer.close()
-    return rows
+    return found
+
+
+def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
+    """The end for this reader; a new leader does not give it before it is sure of it (KIP-207)."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    ends: list[int] = []
+
+    def is_known() -> bool:
+        try:
+            place = TopicPartition(topic, partition)
+            ends.append(consumer.get_watermark_offsets(place, ANSWER_S)[1])
+        except KafkaException as problem:
+            code = problem.args[0].code()
+            assert code in (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._TIMED_OUT), problem
+        return bool(ends)
+
+    until(is_known, f"no broker gives the end of {topic}/{partition}", TIMEOUT_S)
+    return ends[0]
+
+
+def read_to_end(
+    bootstrap: str, topic: str, partitions: int, *, committed: bool = True
+) -> list[tuple[int, bytes]]:
+    """(partition, value) of all `messages`."""
+    found = messages(bootstrap, topic, partitions, committed=committed)
+    return [(message.partition() or 0, message.value() or b"") for message in found]

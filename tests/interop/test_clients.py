@@ -3,16 +3,21 @@
 Consumers are given their partitions here; groups are in test_groups.py, kafkajs in test_kafkajs.py.
 """
 
+# pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
+# The libraries hand names on from modules of their own, some at run time only.
+
 import asyncio
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ..waiting import until
+from .readers import messages
 
 pytestmark = [
     pytest.mark.cluster,
@@ -30,47 +35,10 @@ ROWS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=3) as running:
-        yield running
-
-
-def _confluent_rows(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None, list]]:
-    """What another library, librdkafka, reads from partition 0 to its end."""
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "none",
-            "enable.auto.commit": False,  # else its end waits for a coordinator
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    rows = []
-    deadline = time.monotonic() + 30
-    try:
-        while time.monotonic() < deadline:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            if message.error():
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                return rows
-            rows.append((message.key(), message.value(), message.headers() or []))
-    finally:
-        consumer.close()
-    raise AssertionError(f"the end of {topic} was not reached: {len(rows)} rows")
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    """Other brokers follow a decision within milliseconds, and any of them may be asked."""
-    deadline = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def _confluent_rows(bootstrap: str, topic: str) -> list[tuple[object, object, object]]:
+    """What another library, librdkafka, reads of partition 0."""
+    found = messages(bootstrap, topic, 1)
+    return [(each.key(), each.value(), each.headers() or []) for each in found]
 
 
 class TestConfluentKafka:
@@ -99,8 +67,7 @@ class TestConfluentKafka:
             )  # fmt: skip
         assert producer.flush(30) == 0
         assert not failed
-        rows = [(key, value, headers) for key, value, headers in ROWS]
-        assert _confluent_rows(cluster.bootstrap, topic) == rows
+        assert _confluent_rows(cluster.bootstrap, topic) == ROWS
 
     def test_offsets_are_looked_up(self, cluster):
         from confluent_kafka import Consumer, Producer, TopicPartition
@@ -131,6 +98,7 @@ class TestConfluentKafka:
             (OffsetSpec.max_timestamp(), 9),
             (OffsetSpec.for_timestamp(T0 + 1), 1),
         ):
+            assert spec is not None
             (found,) = admin.list_offsets({TopicPartition(topic, 0): spec}).values()
             assert found.result(10).offset == offset
         (deleted,) = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
@@ -168,7 +136,7 @@ class TestConfluentKafka:
         assert len(seen.nodes) == 3 and seen.cluster_id == cluster.file.cluster_id
         admin.elect_leaders(ElectionType.PREFERRED).result(10)
         admin.delete_topics([topic])[topic].result(10)
-        _until(lambda: topic not in admin.list_topics(timeout=10).topics)
+        until(lambda: topic not in admin.list_topics(timeout=10).topics)
 
 
 class TestKafkaPython:
@@ -209,7 +177,7 @@ class TestKafkaPython:
         with closing(KafkaAdminClient(**servers)) as admin:
             admin.create_topics([NewTopic(name=topic, num_partitions=2, replication_factor=3)])
             cluster.wait_for_isr(topic, 3)
-            _until(lambda: topic in admin.list_topics())
+            until(lambda: topic in admin.list_topics())
             (described,) = admin.describe_topics([topic])
             assert len(described["partitions"]) == 2
             with closing(KafkaProducer(**servers)) as producer:
@@ -220,9 +188,10 @@ class TestKafkaPython:
                 assert consumer.beginning_offsets([partition]) == {partition: 0}
                 assert consumer.end_offsets([partition]) == {partition: 10}
                 found = consumer.offsets_for_times({partition: T0 + 3500})[partition]
+                assert found is not None
                 assert (found.offset, found.timestamp) == (4, T0 + 4000)
             admin.delete_topics([topic])
-            _until(lambda: topic not in admin.list_topics())
+            until(lambda: topic not in admin.list_topics())
 
 
 class TestAiokafka:

@@ -9,7 +9,9 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ..waiting import until
 from .kafka_peer import is_enabled, run_tool
+from .readers import new_topic
 
 pytestmark = [
     pytest.mark.kafka,
@@ -30,22 +32,9 @@ COMPLAINT = re.compile(
 
 
 def _create(cluster: Cluster) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    compacted = {
-        **CONFIGS,
-        "cleanup.policy": "compact",
-        "min.cleanable.dirty.ratio": "0.01",
-    }
-    topics = [
-        NewTopic(TOPIC, 2, 3, config=CONFIGS),
-        NewTopic(COMPACTED, 1, 3, config=compacted),
-    ]
-    for future in admin.create_topics(topics).values():
-        future.result(30)
-    for topic in (TOPIC, COMPACTED):
-        cluster.wait_for_isr(topic, 3)
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    new_topic(cluster, TOPIC, 2, **CONFIGS)
+    new_topic(cluster, COMPACTED, 1, **CONFIGS, **compacted)
 
 
 def _write(bootstrap: str, stop: threading.Event, codec: str, failed: list[str]) -> None:
@@ -138,7 +127,7 @@ def test_kafkas_tool_reads_our_committed_offsets(tmp_path):
     from confluent_kafka import Consumer, TopicPartition
 
     with Cluster(nodes=1, data=tmp_path / "cluster") as cluster:
-        cluster.ask(lambda admin: admin.create_topic("t", partitions=2, replication_factor=1))
+        new_topic(cluster, "t", 2)
         settings = {
             "bootstrap.servers": cluster.bootstrap,
             "group.id": "dumped group",
@@ -146,10 +135,7 @@ def test_kafkas_tool_reads_our_committed_offsets(tmp_path):
         }
         consumer = Consumer(settings)
         consumer.subscribe(["t"])
-        deadline = time.monotonic() + 30
-        while not consumer.assignment():
-            assert time.monotonic() < deadline
-            consumer.poll(0.1)
+        until(lambda: consumer.poll(0.1) or consumer.assignment(), "the member gets no partition")
         offsets = [TopicPartition("t", partition, 40 + partition) for partition in (0, 1)]
         consumer.commit(offsets=offsets, asynchronous=False)
         consumer.close()
@@ -162,10 +148,10 @@ def test_kafkas_tool_reads_our_committed_offsets(tmp_path):
         *("--offsets-decoder", "--files", str(written[0])),
     )
     assert done.returncode == 0 and not COMPLAINT.search(done.stdout), done.stdout + done.stderr
-    told = done.stdout
+    printed = done.stdout
     key = 'key: {"type":"1","data":{"group":"dumped group","topic":"t","partition":%d}} payload: '
     for partition in (0, 1):
         value = f'"offset":{40 + partition},"leaderEpoch":-1,"metadata":"","commitTimestamp":'
-        assert f'{key % partition}{{"version":"4","data":{{{value}' in told
-    assert f"{key % 1}<DELETE>" in told
-    assert '"protocolType":"consumer"' in told and '"subscription":{"topics":["t"]' in told
+        assert f'{key % partition}{{"version":"4","data":{{{value}' in printed
+    assert f"{key % 1}<DELETE>" in printed
+    assert '"protocolType":"consumer"' in printed and '"subscription":{"topics":["t"]' in printed

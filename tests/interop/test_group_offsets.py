@@ -1,6 +1,9 @@
 """Committed offsets with client libraries, unchanged: commit, fetch, describe, reset, delete; and
 they are all there after the group's coordinator was killed."""
 
+# pyright: reportPrivateImportUsage=false, reportAttributeAccessIssue=false
+# The libraries hand names on from modules of their own, some at run time only.
+
 import asyncio
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +12,8 @@ import pytest
 
 from oncelog.deploy.cli.main import run
 from oncelog.deploy.cluster.local_cluster import Cluster
+
+from .readers import fill, new_topic
 
 pytestmark = [
     pytest.mark.cluster,
@@ -21,20 +26,9 @@ Commit = Callable[[str, str, int], None]  # bootstrap, group, offset of t/0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(nodes=3) as running:
-        running.ask(lambda admin: admin.create_topic("t", partitions=2, replication_factor=3))
-        running.wait_for_isr("t", 3)
-        produce(running.bootstrap)
+        new_topic(running, "t", 2)
+        fill(running.bootstrap, "t", [(None, b"%d" % i, p) for i in range(RECORDS) for p in (0, 1)])
         yield running
-
-
-def produce(bootstrap: str) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
-    for i in range(RECORDS):
-        for partition in (0, 1):
-            producer.produce("t", b"%d" % i, partition=partition)
-    assert producer.flush(30) == 0
 
 
 def committed(cluster: Cluster, group: str) -> dict[tuple[str, int], int]:
@@ -118,7 +112,7 @@ def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
     """Members come and go; each record is read once, since each leaves after a commit."""
     from confluent_kafka import Consumer
 
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int | None, int | None]] = []
     for _ in range(3):
         consumer = Consumer(
             {
@@ -146,9 +140,9 @@ def test_a_group_goes_on_where_it_was(cluster: Cluster) -> None:
 def oncelog(cluster: Cluster, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     capsys.readouterr()
     code = run(["group", *arguments, "--bootstrap", cluster.bootstrap])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    return told.out + told.err
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return printed.out + printed.err
 
 
 def test_the_command_line_lists_resets_and_deletes(
@@ -156,8 +150,8 @@ def test_the_command_line_lists_resets_and_deletes(
 ) -> None:
     with_confluent(cluster.bootstrap, "by hand", 4)
     assert "by hand" in oncelog(cluster, capsys, "list")
-    told = oncelog(cluster, capsys, "describe", "by hand")
-    assert "state Empty" in told and f"{RECORDS - 4}" in told
+    printed = oncelog(cluster, capsys, "describe", "by hand")
+    assert "state Empty" in printed and f"{RECORDS - 4}" in printed
     oncelog(cluster, capsys, "reset", "by hand", "--to", "earliest")
     assert committed(cluster, "by hand") == {("t", 0): 4}, "only shown"
     oncelog(cluster, capsys, "reset", "by hand", "--by=-1", "--execute")
@@ -188,8 +182,8 @@ def test_a_group_with_members_is_not_reset(
     consumer.subscribe(["t"])
     try:
         assert consumer.poll(30) is not None
-        told = oncelog(cluster, capsys, "describe", "busy")
-        assert "state Stable" in told and "reader" in told
+        printed = oncelog(cluster, capsys, "describe", "busy")
+        assert "state Stable" in printed and "reader" in printed
         reset = ["reset", "busy", "--topic", "t", "--to", "3", "--execute"]
         for refused in (reset, ["delete", "busy"]):
             assert run(["group", *refused, "--bootstrap", cluster.bootstrap]) == 1

@@ -9,7 +9,9 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .group_members import LIBRARIES, PARTITIONS, TOPIC, Aiokafka, Confluent, Member, share, until
+from ..waiting import until
+from .group_members import LIBRARIES, PARTITIONS, TOPIC, Aiokafka, Confluent, Member, share
+from .readers import fill, new_topic
 
 pytestmark = [
     pytest.mark.cluster,
@@ -23,28 +25,13 @@ every_library = pytest.mark.parametrize("library", LIBRARIES)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(nodes=3) as running:
-        running.ask(
-            lambda admin: admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
-        )
-        running.wait_for_isr(TOPIC, 3)
+        new_topic(running, TOPIC, PARTITIONS)
         produce(running.bootstrap)
         yield running
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as running:
-        yield running
-
-
 def produce(bootstrap: str) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
-    for i in range(RECORDS):
-        for partition in range(PARTITIONS):
-            producer.produce(TOPIC, b"%d" % i, partition=partition)
-    assert producer.flush(30) == 0
+    fill(bootstrap, TOPIC, [(None, b"%d" % i, p) for i in range(RECORDS) for p in ALL])
 
 
 def described(cluster: Cluster, group: str) -> Any:

@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from confluent_kafka import Producer
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import is_enabled, run_tool
+from .readers import fill, new_topic
 
 pytestmark = [
     pytest.mark.kafka,
@@ -29,20 +29,20 @@ def test_javas_tools_work(tmp_path):
         shape = ("--partitions", "2", "--replication-factor", "3")
         tool(f"{TOOLS}.TopicCommand", "--create", "--topic", "j", *shape)
         cluster.wait_for_isr("j", 3)
-        told = tool(
+        printed = tool(
             f"{TOOLS}.ProducerPerformance",
             *("--topic", "j", "--num-records", "2000", "--record-size", "100"),
             *("--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}"),
             *("acks=all", "compression.type=lz4"),
         )
-        assert "2000 records sent" in told
+        assert "2000 records sent" in printed
         ends = re.findall(r"^j:\d:(\d+)$", tool(f"{TOOLS}.GetOffsetShell", "--topic", "j"), re.M)
         assert sum(map(int, ends)) == 2000
         entity = ("--entity-type", "topics", "--entity-name", "j")
         setting = ("--add-config", "cleanup.policy=[compact,delete]")
         tool("kafka.admin.ConfigCommand", "--alter", *entity, *setting)
-        told = tool("kafka.admin.ConfigCommand", "--describe", *entity)
-        assert "cleanup.policy=compact,delete" in told
+        printed = tool("kafka.admin.ConfigCommand", "--describe", *entity)
+        assert "cleanup.policy=compact,delete" in printed
         read = tool(
             f"{TOOLS}.consumer.ConsoleConsumer",
             *("--topic", "j", "--partition", "0", "--offset", "earliest", "--max-messages", "5"),
@@ -64,15 +64,12 @@ def test_javas_group_tool_works(tmp_path):
 
         def offsets() -> dict[int, tuple[str, ...]]:
             """(committed, end, lag) by partition."""
-            told = tool(groups, "--describe", "--group", "g")
-            matches = {p: re.search(found.format(partition=p), told, re.M) for p in (0, 1)}
+            printed = tool(groups, "--describe", "--group", "g")
+            matches = {p: re.search(found.format(partition=p), printed, re.M) for p in (0, 1)}
             return {p: match.groups() for p, match in matches.items() if match}
 
-        cluster.ask(lambda admin: admin.create_topic("j", partitions=2, replication_factor=3))
-        producer = Producer({"bootstrap.servers": cluster.bootstrap})
-        for i in range(20):
-            producer.produce("j", b"%d" % i, partition=i % 2)
-        assert producer.flush(30) == 0
+        new_topic(cluster, "j", 2)
+        fill(cluster.bootstrap, "j", [(None, b"%d" % i, i % 2) for i in range(20)])
         read = tool(
             f"{TOOLS}.consumer.ConsoleConsumer",
             *("--topic", "j", "--group", "g", "--from-beginning", "--max-messages", "20"),

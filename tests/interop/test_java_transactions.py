@@ -12,14 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ..waiting import until
 from .kafka_peer import KafkaPeer, is_enabled, java, java_source
 from .raw_peer import CREATE_TOPICS, RawPeer
+from .readers import fill, messages
 
 pytestmark = [
     pytest.mark.kafka,
@@ -29,6 +30,7 @@ pytestmark = [
 PROGRAMS = Path(__file__).with_name("java")
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 LIMIT_S = 120
+Row = tuple[object, object]
 
 
 class Server:
@@ -79,8 +81,8 @@ def _finish(command: list[str]) -> str:
 def test_a_transactional_producer(server):
     server.create_topic("java-producer", 2)
     program = PROGRAMS / "TransactionalProducer.java"
-    told = _finish(java_source(program, server.bootstrap, "java-producer"))
-    assert told.splitlines()[-1] == "OK", told
+    printed = _finish(java_source(program, server.bootstrap, "java-producer"))
+    assert printed.splitlines()[-1] == "OK", printed
 
 
 @contextlib.contextmanager
@@ -94,41 +96,19 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
         process.wait()
 
 
-def _produced(server: Server, topic: str, rows: list[tuple[str, str]], partitions: int) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": server.bootstrap, "enable.idempotence": True})
-    for number, (key, value) in enumerate(rows):
-        producer.produce(topic, value, key, number % partitions if not key else -1)
-        producer.poll(0)
-    assert producer.flush(60) == 0
+def _rows(server: Server, topic: str, partitions: int) -> list[Row]:
+    """(key, value) of what is committed."""
+    found = messages(server.bootstrap, topic, partitions)
+    return [(message.key(), message.value()) for message in found]
 
 
-def _committed(server: Server, topic: str, count: int, limit_s: float = 60) -> list[Any]:
-    """(key, value) of what is committed: until there are so many, and a second longer."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": server.bootstrap,
-            "group.id": f"reader-of-{topic}",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-        }
+def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
+    """Until so many records are committed."""
+    until(
+        lambda: len(_rows(server, topic, partitions)) >= count,
+        lambda: f"{len(_rows(server, topic, partitions))} of {count} records in {topic}",
+        LIMIT_S,
     )
-    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
-    rows: list[Any] = []
-    end = time.monotonic() + limit_s
-    is_full = False
-    while time.monotonic() < end:
-        message = consumer.poll(0.2)
-        if message is not None and not message.error():
-            rows.append((message.key(), message.value()))
-        if not is_full and len(rows) >= count:
-            is_full, end = True, time.monotonic() + 1
-    consumer.close()
-    return rows
 
 
 @pytest.mark.parametrize(
@@ -148,8 +128,8 @@ def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
     source, target = f"copier-in-{count}", f"copier-out-{count}"
     server.create_topic(source, 1)
     server.create_topic(target, 1)
-    values = [f"{number}" for number in range(count)]
-    _produced(server, source, [("", value) for value in values], 1)
+    values = [b"%d" % number for number in range(count)]
+    fill(server.bootstrap, source, [(None, value, 0) for value in values])
     command = java(
         COPIER,
         *("--broker-list", server.bootstrap, "--input-topic", source, "--output-topic", target),
@@ -158,19 +138,16 @@ def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
         *("--enable-random-aborts", "--transaction-timeout", "10000"),
         *membership,
     )
-    rows: list[Any] = []
-    for round_number in range(3):
+    for round_number, wanted in enumerate((count // 4, count // 2, count)):
         with _running(command, tmp_path / "copier.log"):
-            if round_number < 2:
-                _committed(server, target, (round_number + 1) * count // 4)
-                if round_number:
-                    server.kill_and_restart()
-            else:
-                rows = _committed(server, target, count, LIMIT_S)
-    counts = Counter(value.decode() for _, value in rows)
+            _wait_for(server, target, 1, wanted)
+            if round_number == 1:
+                server.kill_and_restart()
+    found = [value for _, value in _rows(server, target, 1)]
+    counts = Counter(found)
     log = (tmp_path / "copier.log").read_text()[-2000:]
-    assert counts == Counter(values), f"{len(rows)} rows, {len(counts)} of {count} values\n{log}"
-    assert [value.decode() for _, value in rows] == values, "the order is another"
+    assert counts == Counter(values), f"{len(found)} rows, {len(counts)} of {count} values\n{log}"
+    assert found == values, "the order is another"
 
 
 def test_a_stream_is_killed(server, tmp_path):
@@ -179,25 +156,23 @@ def test_a_stream_is_killed(server, tmp_path):
     source, target, counts = f"s-in-{mark}", f"s-out-{mark}", f"s-counts-{mark}"
     for topic in (source, target, counts):
         server.create_topic(topic, 2)
-    rows = [(f"k{number % keys}", f"{number}") for number in range(count)]
+    rows = [(b"k%d" % (number % keys), b"%d" % number) for number in range(count)]
 
     def program(instance: str) -> list[str]:
         names = (server.bootstrap, f"app-{mark}", source, target, counts)
         return java_source(PROGRAMS / "CountingStream.java", *names, str(tmp_path / instance))
 
-    writing = threading.Thread(target=_produced, args=(server, source, rows, 2))
+    keyed = [(key, value, -1) for key, value in rows]  # a key's partition is librdkafka's to say
+    writing = threading.Thread(target=fill, args=(server.bootstrap, source, keyed))
     writing.start()
     with _running(program("one"), tmp_path / "one.log"):
-        _committed(server, target, count // 10)
+        _wait_for(server, target, 2, count // 10)
     with _running(program("two"), tmp_path / "two.log"):
         writing.join()
-        out = _committed(server, target, count, LIMIT_S)
-        found = _committed(server, counts, count, LIMIT_S)
+        for topic in (target, counts):
+            _wait_for(server, topic, 2, count)
     log = (tmp_path / "two.log").read_text()[-2000:]
-    assert Counter(out) == Counter((k.encode(), f"{v}!".encode()) for k, v in rows), log
-    expected = Counter(key for key, _ in rows)
-    assert Counter(found) == Counter(
-        (key.encode(), str(n).encode())
-        for key, total in expected.items()
-        for n in range(1, total + 1)
-    ), log
+    assert Counter(_rows(server, target, 2)) == Counter((k, v + b"!") for k, v in rows), log
+    totals = Counter(key for key, _ in rows)
+    expected = {(key, b"%d" % n): 1 for key, total in totals.items() for n in range(1, total + 1)}
+    assert Counter(_rows(server, counts, 2)) == expected, log

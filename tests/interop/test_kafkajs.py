@@ -16,7 +16,7 @@ import pytest
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import is_enabled
-from .readers import read_to_end
+from .readers import fill, new_topic, read_to_end
 
 pytestmark = [
     pytest.mark.kafka,
@@ -100,15 +100,10 @@ def test_what_it_writes_it_reads_and_administers(cluster, library):
     ],
 )
 def test_its_transactions_count_once(cluster, library, victims):
-    from confluent_kafka import Producer
-
     for topic in ("js-input", "js-output"):
-        cluster.ask(lambda a, t=topic: a.create_topic(t, partitions=3, replication_factor=3))
-        cluster.wait_for_isr(topic, 3)
-    producer = Producer(cluster.client_config(**{"enable.idempotence": True}))
-    for number in range(COUNT):
-        producer.produce("js-input", str(number), str(number), partition=number % 3)
-    assert producer.flush(30) == 0
+        new_topic(cluster, topic, 3)
+    numbers = [(b"%d" % number, b"%d" % number, number % 3) for number in range(COUNT)]
+    fill(cluster.bootstrap, "js-input", numbers)
 
     copier = library.start(cluster, "transactions", str(COUNT))
     assert copier.stdout is not None

@@ -52,7 +52,8 @@ class FencedBroker(InnerBroker):
 
 @pytest.fixture(scope="module", params=[True, False], ids=["fence", "no fence"])
 def broker(request: pytest.FixtureRequest) -> Iterator[FencedBroker]:
-    with FencedBroker(request.param) as running:
+    running = FencedBroker(request.param)
+    with running:
         yield running
 
 
@@ -138,7 +139,7 @@ def seen(broker: FencedBroker, topic: str) -> set[bytes]:
 
 
 def play(broker: FencedBroker, name: str, moment: Moment, *, first_commits: bool) -> bool:
-    """Whether both transactions ended as their client was told, and as it wanted.
+    """Whether both transactions ended as their client was answered, and as it wanted.
 
     The end of the first one is held up and repeated; the second one ends the other way.
     """

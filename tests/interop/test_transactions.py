@@ -9,7 +9,8 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .readers import read_to_end
+from ..waiting import until
+from .readers import new_topic, read_to_end
 from .transactional_producers import PRODUCERS, Producer
 
 pytestmark = [
@@ -26,24 +27,6 @@ def cluster() -> Iterator[Cluster]:
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": SCAN_MS}
     with Cluster(nodes=3, config=settings) as running:
         yield running
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as running:
-        yield running
-
-
-def make_topic(cluster: Cluster, name: str, partitions: int = PARTITIONS) -> str:
-    cluster.ask(lambda admin: admin.create_topic(name, partitions=partitions, replication_factor=3))
-    until(lambda: is_known(cluster, name))
-    cluster.wait_for_isr(name, 3)
-    return name
-
-
-def is_known(cluster: Cluster, name: str) -> bool:
-    """Another node than the one that made it may be asked, and hears of it a moment later."""
-    return name in {p.topic for p in cluster.ask(lambda admin: admin.describe_topics())}
 
 
 def started(
@@ -74,13 +57,6 @@ def is_closed(cluster: Cluster, topic: str, count: int) -> bool:
     return stable == end >= count
 
 
-def until(holds: Callable[[], object], timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
     """The library says that this producer was replaced, at once or at its next transaction."""
     with pytest.raises(Exception) as refused:
@@ -92,7 +68,7 @@ def assert_fenced(producer: Producer, work: Callable[[], object]) -> None:
 def test_commits_are_seen_and_aborts_are_not(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
-    topic = make_topic(cluster, f"ends-{library}")
+    topic = new_topic(cluster, f"ends-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic)
     for number in range(6):
         producer.begin()
@@ -110,7 +86,7 @@ def test_an_open_transaction_holds_readers_of_committed_data(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     """The last stable offset stands before the first open record, for later ones, too."""
-    topic = make_topic(cluster, f"holds-{library}")
+    topic = new_topic(cluster, f"holds-{library}", PARTITIONS)
     first = started(cluster, stack, library, f"first {topic}")
     second = started(cluster, stack, library, f"second {topic}")
     first.begin()
@@ -129,7 +105,7 @@ def test_an_open_transaction_holds_readers_of_committed_data(
 @every_library
 def test_a_zombie_is_fenced(cluster: Cluster, stack: ExitStack, library: str) -> None:
     """A new session ends the old one's transaction; what the old one still sends is refused."""
-    topic = make_topic(cluster, f"fences-{library}")
+    topic = new_topic(cluster, f"fences-{library}", PARTITIONS)
     old = started(cluster, stack, library, topic)
     old.begin()
     old.send(topic, b"of the old one")
@@ -152,13 +128,13 @@ def test_a_transaction_that_takes_too_long_is_aborted(
     cluster: Cluster, stack: ExitStack, library: str
 ) -> None:
     """Its producer is fenced, as if another had come."""
-    topic = make_topic(cluster, f"late-{library}")
+    topic = new_topic(cluster, f"late-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic, timeout_ms=1_000)
     producer.begin()
     producer.send(topic, b"too long")
     began = time.monotonic()
     assert ends(cluster, topic) == (0, 1)
-    until(lambda: is_closed(cluster, topic, 2), 1 + 2 * SCAN_MS / 1_000 + 1)
+    until(lambda: is_closed(cluster, topic, 2), timeout_s=1 + 2 * SCAN_MS / 1_000 + 1)
     assert time.monotonic() - began > 0.5, "not before its time"
     assert_fenced(producer, producer.commit)
     assert read(cluster, topic) == []
@@ -167,7 +143,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(
 @every_library
 def test_a_late_produce_is_refused(cluster: Cluster, stack: ExitStack, library: str) -> None:
     """KAFKA-19690: of a transaction that was aborted meanwhile nothing more gets in."""
-    topic = make_topic(cluster, f"produces-{library}")
+    topic = new_topic(cluster, f"produces-{library}", PARTITIONS)
     producer = started(cluster, stack, library, topic, timeout_ms=1_000)
     producer.begin()
     producer.send(topic, b"too long")
@@ -188,7 +164,10 @@ def test_a_group_that_rebalances_in_the_middle_counts_every_record_once(
 ) -> None:
     """KIP-447: consume, transform, produce, by two members of a group, of which one comes while
     the other has a transaction open; what must be done again was not committed."""
-    source, target = make_topic(cluster, "source"), make_topic(cluster, "target")
+    source, target = (
+        new_topic(cluster, "source", PARTITIONS),
+        new_topic(cluster, "target", PARTITIONS),
+    )
     filler = started(cluster, stack, "confluent-kafka", "filler")
     filler.begin()
     values = [b"%03d" % number for number in range(60)]
@@ -254,7 +233,8 @@ class Transformer:
             self._member = self._consumer.consumer_group_metadata()
             self._producer.begin_transaction()
             for record in records:
-                self._producer.produce(self.target, record.value(), partition=record.partition())
+                partition = record.partition() or 0
+                self._producer.produce(self.target, record.value(), partition=partition)
         return bool(records)
 
     def heed(self) -> bool:
@@ -263,7 +243,8 @@ class Transformer:
 
         record = self._consumer.poll(0.05)
         if record is not None and not record.error():
-            self._consumer.seek(TopicPartition(self.source, record.partition(), record.offset()))
+            place = record.partition() or 0, record.offset() or 0
+            self._consumer.seek(TopicPartition(self.source, *place))
         return bool(self.assigned)
 
     def finish(self) -> bool:

@@ -2,12 +2,14 @@
 and not whose method it is. What a library raises when its producer was fenced is `is_fenced`."""
 
 import asyncio
+import contextlib
 import threading
-import time
 from collections.abc import Coroutine
 from typing import Any
 
-PATIENCE_S = 30
+from ..waiting import until
+
+TIMEOUT_S = 30
 
 
 class Producer:
@@ -20,6 +22,9 @@ class Producer:
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
         """Returns when it is acknowledged."""
+
+    def send_offset(self, group: str, topic: str, offset: int) -> None:
+        """Of partition 0, for a group without members."""
 
     def commit(self) -> None: ...
 
@@ -37,6 +42,7 @@ class Confluent(Producer):
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int = 60_000) -> None:
         from confluent_kafka import Producer as Made
 
+        self._bootstrap = bootstrap
         self._made = Made(
             {
                 "bootstrap.servers": bootstrap,
@@ -46,7 +52,7 @@ class Confluent(Producer):
                 "log_level": 0,
             }
         )
-        self._made.init_transactions(PATIENCE_S)
+        self._made.init_transactions(TIMEOUT_S)
 
     def begin(self) -> None:
         self._made.begin_transaction()
@@ -54,22 +60,28 @@ class Confluent(Producer):
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
         from confluent_kafka import KafkaException
 
-        told: list[Any] = []
+        delivered: list[Any] = []
         self._made.produce(
-            topic, value, partition=partition, on_delivery=lambda error, _: told.append(error)
+            topic, value, partition=partition, on_delivery=lambda error, _: delivered.append(error)
         )
-        deadline = time.monotonic() + PATIENCE_S
-        while not told:
-            assert time.monotonic() < deadline, "no word of the record"
-            self._made.poll(0.05)
-        if told[0] is not None:
-            raise KafkaException(told[0])
+        until(lambda: self._made.poll(0.05) or delivered, "no delivery report", TIMEOUT_S)
+        if delivered[0] is not None:
+            raise KafkaException(delivered[0])
+
+    def send_offset(self, group: str, topic: str, offset: int) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group})
+        with contextlib.closing(consumer):
+            self._made.send_offsets_to_transaction(
+                [TopicPartition(topic, 0, offset)], consumer.consumer_group_metadata(), TIMEOUT_S
+            )
 
     def commit(self) -> None:
-        self._made.commit_transaction(PATIENCE_S)
+        self._made.commit_transaction(TIMEOUT_S)
 
     def abort(self) -> None:
-        self._made.abort_transaction(PATIENCE_S)
+        self._made.abort_transaction(TIMEOUT_S)
 
     @staticmethod
     def is_fenced(error: BaseException) -> bool:
@@ -95,7 +107,14 @@ class KafkaPython(Producer):
         self._made.begin_transaction()
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
-        self._made.send(topic, value, partition=partition).get(PATIENCE_S)
+        self._made.send(topic, value, partition=partition).get(TIMEOUT_S)
+
+    def send_offset(self, group: str, topic: str, offset: int) -> None:
+        from kafka import TopicPartition  # type: ignore[attr-defined]
+        from kafka.structs import OffsetAndMetadata
+
+        offsets = {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}
+        self._made.send_offsets_to_transaction(offsets, group)
 
     def commit(self) -> None:
         self._made.commit_transaction()
@@ -110,7 +129,7 @@ class KafkaPython(Producer):
     def is_fenced(error: BaseException) -> bool:
         from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
-        # The latter is what a produce is told; as in Java's client it is not the end of all.
+        # The latter is the answer to a produce; as in Java's client it is not the end of all.
         return isinstance(error, ProducerFencedError | InvalidProducerEpochError)
 
 
@@ -134,13 +153,18 @@ class Aiokafka(Producer):
         await self._made.start()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
     def begin(self) -> None:
         self._run(self._made.begin_transaction())
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
         self._run(self._made.send_and_wait(topic, value, partition=partition))
+
+    def send_offset(self, group: str, topic: str, offset: int) -> None:
+        from aiokafka import TopicPartition
+
+        self._run(self._made.send_offsets_to_transaction({TopicPartition(topic, 0): offset}, group))
 
     def commit(self) -> None:
         self._run(self._made.commit_transaction())
@@ -150,15 +174,13 @@ class Aiokafka(Producer):
 
     def close(self) -> None:
         async def stop() -> None:
-            try:
+            with contextlib.suppress(Exception):  # of a producer that has failed
                 async with asyncio.timeout(2):
                     await self._made.stop()
-            except Exception:  # of a producer that has failed
-                pass
 
         self._run(stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         self._loop.close()
 
     @staticmethod

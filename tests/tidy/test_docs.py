@@ -24,7 +24,7 @@ from oncelog.node.handlers.groups.offset_commits import OFFSETS_MAX
 from oncelog.node.listener.dispatch import Api
 from oncelog.node.listener.large_requests import ASIDE_AFTER_S, ASIDE_BYTES_MAX, IN_WORK_BYTES_MAX
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
-from oncelog.wire.messages.control import API_NAMES
+from oncelog.wire.messages.apis import API_NAMES
 from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -28,6 +28,8 @@ SHELLS = {
     "client/connection.py",
     "client/produce/delivery.py",
     "client/retries.py",
+    "client/long_work.py",
+    "client/produce/topic_lookup.py",
     "client/security/listener_probe.py",
     "client/security/session.py",
     "client/security/tokens.py",

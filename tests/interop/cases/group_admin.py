@@ -180,10 +180,13 @@ def offset_commit(peer: RawPeer, version: int) -> Scenario:
         yield "member of no group", commit((0, 5, "m"), group_id="no-such-group", **nobody)
         group.stable("a", version=7)
         a = group.member("a")
-        mine = {"generation_id_or_member_epoch": a.generation, "member_id": a.member_id}
+        mine: dict[str, Any] = {
+            "generation_id_or_member_epoch": a.generation,
+            "member_id": a.member_id,
+        }
         yield "member", commit((0, 15, "m"), **mine)
         for generation in (0, 2, -1):
-            wrong = mine | {"generation_id_or_member_epoch": generation}
+            wrong: dict[str, Any] = mine | {"generation_id_or_member_epoch": generation}
             yield f"member, generation {generation}", commit((0, 16, "m"), **wrong)
         yield "not a member", commit((0, 17, "m"))
         yield "a stranger", commit((0, 17, "m"), **mine | {"member_id": "somebody"})

@@ -56,7 +56,7 @@ def join_with_instances(peer: RawPeer, version: int) -> Scenario:
     if version < 5:
         return
     with Group(peer, f"static-{version}") as group:
-        mine = {"group_instance_id": "one"}
+        mine: dict[str, Any] = {"group_instance_id": "one"}
         yield "empty instance", group.join("x", version, group_instance_id="")
         # A static member too; it must not hold up the others.
         leaving = [{"member_id": "", "group_instance_id": "", "reason": None}]

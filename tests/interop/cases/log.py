@@ -111,7 +111,7 @@ def produce_batches(peer: RawPeer, version: int) -> Scenario:
     batches = _bad_batches()
     batches |= {f"codec {codec}": batch(5, compression=codec) for codec in range(5)}
     batches |= {
-        "garbage, said to be lz4": edited(batch(3), 21, ">h", 3),
+        "garbage, marked as lz4": edited(batch(3), 21, ">h", 3),
         "too large": batch(1, size=1_100_000),
         "negative timestamp": encode_batch([Record(0, -1, b"k", b"v")]),
         "a time to come": encode_batch([Record(0, T0 + 7_200_000_000, b"k", b"v")]),

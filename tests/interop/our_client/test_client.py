@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -31,18 +30,13 @@ from oncelog.wire.errors import (
     UnsupportedVersion,
 )
 
-from ..client_peers import KAFKA, OURS, PATIENCE_S, QUICK, new_topic, read_to_end, running, values
+from ...present import present
+from ..client_peers import QUICK, TIMEOUT_S, new_topic, read_to_end, values
 
 pytestmark = pytest.mark.cluster
 V1, V2 = 1, 2
 both_versions = pytest.mark.parametrize("version", [V1, V2])
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
-
-
-@pytest.fixture(scope="module", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
-def bootstrap(request, tmp_path_factory) -> Iterator[str]:
-    with running(request.param, tmp_path_factory.mktemp("client")) as line:
-        yield line
 
 
 def transactional(bootstrap: str, name: str, version: int = V2, **settings) -> Producer:
@@ -81,11 +75,11 @@ async def test_many_small_batches_stay_in_order_and_come_once(bootstrap):
         await producer.flush()
         places = [delivery.result() for delivery in sent]
     rows = await read_to_end(bootstrap, topic)
-    assert {(r.partition, r.offset): int(r.value) for r in rows} == {
+    assert {(r.partition, r.offset): int(present(r.value)) for r in rows} == {
         (place.partition, place.offset): i for i, place in enumerate(places)
     }
     for key in range(7):
-        of_key = [int(r.value) for r in rows if r.key == b"%d" % key]
+        of_key = [int(present(r.value)) for r in rows if r.key == b"%d" % key]
         assert of_key == list(range(key, 3000, 7))
 
 
@@ -102,7 +96,7 @@ async def test_a_batch_that_the_topic_refuses_as_too_large_goes_in_parts(bootstr
     assert len(await read_to_end(bootstrap, topic)) == 31
 
 
-async def test_what_cannot_be_sent_is_said(bootstrap):
+async def test_what_cannot_be_sent_is_reported(bootstrap):
     topic = await new_topic(bootstrap)
     async with Producer(bootstrap, max_block_ms=300, **QUICK) as producer:
         with pytest.raises(UnknownTopicOrPartition, match="no-such"):
@@ -207,7 +201,7 @@ async def test_a_transaction_that_the_cluster_timed_out_is_not_committed(bootstr
         await producer.init_transactions()
         await producer.begin_transaction()
         await (await producer.send(topic, b"too slow"))
-        async with Admin(bootstrap) as admin, asyncio.timeout(PATIENCE_S):
+        async with Admin(bootstrap) as admin, asyncio.timeout(TIMEOUT_S):
             while (await admin.transactions.describe(topic)).state == "Ongoing":
                 await asyncio.sleep(0.1)
         with pytest.raises(KafkaError) as caught:
@@ -284,7 +278,7 @@ async def test_offsets_of_a_member_that_the_group_has_dropped_are_refused(bootst
 
 async def joined(consumer: Consumer) -> list[ConsumerRecord]:
     rows: list[ConsumerRecord] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not consumer.assignment:
             rows += await consumer.poll(50)
     return rows
@@ -301,7 +295,7 @@ asyncio.run(complete(sys.argv[1], sys.argv[2], sys.argv[3] == "commit"))
 
 def end_in_another_process(bootstrap: str, token: str, direction: str) -> None:
     command = [sys.executable, "-c", ENDS, bootstrap, token, direction]
-    subprocess.run(command, check=True, timeout=PATIENCE_S)
+    subprocess.run(command, check=True, timeout=TIMEOUT_S)
 
 
 @both_versions
@@ -401,18 +395,18 @@ async def test_members_share_and_take_over(bootstrap, strategy):
     got: list[bytes] = []
     async with Consumer(bootstrap, **settings) as first:
         first.subscribe([topic])
-        got += [r.value for r in await joined(first)]
+        got += [present(r.value) for r in await joined(first)]
         assert len(first.assignment) == 4
         async with Consumer(bootstrap, **settings) as second:
             second.subscribe([topic])
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while {len(first.assignment), len(second.assignment)} != {2}:
                     for records in await asyncio.gather(first.poll(50), second.poll(50)):
-                        got += [r.value for r in records]
+                        got += [present(r.value) for r in records]
             assert not set(first.assignment) & set(second.assignment)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(first.assignment) < 4 or len(got) < 400:
-                got += [r.value for r in await first.poll(50)]
+                got += [present(r.value) for r in await first.poll(50)]
     assert sorted(got, key=int) == [b"%d" % i for i in range(400)]
 
 
@@ -458,7 +452,7 @@ async def test_positions_are_committed_sought_and_paused(bootstrap):
 
 async def at_least(consumer: Consumer, count: int, max_records: int | None = None):
     rows = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while len(rows) < count:
             rows += await consumer.poll(200, max_records)
     return rows
@@ -478,8 +472,8 @@ async def test_a_commit_of_a_member_that_was_dropped_fails_and_it_joins_again(bo
             await other._require_group().requests.leave()
         with pytest.raises(CommitFailed):
             await consumer.commit({(topic, 0): 1})
-        await asyncio.wait_for(consumer.poll(100), PATIENCE_S)
-        async with asyncio.timeout(PATIENCE_S):
+        await asyncio.wait_for(consumer.poll(100), TIMEOUT_S)
+        async with asyncio.timeout(TIMEOUT_S):
             while not consumer.assignment:
                 await consumer.poll(100)
         assert lost == [(topic, 0)]
@@ -499,7 +493,7 @@ async def test_raw_batches_show_producers_and_markers(bootstrap):
     async with Consumer(bootstrap, isolation_level="read_committed", **QUICK) as consumer:
         consumer.assign({(topic, 0): 0})
         found = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(found) < 4:
                 found += await consumer.poll_batches(200)
     shown = [(b.header.producer_id, b.header.is_control, b.is_aborted) for b in found]
@@ -523,7 +517,7 @@ def test_the_synchronous_face_does_all_of_it(bootstrap):
             producer.init_transactions()
             producer.begin_transaction()
             deliveries = [producer.send(topic, b"%d" % i, key=b"%d" % i) for i in range(500)]
-            assert deliveries[7].result(PATIENCE_S).topic == topic
+            assert deliveries[7].result(TIMEOUT_S).topic == topic
             producer.commit_transaction()
             assert all(delivery.done() for delivery in deliveries)
             producer.begin_transaction()
@@ -531,16 +525,16 @@ def test_the_synchronous_face_does_all_of_it(bootstrap):
             with pytest.raises(RecordListTooLarge):
                 producer.commit_transaction()
             with pytest.raises(RecordListTooLarge):
-                refused.result(PATIENCE_S)
+                refused.result(TIMEOUT_S)
             producer.abort_transaction()
-            told: list[object] = []
-            consumer.subscribe([topic], on_assigned=lambda ps: told.append(consumer.assignment))
+            assigned: list[object] = []
+            consumer.subscribe([topic], on_assigned=lambda ps: assigned.append(consumer.assignment))
             rows = []
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             while len(rows) < 500 and time.monotonic() < deadline:
                 rows += consumer.poll(200)
-            assert sorted(int(r.value) for r in rows) == list(range(500))
-            assert told == [[(topic, 0), (topic, 1)]]
+            assert sorted(int(present(r.value)) for r in rows) == list(range(500))
+            assert assigned == [[(topic, 0), (topic, 1)]]
             consumer.commit()
             producer.begin_transaction()
             offsets = {place: consumer.position(*place) for place in consumer.assignment}

@@ -1,23 +1,18 @@
 """Many records at once, on a real cluster: the same on ours and on Apache Kafka."""
 
 import asyncio
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from oncelog.client import BlockingConsumer, BlockingProducer, Consumer, Producer, RecordRange
 from oncelog.wire.errors import KafkaError, RecordListTooLarge
 
-from ..client_peers import KAFKA, OURS, PATIENCE_S, QUICK, new_topic, read_to_end, running
+from ...present import present
+from ..client_peers import QUICK, TIMEOUT_S, new_topic, read_to_end
 
 pytestmark = pytest.mark.cluster
 COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
-
-
-@pytest.fixture(scope="module", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
-def bootstrap(request, tmp_path_factory) -> Iterator[str]:
-    with running(request.param, tmp_path_factory.mktemp("columns")) as line:
-        yield line
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
@@ -38,7 +33,7 @@ async def test_columns_come_back_as_they_went(bootstrap, compression):
     rows = await read_to_end(bootstrap, topic)
     assert sorted((r.value, r.key, r.headers, r.timestamp) for r in rows) == expected
     found = []
-    async with Consumer(bootstrap, **QUICK) as consumer, asyncio.timeout(PATIENCE_S):
+    async with Consumer(bootstrap, **QUICK) as consumer, asyncio.timeout(TIMEOUT_S):
         consumer.assign({(topic, p): 0 for p in range(3)})
         while len(found) < 5_000:
             for c in await consumer.poll_columns(500):
@@ -51,6 +46,7 @@ async def test_a_transaction_takes_columns_and_readers_see_whole_ones(bootstrap)
     topic = await new_topic(bootstrap, 2)
     async with Producer(bootstrap, transactional_id=topic, **QUICK) as producer:
         await producer.init_transactions()
+        sent: Any = None
         for number in range(4):
             await producer.begin_transaction()
             values = [b"%d" % number] * 2_000
@@ -65,14 +61,14 @@ async def test_a_transaction_takes_columns_and_readers_see_whole_ones(bootstrap)
                 assert sent.done() and sent.result()[0].partition == 1
     async with (
         Consumer(bootstrap, isolation_level="read_committed", **QUICK) as consumer,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         consumer.assign({(topic, p): 0 for p in range(2)})
-        counts = dict.fromkeys((b"0", b"2"), 0)
+        counts: dict[bytes, int] = dict.fromkeys((b"0", b"2"), 0)
         while sum(counts.values()) < 8_000:
             for columns in await consumer.poll_columns(500, max_records=100):
                 for value in columns.values:
-                    counts[value] += 1
+                    counts[present(value)] += 1
         assert counts == {b"0": 4_000, b"2": 4_000}
 
 

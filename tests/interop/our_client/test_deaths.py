@@ -5,7 +5,7 @@ itself: no kill is fatal to a producer, and none costs a consumer its group.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,18 +14,13 @@ from oncelog.client import Consumer, Producer, ProducerState
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import KafkaError
 
-from ..client_peers import PATIENCE_S, new_topic, read_to_end
+from ...present import present
+from ..client_peers import TIMEOUT_S, new_topic, read_to_end
 
 pytestmark = pytest.mark.cluster
 PARTITIONS = 3
 SETTINGS = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200}
 both_versions = pytest.mark.parametrize("version", [1, 2])
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=3) as running:
-        yield running
 
 
 async def aside(cluster: Cluster, *faults: Callable[[], int]) -> None:
@@ -51,15 +46,15 @@ async def test_leaders_die_while_records_flow(cluster):
             sent.append(await producer.send(topic, b"%d" % number, partition=where))
             await asyncio.sleep(0.0005)
         await dying
-        await asyncio.wait_for(producer.flush(), PATIENCE_S)
+        await asyncio.wait_for(producer.flush(), TIMEOUT_S)
         places = [delivery.result() for delivery in sent]
         assert producer.state is ProducerState.READY
     rows = await read_to_end(cluster.bootstrap, topic)
-    assert {(r.partition, r.offset): int(r.value) for r in rows} == {
+    assert {(r.partition, r.offset): int(present(r.value)) for r in rows} == {
         (place.partition, place.offset): number for number, place in enumerate(places)
     }
     for partition in range(PARTITIONS):
-        numbers = [int(r.value) for r in rows if r.partition == partition]
+        numbers = [int(present(r.value)) for r in rows if r.partition == partition]
         assert numbers == list(range(partition, len(sent), PARTITIONS))
 
 
@@ -107,7 +102,7 @@ async def transactions(cluster: Cluster, version: int, *faults: Callable[[str], 
         while not dying.done() or after < 5:
             after += dying.done()
             if await asyncio.wait_for(
-                transaction(producer, topic, number, number % 3 == 0), PATIENCE_S
+                transaction(producer, topic, number, number % 3 == 0), TIMEOUT_S
             ):
                 committed.append(number)
             number += 1
@@ -116,7 +111,7 @@ async def transactions(cluster: Cluster, version: int, *faults: Callable[[str], 
     assert committed and committed[-1] >= number - 2, "it went on after the faults"
     rows = await read_to_end(cluster.bootstrap, topic)
     for partition in range(PARTITIONS):
-        assert [int(r.value) for r in rows if r.partition == partition] == committed
+        assert [int(present(r.value)) for r in rows if r.partition == partition] == committed
     with_offsets = [n for n in committed if n % 3 == 0]
     async with Consumer(cluster.bootstrap, group_id=topic, **SETTINGS) as consumer:
         found = await consumer.committed([(topic, 0)])
@@ -186,7 +181,7 @@ async def test_a_member_stays_in_its_group_while_its_coordinator_dies(cluster):
     ):
         consumer.subscribe([topic], on_lost=lost.extend)
         rows = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(consumer.assignment) < PARTITIONS:
                 rows += await consumer.poll(100)
         dying = asyncio.create_task(aside(cluster, *[lambda: cluster.kill(f"group:{topic}")] * 2))
@@ -199,11 +194,11 @@ async def test_a_member_stays_in_its_group_while_its_coordinator_dies(cluster):
                 await consumer.commit()
         await dying
         await producer.flush()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(rows) < number:
                 rows += await consumer.poll(100)
         await consumer.commit()
         committed = await consumer.committed(consumer.assignment)
-    assert sorted(int(r.value) for r in rows) == list(range(number))
+    assert sorted(int(present(r.value)) for r in rows) == list(range(number))
     assert sum(each.offset for each in committed.values()) == number
     assert not lost

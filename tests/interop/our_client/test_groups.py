@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,37 +10,31 @@ from oncelog.client.failures import LogTruncated
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import ErrorCode, KafkaError
 
-from ..client_peers import KAFKA, OURS, PATIENCE_S, QUICK, new_topic, running
+from ..client_peers import QUICK, TIMEOUT_S, new_topic
 
 pytestmark = pytest.mark.cluster
 GONE_ON = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
-@pytest.fixture(scope="module", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
-def bootstrap(request, tmp_path_factory) -> Iterator[str]:
-    with running(request.param, tmp_path_factory.mktemp("groups")) as line:
-        yield line
-
-
 async def until_shared(partitions: int, *consumers: Consumer) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while sum(len(c.assignment) for c in consumers) < partitions or not all(
             c.assignment for c in consumers
         ):
             await asyncio.gather(*(c.poll(50) for c in consumers))
 
 
-async def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(bootstrap):
+async def test_a_static_member_comes_back_to_what_it_had_unnoticed_by_the_others(bootstrap):
     topic = await new_topic(bootstrap, 4)
     settings = {**QUICK, "group_id": topic, "heartbeat_interval_ms": 100}
-    told: list[object] = []
+    revoked: list[object] = []
     async with Consumer(bootstrap, group_instance_id="one", **settings) as stays:
-        stays.subscribe([topic], on_revoked=told.append)
+        stays.subscribe([topic], on_revoked=revoked.append)
         async with Consumer(bootstrap, group_instance_id="two", **settings) as goes:
             goes.subscribe([topic])
             await until_shared(4, stays, goes)
             await stays.poll(0)  # of the group as it is now
-            had, told[:] = goes.assignment, []
+            had, revoked[:] = goes.assignment, []
             generation = stays.group_metadata().generation_id
         async with Consumer(bootstrap, group_instance_id="two", **settings) as back:
             back.subscribe([topic])
@@ -50,7 +43,7 @@ async def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices
             for _ in range(5):
                 await stays.poll(100)
             assert stays.group_metadata().generation_id == generation
-            assert told == []
+            assert revoked == []
 
 
 async def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
@@ -63,7 +56,7 @@ async def test_a_second_owner_of_an_instance_id_fences_the_first(bootstrap):
             second.subscribe([topic])
             await until_shared(1, second)
             with pytest.raises(KafkaError) as caught:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     while True:
                         await first.poll(100)
             assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
@@ -86,7 +79,7 @@ async def test_offsets_of_a_member_that_the_group_has_gone_on_without_are_refuse
     slow = Consumer(bootstrap, max_poll_interval_ms=1_000, heartbeat_interval_ms=100, **settings)
     quick = Consumer(bootstrap, **settings)
     producer = Producer(bootstrap, transactional_id=topic, **QUICK)
-    async with slow, quick, producer, asyncio.timeout(PATIENCE_S):
+    async with slow, quick, producer, asyncio.timeout(TIMEOUT_S):
         await producer.init_transactions()
         await producer.begin_transaction()
         await producer.send(topic, b"x")
@@ -136,7 +129,7 @@ async def test_offsets_of_what_is_revoked_are_taken_from_the_callback(bootstrap)
         await producer.commit_transaction()
         revoked.extend(partitions)
 
-    async with producer, second, first, asyncio.timeout(PATIENCE_S):
+    async with producer, second, first, asyncio.timeout(TIMEOUT_S):
         await producer.init_transactions()
         first.subscribe([topic], on_revoked=on_revoked)
         await until_shared(2, first)
@@ -168,14 +161,14 @@ async def test_commits_carry_the_epoch_of_the_last_record(bootstrap):
     async with Producer(bootstrap, **QUICK) as producer:
         await (await producer.send_many(topic, [b"x"] * 10))
     settings = {**QUICK, "group_id": topic, "auto_offset_reset": "earliest"}
-    async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(PATIENCE_S):
+    async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(TIMEOUT_S):
         consumer.assign([(topic, 0)])
         while consumer.position(topic, 0) < 10:
             await consumer.poll(100)
         await consumer.commit()
         found = (await consumer.committed([(topic, 0)]))[(topic, 0)]
         assert (found.offset, found.leader_epoch >= 0) == (10, True)
-    async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(PATIENCE_S):
+    async with Consumer(bootstrap, **settings) as consumer, asyncio.timeout(TIMEOUT_S):
         consumer.assign([(topic, 0)])  # the epoch is checked with the leader first
         async with Producer(bootstrap, **QUICK) as producer:
             await (await producer.send(topic, b"after"))
@@ -190,7 +183,7 @@ async def test_commits_carry_the_epoch_of_the_last_record(bootstrap):
 
 async def reach(consumer: Consumer, topic: str, end: int) -> list[bytes | None]:
     found = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while consumer.position(topic, 0) < end:
             found += [r.value for r in await consumer.poll(100)]
     return found
@@ -232,12 +225,12 @@ def test_a_reader_notices_that_an_unclean_election_took_records_away():
             await aside(cluster.start, follower)
             await write(b"anew", 7)
             found = []
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while len(found) < 7:
                     found += await easy.poll(200)
             assert [(r.offset, r.value) for r in found] == [(5 + i, b"anew") for i in range(7)]
             with pytest.raises(LogTruncated, match=r"read up to offset 10 .* up to 5 "):
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     while True:
                         assert not await strict.poll(200)
             strict.seek(topic, 0, 5)

@@ -82,5 +82,5 @@ def test_kafka_is_killed_and_comes_back(tmp_path: Path):
         over.set()
         await asyncio.wait_for(asyncio.gather(*work), RETURN_S)
 
-    with KafkaPeer(tmp_path, **PREPARES, **SCAN) as peer:
+    with KafkaPeer(tmp_path, settings=PREPARES | SCAN) as peer:
         asyncio.run(main(peer))

@@ -5,7 +5,7 @@ and whole, what was aborted is not, and the client goes on by itself.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,19 +13,14 @@ from oncelog.client import Consumer, PreparedTransaction, Producer, ProducerStat
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import KafkaError
 
-from ..client_peers import PATIENCE_S, new_topic, read_to_end
+from ...present import present
+from ..client_peers import TIMEOUT_S, new_topic, read_to_end
 
 pytestmark = pytest.mark.cluster
 PARTITIONS = 2
 SETTINGS = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200}
 PHASES = ("initializing", "begun", "adding", "sent", "offsets", "committing", "aborting")
 whole = pytest.mark.chaos  # the rest of the matrix: pytest -m chaos tests/interop
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=3) as running:
-        yield running
 
 
 class Blow:
@@ -49,7 +44,7 @@ class Blow:
         assert isinstance(node, int)
         killing = asyncio.ensure_future(self.aside(lambda: self.cluster.kill(node)))
         try:
-            await asyncio.wait_for(call, PATIENCE_S)
+            await asyncio.wait_for(call, TIMEOUT_S)
         finally:
             await killing
             await self.aside(lambda: self.cluster.start(node))
@@ -87,7 +82,7 @@ class Run:
         if phase == hit:
             await self.blow.during(call)
         else:
-            await asyncio.wait_for(call, PATIENCE_S)
+            await asyncio.wait_for(call, TIMEOUT_S)
 
     async def transaction(self, number: int, hit: str) -> None:
         producer, is_over = self.producer, False
@@ -159,7 +154,7 @@ async def test_a_death_in_each_phase_costs_no_more_than_its_transaction(cluster,
             assert producer.state is ProducerState.READY
     rows = await read_to_end(cluster.bootstrap, topic)
     for partition in range(PARTITIONS):
-        assert [int(r.value) for r in rows if r.partition == partition] == run.committed
+        assert [int(present(r.value)) for r in rows if r.partition == partition] == run.committed
     async with Consumer(cluster.bootstrap, group_id=topic, **SETTINGS) as consumer:
         assert (await consumer.committed([(topic, 0)]))[(topic, 0)].offset == run.offsets
 
@@ -192,7 +187,7 @@ async def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluste
     await prepare(2)
     await complete(cluster.bootstrap, tokens[2], True)
     rows = await read_to_end(cluster.bootstrap, topic)
-    assert sorted(r.value for r in rows) == [b"0"] * PARTITIONS + [b"2"] * PARTITIONS
+    assert sorted(present(r.value) for r in rows) == [b"0"] * PARTITIONS + [b"2"] * PARTITIONS
 
 
 @whole
@@ -219,7 +214,7 @@ async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluste
     async def read_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
         while not condition():
             for consumer in consumers:
-                found.extend(int(r.value) for r in await consumer.poll(50, 10))
+                found.extend(int(present(r.value)) for r in await consumer.poll(50, 10))
 
     first, second = (Consumer(cluster.bootstrap, **settings) for _ in range(2))
     async with first:
@@ -276,16 +271,16 @@ async def test_a_reader_of_committed_records_misses_nothing_while_leaders_die(cl
             while not enough():
                 if form == "poll":
                     for r in await consumer.poll(50):
-                        found[r.partition].append(int(r.value))
+                        found[r.partition].append(int(present(r.value)))
                 else:
                     for c in await consumer.poll_columns(50):
-                        found[c.partition] += map(int, c.values)
+                        found[c.partition] += [int(present(value)) for value in c.values]
 
         for _ in range(2):
             goal = len(found[0]) + 40
             await writer_blow(read(lambda goal=goal: len(found[0]) >= goal))
         over.set()
-        await asyncio.wait_for(writing, PATIENCE_S)
+        await asyncio.wait_for(writing, TIMEOUT_S)
         enough = lambda: all(len(f) >= len(committed) for f in found.values())  # noqa: E731
-        await asyncio.wait_for(read(enough), PATIENCE_S)
+        await asyncio.wait_for(read(enough), TIMEOUT_S)
     assert list(found.values()) == [committed] * PARTITIONS

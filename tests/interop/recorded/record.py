@@ -94,7 +94,7 @@ def prove(stage: Stage, reached: str, written: str) -> None:
 
     def lived(name: str) -> list[str]:
         seen = []
-        own_id = identity = None
+        own_id: int | None = None
         for version in (4, 4, 5, 4, 5, 4):
             answer = stage.insist(lambda: stage.init(name))
             identity = answer.producer_id, answer.producer_epoch
@@ -112,7 +112,7 @@ def prove(stage: Stage, reached: str, written: str) -> None:
 
 def main() -> None:
     """See the top of the file."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="states whose name contains this")
     parser.add_argument("--to", type=Path, default=FIXTURE)
     parser.add_argument("--prove", action="store_true")
@@ -127,7 +127,7 @@ def main() -> None:
     written["proof-written"] = FIRST_WRITTEN_PRODUCER_ID - 1, 32763
     with (
         tempfile.TemporaryDirectory() as folder,
-        KafkaPeer(Path(folder), nodes=2, voters=1, started=1, **SETTINGS) as kafka,
+        KafkaPeer(Path(folder), nodes=2, voters=1, started=1, settings=SETTINGS) as kafka,
     ):
         first = Stage({1: kafka.addresses[1]})
         # Both internal topics come to be while there is one node to have them.

@@ -18,7 +18,7 @@ DESCRIBE_TRANSACTIONS = 65
 CALM, HELD = "calm", "held"  # topics: markers are written to the one, not to the other
 KNOWN_GROUP, NEW_GROUP = "group-a", "group-b"  # in unlike partitions of __consumer_offsets
 LONG_MS, SHORT_MS = 900_000, 2_000
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 TRANSIENT = {14, 15, 16, 51}
 
 
@@ -65,14 +65,14 @@ class TransactionalRequests:
         for peer in self._peers:
             peer.close()
 
-    def forget(self) -> None:
+    def look_up_again(self) -> None:
         """Look coordinators and leaders up again."""
         self._found.clear()
         self._leaders.clear()
 
     def _coordinator(self, kind: int, key: str) -> RawPeer:
         place = kind, shard_for(key, self.shards if kind else self.offset_partitions)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while place not in self._found:
             values = {"key_type": kind, "coordinator_keys": [key]}
             answer = self.peer(min(self.nodes)).ask_raw(FIND_COORDINATOR, 4, values)
@@ -95,10 +95,10 @@ class TransactionalRequests:
 
     def warm(self, group: str) -> None:
         """Wait until the coordinator of a group is there and has loaded its partition."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while error_of(self.commit_offset("warm", 0, (0, 0), group)) in TRANSIENT:
             assert time.monotonic() < deadline, f"the coordinator of {group} does not load"
-            self.forget()
+            self.look_up_again()
             time.sleep(0.05)
 
     # --- requests; each returns (error code, message)
@@ -130,16 +130,20 @@ class TransactionalRequests:
         values = _identified(name, identity) | {"group_id": group}
         return self._coordinator(1, name).ask_raw(ADD_OFFSETS, version, values)
 
-    def commit_offset(self, name: str, version: int, identity: tuple[int, int], group: str) -> Any:
+    def commit_offset(
+        self, name: str, version: int, identity: tuple[int, int], group: str,
+        topic: str = CALM, offset: int = 5,
+    ) -> Any:  # fmt: skip
+        """Of partition 0 of a topic."""
         part = {
             "partition_index": 0,
-            "committed_offset": 5,
+            "committed_offset": offset,
             "committed_leader_epoch": -1,
             "committed_metadata": "",
         }
         values = _identified(name, identity) | {
             "group_id": group,
-            "topics": [{"name": CALM, "partitions": [part]}],
+            "topics": [{"name": topic, "partitions": [part]}],
         }
         return self._coordinator(0, group).ask_raw(OFFSET_COMMIT, version, values)
 
@@ -177,25 +181,29 @@ class TransactionalRequests:
         )
 
     def insist(self, ask: Callable[[], Any]) -> Any:
-        """Ask until the answer is success; anything that time does not mend fails.
+        """Ask until the answer is success; anything that time does not mend fails."""
+        answer = self.answered(ask)
+        error = error_of(answer)
+        assert error == 0, f"in the preparation: {ErrorCode(error).name}"
+        return answer
+
+    def answered(self, ask: Callable[[], Any]) -> Any:
+        """Ask until the answer is success or an error that time does not mend.
 
         A coordinator closes connections that are older than its election; it may come in between.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = ask()
-            if answer == CLOSED:
-                error, problem = None, answer
-            else:
+            error = None
+            if answer != CLOSED:
                 assert not isinstance(answer, str), answer
                 error = error_of(answer)
-                if error == 0:
+                if error not in TRANSIENT:
                     return answer
-                problem = ErrorCode(error).name
-                assert error in TRANSIENT, f"in the preparation: {problem}"
-            assert time.monotonic() < deadline, f"for {PATIENCE_S} s: {problem}"
+            assert time.monotonic() < deadline, f"for {TIMEOUT_S} s: {answer}"
             if error != ErrorCode.CONCURRENT_TRANSACTIONS:
-                self.forget()
+                self.look_up_again()
             time.sleep(0.005)
 
     def wait_for_markers(self) -> None:
@@ -203,7 +211,7 @@ class TransactionalRequests:
         places = [(CALM, 0), (CALM, 1)]
         for group in (KNOWN_GROUP, NEW_GROUP):
             places.append(("__consumer_offsets", shard_for(group, self.offset_partitions)))
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         for place in places:
             while self._end_of(place, 0) != self._end_of(place, 1):
                 assert time.monotonic() < deadline, f"{place}: a transaction stays open"

@@ -19,8 +19,8 @@ from .requests import (
     KNOWN_GROUP,
     LONG_MS,
     NEW_GROUP,
-    PATIENCE_S,
     SHORT_MS,
+    TIMEOUT_S,
     Held,
     TransactionalRequests,
     error_of,
@@ -47,7 +47,7 @@ class Stage(TransactionalRequests):
 
     def settled(self, prepared: Prepared) -> Held | None:
         """What it holds when no marker is on its way, or all that are will stay there."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             held = self.held(prepared.transactional_id)
             is_moving = held is not None and held.state.startswith("Prepare")
@@ -79,11 +79,13 @@ class Stage(TransactionalRequests):
         return prepared
 
     def _started(self, case: Case, name: str, timeout_ms: int) -> tuple[int, int]:
+        epochs: list[int] = []
         for _ in range(2):
             answer = self.insist(lambda: self.init(name, timeout_ms=timeout_ms))
+            epochs.append(answer.producer_epoch)
             if answer.producer_epoch == case.start_epoch:
                 return answer.producer_id, answer.producer_epoch
-        raise AssertionError(f"{case}: the epoch is {answer.producer_epoch}")
+        raise AssertionError(f"{case}: the epochs are {epochs}")
 
     def _begin(self, prepared: Prepared) -> None:
         name, identity = prepared.transactional_id, (prepared.producer_id, prepared.producer_epoch)
@@ -104,7 +106,7 @@ class Stage(TransactionalRequests):
         state = prepared.case.state
         name, identity = prepared.transactional_id, (prepared.producer_id, prepared.producer_epoch)
         if state.phase is Phase.TIMED_OUT:
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             while (held := self.held(name)) is None or held.state != "CompleteAbort":
                 assert time.monotonic() < deadline, f"{prepared.case}: not aborted: {held}"
                 time.sleep(0.05)
@@ -136,7 +138,7 @@ class Stage(TransactionalRequests):
 
     def _answer(self, prepared: Prepared, identity: tuple[int, int], before: Held | None) -> Any:
         """The answer; where all is complete, but not written down yet, the one that comes then."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             answer = self._question(prepared, identity)
             is_complete = before is not None and before.state.startswith("Complete")

@@ -1,5 +1,6 @@
 """Certificates as PEM files, in the form that Kafka takes (PKCS#8)."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ KEY_PASSWORD = "key-geheim"
 
 
 class Certificates:
-    """PEM files: Kafka's own, and those of alice; ca.pem signs them, other-ca.pem nothing."""
+    """PEM files: Kafka's own, and those of alice; ca.pem signs them, other-ca.pem nothing.
+
+    expired.pem was alice's until yesterday.
+    """
 
     def __init__(self, folder: Path) -> None:
         trustme = pytest.importorskip("trustme")  # of the extra `test`, with cryptography
@@ -26,10 +30,13 @@ class Certificates:
         authority.cert_pem.write_to_path(self.ca)
         other.cert_pem.write_to_path(self.other_ca)
         self.server, self.alice = folder / "server.pem", folder / "alice.pem"
-        self.mallory = folder / "mallory.pem"
+        self.mallory, self.expired = folder / "mallory.pem", folder / "expired.pem"
+        yesterday = datetime.now(UTC) - timedelta(days=1)
+        late = authority.issue_cert("a@b.c", common_name="alice", not_after=yesterday)
         for file, made, password in (
             (self.server, authority.issue_cert("127.0.0.1", common_name="broker"), None),
             (self.alice, authority.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
+            (self.expired, late, KEY_PASSWORD),
             (self.mallory, other.issue_cert("a@b.c", common_name="alice"), KEY_PASSWORD),
         ):
             key = load_pem_private_key(made.private_key_pem.bytes(), None)

@@ -4,14 +4,17 @@ The plain listener is the administrator's: whoever comes there is a super user. 
 made here; tokens come from a small provider, whose keys Kafka fetches over HTTP.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from oncelog.client.connection import Connection
+from oncelog.client.connection import BrokerConnection
 from oncelog.wire.messages import control
 
 from ..kafka_peer import KafkaPeer, free_ports
-from .certificates import Certificates
-from .token_provider import TokenProvider
+from .certificates import KEY_PASSWORD, Certificates
+from .token_provider import CLIENT_SECRET, TokenProvider
 
 USERS = {"alice": "alice-geheim", "mallory": "mallory-geheim"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -19,18 +22,27 @@ SESSION_MS = 2_000  # of SCRAM-SHA-256 in plain text: KIP-368
 MODULE = "org.apache.kafka.common.security"
 CREATE_ACLS = 30
 RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5}
-OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8}
-ALLOW, LITERAL = 3, 3
+OPERATIONS = {
+    "Read": 3,
+    "Write": 4,
+    "Create": 5,
+    "Delete": 6,
+    "Describe": 8,
+    "DescribeConfigs": 10,
+    "TwoPhaseCommit": 15,
+}
+ALLOW, LITERAL, PREFIXED = 3, 3, 4
+CLUSTER_NAME = "kafka-cluster"  # of the one resource of its kind
 
 
 class SecuredKafka(KafkaPeer):
     """See the top of the file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         self.files = Certificates(folder / "certificates")
         self.provider = TokenProvider()
         names = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
-        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self.ports: dict[str, int] = dict(zip(names, free_ports(len(names)), strict=True))
         urls = f"{self.provider.url('jwks')},{self.provider.url('token')}"
         scram = [
             option
@@ -42,7 +54,7 @@ class SecuredKafka(KafkaPeer):
             folder,
             flags=(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",),
             format_options=scram,
-            **self._settings_of(),
+            settings={**self._settings_of(), **settings},
         )
 
     def more_listeners(self) -> dict[str, int]:
@@ -51,6 +63,24 @@ class SecuredKafka(KafkaPeer):
     def address(self, protocol: str) -> str:
         """The bootstrap line of a listener."""
         return f"127.0.0.1:{self.ports[protocol]}"
+
+    def login(self, protocol: str, mechanism: str, user: str = "alice") -> dict[str, Any]:
+        """What a program of this user gives."""
+        values = {"bootstrap.servers": self.address(protocol), "security.protocol": protocol}
+        if protocol.endswith("SSL"):
+            values["ssl.ca.location"] = str(self.files.ca)
+        if protocol == "SSL":
+            return {**values, "ssl.keystore.location": str(self.files.alice),
+                    "ssl.key.password": KEY_PASSWORD}  # fmt: skip
+        values["sasl.mechanism"] = mechanism
+        if mechanism != "OAUTHBEARER":
+            return {**values, "sasl.username": user, "sasl.password": USERS[user]}
+        return {
+            **values,
+            "sasl.oauthbearer.token.endpoint.url": self.provider.url("token"),
+            "sasl.oauthbearer.client.credentials.client.id": user,
+            "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
+        }
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
@@ -88,15 +118,17 @@ class SecuredKafka(KafkaPeer):
             }  # fmt: skip
         return settings
 
-    async def allow(self, user: str, kind: str, name: str, *operations: str) -> None:
-        """Grant operations on one resource."""
+    async def allow(
+        self, user: str, kind: str, name: str, *operations: str, pattern: int = LITERAL
+    ) -> None:
+        """Grant operations on one resource, or on all whose names begin so (PREFIXED)."""
         host, port = self.bootstrap.split(":")
-        connection = await Connection.open(host, int(port))
+        connection = await BrokerConnection.open(host, int(port))
         creations = [
             {
                 "resource_type": RESOURCES[kind],
                 "resource_name": name,
-                "resource_pattern_type": LITERAL,
+                "resource_pattern_type": pattern,
                 "principal": f"User:{user}",
                 "host": "*",
                 "operation": OPERATIONS[operation],

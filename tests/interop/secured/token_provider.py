@@ -56,10 +56,8 @@ class TokenProvider(ThreadingHTTPServer):
 
 
 class _TokenRequests(BaseHTTPRequestHandler):
-    server: TokenProvider
-
     def do_GET(self) -> None:
-        self._send(200, self.server.jwks())
+        self._send(200, self._provider().jwks())
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -68,7 +66,11 @@ class _TokenRequests(BaseHTTPRequestHandler):
         if secret != CLIENT_SECRET:
             self._send(401, {"error": "invalid_client"})
         else:
-            self._send(200, {"access_token": self.server.token(name), "token_type": "Bearer"})
+            self._send(200, {"access_token": self._provider().token(name), "token_type": "Bearer"})
+
+    def _provider(self) -> TokenProvider:
+        assert isinstance(self.server, TokenProvider)
+        return self.server
 
     def _send(self, status: int, answer: Any) -> None:
         content = json.dumps(answer).encode()

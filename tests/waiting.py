@@ -1,0 +1,14 @@
+"""Waiting for a condition with a deadline, in tests that have no event loop."""
+
+import time
+from collections.abc import Callable
+
+
+def until(
+    holds: Callable[[], object], what: str | Callable[[], str] = "", timeout_s: float = 30.0
+) -> None:
+    """Return when it holds; AssertionError with `what` when it does not come to hold."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, what() if callable(what) else what
+        time.sleep(0.02)
