@@ -138,7 +138,7 @@ def test_the_next_position_is_the_acknowledgement() -> None:
     assert leader is not None and leader.high_watermark == 3
 
 
-def test_a_high_watermark_wakes_nobody_and_is_told_when_the_poll_expires() -> None:
+def test_a_high_watermark_wakes_no_poll_and_is_in_the_answer_when_it_expires() -> None:
     broker = opened(0)
     broker.append(KEYS[0])
     broker.answers()
@@ -210,7 +210,7 @@ def test_one_batch_is_sent_even_if_it_is_larger_than_the_budget() -> None:
     assert len(answer.records) == 30
 
 
-def test_a_diverging_follower_is_told_where_and_does_not_count() -> None:
+def test_a_diverging_follower_gets_the_epoch_and_does_not_count() -> None:
     broker = Broker()
     host = broker.lead(KEYS[0])
     broker.append(KEYS[0], 4)
@@ -233,7 +233,7 @@ def test_a_position_beyond_our_end_does_not_count(position: tuple[int, int]) -> 
     assert host.leader is not None and host.leader.followers[2].log_end_offset == -1
 
 
-def test_a_position_before_our_start_is_told_both_ends() -> None:
+def test_a_position_before_the_log_start_gets_both_ends_of_the_log() -> None:
     broker = Broker()
     host = broker.lead(KEYS[0])
     broker.append(KEYS[0], 4)
@@ -277,7 +277,7 @@ def test_an_older_leader_epoch_is_fenced_and_the_slot_ends() -> None:
     assert broker.responses() == []
 
 
-def test_losing_the_leadership_is_told_even_to_a_slot_we_wait_for() -> None:
+def test_a_resignation_answers_a_slot_that_is_waited_for_too() -> None:
     broker = opened(0)
     broker.append(KEYS[0])
     broker.answers()
@@ -294,7 +294,7 @@ def test_a_former_incarnation_is_refused() -> None:
     assert broker.answers() == [SlotAnswer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
 
-def test_a_failing_disk_is_told_for_its_partition_only(monkeypatch) -> None:
+def test_a_failing_disk_is_an_error_of_its_partition_only(monkeypatch) -> None:
     broker = opened(0, 1)
 
     def fail(*_, **__):

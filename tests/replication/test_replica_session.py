@@ -119,7 +119,7 @@ def test_a_partition_that_comes_again_gets_another_number() -> None:
     assert list(present(session.on_response(request, late))) == []
 
 
-def test_what_came_and_went_between_two_requests_is_not_told() -> None:
+def test_a_session_skips_what_came_and_went_between_two_requests() -> None:
     session = opened(KEYS[0])
     session.add(KEYS[1], 1, (0, -1))
     session.remove(KEYS[1])

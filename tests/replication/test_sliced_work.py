@@ -55,7 +55,7 @@ def test_jobs_share_one_slice_of_each_turn() -> None:
     assert trace.index("c") < len(trace) - 1 - trace[::-1].index("a")
 
 
-def test_what_a_job_raises_reaches_who_waits_and_nobody_else() -> None:
+def test_what_a_job_raises_reaches_its_waiters_only() -> None:
     def failing() -> Generator[None, None, None]:
         yield
         raise LookupError("gone")

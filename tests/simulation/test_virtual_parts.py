@@ -245,7 +245,7 @@ def test_links_carry_in_order_and_know_a_death_at_once() -> None:
     assert not links.nodes[1].send(2, PeerMessage.HEARTBEAT, b"")
 
 
-def test_a_cut_link_is_silent_and_a_reset_alone_moves_nobody() -> None:
+def test_a_cut_link_is_silent_and_a_reset_alone_changes_no_state() -> None:
     links = Links()
     links.nodes[2].on_request(PeerMessage.PING, answer)
     links.wires.cut([(2, 1)])

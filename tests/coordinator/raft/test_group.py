@@ -189,7 +189,7 @@ def test_a_busy_group_does_not_keep_the_segments_of_a_silent_one() -> None:
     cluster.check_end()
 
 
-def test_an_idle_cluster_says_little() -> None:
+def test_an_idle_cluster_sends_few_messages() -> None:
     """One frame and one answer for each beat and follower, for all groups together."""
     never = RaftSettings(preferred_leader_delay_ms=10**9, first_leader_delay_ms=10**9)
     cluster = Cluster(1, size=3, groups=5, settings=never)

@@ -37,7 +37,7 @@ def test_a_clean_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "legal J7 int-send-skip" in out
 
 
-def test_a_broken_run_is_told_with_its_evidence(
+def test_a_broken_run_is_reported_with_its_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edit = Edit(ModelCluster(2).recorder, random.Random(1))

@@ -56,14 +56,16 @@ def test_a_reset_never_leaves_the_log(
         ["delete"],
     ],
 )
-def test_a_wrong_call_is_told_so(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_call_is_refused_in_words(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["group", *arguments]) == 2
     assert capsys.readouterr().err.startswith("oncelog: ")
 
 
 @pytest.mark.parametrize("address", ["no-port", "", "a:b", "a:1,b:99999"])
 @pytest.mark.parametrize("command", ["group list", "consume t", "bench replication", "why t/0"])
-def test_no_address_is_told_so(
+def test_a_missing_address_is_refused_in_words(
     command: str, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:

@@ -134,7 +134,7 @@ def test_the_peers_sockets_get_a_short_private_folder(tmp_path):
         layout.make_peer_directory(other)
 
 
-def test_a_taken_port_is_told_with_its_holder():
+def test_a_taken_port_is_reported_with_its_holder():
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         assert not ports.is_free(port)
@@ -144,7 +144,7 @@ def test_a_taken_port_is_told_with_its_holder():
     assert ports.is_refused(port)
 
 
-def test_a_port_that_an_outgoing_connection_has_is_told_as_such():
+def test_a_port_of_an_outgoing_connection_is_reported_as_such():
     """Nobody listens there, so there is nobody to be stopped."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())

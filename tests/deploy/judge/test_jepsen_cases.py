@@ -338,7 +338,7 @@ def test_22_a_transaction_that_read_its_own_value() -> None:
     assert ops.plain("x", [case["value"]]) == ["a"]
 
 
-def test_23_partitions_that_nobody_read_to_the_end_are_assigned_again() -> None:
+def test_23_partitions_that_were_not_read_to_the_end_are_assigned_again() -> None:
     draw = random.Random(7)
     unread = UnreadPartitions()
     unread.saw({"x": 1}, {})

@@ -118,7 +118,7 @@ def test_two_topic_defaults_that_clash_are_refused() -> None:
     assert "min.compaction.lag.ms" in refusal(REQUIRED | clash)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_invalid_values_are_reported_at_once() -> None:
     message = refusal(REQUIRED | {"nope": "1", "node.id": "x", "max.connections": "0"})
     assert len(message.splitlines()) == 3
 

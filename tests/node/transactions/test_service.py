@@ -166,7 +166,7 @@ async def test_without_a_producer_id_the_client_comes_again(node: OneNode) -> No
 # -- elections
 
 
-async def test_who_is_asked_says_what_he_is() -> None:
+async def test_a_coordinator_that_loads_or_leads_no_longer_refuses() -> None:
     node = OneNode(is_led=False)
     group = node.groups[0]
     assert (await node.init()).error == E.NOT_COORDINATOR

@@ -161,7 +161,7 @@ def test_one_way_messages_arrive(peer: Peer) -> None:
     peer.run(scenario)
 
 
-def test_an_absent_peer_is_told_at_once(lone: Peer) -> None:
+def test_an_absent_peer_fails_a_request_at_once(lone: Peer) -> None:
     async def scenario(transport: PeerTransport) -> None:
         assert not transport.send(2, ONE_WAY, b"x")
         with pytest.raises(PeerUnavailable):

@@ -490,7 +490,7 @@ def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
     assert compacted.log.producer_state.first_ongoing_offset is None
 
 
-def test_the_checkpoint_remembers_and_forgets(compacted):
+def test_the_checkpoint_keeps_cleaned_offsets_until_they_are_removed(compacted):
     compacted.put((b"a", b"1"))
     compacted.put((b"a", b"2"))
     compacted.clean()

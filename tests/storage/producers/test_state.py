@@ -252,7 +252,7 @@ def test_the_lowest_sequence_under_verification_comes_first(log):
     assert log.send(0, transactional=True, guard=guard) == 0
 
 
-def test_a_higher_epoch_under_verification_forgets_the_lower_sequences(log):
+def test_a_higher_epoch_under_verification_drops_the_lower_sequences(log):
     guard = log.table.begin_verification(7, 0, 5, now_ms=NOW)
     log.table.begin_verification(7, 1, 8, now_ms=NOW)
     log.table.begin_verification(7, 0, 2, now_ms=NOW)  # late, of the old epoch

@@ -82,7 +82,9 @@ async def test_a_large_batch_is_searched_beside_other_requests(
     assert [(p.error_code, p.offset) for p in await answer.partitions()] == [(0, 50_000)] * 2
 
 
-async def test_who_leads_no_longer_says_so_in_the_middle_of_a_search(broker: LeadingBroker) -> None:
+async def test_a_leader_that_resigns_within_a_search_answers_not_leader(
+    broker: LeadingBroker,
+) -> None:
     records = timed([0] * 20_000 + [9], 4)
     await broker.put(records).value()
     asking = asyncio.ensure_future(found(broker, BASE_MS + 5))
