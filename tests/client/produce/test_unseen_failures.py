@@ -142,7 +142,7 @@ async def test_a_mistyped_topic_does_not_block_each_of_its_records(
         begun = time.monotonic()
         with pytest.raises(UnknownTopicOrPartition):
             await producer.send("typo", b"")
-        assert time.monotonic() - begun >= 0.3
+        assert time.monotonic() - begun >= 0.29  # timers may be a little early
         looked = leader.refreshes
         for _ in range(100):
             with pytest.raises(UnknownTopicOrPartition, match="typo"):
