@@ -310,7 +310,7 @@ class ProducerStateTable:
         return self._transactions.ongoing()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """What readers of committed data may read up to (exclusive).
+        """The LSO: what readers of committed data may read up to (exclusive).
 
         A log start offset above it (DeleteRecords inside a transaction) is the caller's concern.
         """
