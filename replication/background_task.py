@@ -28,10 +28,7 @@ async def end_tasks(*tasks: "asyncio.Task[None]") -> None:
 
 
 def _ended(task: "asyncio.Task[None]") -> None:
-    if task.cancelled():
-        return
-    error = task.exception()
-    if error is not None:
+    if not task.cancelled() and (error := task.exception()) is not None:
         name = task.get_name()
         task.get_loop().call_exception_handler(
             {

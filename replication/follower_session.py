@@ -5,6 +5,7 @@ The rules of the conversation are in `replica_session`. Times are monotonic mill
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ..wire.identifiers import TopicIdPartition
 from .messages import (
@@ -18,27 +19,17 @@ from .messages import (
 )
 
 
+@dataclass(slots=True, eq=False)
 class FollowerSlot:
     """One partition in a session, as the follower sees it; `context` is the shell's."""
 
-    __slots__ = (
-        "context",
-        "fetch_offset",
-        "key",
-        "last_fetched_epoch",
-        "leader_epoch",
-        "log_start_offset",
-        "number",
-    )
-
-    def __init__(self, key: TopicIdPartition, leader_epoch: int, context: object) -> None:
-        self.key = key
-        self.leader_epoch = leader_epoch
-        self.context = context
-        self.number = 0  # while it is not in the session
-        self.fetch_offset = NO_OFFSET
-        self.last_fetched_epoch = NO_EPOCH
-        self.log_start_offset = 0
+    key: TopicIdPartition
+    leader_epoch: int
+    context: object
+    number: int = 0  # while it is not in the session
+    fetch_offset: int = NO_OFFSET
+    last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = 0
 
 
 class FollowerSession:
@@ -72,10 +63,8 @@ class FollowerSession:
     ) -> FollowerSlot:
         """Follow a partition from position = (fetch offset, last fetched epoch); replaces it."""
         self.remove(key)
-        slot = self.slots[key] = FollowerSlot(key, leader_epoch, context)
-        slot.fetch_offset, slot.last_fetched_epoch = position
-        slot.log_start_offset = log_start_offset
-        self._added[key] = slot
+        slot = FollowerSlot(key, leader_epoch, context, 0, *position, log_start_offset)
+        self.slots[key] = self._added[key] = slot
         return slot
 
     def remove(self, key: TopicIdPartition) -> None:
@@ -126,7 +115,10 @@ class FollowerSession:
     ) -> ReplicaFetchRequest:
         """All news since the last request; a full list when there is no session."""
         if self._session_id == 0:
-            self._start_over()
+            self._by_number.clear()
+            self._moved.clear()
+            self._removed = []
+            self._added = {k: slot for k, slot in self.slots.items() if k not in self._retries}
             self._session_epoch = 0
             max_wait_ms = 0  # no news can be sent before the answer says which session it is
         else:
@@ -201,12 +193,6 @@ class FollowerSession:
         """Forget the session; the next request opens another."""
         self._session_id = 0
         self._outstanding.clear()
-
-    def _start_over(self) -> None:
-        self._by_number.clear()
-        self._moved.clear()
-        self._removed = []
-        self._added = {k: slot for k, slot in self.slots.items() if k not in self._retries}
 
     def _leave(self, slot: FollowerSlot) -> bool:
         """Take a slot's number back; whether the leader knows it."""

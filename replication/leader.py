@@ -39,27 +39,6 @@ class CommittedLog(Protocol):
 class PartitionLeader:
     """One term (leader epoch) of leading one partition."""
 
-    __slots__ = (
-        "_lag_time_max_ms",
-        "_log",
-        "_maximal_isr",
-        "_min_insync_replicas",
-        "_peers",
-        "_pending",
-        "broker_epoch",
-        "epoch_start_offset",
-        "followers",
-        "is_under_min_isr",
-        "isr",
-        "leader_epoch",
-        "log_end_offset",
-        "min_insync_replicas",
-        "node_id",
-        "own_end_offset",
-        "partition_epoch",
-        "replicas",
-    )
-
     def __init__(
         self,
         *,
@@ -90,7 +69,7 @@ class PartitionLeader:
         self._min_insync_replicas = min_insync_replicas
         self._lag_time_max_ms = lag_time_max_ms
         self._peers = peers or PeerView()
-        self._pending: IsrChange | None = None
+        self.pending_isr_change: IsrChange | None = None  # on its way to the controller
         self._maximal_isr = self.isr
         self._weigh()
         assert node_id in self.isr, "only a member of the ISR leads"
@@ -169,7 +148,7 @@ class PartitionLeader:
         if node_id in self.isr:
             joins = False
         else:
-            joins = self._pending is None and self._may_join(follower, now_ms)
+            joins = self.pending_isr_change is None and self._may_join(follower, now_ms)
         # An outsider can hold the high watermark back, so its progress can free it too.
         raised = self._raised(now_ms) if moved else None
         return FetchedOutcome(True, raised, joins) if joins or raised is not None else _NOTED
@@ -185,15 +164,10 @@ class PartitionLeader:
         """
         end, isr = self.log_end_offset, self.isr
         return (
-            self._pending is None
+            self.pending_isr_change is None
             and len(isr) == len(self.followers) + 1
             and all(f.log_end_offset == end and f.node_id in isr for f in self.followers.values())
         )
-
-    @property
-    def pending_isr_change(self) -> IsrChange | None:
-        """The change on its way to the controller."""
-        return self._pending
 
     def next_isr_change(self, now_ms: int) -> IsrChange | None:
         """The change to propose now, if any; it is pending until told otherwise.
@@ -202,7 +176,7 @@ class PartitionLeader:
         or beyond the high watermark and the start of this leader epoch, live, and in the
         incarnation the controller knows (KIP-841, KIP-903).
         """
-        if self._pending is not None:
+        if self.pending_isr_change is not None:
             return None
         followers = self.followers
         leaving = {
@@ -219,7 +193,7 @@ class PartitionLeader:
         if not leaving and not joining:
             return None
         members = (self.isr - leaving) | joining
-        self._pending = change = IsrChange(
+        self.pending_isr_change = change = IsrChange(
             self.leader_epoch,
             self.partition_epoch,
             tuple(
@@ -239,23 +213,21 @@ class PartitionLeader:
         pending until `metadata_applied`. Anything else (time-out, unknown outcome) is retried:
         the change is a compare-and-set, so a second copy does no harm.
         """
-        if self._pending is not change:
+        if self.pending_isr_change is not change:
             return None
-        match after_failure(error):
-            case AfterFailure.RESTORE:
-                self._pending = None
-                self._maximal_isr = self.isr
-            case AfterFailure.RETRY:
-                return change
-            case AfterFailure.AWAIT_METADATA:
-                pass
+        what = after_failure(error)
+        if what is AfterFailure.RETRY:
+            return change
+        if what is AfterFailure.RESTORE:
+            self.pending_isr_change = None
+            self._maximal_isr = self.isr
         return None
 
     def isr_change_succeeded(
         self, change: IsrChange, isr: Iterable[int], partition_epoch: int, now_ms: int
     ) -> int | None:
         """Take over the controller's answer; what the high watermark rises to."""
-        if self._pending is not change or partition_epoch < self.partition_epoch:
+        if self.pending_isr_change is not change or partition_epoch < self.partition_epoch:
             return None
         return self._confirm(frozenset(isr), partition_epoch, now_ms)
 
@@ -304,7 +276,7 @@ class PartitionLeader:
     def _confirm(self, isr: frozenset[int], partition_epoch: int, now_ms: int) -> int | None:
         self.isr = isr
         self.partition_epoch = partition_epoch
-        self._pending = None
+        self.pending_isr_change = None
         self._maximal_isr = isr
         self._weigh()
         return self._raised(now_ms)

@@ -134,11 +134,7 @@ def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
     """The header of a replica fetch; there are no frames."""
     return _packer.pack(
         [
-            request.session_id,
-            request.session_epoch,
-            request.broker_epoch,
-            request.max_wait_ms,
-            request.max_bytes,
+            *request[:5],
             list(chain.from_iterable(request.added)),
             list(chain.from_iterable(request.moved)),
             list(request.removed),
@@ -148,9 +144,7 @@ def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
 
 def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
     """Raises MalformedPeerMessage."""
-    session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, added, moved, removed = (
-        _unpack_list(header, _REQUEST_TYPES)
-    )
+    *opening, added, moved, removed = _unpack_list(header, _REQUEST_TYPES)
     _check_numbers(moved, _MOVED)
     _check_numbers(removed)
     slots: list[AddedSlot] = []
@@ -165,9 +159,7 @@ def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
             _check_numbers(entry[:1] + entry[2:])
             slots.append(AddedSlot._make(entry))
     positions = [MovedSlot(*moved[i : i + _MOVED]) for i in range(0, len(moved), _MOVED)]
-    return ReplicaFetchRequest(
-        session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, slots, positions, removed
-    )
+    return ReplicaFetchRequest._make([*opening, slots, positions, removed])
 
 
 def encode_fetch_response(
@@ -189,16 +181,7 @@ def encode_fetch_response(
             small.append(records)
     if small:
         frames.append(_joined(small))
-    header = _packer.pack(
-        [
-            response.session_id,
-            response.session_epoch,
-            response.error,
-            response.broker_epoch,
-            numbers,
-        ]
-    )
-    return header, frames
+    return _packer.pack([*response[:4], numbers]), frames
 
 
 def decode_fetch_response(

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from ..wire.errors import ErrorCode, KafkaError
 from ..wire.identifiers import TopicIdPartition
+from .follower import FollowedLog
 from .follower_progress import PeerView
 from .leader import PartitionLeader
 from .messages import ReplicaFetchRequest, ReplicaFetchResponse, SlotAnswer
@@ -36,16 +37,11 @@ class LeaderRead(Protocol):
     def data(self) -> bytes | memoryview: ...
 
 
-class LedLog(Protocol):
+class LedLog(FollowedLog, Protocol):
     """What serving asks of a log; `storage.partition_log.PartitionLog` fits."""
 
     @property
     def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-    @property
-    def high_watermark(self) -> int: ...
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...
     def read(
         self, offset: int, max_bytes: int, *, upper_offset: int, min_one_batch: bool = True
     ) -> LeaderRead: ...

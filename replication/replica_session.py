@@ -24,55 +24,40 @@ Here is the leader's end; the follower's is `follower_session`.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..wire.identifiers import TopicIdPartition
-from .messages import NO_OFFSET, AddedSlot, ReplicaFetchRequest, SlotAnswer
+from .messages import NO_OFFSET, ReplicaFetchRequest, SlotAnswer
 
 ANSWERS_MAX = 128  # with records, in one response: some 5 ms here, and as much at the follower
 
 
+@dataclass(slots=True, eq=False)
 class LeaderSlot:
     """One partition in a session, as the leader sees it."""
 
-    __slots__ = (
-        "awaits_position",
-        "fetch_offset",
-        "host",
-        "is_dirty",
-        "is_held",
-        "key",
-        "last_fetched_epoch",
-        "leader_epoch",
-        "log_start_offset",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-        "session",
-        "slot",
-        "verdict",
-    )
-
-    def __init__(self, session: "LeaderSession", added: AddedSlot) -> None:
-        self.session = session
-        self.slot = added.slot
-        self.key: TopicIdPartition = (added.topic_id, added.partition)
-        self.leader_epoch = added.leader_epoch
-        self.fetch_offset = added.fetch_offset
-        self.last_fetched_epoch = added.last_fetched_epoch
-        self.log_start_offset = added.log_start_offset
-        self.awaits_position = False
-        self.is_dirty = False
-        self.is_held = False  # its leader epoch has not reached us yet
-        self.host: Any = None  # the server's: the partition
-        self.verdict: SlotAnswer | None = None  # an error or divergence, to be said next
-        self.sent_high_watermark = NO_OFFSET
-        self.sent_log_start_offset = NO_OFFSET
+    session: "LeaderSession"
+    slot: int
+    key: TopicIdPartition
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    awaits_position: bool = False
+    is_dirty: bool = False
+    is_held: bool = False  # its leader epoch has not reached us yet
+    host: Any = None  # the server's: the partition
+    verdict: SlotAnswer | None = None  # an error or divergence, to be said next
+    sent_high_watermark: int = NO_OFFSET
+    sent_log_start_offset: int = NO_OFFSET
 
 
 ReadSlot = Callable[[LeaderSlot, int, bool], SlotAnswer | None]
 Watermarks = Callable[[LeaderSlot], tuple[int, int] | None]
 
 
+@dataclass(slots=True, eq=False)
 class LeaderSession:
     """The leader's end: which slots have news for the follower, and the poll that waits.
 
@@ -80,36 +65,19 @@ class LeaderSession:
     and is_due are kept here for the server of the sessions.
     """
 
-    __slots__ = (
-        "_on_removed",
-        "_quiet",
-        "_row",
-        "broker_epoch",
-        "context",
-        "deadline_ms",
-        "follower",
-        "is_due",
-        "poll",
-        "session_epoch",
-        "session_id",
-        "slots",
-    )
-
-    def __init__(
-        self, follower: int, session_id: int, on_removed: Callable[[LeaderSlot], object]
-    ) -> None:
-        self.follower = follower
-        self.session_id = session_id
-        self.session_epoch = 0  # of the last request
-        self.broker_epoch = -1  # the follower's incarnation
-        self.slots: dict[int, LeaderSlot] = {}
-        self.poll: ReplicaFetchRequest | None = None
-        self.context: object = None
-        self.deadline_ms = 0
-        self.is_due = False
-        self._on_removed = on_removed
-        self._row: deque[LeaderSlot] = deque()  # the dirty slots, in order of their turn
-        self._quiet: dict[int, LeaderSlot] = {}  # only watermarks changed
+    follower: int
+    session_id: int
+    on_removed: Callable[[LeaderSlot], object]
+    session_epoch: int = 0  # of the last request
+    broker_epoch: int = -1  # the follower's incarnation
+    slots: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
+    poll: ReplicaFetchRequest | None = None
+    context: object = None
+    deadline_ms: int = 0
+    is_due: bool = False
+    # The dirty slots, in order of their turn; and those of which only watermarks changed.
+    _row: deque[LeaderSlot] = field(default_factory=deque[LeaderSlot])
+    _quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
 
     def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
         """Take a request in; returns the slots that entered and those that moved."""
@@ -129,8 +97,11 @@ class LeaderSession:
                 moved.append(slot)
         entered: list[LeaderSlot] = []
         for added in request.added:
-            self.drop(added.slot)
-            slot = self.slots[added.slot] = self._quiet[added.slot] = LeaderSlot(self, added)
+            number, topic_id, partition, leader_epoch, offset, fetched_epoch, log_start = added
+            self.drop(number)
+            slot = self.slots[number] = self._quiet[number] = LeaderSlot(
+                self, number, (topic_id, partition), leader_epoch, offset, fetched_epoch, log_start
+            )
             entered.append(slot)
         return entered, moved
 
@@ -139,7 +110,7 @@ class LeaderSession:
         slot = self.slots.pop(number, None)
         if slot is not None:
             slot.is_dirty = False
-            self._on_removed(slot)
+            self.on_removed(slot)
 
     def end(self) -> None:
         """Take all slots out. None may stay in the row: it knows its session, which had the row."""

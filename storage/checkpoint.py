@@ -8,7 +8,7 @@ CorruptFile that says what to do.
 import os
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..wire.fault_point import FaultPoint, no_fault_point
 from ..wire.identifiers import TopicPartition
 from .corrupt_file import CorruptFile
 from .leader_epochs import EpochStart
+from .segments.open_file import opened, write_all
 
 TEMPORARY_SUFFIX = ".tmp"
 CHECKPOINT_VERSION = 0
@@ -30,6 +31,8 @@ CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
+_OFFSET_LINE = re.compile(r"\s*(\S+)\s+(\d+)\s+(-?\d+)\s*")
+_EPOCH_LINE = re.compile(r"\s*(\d+)\s+(\d+)\s*")
 
 
 class CorruptCheckpoint(CorruptFile):
@@ -46,17 +49,12 @@ def write_atomically(
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     fault_point("checkpoint.before-write")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(fd, view) :]
+        with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+            write_all(fd, content)
             if fsync:
                 fault_point("checkpoint.before-fsync")
                 os.fsync(fd)
                 fault_point("checkpoint.after-fsync")
-        finally:
-            os.close(fd)
         fault_point("checkpoint.before-rename")
         os.replace(temporary, path)
     except OSError:  # what half of it took of a full disk is given back
@@ -71,15 +69,12 @@ def write_atomically(
 
 def sync_directory(directory: Path) -> None:
     """Bring the names in a directory to the disk (blocks)."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
-class OffsetCheckpoint:
-    """An offset for each partition: `version`, `count`, then `topic partition offset` lines."""
+class _Checkpoint:
+    """`version`, `count`, then lines."""
 
     __slots__ = ("_fault_point", "path")
 
@@ -87,52 +82,67 @@ class OffsetCheckpoint:
         self.path = path
         self._fault_point = fault_point
 
+    def _read(self, line_form: re.Pattern[str], remedy: str) -> Iterator[re.Match[str]]:
+        """The lines; none for a missing or empty file, as Kafka. Raises CorruptCheckpoint."""
+        try:
+            lines = self.path.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        except UnicodeDecodeError:
+            raise CorruptCheckpoint(self.path, "it is not UTF-8", remedy) from None
+        if lines and lines[0] != str(CHECKPOINT_VERSION):
+            raise CorruptCheckpoint(self.path, f"unknown version {lines[0][:40]!r}", remedy)
+        if len(lines) > 1 and lines[1] != str(len(lines) - 2):
+            problem = f"it announces {lines[1][:40]!r} entries and has {len(lines) - 2}"
+            raise CorruptCheckpoint(self.path, problem, remedy)
+        for line in lines[2:]:
+            match = line_form.fullmatch(line)
+            if match is None:
+                raise CorruptCheckpoint(self.path, f"malformed line {line!r}", remedy)
+            yield match
+
+    def _write(self, entries: Iterable[str], *, fsync: bool) -> None:
+        """Replace the file. Raises OSError."""
+        lines = list(entries)
+        text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])
+        write_atomically(self.path, text.encode(), fsync=fsync, fault_point=self._fault_point)
+
+
+class OffsetCheckpoint(_Checkpoint):
+    """An offset for each partition: `topic partition offset` lines."""
+
+    __slots__ = ()
+
     def read(self) -> dict[TopicPartition, int]:
         """Offsets by (topic, partition); empty if there is no file. Raises CorruptCheckpoint.
 
         Every checkpoint may be deleted: what it says is found again at the price of reading logs.
         """
         remedy = "Delete it and start the broker again: it is rebuilt by reading the logs"
-        offsets: dict[TopicPartition, int] = {}
-        for line in _read_lines(self.path, remedy):
-            parts = line.split()
-            if len(parts) != 3 or not (parts[1].isdecimal() and _is_number(parts[2])):
-                raise CorruptCheckpoint(self.path, f"malformed line {line!r}", remedy)
-            offsets[parts[0], int(parts[1])] = int(parts[2])
-        return offsets
+        return {(m[1], int(m[2])): int(m[3]) for m in self._read(_OFFSET_LINE, remedy)}
 
     def write(self, offsets: Mapping[TopicPartition, int], *, fsync: bool = True) -> None:
         """Replace the file. Raises OSError."""
-        lines = (f"{topic} {partition} {offsets[topic, partition]}" for topic, partition in offsets)
-        write_atomically(
-            self.path, _encode_lines(lines), fsync=fsync, fault_point=self._fault_point
-        )
+        lines = (f"{topic} {partition} {at}" for (topic, partition), at in offsets.items())
+        self._write(lines, fsync=fsync)
 
 
-class LeaderEpochCheckpoint:
+class LeaderEpochCheckpoint(_Checkpoint):
     """The leader epochs of one log: `epoch start-offset` lines."""
 
-    __slots__ = ("_fault_point", "path")
+    __slots__ = ()
 
     def __init__(self, directory: Path, fault_point: FaultPoint = no_fault_point) -> None:
-        self.path = directory / LEADER_EPOCHS
-        self._fault_point = fault_point
+        super().__init__(directory / LEADER_EPOCHS, fault_point)
 
     def read(self) -> list[EpochStart]:
         """The entries; empty if there is no file. Raises CorruptCheckpoint."""
         remedy = "Delete it and start the broker again: batches bear their epochs"
-        entries: list[EpochStart] = []
-        for line in _read_lines(self.path, remedy):
-            parts = line.split()
-            if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-                raise CorruptCheckpoint(self.path, f"malformed line {line!r}", remedy)
-            entries.append(EpochStart(int(parts[0]), int(parts[1])))
-        return entries
+        return [EpochStart(int(m[1]), int(m[2])) for m in self._read(_EPOCH_LINE, remedy)]
 
     def write(self, entries: Iterable[EpochStart], *, fsync: bool = True) -> None:
         """Replace the file. Raises OSError."""
-        content = _encode_lines(f"{entry.epoch} {entry.start_offset}" for entry in entries)
-        write_atomically(self.path, content, fsync=fsync, fault_point=self._fault_point)
+        self._write((f"{entry.epoch} {entry.start_offset}" for entry in entries), fsync=fsync)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,35 +240,6 @@ def decode_uuid(text: str) -> bytes:
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not a uuid")
     return uuid
-
-
-def _encode_lines(entries: Iterable[str]) -> bytes:
-    lines = list(entries)
-    return "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""]).encode()
-
-
-def _read_lines(path: Path, remedy: str) -> list[str]:
-    """The entry lines of a checkpoint; none for a missing or empty file, as Kafka."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError:
-        raise CorruptCheckpoint(path, "it is not UTF-8", remedy) from None
-    if len(lines) < 2:
-        if lines and lines[0] != str(CHECKPOINT_VERSION):
-            raise CorruptCheckpoint(path, f"unknown version {lines[0][:40]!r}", remedy)
-        return []
-    if lines[0] != str(CHECKPOINT_VERSION):
-        raise CorruptCheckpoint(path, f"unknown version {lines[0][:40]!r}", remedy)
-    if lines[1] != str(len(lines) - 2):
-        problem = f"it announces {lines[1][:40]!r} entries and has {len(lines) - 2}"
-        raise CorruptCheckpoint(path, problem, remedy)
-    return lines[2:]
-
-
-def _is_number(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
 
 
 def _escape(value: str) -> str:

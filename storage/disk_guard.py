@@ -48,9 +48,7 @@ class DiskGuard:
         if self.failure is not None:
             raise self.error(self.failure)
 
-    def __enter__(self) -> None:
-        if self.failure is not None:
-            raise self.error(self.failure)
+    __enter__ = check
 
     def __exit__(
         self,
@@ -58,7 +56,7 @@ class DiskGuard:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if problem is not None and isinstance(problem, OSError):
+        if isinstance(problem, OSError):
             is_first = self.failure is None
             self.failure = problem
             if is_first:

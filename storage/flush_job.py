@@ -8,6 +8,7 @@ The log's own thread takes note of the result, if the log has not been cut meanw
 import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..wire.fault_point import FaultPoint
@@ -16,13 +17,11 @@ from .segments.log_file import LogFile
 FLUSH_FAILED = "flush-failed"
 
 
+@dataclass(slots=True)
 class RecoveryPoint:
     """An offset below which all is on the disk. A cut puts another one in its place."""
 
-    __slots__ = ("offset",)
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
+    offset: int
 
 
 class OpenPath:
@@ -49,49 +48,31 @@ def open_existing(paths: Iterable[Path]) -> list[OpenPath]:
     return found
 
 
+@dataclass(slots=True, kw_only=True)
 class FlushJob:
     """See the top of the file."""
 
-    __slots__ = (
-        "_directories", "_directory", "_fault_point", "_files", "_is_cut", "_logs",
-        "end_offset", "is_whole", "names_changed", "point",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        directory: Path,
-        logs: list[LogFile],
-        files: list[OpenPath],
-        directories: list[OpenPath],
-        *,
-        point: RecoveryPoint,
-        end_offset: int,
-        names_changed: int,
-        is_whole: bool,
-        is_cut: bool,
-        fault_point: FaultPoint,
-    ) -> None:
-        self._directory = directory
-        self._logs = logs
-        self._files = files
-        self._directories = directories
-        self._is_cut = is_cut
-        self._fault_point = fault_point
-        self.point = point
-        self.end_offset = end_offset
-        self.names_changed = names_changed
-        self.is_whole = is_whole  # else there is more, and another job has to follow
+    directory: Path
+    logs: list[LogFile]
+    files: list[OpenPath]
+    directories: list[OpenPath]
+    point: RecoveryPoint
+    end_offset: int
+    names_changed: int
+    is_whole: bool  # else there is more, and another job has to follow
+    is_cut: bool
+    fault_point: FaultPoint
 
     def run(self) -> None:
         """Sync all of it (blocks); in any thread. Raises OSError."""
-        sync = os.fsync if self._is_cut else os.fdatasync  # the length of a file that was cut
-        self._fault_point("log.flush.before-fsync")
-        with noting_failed_flush(self._directory):
-            for file in (*self._logs, *self._files):
+        sync = os.fsync if self.is_cut else os.fdatasync  # the length of a file that was cut
+        self.fault_point("log.flush.before-fsync")
+        with noting_failed_flush(self.directory):
+            for file in (*self.logs, *self.files):
                 sync(file.fd)
-            for directory in self._directories:
+            for directory in self.directories:
                 os.fsync(directory.fd)
-        self._fault_point("log.flush.after-fsync")
+        self.fault_point("log.flush.after-fsync")
 
 
 @contextmanager

@@ -11,7 +11,6 @@ and the log is failed until a restart has recovered its directory.
 """
 
 import logging
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -315,9 +314,3 @@ class LocalLog:
     def retire(self, why: str = "it has been deleted") -> None:
         """Serve nothing any more; what is in memory may not be what is on the disk."""
         self.disk.failure = OSError(f"{self.directory}: {why}")
-
-    def delete(self) -> None:
-        """Remove the directory with all that is in it (blocks). The log serves nothing any more."""
-        with self.disk:
-            shutil.rmtree(self.directory)
-        self.retire()

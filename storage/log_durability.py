@@ -12,11 +12,9 @@ from pathlib import Path
 from ..wire.fault_point import FaultPoint
 from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
-from .log_config import LogConfig
 from .producers.snapshot_files import SnapshotFiles
 from .segments.segment import Segment
 from .segments.segment_list import SegmentList
-from .topic_configs import LONG_MAX
 
 SEGMENTS_A_JOB = 32  # some 1 ms
 
@@ -74,20 +72,6 @@ class Durability:
         """All up to there is on the disk, the last indexes too."""
         self._closed_end = log_end_offset
 
-    def is_due(
-        self, segments: SegmentList, log_end_offset: int, config: LogConfig, now_ms: int
-    ) -> bool:
-        """Whether to flush: flush.messages, flush.ms, or a segment that was closed (as Kafka)."""
-        unsynced = log_end_offset - self._point.offset
-        if unsynced <= 0:
-            return False
-        if unsynced >= config.flush_messages or segments.active.base_offset > self._point.offset:
-            return True
-        if config.flush_ms == LONG_MAX:
-            return False
-        since_ms = self.unsynced_since_ms
-        return since_ms is None or now_ms - since_ms >= config.flush_ms
-
     def names_changed(self) -> None:
         """Files came or went, or small ones were replaced: the next flush syncs the directory."""
         self._names_changed += 1
@@ -133,10 +117,10 @@ class Durability:
         del snapshots.unsynced[: len(written)]
         self.unsynced_since_ms = None
         return FlushJob(
-            directory,
-            [segment.file for segment in unsynced],
-            files,
-            directories,
+            directory=directory,
+            logs=[segment.file for segment in unsynced],
+            files=files,
+            directories=directories,
             point=self._point,
             end_offset=later[0].base_offset if later else log_end_offset,
             names_changed=self._names_changed if is_whole else self._names_synced,

@@ -12,6 +12,7 @@ from ..wire.errors import KafkaStorageError
 from ..wire.steps import run_to_end
 from .flush_job import FlushJob
 from .local_log import LocalLog
+from .topic_configs import LONG_MAX
 
 
 class LogFlushing:
@@ -29,9 +30,17 @@ class LogFlushing:
         return self._durability.recovery_point
 
     def is_needed(self, now_ms: int) -> bool:
-        """Whether to flush: flush.messages, flush.ms, or a segment has been closed."""
-        log = self._log
-        return self._durability.is_due(log.segments, log.log_end_offset, log.config, now_ms)
+        """Whether to flush: flush.messages, flush.ms, or a segment has been closed (as Kafka)."""
+        log, config, recovery_point = self._log, self._log.config, self.recovery_point
+        unsynced = log.log_end_offset - recovery_point
+        if unsynced <= 0:
+            return False
+        if unsynced >= config.flush_messages or log.segments.active.base_offset > recovery_point:
+            return True
+        if config.flush_ms == LONG_MAX:
+            return False
+        since_ms = self._durability.unsynced_since_ms
+        return since_ms is None or now_ms - since_ms >= config.flush_ms
 
     @property
     def is_owed(self) -> bool:

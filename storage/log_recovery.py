@@ -17,6 +17,7 @@ its cache without another word. FLUSH_FAILED in the directory says so.
 
 import logging
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,7 +95,9 @@ def load_log(
     snapshots = SnapshotFiles(directory)
     lost_pages = (directory / FLUSH_FAILED).exists()
     if lost_pages:
-        _drop_caches(segments, recovery_point)
+        for segment in segments.from_floor(recovery_point - 1):
+            segment.file.drop_cache()  # pages that could not be written count as clean
+    log_start_offset = max(log_start_offset, segments.first.base_offset)
     recovery = _Recovery(directory, config, segments, snapshots, log_start_offset, now_ms)
     if lost_pages or (machine_restarted and not clean_shutdown):
         snapshots.remove_unreadable()
@@ -144,30 +147,22 @@ def _begin_log(
     )
 
 
+@dataclass(slots=True)
 class _Recovery:
     """The parts of a log on their way to being whole."""
 
-    def __init__(
-        self,
-        directory: Path,
-        config: LogConfig,
-        segments: SegmentList,
-        snapshots: SnapshotFiles,
-        log_start_offset: int,
-        now_ms: int,
-    ) -> None:
-        self.directory = directory
-        self.config = config
-        self.segments = segments
-        self.snapshots = snapshots
-        self.log_start_offset = max(log_start_offset, segments.first.base_offset)
-        self.now_ms = now_ms
-        self.producers = ProducerStateTable()
-        self.epochs = LeaderEpochs()
-        self.saved_epochs: tuple[EpochStart, ...] = ()
-        self.is_as_closed = False
-        self.is_cut = False
-        self.indexed_from = LONG_MAX
+    directory: Path
+    config: LogConfig
+    segments: SegmentList
+    snapshots: SnapshotFiles
+    log_start_offset: int
+    now_ms: int
+    producers: ProducerStateTable = field(default_factory=ProducerStateTable)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    saved_epochs: tuple[EpochStart, ...] = ()
+    is_as_closed: bool = False
+    is_cut: bool = False
+    indexed_from: int = LONG_MAX
 
     def resume(self, active: Segment, *, was_killed: bool) -> Steps[None]:
         """Read what lies behind the newest snapshot, and behind the last index entry below it.
@@ -222,8 +217,8 @@ class _Recovery:
 
     def finish(self) -> Steps[LoadedLog]:
         """Bring the rest into agreement with where the log ends now."""
-        segments, producers, epochs = self.segments, self.producers, self.epochs
-        snapshots = self.snapshots
+        segments, snapshots = self.segments, self.snapshots
+        producers, epochs = self.producers, self.epochs
         if segments.active.next_offset < self.log_start_offset:
             # What DeleteRecords left over is gone from the disk: nothing of this log is valid.
             self.is_cut = True
@@ -346,12 +341,6 @@ def _first_damaged(segments: SegmentList, *, until: Segment) -> Steps[Segment | 
             return segment
         yield
     return None
-
-
-def _drop_caches(segments: SegmentList, recovery_point: int) -> None:
-    """Let what is read be what lies on the disk: pages that could not be written count as clean."""
-    for segment in segments.from_floor(recovery_point - 1):
-        segment.file.drop_cache()
 
 
 def _belongs(segment: Segment, header: BatchHeader) -> bool:

@@ -15,7 +15,7 @@ from ..wire.steps import Steps, run_to_end
 from .local_log import LocalLog
 from .producers.state import ProducerStateTable
 from .segments.index import CorruptIndex
-from .segments.segment import REMEDY, Segment
+from .segments.segment import REMEDY
 
 CUT_BYTES_A_STEP = 2 << 20  # of one file; the kernel gives back some 3 MB in a millisecond
 
@@ -83,12 +83,14 @@ class LogTruncation:
             last, dropped = log.segments.active, None
             try:
                 with log.disk.retriable:
-                    if last.base_offset > offset:
-                        last, dropped = self._before(last), last
+                    before = log.segments.before(last)
+                    if before is not None and last.base_offset > offset:
+                        last, dropped = before, last
                         kept = last.kept_below(dropped.base_offset)
                         log.deleted.retire(dropped, log.now_ms)
                     else:
-                        near = last.offset_before(last.size_bytes - CUT_BYTES_A_STEP)
+                        near_end = last.size_bytes - CUT_BYTES_A_STEP
+                        near, _ = last.offset_index.lookup_position(near_end)
                         kept = last.kept_below(max(offset, near))
                         if kept.next_offset >= log.log_end_offset:
                             path = last.offset_index.path
@@ -102,11 +104,6 @@ class LogTruncation:
             log.fault_point("log.truncate.after-cut")
             log.segments.drop_cached_reads()
             self._ends_at(kept.next_offset)
-
-    def _before(self, segment: Segment) -> Segment:
-        before = self._log.segments.before(segment)
-        assert before is not None
-        return before
 
     def _ends_at(self, end_offset: int) -> None:
         """Take note of a cut."""

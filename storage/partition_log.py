@@ -48,16 +48,6 @@ from .producers.entry import Origin
 from .producers.state import ProducerStateTable
 from .producers.verdicts import Duplicate, MarkerAlreadyWritten
 
-__all__ = [
-    "AppendInfo",
-    "LogRead",
-    "Origin",
-    "PartitionLog",
-    "TimedBatch",
-    "UnexpectedAppendOffset",
-]
-
-
 logger = logging.getLogger(__name__)
 
 

@@ -31,7 +31,7 @@ class ConfigType(IntEnum):
     LIST = 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TopicConfig:
     """One configurable property of a topic.
 
@@ -143,6 +143,10 @@ def _between(least: float, most: float) -> Callable[[Any], str | None]:
     return check
 
 
+def _none_or_at_least_14(value: int) -> str | None:
+    return None if value == 0 or value >= 14 else "Value must be at least 14"
+
+
 def _gzip_level(value: int) -> str | None:
     level = value == -1 or 1 <= value <= 9
     return None if level else "Value must be between 1 and 9 or equal to -1"
@@ -167,8 +171,8 @@ _NO_TIERS = "there is no tiered storage"
 _NO_THROTTLE = "replication is not throttled"
 _PRODUCER_OR_NONE = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
-# name, type, default, check, key of the broker default, doc, why only the default is served
-_ROWS: tuple[tuple[Any, ...], ...] = (
+# The fields of a TopicConfig.
+_ROWS: list[tuple[Any, ...]] = [
     ("cleanup.policy", _LIST, "delete", _cleanup_policy, "log.cleanup.policy",
      "delete: old segments go by retention; compact: the last value of each key stays."),
     ("compression.gzip.level", _I, "-1", _gzip_level, "compression.gzip.level",
@@ -238,28 +242,9 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
      "The age at which a segment that holds records is closed."),
     ("unclean.leader.election.enable", _B, "false", _anything, "unclean.leader.election.enable",
      "Whether a replica that is not in sync may lead, at the price of acknowledged records."),
-)  # fmt: skip
-
-TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
-    row[0]: TopicConfig(
-        name=row[0],
-        type=row[1],
-        default=row[2],
-        check=row[3],
-        broker_name=row[4],
-        doc=row[5],
-        not_served=row[6] if len(row) > 6 else None,
-    )
-    for row in _ROWS
-} | {
     # Kafka's own way for tests to have segments below the 1 MiB of segment.bytes (KIP-1161).
-    "internal.segment.bytes": TopicConfig(
-        name="internal.segment.bytes",
-        type=ConfigType.INT,
-        default="0",
-        check=lambda value: None if value == 0 or value >= 14 else "Value must be at least 14",
-        broker_name=None,
-        doc="The size of a segment file, without the lower bound of segment.bytes.",
-        is_internal=True,
-    ),
-}
+    ("internal.segment.bytes", _I, "0", _none_or_at_least_14, None,
+     "The size of a segment file, without the lower bound of segment.bytes.", None, True),
+]  # fmt: skip
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {row[0]: TopicConfig(*row) for row in _ROWS}

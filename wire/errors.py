@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from .error_codes import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError", "error_for"]
-
 
 class KafkaError(Exception):
     """An answer of the protocol other than success; str() is a sentence for people."""

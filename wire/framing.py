@@ -39,15 +39,7 @@ class FrameReceiver:
     nor a busy one pays for a new buffer.
     """
 
-    __slots__ = (
-        "_filled",
-        "_frame",
-        "_frame_bytes",
-        "_max_bytes",
-        "_spare",
-        "_staging",
-        "_view",
-    )
+    __slots__ = ("_filled", "_frame", "_frame_bytes", "_max_bytes", "_spare", "_staging")
 
     def __init__(
         self, max_frame_bytes: int = FRAME_BYTES_MAX, spare: list[bytearray] | None = None
@@ -55,7 +47,6 @@ class FrameReceiver:
         self._max_bytes = max_frame_bytes
         self._spare = spare
         self._staging: bytearray | None = None  # only while bytes wait in it: idle costs nothing
-        self._view = memoryview(b"")
         self._filled = 0  # of the staging buffer, or of the frame under way
         self._frame: bytearray | None = None
         self._frame_bytes = 0
@@ -198,14 +189,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
     return _response_v0.pack(correlation_id)
 
 
-def response_header_bytes(api_key: int, api_version: int) -> int:
-    """How long the response header of this version is."""
-    return len(encode_response_header(api_key, api_version, 0))
-
-
 def frame_response(header: bytes, body: list[Buffer]) -> list[Buffer]:
     """Length and header in front of the body's pieces, none of which is copied."""
-    size = len(header)
-    for piece in body:
-        size += len(piece)
+    size = sum(map(len, body), len(header))
     return [_size.pack(size) + header, *body]

@@ -37,7 +37,6 @@ ZSTD = 4
 NO_PRODUCER_ID = -1
 
 _header = struct.Struct(">qiibIhiqqqhii")
-_offset_and_length = struct.Struct(">qi")
 _base_offset = struct.Struct(">q")
 _length = struct.Struct(">i")
 _leader_epoch = struct.Struct(">i")
@@ -191,11 +190,18 @@ def restamp_append_time(buffer: bytearray | memoryview, position: int, now_ms: i
 
 def rewrite_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
     """Compute the checksum of a batch again."""
-    length = _offset_and_length.unpack_from(buffer, position)[1]
+    length = _length.unpack_from(buffer, position + _base_offset.size)[0]
     covered = memoryview(buffer)[
         position + CRC_COVERS_FROM : position + length + LENGTH_COUNTS_FROM
     ]
     _crc.pack_into(buffer, position + CRC_AT, crc32c(covered))
+
+
+def write_header(batch: bytearray, base_offset: int, leader_epoch: int, *fields: int) -> None:
+    """Write the header of a batch whose records stand in it; fields: from the attributes on."""
+    length = len(batch) - LENGTH_COUNTS_FROM
+    _header.pack_into(batch, 0, base_offset, length, leader_epoch, MAGIC, 0, *fields)
+    _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
 
 
 def rewrite_producer(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .errors import InvalidRecord
 from .record_batch import BatchHeader
-from .records import RECORD_BYTES_MIN, bytes_at, varint_at
+from .records import RECORD_BYTES_MIN, bytes_at, header_count_at, varint_at
 from .steps import Steps
 
 ITEMS_PER_STEP = 400  # records and their headers: about 0.4 ms
@@ -75,7 +75,7 @@ def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithou
             if data[at] == 0:
                 at += 1
             else:
-                headers, at = _header_count(data, at, end)
+                headers, at = header_count_at(data, at, end)
                 header_count += headers
                 for _ in range(headers):
                     items_of_step += 1
@@ -150,13 +150,6 @@ def _after_bytes(data: bytes, at: int, end: int) -> int:
     if length < 0 or at + length > end:
         raise InvalidRecord("a key or value goes beyond its record")
     return at + length
-
-
-def _header_count(data: bytes, at: int, end: int) -> tuple[int, int]:
-    count, at = varint_at(data, at)
-    if count < 0 or count * 2 > end - at:
-        raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")
-    return count, at
 
 
 def _after_header(data: bytes, at: int, end: int) -> int:

@@ -7,7 +7,6 @@ The plain path of a broker never comes here. A record is
 with every number but the attributes a zigzag varint, and deltas counted from the batch header.
 """
 
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,20 +19,18 @@ from .record_batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
-    LENGTH_COUNTS_FROM,
-    MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     decode_header,
-    rewrite_crc,
+    write_header,
 )
+from .record_rows import encode_headers
 from .steps import Steps, run_to_end
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 RECORDS_A_STEP = 128  # some 0.3 ms
 RECORD_BYTES_MIN = 7  # length, attributes, two deltas, null key, null value, no headers
-_header = struct.Struct(">qiibIhiqqqhii")
 
 
 class Record(NamedTuple):
@@ -88,7 +85,7 @@ def encoding_batch(
             + encode_varint(offset - base)
             + _sized(key)
             + _sized(value)
-            + _encode_headers(headers)
+            + encode_headers(headers)
         )
         body += (encode_unsigned_varint(len(inner) << 1), inner)
     attributes = (
@@ -98,75 +95,43 @@ def encoding_batch(
         | (CONTROL_BIT if control else 0)
         | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
     )
+    if last_offset_delta is None:
+        last_offset_delta = records[-1].offset - base
     return _assemble(
         compress(compression, b"".join(body)),
-        base_offset=base,
-        leader_epoch=leader_epoch,
-        attributes=attributes,
-        last_offset_delta=records[-1].offset - base
-        if last_offset_delta is None
-        else last_offset_delta,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp for record in records),
-        producer=(producer_id, producer_epoch, base_sequence),
-        count=len(records),
+        base,
+        leader_epoch,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max(record.timestamp for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
     )
-
-
-def _encode_headers(headers: tuple[tuple[str, bytes | None], ...]) -> bytes:
-    if not headers:
-        return b"\0"
-    pieces = [encode_varint(len(headers))]
-    for name, value in headers:
-        pieces += (_sized(name.encode()), _sized(value))
-    return b"".join(pieces)
 
 
 def encode_empty_batch(header: BatchHeader) -> bytes:
     """A batch without records that keeps a producer's last sequence through compaction."""
     return _assemble(
         b"",
-        base_offset=header.base_offset,
-        leader_epoch=header.partition_leader_epoch,
-        attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT),
-        last_offset_delta=header.last_offset_delta,
-        base_timestamp=-1,
-        max_timestamp=header.max_timestamp,
-        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
-        count=0,
+        header.base_offset,
+        header.partition_leader_epoch,
+        header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT),
+        header.last_offset_delta,
+        -1,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        0,
     )
 
 
-def _assemble(
-    body: bytes,
-    *,
-    base_offset: int,
-    leader_epoch: int,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    producer: tuple[int, int, int],
-    count: int,
-) -> bytes:
-    batch = bytearray(HEADER_BYTES + len(body))
-    _header.pack_into(
-        batch,
-        0,
-        base_offset,
-        len(batch) - LENGTH_COUNTS_FROM,
-        leader_epoch,
-        MAGIC,
-        0,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        *producer,
-        count,
-    )
-    batch[HEADER_BYTES:] = body
-    rewrite_crc(batch)
+def _assemble(body: bytes, base_offset: int, leader_epoch: int, *fields: int) -> bytes:
+    batch = bytearray(HEADER_BYTES) + body
+    write_header(batch, base_offset, leader_epoch, *fields)
     return bytes(batch)
 
 
@@ -283,12 +248,16 @@ def bytes_at(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return data[at:stop], stop
 
 
-def _headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def header_count_at(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """(number of headers, position after it), within a record. Raises InvalidRecord."""
     count, at = varint_at(data, at)
-    if count == 0:
-        return (), at
     if count < 0 or count * 2 > end - at:
         raise InvalidRecord(f"{count} headers cannot stand in {end - at} bytes")
+    return count, at
+
+
+def _headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = header_count_at(data, at, end)
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, at = bytes_at(data, at, end)

@@ -3,35 +3,13 @@
 Monotonic clocks of two nodes have nothing in common, so times travel as ages.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..raft.status import RaftStatus
 
 UNKNOWN = -1
-
-
-class VoterView(Protocol):
-    """See coordinator.raft.status.VoterStatus; times are monotonic ms, -1 unknown."""
-
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def log_end(self) -> int: ...
-    @property
-    def last_contact_ms(self) -> float: ...
-    @property
-    def last_caught_up_ms(self) -> float: ...
-
-
-class GroupView(Protocol):
-    @property
-    def leader_id(self) -> int | None: ...
-    @property
-    def term(self) -> int: ...
-    @property
-    def commit_index(self) -> int: ...
-    @property
-    def voters(self) -> Sequence[VoterView]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +32,7 @@ class Quorum:
     voters: tuple[QuorumVoter, ...]
 
 
-def quorum_of(status: GroupView, now_ms: float) -> Quorum:
+def quorum_of(status: "RaftStatus", now_ms: float) -> Quorum:
     """The answer of the leader at this moment of its monotonic clock."""
 
     def age_ms(moment_ms: float) -> int:

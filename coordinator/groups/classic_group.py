@@ -9,6 +9,7 @@ KIP-62, KIP-345 (static members), KIP-394 (pending members), KIP-814.
 
 from collections import Counter
 from collections.abc import Container
+from dataclasses import dataclass, field, replace
 
 from ...wire.errors import (
     CoordinatorNotAvailable,
@@ -35,59 +36,35 @@ from .records import GroupValue, MemberValue
 from .turn import HEARTBEAT, Turn
 
 
+@dataclass(slots=True, eq=False)
 class ClassicGroup:
     """One group. Members are kept in the order in which they came."""
 
-    __slots__ = (
-        "awaiting_join_count",
-        "generation",
-        "group_id",
-        "held_metadata",
-        "initial_wait_left_ms",
-        "leader_id",
-        "members",
-        "new_member_added",
-        "pending_join",
-        "pending_sync",
-        "previous_state",
-        "protocol_name",
-        "protocol_type",
-        "state",
-        "state_since_ms",
-        "static_members",
-        "subscribed",
-        "support",
-    )
-
-    def __init__(
-        self, group_id: str, *, wall_ms: int, held_metadata: HeldMetadata | None = None
-    ) -> None:
-        self.group_id = group_id
-        self.held_metadata = held_metadata or HeldMetadata()  # with other groups
-        self.state = GroupState.EMPTY
-        self.previous_state = GroupState.DEAD
-        self.state_since_ms = wall_ms
-        self.generation = 0
-        self.protocol_type: str | None = None
-        self.protocol_name: str | None = None
-        self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
-        self.static_members: dict[str, str] = {}  # instance id -> member id
-        self.pending_join: set[str] = set()  # were told their id and have not come with it yet
-        self.pending_sync: set[str] = set()
-        self.awaiting_join_count = 0
-        self.support: Counter[str] = Counter()  # protocol -> members that support it
-        self.subscribed: frozenset[str] | None = None  # None when it is not known
-        self.new_member_added = False  # while the first members gather
-        self.initial_wait_left_ms = 0
+    group_id: str
+    held_metadata: HeldMetadata  # with other groups
+    state_since_ms: int  # wall clock
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.DEAD
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, Member] = field(default_factory=dict[str, Member])
+    static_members: dict[str, str] = field(default_factory=dict[str, str])  # instance -> member id
+    pending_join: set[str] = field(default_factory=set[str])  # told their id, and not there yet
+    pending_sync: set[str] = field(default_factory=set[str])
+    awaiting_join_count: int = 0
+    support: Counter[str] = field(default_factory=Counter[str])  # protocol -> how many have it
+    subscribed: frozenset[str] | None = None  # None when it is not known
+    new_member_added: bool = False  # while the first members gather
+    initial_wait_left_ms: int = 0
 
     @classmethod
     def restored(
-        cls, group_id: str, stored: GroupValue, held_metadata: HeldMetadata | None = None
+        cls, group_id: str, stored: GroupValue, held_metadata: HeldMetadata
     ) -> "ClassicGroup":
         """The group as its last record in the log has it."""
-        wall_ms = stored.current_state_timestamp_ms
-        group = cls(group_id, wall_ms=wall_ms, held_metadata=held_metadata)
+        group = cls(group_id, held_metadata, stored.current_state_timestamp_ms)
         group.generation = stored.generation
         group.protocol_type = stored.protocol_type or None
         group.protocol_name = stored.protocol
@@ -206,16 +183,7 @@ class ClassicGroup:
         self.answer_join(old, JoinAnswer(error=fenced, member_id=old.member_id), turn)
         self.answer_sync(old, SyncAnswer(error=fenced), turn)
         turn.cancel_deadline(HEARTBEAT, self.group_id, old.member_id)
-        new = Member(
-            member_id=new_member_id,
-            group_instance_id=instance_id,
-            client_id=old.client_id,
-            client_host=old.client_host,
-            rebalance_timeout_ms=old.rebalance_timeout_ms,
-            session_timeout_ms=old.session_timeout_ms,
-            protocols=old.protocols,
-            assignment=old.assignment,
-        )
+        new = replace(old, member_id=new_member_id, is_new=False)
         self.members[new_member_id] = new
         self.static_members[instance_id] = new_member_id
         if old.member_id in self.pending_sync:

@@ -142,7 +142,7 @@ class GroupTable:
         return group
 
     def _new(self, group_id: str, wall_ms: int) -> ClassicGroup:
-        return ClassicGroup(group_id, wall_ms=wall_ms, held_metadata=self.held_metadata)
+        return ClassicGroup(group_id, self.held_metadata, wall_ms)
 
     def _has_room(self, group: ClassicGroup | None, request: JoinRequest) -> bool:
         """Whether what the member says of itself may be kept. Who says no more than before may."""

@@ -95,14 +95,8 @@ class GroupValue(NamedTuple):
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset."""
-    return b"".join(
-        (
-            _int16.pack(_OFFSET_KINDS[-1]),
-            encode_string(group_id, False),
-            encode_string(topic, False),
-            _int32.pack(partition),
-        )
-    )
+    names = encode_string(group_id, False) + encode_string(topic, False)
+    return _int16.pack(_OFFSET_KINDS[-1]) + names + _int32.pack(partition)
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:

@@ -12,14 +12,5 @@ AFTER_PREPARE = "transactions.after-prepare"  # durable; no marker is sent yet
 AFTER_SOME_MARKERS = "transactions.after-some-markers"
 AFTER_ALL_MARKERS = "transactions.after-all-markers"  # written; that is not durable yet
 AFTER_COMPLETE = "transactions.after-complete"
-FAULT_POINTS = (
-    BEFORE_ONGOING,
-    AFTER_ONGOING,
-    BEFORE_PREPARE,
-    AFTER_PREPARE,
-    AFTER_SOME_MARKERS,
-    AFTER_ALL_MARKERS,
-    AFTER_COMPLETE,
-)
 BEFORE = {TransactionState.ONGOING: BEFORE_ONGOING} | dict.fromkeys(PREPARED, BEFORE_PREPARE)
 AFTER = {TransactionState.ONGOING: AFTER_ONGOING} | dict.fromkeys(PREPARED, AFTER_PREPARE)

@@ -18,7 +18,7 @@ from ...wire.messages.transaction_log import (
     encode_transaction_log_value,
 )
 from ...wire.primitives import MalformedFrame
-from .states import COMPLETED, NEVER_WRITTEN, PREPARED, TransactionState, follows
+from .states import ALLOWED_PREVIOUS, COMPLETED, NEVER_WRITTEN, PREPARED, TransactionState
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -118,7 +118,7 @@ def check_transition(old: TransactionRecord | None, new: TransactionRecord) -> s
         return "a producer id, epoch or timeout is out of range"
     if old is None:
         return None if _is_blank(new) else "an id begins with Empty"
-    if not follows(new.state, old.state):
+    if old.state not in ALLOWED_PREVIOUS[new.state]:
         return f"{new.state.kafka_name} does not follow {old.state.kafka_name}"
     match new.state:
         case TransactionState.EMPTY:

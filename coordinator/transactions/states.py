@@ -47,8 +47,3 @@ ALLOWED_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
 MAY_EXPIRE = IDLE
 NEVER_WRITTEN = frozenset({_S.PREPARE_EPOCH_FENCE, _S.DEAD})  # Dead is a tombstone
 BY_NAME: Mapping[str, TransactionState] = {state.kafka_name: state for state in _S}
-
-
-def follows(state: TransactionState, previous: TransactionState) -> bool:
-    """Whether `state` may come after `previous`."""
-    return previous in ALLOWED_PREVIOUS[state]

@@ -3,6 +3,7 @@ channel, one DEALER for each peer and channel.
 """
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
@@ -18,25 +19,18 @@ BULK_QUEUE_MESSAGES = 64
 Socket = zmq.Socket[bytes]
 
 
+@dataclass(frozen=True, slots=True)
 class PeerSockets:
     """Opens sockets; whoever asked closes them."""
 
-    def __init__(
-        self,
-        context: "zmq.Context[Socket]",
-        directory: Path,
-        node_id: int,
-        *,
-        max_message_bytes: int,
-    ) -> None:
-        self._context = context
-        self._directory = directory
-        self._node_id = node_id
-        self._max_message_bytes = max_message_bytes
+    context: "zmq.Context[Socket]"
+    directory: Path
+    node_id: int
+    max_message_bytes: int
 
     def listen(self, channel: str) -> Socket:
         """Where peers connect to. Raises PeerSocketError when another process serves it."""
-        path = socket_path(self._directory, channel, self._node_id)
+        path = socket_path(self.directory, channel, self.node_id)
         if _is_served(path):  # a stale file of a killed broker is replaced by bind
             raise PeerSocketError(f"another process serves {path}: does this node run already?")
         router = self._open(zmq.ROUTER, channel)
@@ -47,9 +41,9 @@ class PeerSockets:
 
     def dial(self, channel: str, peer: int, events: int) -> tuple[Socket, Socket]:
         """The connection to a peer, made and re-made, and the monitor of its `events`."""
-        path = socket_path(self._directory, channel, peer)
+        path = socket_path(self.directory, channel, peer)
         dealer = self._open(zmq.DEALER, channel)
-        dealer.setsockopt(zmq.ROUTING_ID, routing_id(self._node_id))
+        dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
         # Nothing is queued for a peer that is not there, and what was queued for a connection
         # that broke is lost with it: no stale request reaches the peer's next incarnation.
         dealer.setsockopt(zmq.IMMEDIATE, 1)
@@ -60,12 +54,12 @@ class PeerSockets:
         return dealer, monitor
 
     def _open(self, kind: int, channel: str) -> Socket:
-        sock = self._context.socket(kind)
+        sock = self.context.socket(kind)
         queue_messages = BULK_QUEUE_MESSAGES if channel == "bulk" else CONTROL_QUEUE_MESSAGES
         sock.setsockopt(zmq.LINGER, 0)
         sock.setsockopt(zmq.SNDHWM, queue_messages)
         sock.setsockopt(zmq.RCVHWM, queue_messages)
-        sock.setsockopt(zmq.MAXMSGSIZE, self._max_message_bytes)
+        sock.setsockopt(zmq.MAXMSGSIZE, self.max_message_bytes)
         return sock
 
 

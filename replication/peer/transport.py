@@ -17,9 +17,9 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -55,26 +55,15 @@ _POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | 
 _send = zmq.backend.Socket.send  # without the Python layer above it, which makes a Frame first
 
 
+@dataclass(slots=True, eq=False)
 class _Channel:
     """One ZeroMQ socket on the event loop."""
 
-    __slots__ = ("is_bulk", "is_scheduled", "monitor", "peer", "socket")
-
-    def __init__(self, sock: Socket, is_bulk: bool, peer: int | None) -> None:
-        self.socket = sock
-        self.is_bulk = is_bulk
-        self.peer = peer  # None: our ROUTER, whose messages bear their sender
-        self.monitor: Socket | None = None
-        self.is_scheduled = False
-
-
-class _Asker(NamedTuple):
-    """Whom a reply goes to."""
-
-    channel: _Channel
-    peer: int
-    routing_id: bytes
-    correlation_id: int
+    socket: Socket
+    is_bulk: bool
+    peer: int | None = None  # None: our ROUTER, whose messages bear their sender
+    monitor: Socket | None = None
+    is_scheduled: bool = False
 
 
 class PeerTransport(PeerHandlers):
@@ -108,15 +97,12 @@ class PeerTransport(PeerHandlers):
         self.gate.attach(self._loop)
         prepare_directory(self._directory)
         self._context = zmq.Context(io_threads=1)
-        sockets = PeerSockets(
-            self._context,
-            self._directory,
-            self.node_id,
-            max_message_bytes=self._max_message_bytes,
-        )
+        sockets = PeerSockets(self._context, self._directory, self.node_id, self._max_message_bytes)
         try:
             for name in CHANNELS:
-                self._listen(sockets, name)
+                channel = _Channel(sockets.listen(name), name == "bulk")
+                self._routers.append(channel)
+                self._watch(channel)
             for peer in self.peers:
                 for name in CHANNELS:
                     self._dial(sockets, name, peer)
@@ -173,15 +159,9 @@ class PeerTransport(PeerHandlers):
 
     # -- sockets
 
-    def _listen(self, sockets: PeerSockets, name: str) -> None:
-        channel = _Channel(sockets.listen(name), name == "bulk", None)
-        self._routers.append(channel)
-        self._watch(channel)
-
     def _dial(self, sockets: PeerSockets, name: str, peer: int) -> None:
         dealer, monitor = sockets.dial(name, peer, _LINK_EVENTS)
-        channel = _Channel(dealer, name == "bulk", peer)
-        channel.monitor = monitor
+        channel = _Channel(dealer, name == "bulk", peer, monitor)
         self._dealers[peer, channel.is_bulk] = channel
         self._loop.add_reader(_descriptor(monitor), self._read_monitor, channel, monitor)
         self._loop.call_soon(self._read_monitor, channel, monitor)
@@ -258,12 +238,14 @@ class PeerTransport(PeerHandlers):
 
     def _reply(
         self,
-        asker: _Asker,
+        channel: _Channel,
+        peer: int,
+        routing_id: bytes,
+        correlation_id: int,
         header: bytes,
         frames: Sequence[Buffer] = (),
         what: What = What.REPLY,
     ) -> bool:
-        channel, peer, routing_id, correlation_id = asker
         parts = _parts(what, 0, correlation_id, header, frames)
         return self._post(channel, peer, (routing_id, *parts))
 
@@ -300,15 +282,14 @@ class PeerTransport(PeerHandlers):
         frames: list[Buffer] = []
         if len(first) > header_end:
             frames.append(memoryview(first)[header_end:])
-        for part in parts[1:]:
-            frames.append(part.buffer if channel.is_bulk else part.bytes)
+        frames += [part.buffer if channel.is_bulk else part.bytes for part in parts[1:]]
         is_ours = channel.peer is not None
         if is_ours and what in (What.REPLY, What.FAILURE):
             outcome = (header, frames) if what == What.REPLY else _failure(peer, header)
             if not self._under_way.replied(correlation_id, channel, outcome):
                 self.dropped["late"] += 1
         elif not is_ours and what == What.REQUEST:
-            reply = partial(self._reply, _Asker(channel, peer, sender, correlation_id))
+            reply = partial(self._reply, channel, peer, sender, correlation_id)
             self._asked(peer, (kind, channel.is_bulk), header, frames, reply)
         elif not is_ours and what == What.ONE_WAY:
             self._deliver(peer, kind, header)

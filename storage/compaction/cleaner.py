@@ -18,6 +18,7 @@ replaced from the oldest on, and a tombstone lies behind what it removes.
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...wire.record_batch import BatchHeader, Buffer
@@ -82,6 +83,7 @@ class KeyMap:
         return self._offsets.get(_digest(key), -1) > offset
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class BatchCleaner:
     """Decides batch by batch, in the order of offsets, for one cleaning.
 
@@ -90,39 +92,20 @@ class BatchCleaner:
     of the rewritten segment must hold; the caller takes it out segment by segment.
     """
 
-    __slots__ = (
-        "_delete_retention_ms",
-        "_end_offset",
-        "_keys",
-        "_now_ms",
-        "_producers",
-        "kept_aborts",
-        "walk",
-    )
-
-    def __init__(
-        self,
-        keys: KeyMap,
-        producers: Mapping[int, ActiveProducer],
-        *,
-        end_offset: int,
-        delete_retention_ms: int,
-        now_ms: int,
-    ) -> None:
-        self._keys = keys
-        self._producers = producers
-        self._end_offset = end_offset
-        self._delete_retention_ms = delete_retention_ms
-        self._now_ms = now_ms
-        self.walk = TransactionWalk()
-        self.kept_aborts: list[AbortedTransaction] = []
+    keys: KeyMap
+    producers: Mapping[int, ActiveProducer]
+    end_offset: int
+    delete_retention_ms: int
+    now_ms: int
+    walk: TransactionWalk = field(default_factory=TransactionWalk)
+    kept_aborts: list[AbortedTransaction] = field(default_factory=list[AbortedTransaction])
 
     def clean(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         """What takes the place of a batch: itself, other bytes, or None for nothing."""
         if header.is_control:
             return self._clean_marker(header, batch)
         is_dead = self.walk.is_aborted(header)
-        if header.next_offset > self._keys.end_offset:
+        if header.next_offset > self.keys.end_offset:
             return batch  # the keys that may supersede it have not been read
         if header.record_count == 0 or is_dead:
             kept: list[Record] = []
@@ -141,7 +124,7 @@ class BatchCleaner:
 
     def _clean_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         if header.record_count == 0:  # emptied by another cleaner than this one: says nothing
-            return batch if header.next_offset == self._end_offset else None
+            return batch if header.next_offset == self.end_offset else None
         may_go, abort = self.walk.end(header, batch)
         if abort is not None:
             self.kept_aborts.append(abort)
@@ -150,31 +133,31 @@ class BatchCleaner:
         if not header.has_delete_horizon:
             horizon = self._horizon(header, is_needed=True)
             return _rewrite(header, decode_batch(batch), horizon)
-        is_over = self._now_ms >= header.base_timestamp
+        is_over = self.now_ms >= header.base_timestamp
         return None if is_over and not self._is_needed_marker(header) else batch
 
     def _stays(self, header: BatchHeader, record: Record) -> bool:
-        if record.key is None or self._keys.is_superseded(record.key, record.offset):
+        if record.key is None or self.keys.is_superseded(record.key, record.offset):
             return False
         if record.value is not None or not header.has_delete_horizon:
             return True
-        return self._now_ms < header.base_timestamp
+        return self.now_ms < header.base_timestamp
 
     def _horizon(self, header: BatchHeader, *, is_needed: bool) -> int | None:
         if header.has_delete_horizon:
             return header.base_timestamp
-        return self._now_ms + self._delete_retention_ms if is_needed else None
+        return self.now_ms + self.delete_retention_ms if is_needed else None
 
     def _is_needed_empty(self, header: BatchHeader) -> bool:
-        producer = self._producers.get(header.producer_id)
-        return header.next_offset == self._end_offset or (
+        producer = self.producers.get(header.producer_id)
+        return header.next_offset == self.end_offset or (
             producer is not None and producer.last_data_offset == header.last_offset
         )
 
     def _is_needed_marker(self, header: BatchHeader) -> bool:
-        if header.next_offset == self._end_offset:
+        if header.next_offset == self.end_offset:
             return True
-        producer = self._producers.get(header.producer_id)
+        producer = self.producers.get(header.producer_id)
         return producer is not None and (
             producer.last_marker_offset == header.base_offset
             or (producer.last_data_offset < 0 and producer.epoch == header.producer_epoch)

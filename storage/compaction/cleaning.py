@@ -21,7 +21,7 @@ from ...wire.record_batch import BatchHeader, Buffer, decode_header
 from ..checkpoint import sync_directory
 from ..log_config import LogConfig
 from ..segments.log_file import scan_batches
-from ..segments.segment import SUFFIXES, Segment, segment_path
+from ..segments.segment import Segment
 from ..segments.segment_swap import CLEANED_SUFFIX
 from ..segments.transaction_index import AbortedTransaction
 from .cleaner import KEYS_MAX, ActiveProducer, BatchCleaner, KeyMap
@@ -73,8 +73,8 @@ class Cleaning:
         self._summaries = summaries
         self._keys = KeyMap(plan.first_dirty_offset, keys_max)
         self._cleaner = BatchCleaner(
-            self._keys,
-            producers,
+            keys=self._keys,
+            producers=producers,
             end_offset=plan.end_offset,
             delete_retention_ms=config.delete_retention_ms,
             now_ms=now_ms,
@@ -127,8 +127,7 @@ class Cleaning:
         group = [self._segments[at] for at in numbers]
         first = group[0]
         directory, base_offset = first.directory, first.base_offset
-        for suffix in SUFFIXES:  # what a failed cleaning may have left
-            segment_path(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
+        Segment.remove_files(directory, base_offset, CLEANED_SUFFIX)  # of a failed cleaning
         self._output = output = Segment(
             directory, base_offset, self._config, self._now_ms, suffix=CLEANED_SUFFIX
         )

@@ -24,8 +24,6 @@ from ...wire.steps import Steps, run_to_end
 from ..checkpoint import CLEANED_OFFSETS, CorruptCheckpoint, OffsetCheckpoint
 from ..corrupt_file import CorruptFile
 from ..partition_log import PartitionLog
-from ..segments.log_file import scan_headers
-from ..segments.segment import Segment
 from ..topic_configs import LONG_MAX
 from .cleaner import KEYS_MAX, ActiveProducer
 from .cleaning import CleanedGroup, Cleaning
@@ -187,16 +185,8 @@ def _summaries(log: PartitionLog) -> list[SegmentSummary]:
             segment.size_bytes,
             segment.offset_index.size_bytes,
             segment.time_index.size_bytes,
-            _first_timestamp(segment) if wants_first else -1,
+            segment.find_first_timestamp() if wants_first else -1,
             segment.max_timestamp,
         )
         for segment in log.segments
     ]
-
-
-def _first_timestamp(segment: Segment) -> int:
-    if segment.first_batch_timestamp is None:
-        for _, header in scan_headers(segment.file, 0, segment.size_bytes):
-            segment.first_batch_timestamp = header.max_timestamp
-            break
-    return -1 if segment.first_batch_timestamp is None else segment.first_batch_timestamp

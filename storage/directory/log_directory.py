@@ -200,20 +200,6 @@ class LogDirectory:
                 stray.name,
             )
 
-    def open_partition(
-        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int
-    ) -> PartitionLog:
-        """Open a log and serve it, all at once (blocks)."""
-        log = run_to_end(self.open(self.opening(topic, partition, topic_id, config, now_ms)))
-        self.lower_offsets([log])
-        self.opened(log)
-        return log
-
-    def delete_partition(self, topic: str, partition: int) -> None:
-        """Serve a log no longer and take its directory away, all at once (blocks)."""
-        self.remove_partition(topic, partition)
-        self.remove(topic, partition)
-
     def retry_renames(self) -> None:
         """Try again to rename the directories of deleted partitions for which it failed.
 
@@ -352,15 +338,13 @@ class LogDirectory:
             return -1  # Kafka before 3.8 wrote an empty file
 
     def _scan(self) -> set[TopicPartition]:
-        found = set[TopicPartition]()
-        for entry in os.scandir(self.path):
-            if not entry.is_dir():
-                continue
-            if self._removed.found(Path(entry.path)):
-                continue
-            if match := _PARTITION_DIRECTORY.fullmatch(entry.name):
-                found.add((match[1], int(match[2])))
-        return found
+        return {
+            (match[1], int(match[2]))
+            for entry in os.scandir(self.path)
+            if entry.is_dir()
+            and not self._removed.found(Path(entry.path))
+            and (match := _PARTITION_DIRECTORY.fullmatch(entry.name))
+        }
 
     def _disk(self) -> AbstractContextManager[None]:
         return disk_errors(f"The data directory {self.path}")

@@ -1,6 +1,7 @@
 """One producer as a partition knows it: its epoch, its last five batches, its transaction."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -45,6 +46,7 @@ class AppendedBatch(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
 
+@dataclass(slots=True, eq=False)
 class ProducerEntry:
     """State of one producer id; -1 stands for "none".
 
@@ -55,30 +57,16 @@ class ProducerEntry:
     index of the coordinator's Raft log at which it was ongoing.
     """
 
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "last_marker_offset",
-        "last_seen_ms",
-        "last_timestamp",
-        "next_sequence",
-        "ongoing_index",
-        "producer_id",
-        "transaction_first_offset",
-    )
-
-    def __init__(self, producer_id: int) -> None:
-        self.producer_id = producer_id
-        self.epoch = NO_EPOCH
-        self.coordinator_epoch = -1
-        self.last_timestamp = NO_TIMESTAMP
-        self.last_seen_ms = 0
-        self.transaction_first_offset = NO_OFFSET
-        self.last_marker_offset = NO_OFFSET
-        self.ongoing_index = 0
-        self.batches: list[AppendedBatch] = []  # the newest last
-        self.next_sequence = 0
+    producer_id: int
+    epoch: int = NO_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = NO_TIMESTAMP
+    last_seen_ms: int = 0
+    transaction_first_offset: int = NO_OFFSET
+    last_marker_offset: int = NO_OFFSET
+    ongoing_index: int = 0
+    batches: list[AppendedBatch] = field(default_factory=list[AppendedBatch])  # the newest last
+    next_sequence: int = 0
 
     @property
     def last_sequence(self) -> int:
@@ -144,10 +132,13 @@ class ProducerEntry:
     @classmethod
     def from_snapshot(cls, snapshot: ProducerSnapshotEntry, now_ms: int) -> "ProducerEntry":
         """The producer of a snapshot, with a window of one batch, seen at `now_ms`."""
-        entry = cls(snapshot.producer_id)
-        entry.epoch = snapshot.producer_epoch
-        entry.coordinator_epoch = snapshot.coordinator_epoch
-        entry.transaction_first_offset = snapshot.current_transaction_first_offset
+        entry = cls(
+            snapshot.producer_id,
+            snapshot.producer_epoch,
+            snapshot.coordinator_epoch,
+            last_seen_ms=now_ms,
+            transaction_first_offset=snapshot.current_transaction_first_offset,
+        )
         if snapshot.last_offset >= 0:
             last_sequence, delta = snapshot.last_sequence, snapshot.offset_delta
             has_sequence = last_sequence != NO_SEQUENCE
@@ -155,7 +146,6 @@ class ProducerEntry:
             base_offset = snapshot.last_offset - delta
             entry.append(AppendedBatch(base_sequence, delta, base_offset, snapshot.timestamp))
         entry.last_timestamp = snapshot.timestamp
-        entry.last_seen_ms = now_ms
         return entry
 
 

@@ -62,7 +62,7 @@ class OpenTransactions:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is ongoing or unreplicated."""
-        ongoing = next(iter(self._ongoing), None)
+        ongoing = self.first_ongoing_offset
         if not self._unreplicated:
             return ongoing
         unreplicated = self._unreplicated[0][0]

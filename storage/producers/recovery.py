@@ -144,7 +144,8 @@ def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[
         found = segment.position_of(end_offset)
         end = segment.size_bytes if found is None else found[0]
         while end > 0 and bytes_left > 0 and batches_left > 0:
-            start = segment.indexed_position_before(end - min(_REFILL_STEP_BYTES, bytes_left))
+            step_bytes = min(_REFILL_STEP_BYTES, bytes_left)
+            _, start = segment.offset_index.lookup_position(end - step_bytes)
             headers = [header for _, header in scan_headers(segment.file, start, end)]
             bytes_left -= end - start
             batches_left -= len(headers)

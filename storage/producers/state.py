@@ -48,16 +48,6 @@ from .verdicts import (
 )
 from .verification_guard import VerificationGuards
 
-__all__ = [
-    "ACCEPTED",
-    "Accepted",
-    "CompletedTransaction",
-    "Duplicate",
-    "MarkerAlreadyWritten",
-    "Origin",
-    "ProducerStateTable",
-]
-
 PRODUCERS_MAX = 100_000
 _TRANSACTIONAL, _ENTRIES_A_STEP = 0x10, 256
 

@@ -10,31 +10,23 @@ by the index of its Raft log; markers that were decided before are of earlier tr
 """
 
 import itertools
+from dataclasses import dataclass, field
 
 from ...wire.errors import InvalidTxnState, OutOfOrderSequenceNumber
 
 _guards = itertools.count(1)  # of the process: a guard never comes back after a reload
 
 
+@dataclass(slots=True, eq=False)
 class VerificationStateEntry:
     """One producer's transactional append that waits for the coordinator's word."""
 
-    __slots__ = (
-        "created_ms",
-        "epoch",
-        "guard",
-        "lowest_sequence",
-        "ongoing_index",
-        "supports_epoch_bump",
-    )
-
-    def __init__(self, epoch: int, sequence: int, created_ms: int) -> None:
-        self.guard = next(_guards)
-        self.epoch = epoch
-        self.lowest_sequence = sequence
-        self.created_ms = created_ms
-        self.ongoing_index = 0
-        self.supports_epoch_bump = False
+    epoch: int
+    lowest_sequence: int
+    created_ms: int
+    ongoing_index: int = 0
+    supports_epoch_bump: bool = False
+    guard: int = field(default_factory=_guards.__next__)
 
 
 class VerificationGuards(dict[int, VerificationStateEntry]):

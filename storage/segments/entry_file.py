@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..disk_guard import OUT_OF_RESOURCES
+from .open_file import opened, write_all
 
 TAIL_BYTES_MAX = 4096
 _BLOCK_BYTES = 4096
@@ -75,12 +76,9 @@ class EntryFile:
         before, tail = self._tail
         parts: list[bytes] = []
         if first < before:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
+            with opened(self.path, os.O_RDONLY) as fd:
                 wanted = (min(end, before) - first) * self.entry_bytes
                 parts.append(os.pread(fd, wanted, first * self.entry_bytes))
-            finally:
-                os.close(fd)
             first = before
         if first < end:
             at = (first - before) * self.entry_bytes
@@ -100,8 +98,7 @@ class EntryFile:
             return 0
         block_entries = max(_BLOCK_BYTES // entry_bytes, 1)
         low, high = 0, (before - 1) // block_entries  # the last block whose first key fits
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with opened(self.path, os.O_RDONLY) as fd:
             while low < high:
                 middle = (low + high + 1) // 2
                 first = os.pread(fd, entry_bytes, middle * block_entries * entry_bytes)
@@ -111,8 +108,6 @@ class EntryFile:
                     high = middle - 1
             in_block = min(block_entries, before - low * block_entries)
             block = os.pread(fd, in_block * entry_bytes, low * block_entries * entry_bytes)
-        finally:
-            os.close(fd)
         return low * block_entries + _bisect(block, in_block, entry_bytes, target, key)
 
     def cut(self, count: int) -> None:
@@ -137,23 +132,16 @@ class EntryFile:
         before, tail = self._tail
         if not tail and self.bytes_on_disk() == self.count * self.entry_bytes:
             return
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            _write_all(fd, tail, before * self.entry_bytes)
+        with opened(self.path, os.O_RDWR | os.O_CREAT) as fd:
+            write_all(fd, bytes(tail), before * self.entry_bytes)
             os.ftruncate(fd, self.count * self.entry_bytes)
-        finally:
-            os.close(fd)
         self._tail = (self.count, bytearray())
 
     def flush(self) -> None:
         """Bring all entries to the disk (blocks)."""
         self.close()
-        with suppress(FileNotFoundError):  # no entry yet
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                os.fdatasync(fd)
-            finally:
-                os.close(fd)
+        with suppress(FileNotFoundError), opened(self.path, os.O_RDWR) as fd:  # no entry yet
+            os.fdatasync(fd)
 
     def close(self) -> None:
         """Write what is in memory; the object stays usable."""
@@ -172,14 +160,6 @@ class EntryFile:
         self._tail = (0, bytearray())
         self.count = 0
         self.path.unlink(missing_ok=True)
-
-
-def _write_all(fd: int, data: bytes | bytearray, position: int) -> None:
-    view = memoryview(bytes(data))
-    while view:
-        written = os.pwrite(fd, view, position)
-        view = view[written:]
-        position += written
 
 
 def _bisect(

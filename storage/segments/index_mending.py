@@ -14,6 +14,7 @@ from ...wire.steps import Steps
 from ..checkpoint import TEMPORARY_SUFFIX
 from ..producers.recovery import load_producers, take_in, walk_headers
 from ..producers.snapshot_files import SnapshotFiles
+from .open_file import opened, write_all
 from .segment import Segment
 from .segment_list import SegmentList
 from .transaction_index import AbortedTransaction, TransactionIndex, encode
@@ -32,15 +33,9 @@ class IndexMending:
     def write(self) -> None:
         """Bring it to the disk under another name (blocks). Raises OSError."""
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            fd = os.open(self._temporary, flags, 0o644)
-            try:
-                view = memoryview(self._content)
-                while view:
-                    view = view[os.write(fd, view) :]
+            with opened(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+                write_all(fd, self._content)
                 os.fsync(fd)
-            finally:
-                os.close(fd)
         except OSError:
             self.discard()
             raise

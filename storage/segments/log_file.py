@@ -11,8 +11,6 @@ from pathlib import Path
 from ...wire.errors import CorruptMessage
 from ...wire.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, decode_header
 
-__all__ = ["Buffer", "LogFile", "scan_batches", "scan_headers"]
-
 # Small batches share a read of this size; for large ones it is little more than the header.
 SCAN_CHUNK_BYTES = 16_384
 RECOVERY_CHUNK_BYTES = 1 << 20
@@ -104,10 +102,8 @@ def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, Bat
     position = start
     while position + HEADER_BYTES <= end:
         if position + HEADER_BYTES > chunk_start + len(chunk):
-            chunk, chunk_start = (
-                file.read(position, min(SCAN_CHUNK_BYTES, end - position)),
-                position,
-            )
+            chunk = file.read(position, min(SCAN_CHUNK_BYTES, end - position))
+            chunk_start = position
             if len(chunk) < HEADER_BYTES:
                 return
         header = decode_header(chunk, position - chunk_start)

@@ -62,33 +62,11 @@ class Segment:
     clock; it stands in for the first timestamp where records have none.
     """
 
-    __slots__ = (
-        "_index_bytes_max",
-        "_index_interval_bytes",
-        "_jitter_ms",
-        "_lacks_index",
-        "_last_indexed_position",
-        "_max_timestamp",
-        "_suffix",
-        "base_offset",
-        "created_ms",
-        "directory",
-        "file",
-        "first_batch_timestamp",
-        "next_offset",
-        "offset_index",
-        "offset_of_max_timestamp",
-        "size_bytes",
-        "time_index",
-        "transaction_index",
-        "written_back_bytes",
-    )
-
     @staticmethod
-    def remove_files(directory: Path, base_offset: int) -> None:
+    def remove_files(directory: Path, base_offset: int, suffix: str = "") -> None:
         """Remove what may be left of a segment that was here before."""
-        for suffix in SUFFIXES:
-            segment_path(directory, base_offset, suffix).unlink(missing_ok=True)
+        for kind in SUFFIXES:
+            segment_path(directory, base_offset, kind + suffix).unlink(missing_ok=True)
 
     def __init__(
         self,
@@ -144,7 +122,7 @@ class Segment:
             return False
         first_timestamp = self.first_batch_timestamp
         if first_timestamp is None:
-            first_timestamp = self._find_first_timestamp()
+            first_timestamp = self.find_first_timestamp()
         if first_timestamp > NO_TIMESTAMP:
             waited_ms = max_timestamp - first_timestamp
         else:
@@ -348,20 +326,10 @@ class Segment:
         for index, path in zip(indexes, paths, strict=True):
             index.path = path
 
-    def indexed_position_before(self, position: int) -> int:
-        """The start of a batch at or before a position: the nearest one that has an entry."""
-        return self.offset_index.lookup_position(position)[1] if position > 0 else 0
-
-    def offset_before(self, position: int) -> int:
-        """An offset of that batch; the base offset when there is no entry."""
-        return self.offset_index.lookup_position(position)[0]
-
     def flush(self) -> None:
         """Bring every file of a segment that nobody appends to yet to the disk (blocks)."""
-        self.file.flush()
-        self.time_index.flush()
-        self.offset_index.flush()
-        self.transaction_index.flush()
+        for file in (self.file, self.time_index, self.offset_index, self.transaction_index):
+            file.flush()
 
     def write_out(self) -> None:
         """Put index entries that are in memory into their files.
@@ -374,8 +342,7 @@ class Segment:
 
     def delete(self) -> None:
         """Remove the files at once; a reader in another thread may still read what it holds."""
-        for path in self.paths():
-            path.unlink(missing_ok=True)
+        self.remove_files(self.directory, self.base_offset, self._suffix)
 
     def paths(self) -> list[Path]:
         """The files of the segment, whether or not they exist."""
@@ -393,7 +360,10 @@ class Segment:
         """When the .log file was last written, by the file system's clock."""
         return os.fstat(self.file.fd).st_mtime_ns // 1_000_000
 
-    def _find_first_timestamp(self) -> int:
+    def find_first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, NO_TIMESTAMP without one."""
+        if self.first_batch_timestamp is not None:
+            return self.first_batch_timestamp
         for _, header in scan_headers(self.file, 0, self.size_bytes):
             self.first_batch_timestamp = header.max_timestamp
             return header.max_timestamp

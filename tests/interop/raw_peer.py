@@ -11,7 +11,7 @@ import socket
 import time
 from typing import Any
 
-from oncelog.wire.framing import encode_request_header, response_header_bytes
+from oncelog.wire.framing import encode_request_header, encode_response_header
 from oncelog.wire.messages import control, fetch, produce
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -126,7 +126,7 @@ class RawPeer:
             return frame
         assert int.from_bytes(frame[:4], "big") == self._correlation_id, "answers out of order"
         answered = version if reads_version is None else reads_version
-        answer = memoryview(frame)[response_header_bytes(api_key, answered) :]
+        answer = memoryview(frame)[len(encode_response_header(api_key, answered, 0)) :]
         if api_key == PRODUCE:
             return produce.decode_response(answer, answered)
         if api_key == FETCH:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.coordinator.transactions.fault_points import FAULT_POINTS
+from oncelog.coordinator.transactions import fault_points
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
 
@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore"),  # the library's own
 ]
+FAULT_POINTS = [v for n, v in vars(fault_points).items() if n.startswith(("BEFORE_", "AFTER_"))]
 TOPIC = "deaths"
 PARTITIONS = 3
 

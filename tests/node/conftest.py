@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.wire.messages import control
 
+from ..wire.field_names import check_names
 from .controller.small_cluster import SmallCluster, running_cluster
 from .leading_broker import LeadingBroker
 
@@ -17,7 +18,7 @@ def every_field_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     encode = control.encode_response
 
     def checked(api_key, version, values):
-        control.check_names(api_key, "response", values)
+        check_names(api_key, "response", values)
         return encode(api_key, version, values)
 
     monkeypatch.setattr(control, "encode_response", checked)

@@ -27,7 +27,7 @@ from oncelog.node.handlers.api_table import control_plane_apis
 from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
 from oncelog.node.services import BrokerServices
 from oncelog.storage.topic_configs import parse_topic_configs
-from oncelog.wire.framing import encode_request_header, response_header_bytes
+from oncelog.wire.framing import encode_request_header, encode_response_header
 from oncelog.wire.messages import control, fetch, produce
 from oncelog.wire.steps import run_to_end
 
@@ -218,7 +218,7 @@ class Answer:
         data = memoryview(b"".join(outcome))
         assert int.from_bytes(data[:4], "big") == len(data) - 4
         assert int.from_bytes(data[4:8], "big") == CORRELATION_ID
-        body = data[4 + response_header_bytes(self._api_key, self._version) :]
+        body = data[4 + len(encode_response_header(self._api_key, self._version, 0)) :]
         if self._api_key == PRODUCE:
             return produce.decode_response(body, self._version)
         if self._api_key == FETCH:

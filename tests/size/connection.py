@@ -4,7 +4,7 @@ import itertools
 import socket
 from typing import Any
 
-from oncelog.wire.framing import encode_request_header, response_header_bytes
+from oncelog.wire.framing import encode_request_header, encode_response_header
 from oncelog.wire.messages import control, fetch, produce
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
@@ -34,7 +34,7 @@ class Connection:
     def receive(self, api_key: int, version: int) -> memoryview:
         """The next answer without its header."""
         size = int.from_bytes(self._take(4), "big")
-        return memoryview(self._take(size))[response_header_bytes(api_key, version) :]
+        return memoryview(self._take(size))[len(encode_response_header(api_key, version, 0)) :]
 
     def ask(self, api_key: int, version: int, values: Any) -> Any:
         if api_key == PRODUCE:

@@ -12,6 +12,7 @@ from oncelog.wire.messages.schema_encoder import Each
 from oncelog.wire.primitives import MalformedFrame
 from oncelog.wire.steps import run_to_end
 
+from .field_names import check_names
 from .samples import Samples, sample_body, through_kio
 
 METADATA, API_VERSIONS, CREATE_TOPICS, END_TXN = 3, 18, 19, 26
@@ -146,10 +147,10 @@ def test_values_are_plain_integers_and_bytes() -> None:
 
 
 def test_a_name_that_no_version_knows_is_found_by_the_check() -> None:
-    control.check_names(METADATA, "response", {"topics": [{"partitions": [{"leader_id": 1}]}]})
+    check_names(METADATA, "response", {"topics": [{"partitions": [{"leader_id": 1}]}]})
     for wrong in ({"topic": []}, {"topics": [{"partitions": [{"leader": 1}]}]}):
         with pytest.raises(TypeError):
-            control.check_names(METADATA, "response", wrong)
+            check_names(METADATA, "response", wrong)
 
 
 def test_null_where_the_schema_forbids_it_is_a_mistake_of_ours() -> None:

@@ -5,19 +5,17 @@ and 40 MB.
 """
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Reader
 from ..steps import Steps
 from .apis import APIS
-from .schema import kinds_of
 from .schema_decoder import SlicedReader, decoder_of, steps_decoder_of
 from .schema_encoder import (
-    Each,
     ShortChunks,
     SlicedChunks,
     TooLargeAtOnce,
@@ -54,36 +52,6 @@ def _schema(api_key: int, version: int, direction: str) -> type:
         module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
     name = "".join(part.capitalize() for part in api.module.split("_")) + direction.capitalize()
     return getattr(module, name)
-
-
-@cache
-def _names(api_key: int, direction: str) -> frozenset[str]:
-    """Field names of any version, nested ones too."""
-    names: set[str] = set()
-    api = APIS[api_key]
-    for version in range(api.oldest, api.newest + 1):
-        stack = [_schema(api_key, version, direction)]
-        while stack:
-            for kind in kinds_of(stack.pop()):
-                names.add(kind.name)
-                if kind.entity is not None:
-                    stack.append(kind.entity)
-    return frozenset(names)
-
-
-def check_names(api_key: int, direction: str, values: Mapping[str, Any]) -> None:
-    """Raises TypeError for a field name that no version of the message has; for tests."""
-    known = _names(api_key, direction)
-    stack: list[Any] = [values]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Mapping):
-            unknown = set(cast(Mapping[str, Any], value)) - known
-            if unknown:
-                raise TypeError(f"{APIS[api_key].name} {direction} has no field {sorted(unknown)}")
-            stack += cast(Mapping[str, Any], value).values()
-        elif isinstance(value, list | tuple | Each):
-            stack += value
 
 
 def _encode(api_key: int, version: int, direction: str, values: Any) -> bytes:

@@ -33,20 +33,12 @@ from .fetch_answer import (
     read_topic,
 )
 
+# Of the answer.
 __all__ = [
-    "NEWEST",
-    "OLDEST",
-    "FetchPartition",
-    "FetchRequest",
     "FetchResponse",
-    "FetchTopic",
     "FetchedPartition",
     "FetchedTopic",
-    "ForgottenTopic",
-    "decode_request",
-    "decode_request_steps",
     "decode_response",
-    "encode_request",
     "encode_response",
     "encode_response_steps",
 ]
@@ -235,10 +227,8 @@ def _once(partitions: list[FetchPartition]) -> list[FetchPartition]:
 
 
 def _read_tagged(reader: Reader) -> FetchPartition:
-    fixed = reader.take(_partition_v12.size)
-    index, leader_epoch, offset, fetched_epoch, log_start, max_bytes, _ = _partition_v12.unpack(
-        fixed
-    )
+    row = _partition_v12.unpack(reader.take(_partition_v12.size))
+    index, leader_epoch, offset, fetched_epoch, log_start, max_bytes, _ = row
     reader.position -= 1
     reader.tags()
     return FetchPartition(index, offset, max_bytes, leader_epoch, fetched_epoch, log_start)

@@ -29,21 +29,12 @@ from .produce_answer import (
     encode_response,
 )
 
+# Of the answer.
 __all__ = [
-    "FLEXIBLE_FROM",
-    "NEWEST",
-    "OLDEST",
-    "TOPIC_IDS_FROM",
-    "ProducePartition",
-    "ProduceRequest",
     "ProduceResponse",
-    "ProduceTopic",
     "ProducedPartition",
     "ProducedTopic",
-    "TooManyElements",
-    "decode_request",
     "decode_response",
-    "encode_request",
     "encode_response",
 ]
 

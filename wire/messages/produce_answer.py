@@ -84,7 +84,13 @@ def encode_answers(answers: Sequence[ProducedPartition], version: int, chunks: l
     """Append some answers of a topic."""
     flexible = version >= FLEXIBLE_FROM
     for answer in answers:
-        if flexible and answer.error_code == 0 and _is_plain(answer):
+        if (
+            flexible
+            and answer.error_code == 0
+            and answer.current_leader is None
+            and answer.error_message is None
+            and not answer.record_errors
+        ):
             chunks.append(
                 _plain_answer_v9.pack(
                     answer.index,
@@ -112,31 +118,14 @@ def encode_closing(response: ProduceResponse, version: int) -> bytes:
     return throttle + b"\0"
 
 
-def _is_plain(answer: ProducedPartition) -> bool:
-    return (
-        answer.current_leader is None and answer.error_message is None and not answer.record_errors
-    )
-
-
 def _encode_answer(
     answer: ProducedPartition, version: int, flexible: bool, chunks: list[bytes]
 ) -> None:
+    start = (answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms)
     if version < 5:
-        chunks.append(
-            _answer_v3.pack(
-                answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
-            )
-        )
+        chunks.append(_answer_v3.pack(*start))
         return
-    chunks.append(
-        _answer_v5.pack(
-            answer.index,
-            answer.error_code,
-            answer.base_offset,
-            answer.log_append_time_ms,
-            answer.log_start_offset,
-        )
-    )
+    chunks.append(_answer_v5.pack(*start, answer.log_start_offset))
     if version < 8:
         return
     chunks.append(encode_count(len(answer.record_errors), flexible))

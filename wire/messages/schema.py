@@ -34,7 +34,10 @@ FIXED = {
 class Kind:
     """What a field holds, taken from its annotation and metadata."""
 
-    __slots__ = ("default", "entity", "is_array", "is_nullable", "name", "tag", "wire_type")
+    __slots__ = (
+        "default", "entity", "is_array", "is_fixed", "is_long_array", "is_nullable", "name", "tag",
+        "wire_type",
+    )  # fmt: skip
 
     def __init__(self, field: Field[Any]) -> None:
         self.name = field.name
@@ -47,12 +50,10 @@ class Kind:
             annotation if isinstance(annotation, type) and is_dataclass(annotation) else None
         )
         self.wire_type: str = field.metadata.get("kafka_type", "")
+        has_fixed_size = self.wire_type in FIXED and self.entity is None  # a uuid counts as not
+        self.is_fixed = has_fixed_size and not self.is_array
+        self.is_long_array = self.is_array and not has_fixed_size  # it is coded item by item
         self.default = self._default_of(field)
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether every value takes the same number of bytes (a uuid counts as not)."""
-        return self.wire_type in FIXED and not self.is_array and self.entity is None
 
     def _default_of(self, field: Field[Any]) -> Any:
         if field.default is not MISSING:

@@ -72,13 +72,13 @@ def steps_decoder_of(cls: type[Any]) -> DecodeSteps:
     """The same in steps, for messages with long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
     message = _message_of(cls)
-    plan = [(_step_decoder(run, flexible), _long_array(run[0])) for run in steps_of(cls)]
+    plan = [(_step_decoder(run, flexible), run[0]) for run in steps_of(cls)]
     decode_tagged = _tag_decoder(cls)
 
     def decode(reader: SlicedReader) -> Steps[Any]:
         value = message()
         for step, array in plan:
-            if array is None:
+            if not array.is_long_array:
                 step(value, reader)
                 continue
             decode_one, size_min = _value_decoder(array, flexible)
@@ -100,11 +100,6 @@ def steps_decoder_of(cls: type[Any]) -> DecodeSteps:
         return value
 
     return decode
-
-
-def _long_array(kind: Kind) -> Kind | None:
-    """The kind, if it is an array that is decoded item by item."""
-    return kind if kind.is_array and (kind.entity or kind.wire_type not in FIXED) else None
 
 
 @cache

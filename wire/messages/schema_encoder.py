@@ -100,17 +100,16 @@ def encoder_of(cls: type[Any]) -> Encode:
 def steps_encoder_of(cls: type[Any]) -> EncodeSteps:
     """The same in steps, for messages with long arrays."""
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
-    plan = [(_step_encoder(run, flexible), _long_array(run[0])) for run in steps_of(cls)]
+    plan = [(_step_encoder(run, flexible), run[0]) for run in steps_of(cls)]
     encode_tagged = _tag_encoder(cls)
 
     def encode(values: Any, chunks: SlicedChunks) -> Steps[None]:
         get = _getter(values)
         for step, array in plan:
-            items = None if array is None else get(array.name, array.default)
+            items = get(array.name, array.default) if array.is_long_array else None
             if not items:
                 step(get, chunks)
                 continue
-            assert array is not None
             encode_item = None if array.entity is None else steps_encoder_of(array.entity)
             encode_one = _value_encoder(array, flexible)
             chunks.append(encode_count(len(items), flexible))
@@ -127,21 +126,10 @@ def steps_encoder_of(cls: type[Any]) -> EncodeSteps:
     return encode
 
 
-def _long_array(kind: Kind) -> Kind | None:
-    """The kind, if it is an array that is encoded item by item."""
-    return kind if kind.is_array and (kind.entity or kind.wire_type not in FIXED) else None
-
-
 def _tag_encoder(cls: type[Any]) -> Callable[[Get, list[bytes]], None]:
     flexible: bool = cls.__flexible__  # type: ignore[attr-defined]
-    tagged = sorted(
-        (
-            (k.tag, k.name, k.default, _field_encoder(k, flexible))
-            for k in kinds_of(cls)
-            if k.tag is not None
-        ),
-        key=lambda entry: entry[0],
-    )
+    kinds = {kind.tag: kind for kind in kinds_of(cls) if kind.tag is not None}
+    tagged = [(t, k.name, k.default, _field_encoder(k, flexible)) for t, k in sorted(kinds.items())]
 
     def encode_tagged(get: Get, chunks: list[bytes]) -> None:
         tags: list[tuple[int, bytes]] = []

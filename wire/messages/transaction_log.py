@@ -14,19 +14,11 @@ No value (a tombstone) says that the id is forgotten.
 import struct
 from dataclasses import dataclass
 
-from ..primitives import (
-    MalformedFrame,
-    Reader,
-    encode_count,
-    encode_string,
-    encode_tags,
-    encode_unsigned_varint,
-)
+from ..primitives import MalformedFrame, Reader, encode_count, encode_string, encode_tags
 
 KEY_VERSION = 0
 VALUE_VERSION = 1
 LAST_EPOCH_TAG = 1000
-_TAGS = frozenset((0, 1, 2, 3, LAST_EPOCH_TAG))
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 PARTITION_BYTES_MIN = 4
@@ -35,6 +27,13 @@ _int16 = struct.Struct(">h")
 _int64 = struct.Struct(">q")
 _head = struct.Struct(">hqhib")
 _times = struct.Struct(">qq")
+_TAGGED = {  # name, layout, default
+    0: ("previous_producer_id", _int64, NO_PRODUCER_ID),
+    1: ("next_producer_id", _int64, NO_PRODUCER_ID),
+    2: ("client_transaction_version", _int16, 0),
+    3: ("next_producer_epoch", _int16, NO_EPOCH),
+    LAST_EPOCH_TAG: ("last_producer_epoch", _int16, NO_EPOCH),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +84,10 @@ def encode_transaction_log_value(value: TransactionLogValue, version: int = VALU
     else:
         parts.append(encode_count(len(value.partitions), flexible))
         for topic, indexes in value.partitions:
-            parts.append(encode_string(topic, flexible))
-            parts.append(encode_count(len(indexes), flexible))
+            parts += (encode_string(topic, flexible), encode_count(len(indexes), flexible))
             parts.append(struct.pack(f">{len(indexes)}i", *indexes))
             if flexible:
-                parts.append(encode_unsigned_varint(0))
+                parts.append(b"\0")
     parts.append(_times.pack(value.last_update_ms, value.start_ms))
     if flexible:
         parts.append(encode_tags(_tags_of(value)))
@@ -103,49 +101,40 @@ def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
     if not 0 <= version <= VALUE_VERSION:
         raise MalformedFrame(f"version {version} of a transaction log value is not known")
     flexible = version >= 1
-    producer_id, producer_epoch = reader.int64(), reader.int16()
-    timeout_ms, state = reader.int32(), reader.int8()
-    partitions = _partitions(reader, flexible)
-    last_update_ms, start_ms = reader.int64(), reader.int64()
+    return TransactionLogValue(
+        producer_id=reader.int64(),
+        producer_epoch=reader.int16(),
+        timeout_ms=reader.int32(),
+        state=reader.int8(),
+        partitions=_partitions(reader, flexible),
+        last_update_ms=reader.int64(),
+        start_ms=reader.int64(),
+        **_rest(reader, flexible),
+    )
+
+
+def _rest(reader: Reader, flexible: bool) -> dict[str, int]:
+    """The tagged fields by their names; nothing may come behind them."""
     tags = reader.tags() if flexible else {}
     reader.finish()
-    if not tags.keys() <= _TAGS:  # all replicas of a record must know all that it says
-        raise MalformedFrame(f"tagged fields {sorted(tags.keys() - _TAGS)} are not known")
-    return TransactionLogValue(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        timeout_ms=timeout_ms,
-        state=state,
-        partitions=partitions,
-        last_update_ms=last_update_ms,
-        start_ms=start_ms,
-        previous_producer_id=_tag(tags, 0, _int64, NO_PRODUCER_ID),
-        next_producer_id=_tag(tags, 1, _int64, NO_PRODUCER_ID),
-        client_transaction_version=_tag(tags, 2, _int16, 0),
-        next_producer_epoch=_tag(tags, 3, _int16, NO_EPOCH),
-        last_producer_epoch=_tag(tags, LAST_EPOCH_TAG, _int16, NO_EPOCH),
-    )
+    if not tags.keys() <= _TAGGED.keys():  # all replicas of a record must know all that it says
+        raise MalformedFrame(f"tagged fields {sorted(tags.keys() - _TAGGED.keys())} are not known")
+    values: dict[str, int] = {}
+    for tag, data in tags.items():
+        name, layout, _ = _TAGGED[tag]
+        if len(data) != layout.size:
+            raise MalformedFrame(f"tagged field {tag} has {len(data)} bytes, not {layout.size}")
+        values[name] = layout.unpack(data)[0]
+    return values
 
 
 def _tags_of(value: TransactionLogValue) -> list[tuple[int, bytes]]:
     """The tagged fields that differ from their defaults, in ascending order."""
-    fields = (
-        (0, _int64, value.previous_producer_id, NO_PRODUCER_ID),
-        (1, _int64, value.next_producer_id, NO_PRODUCER_ID),
-        (2, _int16, value.client_transaction_version, 0),
-        (3, _int16, value.next_producer_epoch, NO_EPOCH),
-        (LAST_EPOCH_TAG, _int16, value.last_producer_epoch, NO_EPOCH),
-    )
-    return [(tag, kind.pack(field)) for tag, kind, field, default in fields if field != default]
-
-
-def _tag(tags: dict[int, memoryview], tag: int, kind: struct.Struct, default: int) -> int:
-    data = tags.get(tag)
-    if data is None:
-        return default
-    if len(data) != kind.size:
-        raise MalformedFrame(f"tagged field {tag} has {len(data)} bytes, not {kind.size}")
-    return kind.unpack(data)[0]
+    return [
+        (tag, layout.pack(field))
+        for tag, (name, layout, default) in _TAGGED.items()
+        if (field := getattr(value, name)) != default
+    ]
 
 
 def _partitions(reader: Reader, flexible: bool) -> tuple[tuple[str, tuple[int, ...]], ...] | None:

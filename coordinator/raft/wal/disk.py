@@ -20,7 +20,6 @@ class Disk(Protocol):
 
     def open(self) -> None:
         """Create the directory and lock it; raises BlockingIOError if another process has it."""
-        ...
 
     def segments(self) -> list[int]:
         """Numbers of the segments that exist, ascending."""
@@ -34,15 +33,12 @@ class Disk(Protocol):
 
     def ensure_segment(self, number: int, size_bytes: int) -> None:
         """Make a durable zero-filled segment unless there is one."""
-        ...
 
     def write(self, number: int, position: int, data: bytes) -> None:
         """Overwrite bytes of a segment; not yet durable."""
-        ...
 
     def sync(self, number: int) -> None:
         """Make the bytes of a segment durable."""
-        ...
 
     def delete_segment(self, number: int) -> None: ...
 
@@ -56,11 +52,9 @@ class Disk(Protocol):
 
     def prepare_snapshot(self, group_id: int, data: bytes) -> None:
         """Write a new snapshot beside the published one, durably."""
-        ...
 
     def publish_snapshot(self, group_id: int) -> None:
         """Put the prepared snapshot in the place of the old one, atomically and durably."""
-        ...
 
     def close(self) -> None: ...
 

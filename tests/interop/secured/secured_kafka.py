@@ -12,6 +12,7 @@ from typing import Any
 from oncelog.client.connection import BrokerConnection
 from oncelog.wire.messages import control
 
+from ...wire.field_names import check_names
 from ..kafka_peer import KafkaPeer, free_ports
 from .certificates import KEY_PASSWORD, Certificates
 from .token_provider import CLIENT_SECRET, TokenProvider
@@ -137,7 +138,7 @@ class SecuredKafka(KafkaPeer):
             for operation in operations
         ]
         request = {"creations": creations}
-        control.check_names(CREATE_ACLS, "request", request)
+        check_names(CREATE_ACLS, "request", request)
         body = control.encode_request(CREATE_ACLS, 3, request)
         answer = control.decode_response(
             CREATE_ACLS, 3, await connection.send(CREATE_ACLS, 3, [body])

@@ -28,6 +28,7 @@ from oncelog.wire.records import Record, encode_batch
 
 from ...awaiting import until
 from ...log_batches import append_as_leader, marker
+from ...log_directories import open_partition
 from ..hosted_logs import TOPIC_ID, data_directory
 
 NOW_MS = 1_700_000_000_000
@@ -46,7 +47,7 @@ class Disk:
     def __init__(self, path: Path) -> None:
         self.directory = data_directory(path)
         self.logs = [
-            self.directory.open_partition(name, 0, TOPIC_ID, COMPACTED, NOW_MS) for name in "tu"
+            open_partition(self.directory, name, 0, TOPIC_ID, COMPACTED, NOW_MS) for name in "tu"
         ]
         self.directory.note_recovered()
         self.cleaner = LogCleaner(self.directory.path)

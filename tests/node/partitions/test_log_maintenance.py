@@ -22,6 +22,7 @@ from oncelog.wire.records import Record, encode_batch
 
 from ...awaiting import turns_until, until
 from ...log_batches import append_as_leader
+from ...log_directories import delete_partition, open_partition
 from ..hosted_logs import TOPIC_ID, data_directory, maintaining
 from ..leading_broker import LeadingBroker
 
@@ -47,9 +48,9 @@ async def test_a_full_disk_is_logged_once_and_tried_again(
         "log_flush_offset_checkpoint_interval_ms": 30,
     }
     for topic in "tu":
-        directory.open_partition(topic, 0, TOPIC_ID, LogConfig(), 0)
+        open_partition(directory, topic, 0, TOPIC_ID, LogConfig(), 0)
     async with maintaining(LeadingBroker(tmp_path).replicas, directory, **intervals):
-        directory.delete_partition("u", 0)
+        delete_partition(directory, "u", 0)
         await until(lambda: failures >= 10)
         is_full = False
         await until(lambda: not list(directory.path.glob("u-0*")))

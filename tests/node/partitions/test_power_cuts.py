@@ -35,6 +35,7 @@ from oncelog.wire.steps import run_to_end
 
 from ...awaiting import turns_until
 from ...log_batches import append_as_leader, batches_in
+from ...log_directories import open_partition
 from ...simulation.virtual_disk import Disks
 from ...simulation.virtual_loop import Timeline
 from ..hosted_logs import TOPIC_ID, data_directory
@@ -86,7 +87,7 @@ class Machine:
             self.disk.cut_power()
         self.disk.is_in_use = True
         directory = self.open(boot_id)
-        log = directory.open_partition("t", 0, TOPIC_ID, config, NOW_MS)
+        log = open_partition(directory, "t", 0, TOPIC_ID, config, NOW_MS)
         directory.release()
         return batches_in(log), log.log_end_offset
 
@@ -120,7 +121,7 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
 
     def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:
         directory = machine.open("boot-1")
-        log = directory.open_partition("t", 0, TOPIC_ID, COMPACTED, NOW_MS)
+        log = open_partition(directory, "t", 0, TOPIC_ID, COMPACTED, NOW_MS)
         directory.note_recovered()
         last: dict[bytes, bytes] = {}
         for n in range(PUTS):
@@ -213,7 +214,7 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda *_: None)
         directory = machine.open("boot-1")
-        log = directory.open_partition("t", 0, TOPIC_ID, FOLLOWED, NOW_MS)
+        log = open_partition(directory, "t", 0, TOPIC_ID, FOLLOWED, NOW_MS)
         directory.note_recovered()
         for offset in range(45):
             log.append_as_follower(old(offset), now_ms=NOW_MS)

@@ -28,6 +28,8 @@ from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.steps import run_to_end
 
+from ... import log_directories
+from ...log_directories import delete_partition
 from ..conftest import LogMaker
 
 NOW_MS = 1_700_000_000_000
@@ -58,7 +60,7 @@ def directory(opened):
 
 
 def open_partition(directory, topic="t", partition=0, topic_id=TOPIC_ID):
-    return directory.open_partition(topic, partition, topic_id, CONFIG, NOW_MS)
+    return log_directories.open_partition(directory, topic, partition, topic_id, CONFIG, NOW_MS)
 
 
 def write_checkpoints(directory):
@@ -244,23 +246,23 @@ def test_damaged_checkpoints_cost_only_the_recovery(opened, logs, tmp_path, dire
 def test_a_deleted_partition_is_gone_at_once_and_its_space_later(logs, tmp_path, directory):
     log = open_partition(directory)
     logs.lead(log, 5)
-    directory.delete_partition("t", 0)
+    delete_partition(directory, "t", 0)
     with pytest.raises(KafkaStorageError):
         logs.lead(log)
     assert not (tmp_path / "node-1" / "t-0").exists()
     assert len(list((tmp_path / "node-1").glob("t-0.*-delete"))) == 1
     fresh = open_partition(directory, topic_id=OTHER_ID)
     assert fresh.log_end_offset == 0
-    directory.delete_partition("t", 0)
+    delete_partition(directory, "t", 0)
     assert len(list((tmp_path / "node-1").glob("t-0.*-delete"))) == 2
     assert directory.purge_deleted(NOW_MS) == 2
     assert not list((tmp_path / "node-1").glob("t-0*"))
-    directory.delete_partition("never", 0)
+    delete_partition(directory, "never", 0)
 
 
 def test_a_killed_deletion_goes_on_after_the_restart(opened, logs, tmp_path, directory):
     logs.lead(open_partition(directory), 5)
-    directory.delete_partition("t", 0)
+    delete_partition(directory, "t", 0)
     directory.release()
     again = opened()
     assert not again.found
@@ -290,7 +292,7 @@ def test_topic_names_may_be_long_and_may_look_like_partitions(opened, logs, tmp_
     directory.close(broker_epoch=1)
     again = opened()
     assert again.found == {("a-1", 1), ("a", 1), ("x" * 249, 1)}
-    again.delete_partition("x" * 249, 1)
+    delete_partition(again, "x" * 249, 1)
     again.release()
     third = opened()
     assert third.found == {("a-1", 1), ("a", 1)}
@@ -330,7 +332,7 @@ def test_a_checkpoint_that_finds_no_room_is_written_when_there_is_room_again(ope
     disk.full_at = set()
     write_checkpoints(directory)
     directory.note_recovered()
-    directory.delete_partition("t", 0)
+    delete_partition(directory, "t", 0)
     assert directory.purge_deleted(NOW_MS) == 1
 
 
@@ -342,7 +344,7 @@ def test_a_deleted_partition_that_cannot_be_renamed_is_gone_and_renamed_later(
     log = open_partition(directory)
     logs.lead(log, 5)
     disk.full_at = {"directory.before-rename"}
-    directory.delete_partition("t", 0)
+    delete_partition(directory, "t", 0)
     with pytest.raises(KafkaStorageError):
         logs.lead(log)
     with pytest.raises(KafkaStorageError):
@@ -363,7 +365,7 @@ def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empt
     directory = opened(fault_point=disk)
     logs.lead(open_partition(directory), 5)
     disk.full_at = {"directory.before-rename"}
-    directory.delete_partition("t", 0)
+    delete_partition(directory, "t", 0)
     disk.full_at = set()
     log = open_partition(directory, topic_id=topic_id)
     assert log.log_end_offset == 0
@@ -375,7 +377,7 @@ def test_a_partition_that_comes_back_before_its_directory_is_renamed_begins_empt
 def test_what_cannot_be_removed_is_removed_later(logs, tmp_path, monkeypatch, directory):
     for partition in (0, 1):
         logs.lead(open_partition(directory, partition=partition))
-        directory.delete_partition("t", partition)
+        delete_partition(directory, "t", partition)
     with monkeypatch.context() as patched:
         rmtree = shutil.rmtree
 
@@ -417,7 +419,7 @@ def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened
     log.retention.advance_log_start_offset(9)
     log.flushing.flush()
     write_checkpoints(directory)
-    directory.delete_partition("t", 0)
+    delete_partition(directory, "t", 0)
     log = open_partition(directory, topic_id=OTHER_ID)
     logs.lead(log, 3)
     directory.release()  # killed before the next checkpoint
@@ -452,7 +454,7 @@ def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(batch, directo
     write_checkpoints(directory)
     LogMaker.lead(cut, 2)
     cut.flushing.flush()
-    directory.delete_partition("deleted", 0)
+    delete_partition(directory, "deleted", 0)
     open_partition(directory, "deleted", topic_id=OTHER_ID)
     on_disk = OffsetCheckpoint(directory.path / RECOVERY_POINTS).read()
     assert on_disk == {("cut", 0): 2, ("deleted", 0): 0}
@@ -481,7 +483,7 @@ def test_a_write_under_way_does_not_bring_back_what_was_lowered(
         directory = opened(boot_id="boot-2")
     collected = run_to_end(directory.collect_offsets(name))
     if change != "shortened":
-        directory.delete_partition("t", 0)
+        delete_partition(directory, "t", 0)
     if change != "deleted":
         log = open_partition(directory, topic_id=TOPIC_ID if change == "shortened" else OTHER_ID)
         assert log.log_end_offset == 0

@@ -1,0 +1,28 @@
+"""Opening and deleting a partition at once; brokers do it in steps, in another thread."""
+
+from oncelog.storage.directory.log_directory import LogDirectory
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.steps import run_to_end
+
+
+def open_partition(
+    directory: LogDirectory,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    now_ms: int,
+) -> PartitionLog:
+    """Open a log and serve it."""
+    opening = directory.opening(topic, partition, topic_id, config, now_ms)
+    log = run_to_end(directory.open(opening))
+    directory.lower_offsets([log])
+    directory.opened(log)
+    return log
+
+
+def delete_partition(directory: LogDirectory, topic: str, partition: int) -> None:
+    """Serve a log no longer and take its directory away."""
+    directory.remove_partition(topic, partition)
+    directory.remove(topic, partition)
