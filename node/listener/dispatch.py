@@ -19,6 +19,7 @@ from functools import partial
 from inspect import iscoroutine, isgenerator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from ...coordinator.transactions.connection_fence import StaleConnection
 from ...wire.errors import KafkaError, UnknownServerError
 from ...wire.framing import (
     RequestHeader,
@@ -364,7 +365,7 @@ class Dispatcher:
             raise error
         if isinstance(error, ClientGone):
             raise CloseConnection("its client is gone") from error
-        if isinstance(error, MalformedFrame):
+        if isinstance(error, MalformedFrame | StaleConnection):
             raise CloseConnection(f"API {header.api_key}: {error}") from error
         if not isinstance(error, KafkaError):
             self._log.error(

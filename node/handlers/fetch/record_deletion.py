@@ -15,10 +15,10 @@ from ....wire.errors import (
 )
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
-from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
+from ..answers import of_each_partition
 
 if TYPE_CHECKING:
     _Deleted = responses.DeleteRecords.DeleteRecordsPartitionResult
@@ -122,24 +122,17 @@ def _is_settled(partition: HostedPartition, offset: int, answer: "_Deleted") -> 
     return True
 
 
-def _delete_records_error(
-    request: "requests.DeleteRecordsRequest", error: KafkaError
-) -> "responses.DeleteRecords.Response":
-    def of_topic(
-        topic: "requests.DeleteRecordsRequest.DeleteRecordsTopic",
-    ) -> "responses.DeleteRecords.DeleteRecordsTopicResult":
-        return {"name": topic.name, "partitions": Each(failed, topic.partitions)}
-
-    def failed(wanted: "requests.DeleteRecordsRequest.DeleteRecordsPartition") -> "_Deleted":
-        return {
-            "partition_index": wanted.partition_index,
-            "low_watermark": -1,
-            "error_code": error.number,
-        }
-
-    return {"topics": Each(of_topic, request.topics)}
+def _failed(
+    wanted: "requests.DeleteRecordsRequest.DeleteRecordsPartition", error: KafkaError
+) -> "_Deleted":
+    return {
+        "partition_index": wanted.partition_index,
+        "low_watermark": -1,
+        "error_code": error.number,
+    }
 
 
 def apis() -> tuple[Api, ...]:
     """The row of this file."""
-    return (control_api(api_keys.DELETE_RECORDS, (0, 2), delete_records, _delete_records_error),)
+    refuse = of_each_partition(_failed)
+    return (control_api(api_keys.DELETE_RECORDS, (0, 2), delete_records, refuse),)

@@ -38,12 +38,12 @@ from ....wire.errors import (
 )
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
-from ....wire.messages.schema_encoder import Each
 from ....wire.records import Record, encoding_batch
 from ....wire.steps import Steps
 from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ...services import BrokerServices
+from ..answers import of_each_partition
 from ..metadata.auto_creation import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
     _Topic = (
         requests.OffsetCommitRequest.OffsetCommitRequestTopic
         | requests.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    )
-    _Partition = (
-        requests.OffsetCommitRequest.OffsetCommitRequestPartition
-        | requests.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
     )
     _Response = responses.OffsetCommit.Response
     _TopicAnswer = responses.OffsetCommit.OffsetCommitResponseTopic
@@ -348,28 +344,10 @@ def transactional_error(error: KafkaError, version: int) -> int:
     return number
 
 
-def _refusal(request: "_Request", error: KafkaError) -> "_Response":
-    def of_topic(topic: "_Topic") -> "_TopicAnswer":
-        partitions = Each(of_partition, topic.partitions)
-        topic_id = getattr(topic, "topic_id", None)
-        if topic_id is None:
-            return {"name": topic.name, "partitions": partitions}
-        return {"topic_id": topic_id, "partitions": partitions}
-
-    def of_partition(each: "_Partition") -> "_Answer":
-        return {"partition_index": each.partition_index, "error_code": error.number}
-
-    return {"topics": Each(of_topic, request.topics)}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
+    refuse = of_each_partition()
     return (
-        control_api(api_keys.OFFSET_COMMIT, (2, 10), offset_commit, _refusal),
-        control_api(
-            api_keys.TXN_OFFSET_COMMIT,
-            (0, 5),
-            txn_offset_commit,
-            lambda request, error: _transactional(_refusal(request, error)),
-        ),
+        control_api(api_keys.OFFSET_COMMIT, (2, 10), offset_commit, refuse),
+        control_api(api_keys.TXN_OFFSET_COMMIT, (0, 5), txn_offset_commit, refuse),
     )

@@ -35,8 +35,8 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
 from ...listener.dispatch import Api, RequestContext, control_api
+from ..answers import code_and_message, code_only, code_with_message, outcome_of
 from ..transactions.producers import named_partitions
-from .cluster import NO_ERROR, CodeAndMessage, code_and_message
 from .topics import bounded_timeout_ms
 
 PARTITIONS_A_STEP = 100
@@ -94,7 +94,7 @@ def _election_topic(
 
 
 def _election_result(item: Item) -> "responses.ElectLeaders.PartitionResult":
-    return {"partition_id": item.partition, **_error_of(item)}
+    return {"partition_id": item.partition, **outcome_of(item)}
 
 
 def _election_error(
@@ -155,7 +155,7 @@ def _reassignment(
 
 
 def _outcome(item: Item) -> "responses.AlterPartitionReassignments.ReassignablePartitionResponse":
-    return {"partition_index": item.partition, **_error_of(item)}
+    return {"partition_index": item.partition, **outcome_of(item)}
 
 
 def list_partition_reassignments(
@@ -329,38 +329,22 @@ def _quorum_partition(quorum: Quorum, now_ms: int) -> "responses.DescribeQuorum.
     }
 
 
-def _error_of(item: Item) -> CodeAndMessage:
-    if not item.error:
-        return NO_ERROR
-    return code_and_message(error_for(item.error, item.message))
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(
-            api_keys.DESCRIBE_LOG_DIRS,
-            (1, 5),
-            describe_log_dirs,
-            lambda request, error: {"error_code": error.number},
-        ),
+        control_api(api_keys.DESCRIBE_LOG_DIRS, (1, 5), describe_log_dirs, code_only),
         control_api(api_keys.ELECT_LEADERS, (0, 2), elect_leaders, _election_error),
         control_api(
             api_keys.ALTER_PARTITION_REASSIGNMENTS,
             (0, 1),
             alter_partition_reassignments,
-            lambda request, error: {**code_and_message(error)},
+            code_with_message,
         ),
         control_api(
             api_keys.LIST_PARTITION_REASSIGNMENTS,
             (0, 0),
             list_partition_reassignments,
-            lambda request, error: {**code_and_message(error)},
+            code_with_message,
         ),
-        control_api(
-            api_keys.DESCRIBE_QUORUM,
-            (0, 2),
-            describe_quorum,
-            lambda request, error: {**code_and_message(error)},
-        ),
+        control_api(api_keys.DESCRIBE_QUORUM, (0, 2), describe_quorum, code_with_message),
     )
