@@ -51,6 +51,7 @@ class CloseConnection(Exception):
     """The connection cannot go on: its bytes make no sense, or an acks=0 produce failed."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingAnswer:
     """An answer that is not there yet.
 
@@ -59,22 +60,12 @@ class PendingAnswer:
     nobody needs the answer, and completing it does nothing.
     """
 
-    __slots__ = (
-        "_on_done",
-        "_response_header",
-        "buffers",
-        "close_reason",
-        "is_done",
-        "on_abandon",
-    )
-
-    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
-        self.on_abandon = on_abandon
-        self.is_done = False
-        self.buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
-        self.close_reason: str | None = None
-        self._response_header: bytes | None = None
-        self._on_done: Callable[[], None] | None = None
+    on_abandon: Callable[[], None] | None = None
+    is_done: bool = False
+    buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
+    close_reason: str | None = None
+    _response_header: bytes | None = None
+    _on_done: Callable[[], None] | None = None
 
     def complete(self, body: list[Buffer] | None) -> None:
         """Give the body of the answer, or None when there is to be none."""

@@ -8,6 +8,7 @@ the epoch's start offset can never disagree.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...coordinator.metadata.cluster_model import PartitionRegistration
 from ...replication.follower import PartitionFollower
@@ -33,50 +34,36 @@ UNSEEN_ENTRIES_MAX = 1_024
 PartitionCallback = Callable[["HostedPartition"], None]
 
 
+@dataclass(slots=True, eq=False)
 class HostedPartition:
-    """A replica on this broker; also the key under which requests wait for it."""
+    """A replica on this broker; also the key under which requests wait for it.
 
-    __slots__ = (
-        "flushed_key",
-        "follower",
-        "index",
-        "is_changed",
-        "key",
-        "leader",
-        "leader_epoch",
-        "leader_id",
-        "log",
-        "observer",
-        "partition_epoch",
-        "readers",
-        "replicas",
-        "topic",
-        "topic_id",
-        "transactional_ids",
-        "unseen",
-    )
+    observer: told when the high watermark has risen, and when we lead no longer (the group
+    coordinator, for its partitions). transactional_ids: of producers whose transactions were
+    opened here under this leadership.
+    """
 
-    def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog) -> None:
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
-        self.key = (topic_id, index)
-        self.flushed_key = (topic_id, index, "settled")  # acks=1 waits under it for a flush
-        self.log = log
-        self.leader: PartitionLeader | None = None
-        self.follower: PartitionFollower | None = None
-        self.leader_id = -1
-        self.leader_epoch = -1
-        self.partition_epoch = -1
-        self.replicas: tuple[int, ...] = ()
-        # What consumers cannot read yet: the next offset and the size of each batch.
-        self.unseen: list[tuple[int, int]] = []
-        self.is_changed = False  # on the list of partitions to tell followers about
-        # Told when the high watermark has risen, and when we lead no longer: the group
-        # coordinator, for its partitions.
-        self.observer: PartitionCallback | None = None
-        # Of producers whose transactions were opened here under this leadership.
-        self.transactional_ids: dict[int, str] = {}
+    topic: str
+    index: int
+    topic_id: bytes
+    log: PartitionLog
+    key: tuple[bytes, int] = field(init=False)
+    flushed_key: tuple[bytes, int, str] = field(init=False)  # acks=1 waits under it for a flush
+    leader: PartitionLeader | None = None
+    follower: PartitionFollower | None = None
+    leader_id: int = -1
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    # What consumers cannot read yet: the next offset and the size of each batch.
+    unseen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    is_changed: bool = False  # on the list of partitions to tell followers about
+    observer: PartitionCallback | None = None
+    transactional_ids: dict[int, str] = field(default_factory=dict[int, str])
+
+    def __post_init__(self) -> None:
+        self.key = (self.topic_id, self.index)
+        self.flushed_key = (*self.key, "settled")
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from typing import Protocol
 
 from ...replication.follower_progress import PeerView
 from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
@@ -30,19 +29,13 @@ from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ..clock import Clock
+from ..earliest_timer import EarliestTimer
+from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import ACKS_ALL, HostedPartition
 from .log_flusher import LogFlusher
 from .ports import FailedLogs, Followers, InSyncReplicas
 
 logger = logging.getLogger(__name__)
-MetadataLookup = Callable[[str, int], bool]
-
-
-class RecoveryPoints(Protocol):
-    """What the disk says of the logs: `checkpoint_writer.CheckpointWriter`."""
-
-    def is_at_most(self, key: TopicPartition, offset: int) -> bool: ...
-    async def lower(self, key: TopicPartition, offset: int) -> None: ...
 
 
 def nothing() -> None:
@@ -57,7 +50,7 @@ class ReplicaManager:
         *,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        partition_exists: MetadataLookup,
+        partition_exists: Callable[[str, int], bool],
         fault_point: FaultPoint = no_fault_point,
         work: SlicedWork | None = None,
     ) -> None:
@@ -76,11 +69,10 @@ class ReplicaManager:
         # Led, and with an ISR that may change without being told: see `isr_proposer`.
         self.unsettled: dict[HostedPartition, None] = {}
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
-        self.recovery_points: RecoveryPoints | None = None  # None: nothing is kept on a disk
+        self.recovery_points: CheckpointWriter | None = None  # None: nothing is kept on a disk
         self.cleaner: LogCleaner | None = None
         self.flusher = LogFlusher(loop, flushed=self._flushed, failed=self.fail)
-        self._expiry: asyncio.TimerHandle | None = None
-        self._expiry_at_ms = 0
+        self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
         self.followers, self.in_sync = Followers(), InSyncReplicas()
         self.failed_logs = FailedLogs()
         self.role_listeners: list[Callable[[HostedPartition], None]] = []
@@ -287,29 +279,19 @@ class ReplicaManager:
     def wait_produce(self, operation: DelayedProduce) -> None:
         """Let it wait for the high watermark; its context is called with it when it is done."""
         self.purgatory.watch_produce(operation)
-        self._arm_expiry(operation.deadline_ms)
+        self._expiry.set(operation.deadline_ms)
 
     def wait_fetch(self, operation: DelayedFetch) -> None:
         """Let it wait for bytes; its context is called with it when it is done."""
         self.purgatory.watch_fetch(operation)
-        self._arm_expiry(operation.deadline_ms)
-
-    def _arm_expiry(self, deadline_ms: int) -> None:
-        if self._expiry is not None:
-            if self._expiry_at_ms <= deadline_ms:
-                return
-            self._expiry.cancel()
-        delay_ms = max(0, deadline_ms - self.clock.monotonic_ms())
-        self._expiry_at_ms = deadline_ms
-        self._expiry = self._loop.call_later(delay_ms / 1000, self._expire)
+        self._expiry.set(operation.deadline_ms)
 
     def _expire(self) -> None:
-        self._expiry = None
         for operation in self.purgatory.expire(self.clock.monotonic_ms()):
             self._free(operation)
         next_deadline_ms = self.purgatory.next_deadline_ms
         if next_deadline_ms is not None:
-            self._arm_expiry(next_deadline_ms)
+            self._expiry.set(next_deadline_ms)
 
     def _free(self, operation: DelayedProduce | DelayedFetch) -> None:
         self.work.share.do(partial(self._answer, operation))

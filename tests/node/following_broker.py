@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.hosted_partition import HostedPartition
-from oncelog.node.partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.partitions.replica_fetcher import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import (
     ReplicaFetchRequest,
@@ -20,6 +20,7 @@ from oncelog.replication.messages import (
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.wire.records import Record, encode_batch
 
+from .fake_broker import broker_config
 from .hosted_logs import RecordedFailures, open_hosted
 
 LEADER, LEADER_EPOCH = 2, 3
@@ -80,7 +81,7 @@ class FollowingBroker:
         directory: Path,
         *,
         clock_s: Callable[[], float] | None = None,
-        settings: FetchSettings | None = None,
+        **settings: str,
     ) -> None:
         self.directory = directory
         self.replicas = ReplicaManager(
@@ -91,7 +92,7 @@ class FollowingBroker:
         )
         self.failures = self.replicas.failed_logs = RecordedFailures()
         self.links = Links()
-        self.fetchers = ReplicaFetchers(self.links, self.replicas, settings or FetchSettings())  # type: ignore[arg-type]
+        self.fetchers = ReplicaFetchers(self.links, self.replicas, broker_config(**settings))  # type: ignore[arg-type]
 
     @property
     def polls(self) -> list[Poll]:

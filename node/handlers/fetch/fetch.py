@@ -56,19 +56,6 @@ _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 class _Read:
     """One pass over a request's partitions."""
 
-    __slots__ = (
-        "_context",
-        "_hints",
-        "_limit_bytes",
-        "_read_committed",
-        "_replicas",
-        "_request",
-        "bytes_read",
-        "hidden",
-        "must_answer",
-        "watched",
-    )
-
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         self._context = context
         self._replicas: ReplicaManager = context.broker.replicas

@@ -20,7 +20,7 @@ from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
 from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.log_compaction import LogCompaction
-from oncelog.node.partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.partitions.replica_fetcher import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
 from oncelog.replication.replica_server import ReplicaServer
@@ -37,6 +37,7 @@ from ...awaiting import turns_until
 from ...log_batches import append_as_leader, batches_in
 from ...simulation.virtual_disk import Disks
 from ...simulation.virtual_loop import Timeline
+from ..fake_broker import broker_config
 from ..hosted_logs import TOPIC_ID, data_directory
 from ..leading_broker import LeadingBroker
 
@@ -233,7 +234,8 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
         )
         hosted = HostedPartition("t", 0, TOPIC_ID, log)
         replicas.add(hosted)
-        fetchers = ReplicaFetchers(leader, replicas, FetchSettings(max_wait_ms=0))  # type: ignore
+        config = broker_config(replica_fetch_wait_max_ms="1")
+        fetchers = ReplicaFetchers(leader, replicas, config)  # type: ignore
         fetchers.broker_epoch = 1
         hosted.follow(record)
         machine.disk.operations_left = operations
