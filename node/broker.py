@@ -112,7 +112,7 @@ class Broker:
             gate=self._gate,
         )
         self._build_controller(loop)
-        self._build_replicas(loop)
+        self._build_replicas()
         await self.transport.start()
         self._transactions.check_shard_count()
         await self._engine.start()
@@ -261,10 +261,9 @@ class Broker:
             random_bytes=self._outside.random_bytes,
         )
 
-    def _build_replicas(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _build_replicas(self) -> None:
         config = self.config
         self._replicas = ReplicaManager(
-            loop=loop,
             clock=self._clock,
             partition_exists=lambda topic, index: self.state.partition(topic, index) is not None,
             fault_point=self._fault_point,
@@ -279,9 +278,8 @@ class Broker:
             state=self.state,
             replicas=self._replicas,
             logs=self._logs,
-            followers=self._fetchers,
+            fetchers=self._fetchers,
             lag_time_max_ms=config.replica_lag_time_max_ms,
-            work=self._work,
             executor=self._directory_executor,
         )
         self.services = BrokerServices(
@@ -328,7 +326,6 @@ class Broker:
             node_id=config.node_id,
             broker_epoch=broker_epoch,
             tick_ms=max(50, config.replica_lag_time_max_ms // 2),
-            work=self._work,
             fault_point=self._fault_point,
         )
         self._maintenance = LogMaintenance(

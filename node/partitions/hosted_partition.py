@@ -15,16 +15,14 @@ from ...replication.follower import PartitionFollower
 from ...replication.follower_progress import PeerView
 from ...replication.leader import PartitionLeader
 from ...replication.purgatory import BYTES_UNKNOWN
-from ...storage.partition_log import AppendInfo, Origin, PartitionLog
+from ...storage.partition_log import PartitionLog
 from ...wire.errors import (
     FencedLeaderEpoch,
     KafkaStorageError,
-    NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetNotAvailable,
     UnknownLeaderEpoch,
 )
-from ...wire.record_batch import BatchHeader
 
 ACKS_ALL = -1
 ANY_EPOCH = -1
@@ -141,40 +139,6 @@ class HostedPartition:
         if self.leader is None:
             raise NotLeaderOrFollower(f"this broker does not lead {self}")
         return self.leader
-
-    def append(
-        self,
-        records: memoryview,
-        header: BatchHeader,
-        acks: int,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        guard: int | None = None,
-        transaction_version: int = 0,
-        prepare_index: int = 0,
-    ) -> AppendInfo:
-        """Append a validated batch; now_ms is wall-clock. The rest: PartitionLog.append_as_leader.
-
-        Raises NotEnoughReplicas before anything is written when acks=all could not be kept.
-        """
-        leader = self.leader
-        if leader is None or self.log.is_failed:
-            leader = self.leading()
-        if acks == ACKS_ALL and leader.is_under_min_isr:
-            raise NotEnoughReplicas(
-                f"{self} has {len(leader.isr)} in-sync replicas,"
-                f" min.insync.replicas is {leader.min_insync_replicas}"
-            )
-        return self.log.append_as_leader(
-            records,
-            header,
-            leader_epoch=leader.leader_epoch,
-            now_ms=now_ms,
-            origin=origin,
-            guard=guard,
-            transaction_version=transaction_version,
-            prepare_index=prepare_index,
-        )
 
     def note_unseen(self, size_bytes: int) -> None:
         """A batch of this size is now the last of our log, above the high watermark."""

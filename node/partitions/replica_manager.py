@@ -21,6 +21,7 @@ from ...storage.partition_log import AppendInfo, Origin
 from ...wire.errors import (
     ErrorCode,
     KafkaStorageError,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -48,7 +49,6 @@ class ReplicaManager:
     def __init__(
         self,
         *,
-        loop: asyncio.AbstractEventLoop,
         clock: Clock,
         partition_exists: Callable[[str, int], bool],
         fault_point: FaultPoint = no_fault_point,
@@ -58,7 +58,7 @@ class ReplicaManager:
         self.peers = PeerView()
         self.purgatory = Purgatory()
         self.clock = clock
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._partition_exists = partition_exists
         self._fault_point = fault_point
         self._by_name: dict[TopicPartition, HostedPartition] = {}
@@ -71,8 +71,8 @@ class ReplicaManager:
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
         self.recovery_points: CheckpointWriter | None = None  # None: nothing is kept on a disk
         self.cleaner: LogCleaner | None = None
-        self.flusher = LogFlusher(loop, flushed=self._flushed, failed=self.fail)
-        self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
+        self.flusher = LogFlusher(flushed=self._flushed, failed=self.fail)
+        self._expiry = EarliestTimer(lambda: self.clock.monotonic_ms(), self._expire)
         self.followers, self.in_sync = Followers(), InSyncReplicas()
         self.failed_logs = FailedLogs()
         self.role_listeners: list[Callable[[HostedPartition], None]] = []
@@ -158,14 +158,29 @@ class ReplicaManager:
 
         A duplicate appends nothing and is answered with its first offsets; with acks=all it
         waits for the same high watermark (the caller looks at `wait_key`). `origin` and what
-        follows it are those of PartitionLog.append_as_leader.
+        follows it are those of PartitionLog.append_as_leader. Raises NotEnoughReplicas before
+        anything is written when acks=all could not be kept.
         """
-        now_ms = self.clock.wall_ms()
         if self.stalled and acks == ACKS_ALL and partition in self.stalled:
             raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
         try:
-            info = partition.append(
-                records, header, acks, now_ms, origin, guard, transaction_version, prepare_index
+            leader = partition.leader
+            if leader is None or partition.log.is_failed:
+                leader = partition.leading()
+            if acks == ACKS_ALL and leader.is_under_min_isr:
+                raise NotEnoughReplicas(
+                    f"{partition} has {len(leader.isr)} in-sync replicas,"
+                    f" min.insync.replicas is {leader.min_insync_replicas}"
+                )
+            info = partition.log.append_as_leader(
+                records,
+                header,
+                leader_epoch=leader.leader_epoch,
+                now_ms=self.clock.wall_ms(),
+                origin=origin,
+                guard=guard,
+                transaction_version=transaction_version,
+                prepare_index=prepare_index,
             )
         except KafkaStorageError:
             self.fail(partition)

@@ -9,7 +9,6 @@ executes it, shard_timeouts.py knows what is led.
 import logging
 from collections.abc import Collection, Iterator, Sequence
 
-from ...coordinator.raft.group import RaftGroup
 from ...coordinator.sharding import shard_for
 from ...coordinator.transactions.answers import (
     NO_IDENTITY,
@@ -31,8 +30,6 @@ from ...coordinator.transactions.decisions import (
 )
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
 from ...coordinator.transactions.record import TransactionRecord
-from ...coordinator.transactions.settings import TransactionSettings
-from ...coordinator.transactions.shard import TransactionShard
 from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
@@ -40,8 +37,7 @@ from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
-from ..connection_ids import ConnectionIds
-from .shard_leader import LeaderPorts, ShardLeader
+from .shard_leader import ShardLeader
 from .shard_timeouts import ShardLeaders
 
 QUESTIONS_MAX = 10_000  # of other brokers, under way at once
@@ -55,29 +51,12 @@ class TransactionCoordinators:
     Raises StaleConnection where the connection must be closed instead of answered (KAFKA-17754).
     """
 
-    def __init__(
-        self,
-        *,
-        node_id: int,
-        shards: Sequence[TransactionShard],
-        raft_groups: Sequence[RaftGroup],
-        links: PeerTransport,
-        settings: TransactionSettings,
-        ports: LeaderPorts,
-        connection_ids: ConnectionIds,
-    ) -> None:
+    def __init__(self, leaders: ShardLeaders, links: PeerTransport) -> None:
+        self.leaders = leaders
         self.connections_closed = 0  # for requests that came late
-        self._settings = settings
-        self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._settings = leaders.settings
+        self._log = logging.getLogger(f"{__name__}.{leaders.node_id}")
         self._questions = TaskSet(self._log, "a verification failed")
-        self.leaders = ShardLeaders(
-            node_id=node_id,
-            shards=shards,
-            raft_groups=raft_groups,
-            settings=settings,
-            ports=ports,
-            connection_ids=connection_ids,
-        )
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
     async def stop(self) -> None:

@@ -1,6 +1,5 @@
 """A broker that follows partitions on a disk; the test answers in the place of their leaders."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,7 +84,6 @@ class FollowingBroker:
     ) -> None:
         self.directory = directory
         self.replicas = ReplicaManager(
-            loop=asyncio.get_running_loop(),
             clock=SystemClock(),
             partition_exists=lambda topic, index: True,
             work=SlicedWork(clock_s) if clock_s else SlicedWork(),

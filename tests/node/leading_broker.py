@@ -98,7 +98,6 @@ class LeadingBroker:
         self.services = self.fake.services
         self.clock = SystemClock()
         self.replicas = ReplicaManager(
-            loop=asyncio.get_running_loop(),
             clock=self.clock,
             partition_exists=lambda topic, index: topic in ("t", OFFSETS_TOPIC),
         )

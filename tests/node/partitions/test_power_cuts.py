@@ -227,7 +227,7 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
             led.log.append_as_follower(new(offset), now_ms=NOW_MS)
         record = PartitionRegistration(replicas=(1, 2), isr=(1,), leader=1, leader_epoch=3)
         leader.broker.make_leader(led, record)
-        replicas = ReplicaManager(loop=loop, clock=SystemClock(), partition_exists=lambda *_: True)
+        replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda *_: True)
         replicas.flusher.executor = SameThread()
         replicas.recovery_points = CheckpointWriter(
             directory, RECOVERY_POINTS, SameThread(), SlicedWork()
