@@ -1,11 +1,12 @@
 """What the answers of several APIs have in common: errors, and an entry for each partition."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypedDict
 
 from ...coordinator.metadata.results import Item
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.messages.schema_encoder import Each
+from ...wire.steps import MADE_A_STEP, StepCounter, Steps
 
 _TOPIC_NAMES = ("name", "topic", "topic_id")  # what APIs and versions call a topic by
 
@@ -27,6 +28,31 @@ def code_and_message(error: KafkaError) -> CodeAndMessage:
 def outcome_of(item: Item) -> CodeAndMessage:
     """What the controller decided of a topic or a partition."""
     return code_and_message(error_for(item.error, item.message)) if item.error else NO_ERROR
+
+
+def named(topic: Any, partitions: list[Any]) -> Any:
+    return {"name": topic.name, "partitions": partitions}
+
+
+def nested(
+    topics: Iterable[Any],
+    answer: Callable[[Any, Any], Any],
+    entry: Callable[[Any, list[Any]], Any] = named,
+    at_a_step: int = MADE_A_STEP,
+) -> Steps[list[Any]]:
+    """An entry for each topic with an answer for each of its partitions, in steps."""
+    entries: list[Any] = []
+    counter = StepCounter(at_a_step)
+    for topic in topics:
+        answers: list[Any] = []
+        entries.append(entry(topic, answers))
+        if counter.ends_step():
+            yield
+        for wanted in topic.partitions:
+            answers.append(answer(topic, wanted))
+            if counter.ends_step():
+                yield
+    return entries
 
 
 # -- of a whole request: see `dispatch.control_api`, on_error

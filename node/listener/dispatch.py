@@ -118,7 +118,6 @@ class RequestContext:
     broker: "BrokerServices"
     connection_id: int
     peer_host: str
-    listener: str = "PLAINTEXT"
     client_software: tuple[str, str] = ("unknown", "unknown")
     table: Mapping[int, "Api"] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)

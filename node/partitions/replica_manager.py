@@ -72,7 +72,7 @@ class ReplicaManager:
         self.recovery_points: CheckpointWriter | None = None  # None: nothing is kept on a disk
         self.cleaner: LogCleaner | None = None
         self.flusher = LogFlusher(flushed=self._flushed, failed=self.fail)
-        self._expiry = EarliestTimer(lambda: self.clock.monotonic_ms(), self._expire)
+        self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
         self.followers, self.in_sync = Followers(), InSyncReplicas()
         self.failed_logs = FailedLogs()
         self.role_listeners: list[Callable[[HostedPartition], None]] = []

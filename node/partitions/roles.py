@@ -82,14 +82,14 @@ class PartitionRoles:
         while self._waiting or self._left or self._for_thread:
             await self._settle_in_slices()
             await self._do_jobs()
-        loop = asyncio.get_running_loop()
-        unplaced = [key for key in self._logs.unplaced() if self._placed(key) is None]
+        loop, directory = asyncio.get_running_loop(), self._logs.directory
+        unplaced = [key for key in sorted(directory.found) if self._placed(key) is None]
         named = (self._state.topics.get(name) for name, _ in unplaced)
-        self._logs.known_elsewhere(topic.topic_id for topic in named if topic is not None)
+        directory.known_elsewhere.update(topic.topic_id for topic in named if topic is not None)
         await loop.run_in_executor(self._executor, self._logs.remove_unplaced, unplaced)
         for key in unplaced:
             self._logs.remove_partition(key)
-        await loop.run_in_executor(self._executor, self._logs.note_recovered)
+        await loop.run_in_executor(self._executor, directory.note_recovered)
         self._tasks = [
             background_task("partition roles", self._settle_for_ever()),
             background_task("partition directories", self._do_jobs_for_ever()),
@@ -108,7 +108,8 @@ class PartitionRoles:
         """Follow the metadata by one step. Before `start` only what has gone is remembered."""
         self._logs.configs_changed(None if changes.cluster_configs_changed else _names_in(changes))
         if self.broker_epoch < 0:
-            self._logs.known_elsewhere(topic_id for _, topic_id in changes.topics_deleted)
+            deleted = (topic_id for _, topic_id in changes.topics_deleted)
+            self._logs.directory.known_elsewhere.update(deleted)
             return
         if self._is_stopping:
             return

@@ -7,7 +7,7 @@ executes it, shard_timeouts.py knows what is led.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from ...coordinator.sharding import shard_for
 from ...coordinator.transactions.answers import (
@@ -29,7 +29,6 @@ from ...coordinator.transactions.decisions import (
     verify_partitions,
 )
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
-from ...coordinator.transactions.record import TransactionRecord
 from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
@@ -53,7 +52,6 @@ class TransactionCoordinators:
 
     def __init__(self, leaders: ShardLeaders, links: PeerTransport) -> None:
         self.leaders = leaders
-        self.connections_closed = 0  # for requests that came late
         self._settings = leaders.settings
         self._log = logging.getLogger(f"{__name__}.{leaders.node_id}")
         self._questions = TaskSet(self._log, "a verification failed")
@@ -66,11 +64,6 @@ class TransactionCoordinators:
 
     # -- where, and what is known
 
-    @property
-    def shard_count(self) -> int:
-        """How many shards the cluster has."""
-        return len(self.leaders.shards)
-
     def shard_of(self, transactional_id: str) -> int:
         """The number of the id's shard."""
         return shard_for(transactional_id, len(self.leaders.shards))
@@ -78,10 +71,6 @@ class TransactionCoordinators:
     def leader_of(self, transactional_id: str) -> int | None:
         """The node that coordinates this id now, for FindCoordinator; None while nobody does."""
         return self.leaders.raft_groups[self.shard_of(transactional_id)].leader_id
-
-    def records(self, shard: int) -> Sequence[tuple[str, TransactionRecord]]:
-        """What this node's replica of a shard holds, in order of the ids."""
-        return sorted(self.leaders.shards[shard].records.items())
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """TRANSACTIONAL_ID_NOT_FOUND, or a coordinator error, in `error`."""
@@ -226,13 +215,6 @@ class TransactionCoordinators:
         )
         return _identity(error, decision)
 
-    async def abort(self, transactional_id: str) -> int:
-        """End an open transaction whatever its producer says, and fence it; for people."""
-        leader = self._leader(transactional_id)
-        if not isinstance(leader, ShardLeader):
-            return leader
-        return await self.leaders.abort(leader, transactional_id)
-
     # -- inside
 
     def _leader(self, transactional_id: str) -> ShardLeader | ErrorCode:
@@ -256,7 +238,6 @@ class TransactionCoordinators:
 
     def _refuse_connection(self, reason: str) -> None:
         if self._settings.has_connection_fence:
-            self.connections_closed += 1
             self._log.info("a connection is closed: %s", reason)
             raise StaleConnection(reason)
 

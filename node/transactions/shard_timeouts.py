@@ -245,11 +245,6 @@ class ShardLeaders:
             record is not None and record.state in MAY_EXPIRE and record.last_update_ms < before_ms
         )
 
-    async def abort(self, leader: ShardLeader, transactional_id: str) -> ErrorCode:
-        """End an open transaction whatever its producer says; the producer is fenced."""
-        error, _ = await leader.execute(transactional_id, abort_transaction, ends_with_fence=True)
-        return error
-
     async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:
         def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:
             if record is not None and not self._is_timed_out(transactional_id, record):

@@ -24,7 +24,7 @@ from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
-from ..answers import of_each_partition
+from ..answers import nested, of_each_partition
 from .time_search import find_by_time
 
 if TYPE_CHECKING:
@@ -88,7 +88,6 @@ def _answers(
     searches: list[_Search],
 ) -> "Steps[responses.ListOffsets.Response]":
     times: Counter[TopicPartition] = Counter()
-    topics: list[responses.ListOffsets.ListOffsetsTopicResponse] = []
     counter = StepCounter(ENTRIES_PER_STEP)
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -97,27 +96,26 @@ def _answers(
                 yield
         if counter.ends_step():
             yield
-    for topic in request.topics:
-        partitions: list[responses.ListOffsets.ListOffsetsPartitionResponse] = []
-        topics.append({"name": topic.name, "partitions": partitions})
-        if counter.ends_step():
-            yield
-        for wanted in topic.partitions:
-            if counter.ends_step():
-                yield
-            answer: responses.ListOffsets.ListOffsetsPartitionResponse
-            answer = {"partition_index": wanted.partition_index}
-            partitions.append(answer)
-            try:
-                if times[topic.name, wanted.partition_index] > 1:
-                    raise InvalidRequest("the request names a partition twice")
-                search = _begin(context, version, request, topic.name, wanted, answer)
-                if _is_searched(wanted.timestamp):
-                    searches.append(search)
-                else:
-                    answer |= _found(_known(search))
-            except KafkaError as error:
-                answer |= _refused(version, error)
+
+    def one(
+        topic: "requests.ListOffsetsRequest.ListOffsetsTopic",
+        wanted: "requests.ListOffsetsRequest.ListOffsetsPartition",
+    ) -> "responses.ListOffsets.ListOffsetsPartitionResponse":
+        answer: responses.ListOffsets.ListOffsetsPartitionResponse
+        answer = {"partition_index": wanted.partition_index}
+        try:
+            if times[topic.name, wanted.partition_index] > 1:
+                raise InvalidRequest("the request names a partition twice")
+            search = _begin(context, version, request, topic.name, wanted, answer)
+            if _is_searched(wanted.timestamp):
+                searches.append(search)
+            else:
+                answer |= _found(_known(search))
+        except KafkaError as error:
+            answer |= _refused(version, error)
+        return answer
+
+    topics = yield from nested(request.topics, one, at_a_step=ENTRIES_PER_STEP)
     return {"topics": topics}
 
 

@@ -282,7 +282,7 @@ async def describe_quorum(
                 "node_id": node,
                 "listeners": [
                     {
-                        "name": context.listener,
+                        "name": "PLAINTEXT",
                         "host": brokers[node].host,
                         "port": brokers[node].port,
                     }

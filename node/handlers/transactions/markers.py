@@ -13,12 +13,12 @@ from ....coordinator.metadata.topic_names import why_invalid
 from ....coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from ....wire.errors import ErrorCode, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ....wire.framing import RequestHeader
-from ....wire.identifiers import TopicPartition
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import of_each, of_each_partition
+from .producers import named_partitions
 
 PRODUCERS_PER_STEP = 200
 PARTITIONS_PER_STEP = 100
@@ -50,16 +50,9 @@ def _has_producer(marker: TransactionMarker) -> bool:
 
 def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[TransactionMarker]]:
     markers: list[TransactionMarker] = []
-    counter = StepCounter()
     for wanted in request.markers:
-        partitions: list[TopicPartition] = []
-        for topic in wanted.topics:
-            for start in range(0, len(topic.partition_indexes), PARTITIONS_PER_STEP):
-                some = topic.partition_indexes[start : start + PARTITIONS_PER_STEP]
-                partitions += [(topic.name, index) for index in some]
-                yield
-            if counter.ends_step():
-                yield
+        topics = ((topic.name, topic.partition_indexes) for topic in wanted.topics)
+        partitions = yield from named_partitions(topics)
         markers.append(
             TransactionMarker(
                 producer_id=wanted.producer_id,
@@ -70,8 +63,7 @@ def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[Transacti
                 transaction_version=getattr(wanted, "transaction_version", 0),
             )
         )
-        if counter.ends_step():
-            yield
+        yield
     return markers
 
 

@@ -72,9 +72,8 @@ class Scene:
     """A broker with its reaper, on a clock that the test moves."""
 
     def __init__(self, directory: Path) -> None:
-        self.broker = LeadingBroker(directory)
         self.clock = StoppedClock()
-        self.broker.replicas.clock = self.clock
+        self.broker = LeadingBroker(directory, replicas_clock=self.clock)
         self.coordinators, self.links = Coordinators(), Links()
         self.reaper = HangingTransactionReaper(
             self.broker.replicas,
