@@ -230,10 +230,10 @@ class ReplicaFetcher:
                     self._fail(slot, partition)
                 else:  # a full disk, or too many open files
                     self._log_limited("cannot follow for now", partition, error)
-                    self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
+                    self._move(slot, partition, NO_ROOM_BACKOFF_MS)
             except (KafkaError, UnexpectedAppendOffset) as error:
                 self._log_limited("the leader's answer does not fit", partition, error)
-                self._retry(slot, partition)
+                self._move(slot, partition, self._config.replica_fetch_backoff_ms)
             except Exception as error:  # the other partitions of this leader go on
                 logger.exception("%r: following failed", partition)
                 partition.log.local.retire(f"following failed, {error!r}")
@@ -289,19 +289,28 @@ class ReplicaFetcher:
                 if not (yield from self._cut(slot, partition, bound, steps)):
                     return
             case Wait():
-                self._retry(slot, partition)
+                self._move(slot, partition, self._config.replica_fetch_backoff_ms)
                 return
         self._move(slot, partition)
 
-    def _move(self, slot: FollowerSlot, partition: HostedPartition) -> None:
-        """Tell the leader of the new position, which is an acknowledgement: after a due flush."""
+    def _move(
+        self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
+    ) -> None:
+        """Tell the leader of the new position, which is an acknowledgement: after a due flush.
+
+        backoff_ms: what was answered did not do, ask again so much later, from where the log ends:
+        a part of the answer may have been appended.
+        """
         follower, log = partition.follower, partition.log
         if follower is None or partition.leader_epoch != slot.leader_epoch:
             return
         if log.flushing.is_owed:
-            self._replicas.flusher.flush(partition, partial(self._move, slot, partition))
+            again = partial(self._move, slot, partition, backoff_ms)
+            self._replicas.flusher.flush(partition, again)
             return
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+        if backoff_ms is not None:
+            self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
         self._pump_soon()
 
     def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
@@ -343,9 +352,9 @@ class ReplicaFetcher:
             await points.lower((partition.topic, partition.index), bound)
         except KafkaStorageError as error:
             self._log_limited("cannot be truncated yet", partition, error)
-            self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
+            self._move(slot, partition, NO_ROOM_BACKOFF_MS)
         else:
-            self._retry(slot, partition, 0)
+            self._move(slot, partition, 0)
 
     def _log_truncation(
         self, partition: HostedPartition, offset: int, is_below_high_watermark: bool
@@ -362,23 +371,6 @@ class ReplicaFetcher:
             partition.leader_epoch,
             log.high_watermark,
         )
-
-    def _retry(
-        self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
-    ) -> None:
-        """Ask again later, from where the log ends: a part of an answer may have been appended."""
-        follower, log = partition.follower, partition.log
-        if follower is None or partition.leader_epoch != slot.leader_epoch:
-            return
-        if log.flushing.is_owed:
-            retry = partial(self._retry, slot, partition, backoff_ms)
-            self._replicas.flusher.flush(partition, retry)
-            return
-        self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
-        if backoff_ms is None:
-            backoff_ms = self._config.replica_fetch_backoff_ms
-        self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
-        self._pump_soon()
 
 
 def _still_follows(slot: FollowerSlot, partition: HostedPartition) -> bool:
