@@ -66,20 +66,14 @@ class AdminSocket:
             match asked["op"]:
                 case "metrics":
                     return self._metrics()
-                case "cut":
-                    self._gate.cut(
+                case "cut" | "hold" as fault:
+                    getattr(self._gate, fault)(
                         int(asked["peer"]),
                         inbound=bool(asked.get("inbound", True)),
                         outbound=bool(asked.get("outbound", True)),
                     )
                 case "delay":
                     self._gate.delay(int(asked["peer"]), int(asked["delay_ms"]))
-                case "hold":
-                    self._gate.hold(
-                        int(asked["peer"]),
-                        inbound=bool(asked.get("inbound", True)),
-                        outbound=bool(asked.get("outbound", True)),
-                    )
                 case "keep":
                     kind = asked.get("kind")
                     self._gate.keep(

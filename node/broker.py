@@ -41,7 +41,7 @@ from .environment import Surroundings
 from .groups.removal import OffsetExpiry, forget_deleted_topics
 from .handlers.api_table import prepare_codecs, served_apis
 from .listener.dispatch import Dispatcher
-from .listener.server import KafkaServer, ServerLimits
+from .listener.server import KafkaServer
 from .loop_watchdog import LoopWatchdog
 from .membership.isolated_leader import IsolatedLeader
 from .membership.liveness import INCARNATION_BYTES, Liveness
@@ -50,7 +50,7 @@ from .partitions.isr_proposer import IsrProposer
 from .partitions.log_compaction import LogCompaction
 from .partitions.log_maintenance import LogMaintenance
 from .partitions.logs import Logs
-from .partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from .partitions.replica_fetcher import ReplicaFetchers
 from .partitions.replica_manager import ReplicaManager
 from .partitions.roles import PartitionRoles
 from .partitions.storage_failures import StorageFailures
@@ -112,7 +112,7 @@ class Broker:
             gate=self._gate,
         )
         self._build_controller(loop)
-        self._build_replicas(loop)
+        self._build_replicas()
         await self.transport.start()
         self._transactions.check_shard_count()
         await self._engine.start()
@@ -130,7 +130,6 @@ class Broker:
         self._server = KafkaServer(
             Dispatcher(served_apis(request_log), request_log),
             self.services,
-            ServerLimits.of(config),
             logging.getLogger("oncelog.server"),
             listen=self._outside.listen,
         )
@@ -262,10 +261,9 @@ class Broker:
             random_bytes=self._outside.random_bytes,
         )
 
-    def _build_replicas(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _build_replicas(self) -> None:
         config = self.config
         self._replicas = ReplicaManager(
-            loop=loop,
             clock=self._clock,
             partition_exists=lambda topic, index: self.state.partition(topic, index) is not None,
             fault_point=self._fault_point,
@@ -274,23 +272,14 @@ class Broker:
         self._replicas.flusher.start(self._outside.executor)
         self._logs = Logs(self._directory, config, self.state, self._clock, self._fault_point)
         self._replicas.cleaner = self._logs.cleaner
-        self._fetchers = ReplicaFetchers(
-            self.transport,
-            self._replicas,
-            FetchSettings(
-                max_wait_ms=config.replica_fetch_wait_max_ms,
-                max_bytes=config.replica_fetch_response_max_bytes,
-                backoff_ms=config.replica_fetch_backoff_ms,
-            ),
-        )
+        self._fetchers = ReplicaFetchers(self.transport, self._replicas, config)
         self._roles = PartitionRoles(
             node_id=config.node_id,
             state=self.state,
             replicas=self._replicas,
             logs=self._logs,
-            followers=self._fetchers,
+            fetchers=self._fetchers,
             lag_time_max_ms=config.replica_lag_time_max_ms,
-            work=self._work,
             executor=self._directory_executor,
         )
         self.services = BrokerServices(
@@ -337,7 +326,6 @@ class Broker:
             node_id=config.node_id,
             broker_epoch=broker_epoch,
             tick_ms=max(50, config.replica_lag_time_max_ms // 2),
-            work=self._work,
             fault_point=self._fault_point,
         )
         self._maintenance = LogMaintenance(

@@ -1,21 +1,16 @@
-"""What a handler may ask of its broker: one value, filled at the composition root.
-
-`ControllerChannel` says what the handlers need of node.controller.client.ControllerClient.
-"""
+"""What a handler may ask of its broker: one value, filled at the composition root."""
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from ..coordinator.controller.quorum import Quorum
 from ..coordinator.metadata.cluster_state import ClusterState
-from ..coordinator.metadata.commands import Command
-from ..coordinator.metadata.results import Result
 from ..coordinator.raft.group import RaftGroup
 from ..replication.sliced_work import SlicedWork
 from .clock import Clock, SystemClock
 from .config.broker_config import BrokerConfig
 from .connection_ids import ConnectionIds
+from .controller.client import ControllerClient
 from .groups.coordinator import GroupCoordinator
 from .listener.large_requests import LargeRequests
 from .membership.recently_fenced_brokers import RecentlyFencedBrokers
@@ -31,32 +26,13 @@ if TYPE_CHECKING:
     from .transactions.marker_writer import MarkerWriter
 
 
-class ControllerChannel(Protocol):
-    """The way to the replicated decisions, from any broker."""
-
-    async def submit(self, command: Command, *, timeout_ms: int) -> Result:
-        """Have it decided; when it returns, this node's metadata shows the decision.
-
-        Raises RequestTimedOut when the outcome is not known in time.
-        """
-        ...
-
-    async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
-        """The metadata group as its leader sees it. Raises what `submit` raises."""
-        ...
-
-    async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int) -> int:
-        """An id that no producer has had (KIP-98). Raises what `submit` raises."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
     """The broker, as its handlers see it. `broker_epoch` is -1 until it is registered."""
 
     config: BrokerConfig
     state: ClusterState
-    controller: ControllerChannel
+    controller: ControllerClient
     metadata_group: RaftGroup
     replicas: "ReplicaManager"
     transactions: TransactionCoordinators = field(init=False)
@@ -69,7 +45,6 @@ class BrokerServices:
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     suspected_brokers: SuspectedBrokers = field(default_factory=SuspectedBrokers)
     recently_fenced_brokers: RecentlyFencedBrokers = field(default_factory=RecentlyFencedBrokers)
-    metrics: Any = None
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)
     markers: "MarkerWriter | None" = None

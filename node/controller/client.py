@@ -134,10 +134,6 @@ class ControllerClient:
             self._fetch_producer_ids(broker_epoch)
         return producer_id
 
-    async def request(self, kind: int, payload: bytes, *, timeout_ms: int) -> bytes:
-        """The answer of the metadata leader to a message of any kind. Raises RequestTimedOut."""
-        return await self._request(kind, payload, self._now_ms() + timeout_ms)
-
     def close(self) -> None:
         """Give up what is under way."""
         if self._refill is not None:

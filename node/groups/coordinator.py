@@ -40,6 +40,7 @@ from ...wire.records import Record, encode_batch
 from ...wire.steps import Steps
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
+from ..earliest_timer import EarliestTimer
 from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 from .shard import GroupShard, ShardState
@@ -67,8 +68,7 @@ class GroupCoordinator:
         self._shards: dict[int, GroupShard] = {}
         self._is_appending = False
         self.is_stopping = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._timer = EarliestTimer(clock.monotonic_ms, self._due)
 
     def start(self) -> None:
         """Coordinate the groups of every partition of __consumer_offsets that we come to lead."""
@@ -81,8 +81,7 @@ class GroupCoordinator:
         self.is_stopping = True
         for shard in list(self._shards.values()):
             self._unload(shard)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     # -- which shard
 
@@ -183,7 +182,7 @@ class GroupCoordinator:
     ) -> "asyncio.Future[None]":
         deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
         done = shard.wait_until_replayed(next_offset, deadline_ms, is_group_record)
-        self._arm(deadline_ms)
+        self._timer.set(deadline_ms)
         return done
 
     @staticmethod
@@ -303,7 +302,7 @@ class GroupCoordinator:
                     store.stored(error, turns[-1])
         next_ms = shard.table.deadlines.next_ms
         if next_ms is not None:
-            self._arm(next_ms)
+            self._timer.set(next_ms)
 
     def _answer(self, turn: Turn) -> None:
         for sentence in turn.notes:
@@ -338,17 +337,7 @@ class GroupCoordinator:
 
     # -- time
 
-    def _arm(self, at_ms: int) -> None:
-        if self._timer is not None:
-            if self._timer_at_ms <= at_ms:
-                return
-            self._timer.cancel()
-        self._timer_at_ms = at_ms
-        delay_ms = max(0, at_ms - self.clock.monotonic_ms())
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
+    def _due(self) -> None:
         now_ms = self.clock.monotonic_ms()
         for shard in list(self._shards.values()):
             if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
@@ -362,7 +351,7 @@ class GroupCoordinator:
                 self.execute(shard, turn)
             next_ms = shard.next_deadline_ms
             if next_ms is not None and shard.state is not ShardState.CLOSED:
-                self._arm(next_ms)
+                self._timer.set(next_ms)
 
 
 def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -32,58 +33,42 @@ PASSING_SILENCE_MAX_S = 2.0
 TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
 TCP_ESTABLISHED = 1
 TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ago that was
+Answer = list[Buffer] | PendingAnswer | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one connection; the server makes it, the event loop drives it.
 
     Seconds are those of the server's coarse monotonic clock (`now_s`, about one second exact).
     """
 
-    __slots__ = (
-        "_frames",
-        "_held_bytes",
-        "_in_flight",
-        "_is_advance_due",
-        "_is_pipelining",
-        "_is_reading_paused",
-        "_is_writing_paused",
-        "_receiver",
-        "_server",
-        "_transport",
-        "_unframed_bytes",
-        "_unsent_bytes",
-        "_waits_for_budget",
-        "_writing",
-        "closing_since_s",
-        "context",
-        "last_active_s",
-        "partial_since_s",
-        "peer_host",
-        "stalled_since_s",
-    )
+    _server: "KafkaServer"
+    _receiver: FrameReceiver = field(init=False)
+    _transport: asyncio.Transport | None = None
+    _frames: deque[memoryview] = field(default_factory=deque[memoryview])
+    _in_flight: deque[tuple[Answer, int]] = field(default_factory=deque[tuple[Answer, int]])
+    _is_pipelining: bool = False  # those in flight are produces
+    _is_advance_due: bool = False
+    _held_bytes: int = 0  # of requests that are not answered, complete or not
+    _unframed_bytes: int = 0  # of the request that is not complete
+    _unsent_bytes: int = 0
+    _writing: list[Buffer] = field(default_factory=list[Buffer])  # while the transport gets them
+    _is_reading_paused: bool = False
+    _is_writing_paused: bool = False
+    _waits_for_budget: bool = False
+    context: RequestContext | None = None
+    peer_host: str = ""
+    last_active_s: float = field(init=False)
+    partial_since_s: float | None = None
+    stalled_since_s: float | None = None
+    closing_since_s: float | None = None
 
-    def __init__(self, server: "KafkaServer") -> None:
-        self._server = server
-        self._receiver = FrameReceiver(server.limits.request_bytes_max, server.spare_buffers)
-        self._transport: asyncio.Transport | None = None
-        self._frames: deque[memoryview] = deque()
-        self._in_flight: deque[tuple[list[Buffer] | PendingAnswer | None, int]] = deque()
-        self._is_pipelining = False  # those in flight are produces
-        self._is_advance_due = False
-        self._held_bytes = 0  # of requests that are not answered, complete or not
-        self._unframed_bytes = 0  # of the request that is not complete
-        self._unsent_bytes = 0
-        self._writing: list[Buffer] = []  # while the transport is given them
-        self._is_reading_paused = False
-        self._is_writing_paused = False
-        self._waits_for_budget = False
-        self.context: RequestContext | None = None
-        self.peer_host = ""
+    def __post_init__(self) -> None:
+        server = self._server
+        request_bytes_max = server.config.socket_request_max_bytes
+        self._receiver = FrameReceiver(request_bytes_max, server.spare_buffers)
         self.last_active_s = server.now_s
-        self.partial_since_s: float | None = None
-        self.stalled_since_s: float | None = None
-        self.closing_since_s: float | None = None
 
     @property
     def has_requests(self) -> bool:
@@ -271,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
             and len(self._in_flight) < PIPELINED_MAX
         )
 
-    def _send_now(self, answer: list[Buffer] | PendingAnswer | None) -> None:
+    def _send_now(self, answer: Answer) -> None:
         if isinstance(answer, PendingAnswer):
             if answer.close_reason is not None:
                 raise CloseConnection(answer.close_reason)

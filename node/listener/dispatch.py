@@ -19,6 +19,7 @@ from functools import partial
 from inspect import iscoroutine, isgenerator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+from ...coordinator.transactions.connection_fence import StaleConnection
 from ...wire.errors import KafkaError, UnknownServerError
 from ...wire.framing import (
     RequestHeader,
@@ -50,6 +51,7 @@ class CloseConnection(Exception):
     """The connection cannot go on: its bytes make no sense, or an acks=0 produce failed."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingAnswer:
     """An answer that is not there yet.
 
@@ -58,22 +60,12 @@ class PendingAnswer:
     nobody needs the answer, and completing it does nothing.
     """
 
-    __slots__ = (
-        "_on_done",
-        "_response_header",
-        "buffers",
-        "close_reason",
-        "is_done",
-        "on_abandon",
-    )
-
-    def __init__(self, on_abandon: Callable[[], None] | None = None) -> None:
-        self.on_abandon = on_abandon
-        self.is_done = False
-        self.buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
-        self.close_reason: str | None = None
-        self._response_header: bytes | None = None
-        self._on_done: Callable[[], None] | None = None
+    on_abandon: Callable[[], None] | None = None
+    is_done: bool = False
+    buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
+    close_reason: str | None = None
+    _response_header: bytes | None = None
+    _on_done: Callable[[], None] | None = None
 
     def complete(self, body: list[Buffer] | None) -> None:
         """Give the body of the answer, or None when there is to be none."""
@@ -126,7 +118,6 @@ class RequestContext:
     broker: "BrokerServices"
     connection_id: int
     peer_host: str
-    listener: str = "PLAINTEXT"
     client_software: tuple[str, str] = ("unknown", "unknown")
     table: Mapping[int, "Api"] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)
@@ -364,7 +355,7 @@ class Dispatcher:
             raise error
         if isinstance(error, ClientGone):
             raise CloseConnection("its client is gone") from error
-        if isinstance(error, MalformedFrame):
+        if isinstance(error, MalformedFrame | StaleConnection):
             raise CloseConnection(f"API {header.api_key}: {error}") from error
         if not isinstance(error, KafkaError):
             self._log.error(

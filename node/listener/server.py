@@ -9,11 +9,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from ..config.broker_config import BrokerConfig
 from ..environment import listening_socket
 from ..rate_limited_log import LimitedLog
 from .connection import Connection
@@ -28,32 +26,6 @@ CLOSING_MAX_S = 5.0  # a closing connection may flush so long
 STALLED_MAX_S = 5.0  # when memory is short, unsent answers may wait so long
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """The bounds of a listener; names and defaults are those of BrokerConfig."""
-
-    request_bytes_max: int = 104_857_600
-    held_bytes_max: int = 64 * 1024 * 1024
-    connections_max: int = 2000
-    connections_max_per_ip: int = 200
-    idle_max_s: float = 600.0
-    receive_timeout_s: float = 30.0
-    backlog: int = 1024
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> "ServerLimits":
-        """The limits that a broker's configuration sets."""
-        return cls(
-            request_bytes_max=config.socket_request_max_bytes,
-            held_bytes_max=config.queued_max_request_bytes,
-            connections_max=config.max_connections,
-            connections_max_per_ip=config.max_connections_per_ip,
-            idle_max_s=config.connections_max_idle_ms / 1000,
-            receive_timeout_s=config.request_receive_timeout_ms / 1000,
-            backlog=config.socket_listen_backlog_size,
-        )
-
-
 class KafkaServer:
     """Accepts clients and answers them through a dispatcher, until it is stopped."""
 
@@ -61,14 +33,13 @@ class KafkaServer:
         self,
         dispatcher: Dispatcher,
         services: "BrokerServices",
-        limits: ServerLimits,
         log: logging.Logger,
         listen: Callable[[str, int, int], Any] = listening_socket,
     ) -> None:
         self.dispatcher = dispatcher
-        self.limits = limits
+        self.config = services.config
         self.spare_buffers: list[bytearray] = []  # of the connections' receivers
-        self.budget = MemoryBudget(limits.held_bytes_max)
+        self.budget = MemoryBudget(self.config.queued_max_request_bytes)
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share
         self.now_s = self.loop.time()
@@ -93,14 +64,15 @@ class KafkaServer:
 
         Raises OSError with a sentence when the address cannot be had.
         """
+        backlog = self.config.socket_listen_backlog_size
         try:
-            listener = self._listen(host, port, self.limits.backlog)
+            listener = self._listen(host, port, backlog)
         except OSError as error:
             raise OSError(
                 error.errno, f"Cannot listen on {host}:{port}: {error.strerror}"
             ) from error
         self._server = await self.loop.create_server(
-            lambda: Connection(self), sock=listener, backlog=self.limits.backlog
+            lambda: Connection(self), sock=listener, backlog=backlog
         )
         self.port = listener.getsockname()[1]
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
@@ -131,11 +103,11 @@ class KafkaServer:
 
     def admit(self, connection: Connection) -> RequestContext | None:
         """The context of a new connection; None when there are too many."""
-        host = connection.peer_host
-        if self.is_stopping or len(self._connections) >= self.limits.connections_max:
+        host, config = connection.peer_host, self.config
+        if self.is_stopping or len(self._connections) >= config.max_connections:
             self._log_limited("too many", "closed a connection from %s: all places taken", host)
             return None
-        if not _is_loopback(host) and self._per_host[host] >= self.limits.connections_max_per_ip:
+        if not _is_loopback(host) and self._per_host[host] >= config.max_connections_per_ip:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
         self._connections[connection] = None
@@ -165,23 +137,22 @@ class KafkaServer:
 
     def _sweep(self) -> None:
         self.now_s = now_s = self.loop.time()
-        limits, budget = self.limits, self.budget
+        budget, idle_max_s = self.budget, self.config.connections_max_idle_ms / 1000
+        receive_timeout_s = self.config.request_receive_timeout_ms / 1000
         for connection in list(self._connections):
             if connection.closing_since_s is not None:
                 if now_s - connection.closing_since_s > CLOSING_MAX_S:
                     connection.abort()
             elif connection.stalled_since_s is not None:
                 stalled_s = now_s - connection.stalled_since_s
-                if stalled_s > limits.idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
+                if stalled_s > idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
                     connection.close("it does not take its answers")
                     connection.abort()
             elif connection.is_deserted():
                 connection.abort()
-            elif connection.is_late(now_s, limits.receive_timeout_s):
+            elif connection.is_late(now_s, receive_timeout_s):
                 connection.close("a request was not finished in time")
-            elif (
-                now_s - connection.last_active_s > limits.idle_max_s and not connection.has_requests
-            ):
+            elif now_s - connection.last_active_s > idle_max_s and not connection.has_requests:
                 connection.close("idle")
         budget.let_one_pass()
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)

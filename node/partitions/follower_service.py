@@ -5,17 +5,16 @@ whenever logs have grown, the polls that have news are answered. One timer waits
 that expires next.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from ...replication.messages import PeerMessage, decode_fetch_request, encode_fetch_response
-from ...replication.peer.transport import Buffer, PeerTransport
+from ...replication.peer.handlers import Buffer, Reply
+from ...replication.peer.transport import PeerTransport
 from ...replication.replica_server import ReplicaServer, ReplicationUpdates
+from ..earliest_timer import EarliestTimer
 from .hosted_partition import HostedPartition
 from .ports import Followers
 from .replica_manager import ReplicaManager
-
-Reply = Callable[[bytes, Sequence[Buffer]], object]
 
 
 class FollowerService(Followers):
@@ -31,23 +30,20 @@ class FollowerService(Followers):
     ) -> None:
         self._replicas = replicas
         self._clock = replicas.clock
-        self._loop = asyncio.get_running_loop()
         self._server = ReplicaServer(
             replicas.get_by_id,  # type: ignore[arg-type]
             replicas.peers,
             broker_epoch=broker_epoch,
             response_bytes_max=response_bytes_max,
         )
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = 0
+        self._timer = EarliestTimer(self._clock.monotonic_ms, self._expire)
         replicas.followers = self
         transport.on_request(PeerMessage.REPLICA_FETCH, self._fetch, bulk=True)
         transport.on_peer_change(self._peer_changed)
 
     def stop(self) -> None:
         """Let go of the timer; the transport's end ends the polls."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def _fetch(self, follower: int, header: bytes, _: list[Buffer], reply: Reply) -> None:
         request = decode_fetch_request(header)
@@ -88,15 +84,8 @@ class FollowerService(Followers):
             assert callable(reply)
             reply(*encode_fetch_response(response))
         deadline_ms = self._server.next_deadline_ms
-        if deadline_ms is None:
-            return
-        if self._timer is not None:
-            if now_ms < self._timer_at_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_at_ms = deadline_ms
-        self._timer = self._loop.call_later(max(1, deadline_ms - now_ms) / 1000, self._deadline)
+        if deadline_ms is not None:
+            self._timer.set(deadline_ms)
 
-    def _deadline(self) -> None:
-        self._timer = None
+    def _expire(self) -> None:
         self._respond(self._clock.monotonic_ms())

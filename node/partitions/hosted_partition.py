@@ -8,22 +8,21 @@ the epoch's start offset can never disagree.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ...coordinator.metadata.cluster_model import PartitionRegistration
 from ...replication.follower import PartitionFollower
 from ...replication.follower_progress import PeerView
 from ...replication.leader import PartitionLeader
 from ...replication.purgatory import BYTES_UNKNOWN
-from ...storage.partition_log import AppendInfo, Origin, PartitionLog
+from ...storage.partition_log import PartitionLog
 from ...wire.errors import (
     FencedLeaderEpoch,
     KafkaStorageError,
-    NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetNotAvailable,
     UnknownLeaderEpoch,
 )
-from ...wire.record_batch import BatchHeader
 
 ACKS_ALL = -1
 ANY_EPOCH = -1
@@ -33,50 +32,36 @@ UNSEEN_ENTRIES_MAX = 1_024
 PartitionCallback = Callable[["HostedPartition"], None]
 
 
+@dataclass(slots=True, eq=False)
 class HostedPartition:
-    """A replica on this broker; also the key under which requests wait for it."""
+    """A replica on this broker; also the key under which requests wait for it.
 
-    __slots__ = (
-        "flushed_key",
-        "follower",
-        "index",
-        "is_changed",
-        "key",
-        "leader",
-        "leader_epoch",
-        "leader_id",
-        "log",
-        "observer",
-        "partition_epoch",
-        "readers",
-        "replicas",
-        "topic",
-        "topic_id",
-        "transactional_ids",
-        "unseen",
-    )
+    observer: told when the high watermark has risen, and when we lead no longer (the group
+    coordinator, for its partitions). transactional_ids: of producers whose transactions were
+    opened here under this leadership.
+    """
 
-    def __init__(self, topic: str, index: int, topic_id: bytes, log: PartitionLog) -> None:
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
-        self.key = (topic_id, index)
-        self.flushed_key = (topic_id, index, "settled")  # acks=1 waits under it for a flush
-        self.log = log
-        self.leader: PartitionLeader | None = None
-        self.follower: PartitionFollower | None = None
-        self.leader_id = -1
-        self.leader_epoch = -1
-        self.partition_epoch = -1
-        self.replicas: tuple[int, ...] = ()
-        # What consumers cannot read yet: the next offset and the size of each batch.
-        self.unseen: list[tuple[int, int]] = []
-        self.is_changed = False  # on the list of partitions to tell followers about
-        # Told when the high watermark has risen, and when we lead no longer: the group
-        # coordinator, for its partitions.
-        self.observer: PartitionCallback | None = None
-        # Of producers whose transactions were opened here under this leadership.
-        self.transactional_ids: dict[int, str] = {}
+    topic: str
+    index: int
+    topic_id: bytes
+    log: PartitionLog
+    key: tuple[bytes, int] = field(init=False)
+    flushed_key: tuple[bytes, int, str] = field(init=False)  # acks=1 waits under it for a flush
+    leader: PartitionLeader | None = None
+    follower: PartitionFollower | None = None
+    leader_id: int = -1
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    # What consumers cannot read yet: the next offset and the size of each batch.
+    unseen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    is_changed: bool = False  # on the list of partitions to tell followers about
+    observer: PartitionCallback | None = None
+    transactional_ids: dict[int, str] = field(default_factory=dict[int, str])
+
+    def __post_init__(self) -> None:
+        self.key = (self.topic_id, self.index)
+        self.flushed_key = (*self.key, "settled")
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -154,40 +139,6 @@ class HostedPartition:
         if self.leader is None:
             raise NotLeaderOrFollower(f"this broker does not lead {self}")
         return self.leader
-
-    def append(
-        self,
-        records: memoryview,
-        header: BatchHeader,
-        acks: int,
-        now_ms: int,
-        origin: Origin = Origin.CLIENT,
-        guard: int | None = None,
-        transaction_version: int = 0,
-        prepare_index: int = 0,
-    ) -> AppendInfo:
-        """Append a validated batch; now_ms is wall-clock. The rest: PartitionLog.append_as_leader.
-
-        Raises NotEnoughReplicas before anything is written when acks=all could not be kept.
-        """
-        leader = self.leader
-        if leader is None or self.log.is_failed:
-            leader = self.leading()
-        if acks == ACKS_ALL and leader.is_under_min_isr:
-            raise NotEnoughReplicas(
-                f"{self} has {len(leader.isr)} in-sync replicas,"
-                f" min.insync.replicas is {leader.min_insync_replicas}"
-            )
-        return self.log.append_as_leader(
-            records,
-            header,
-            leader_epoch=leader.leader_epoch,
-            now_ms=now_ms,
-            origin=origin,
-            guard=guard,
-            transaction_version=transaction_version,
-            prepare_index=prepare_index,
-        )
 
     def note_unseen(self, size_bytes: int) -> None:
         """A batch of this size is now the last of our log, above the high watermark."""

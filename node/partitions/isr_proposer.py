@@ -15,7 +15,7 @@ from ...coordinator.metadata.commands import AlterPartition, Command, IsrProposa
 from ...coordinator.metadata.results import Result
 from ...replication.background_task import background_task, end_tasks
 from ...replication.leader import IsrChange, PartitionLeader
-from ...replication.sliced_work import SlicedWork, Steps
+from ...replication.sliced_work import Steps
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.fault_point import FaultPoint, no_fault_point
 from .hosted_partition import HostedPartition
@@ -40,11 +40,9 @@ class IsrProposer(InSyncReplicas):
         node_id: int,
         broker_epoch: int,
         tick_ms: int,
-        work: SlicedWork,
         fault_point: FaultPoint = no_fault_point,
     ) -> None:
         self._replicas = replicas
-        self._work = work
         self._propose = propose
         self._node_id = node_id
         self._broker_epoch = broker_epoch
@@ -100,7 +98,7 @@ class IsrProposer(InSyncReplicas):
                 await self._wake.wait()
             self._wake.clear()
             waiting, self._waiting = self._waiting, {}
-            pending = again + await self._work.run("ISR changes", self._look_at(waiting))
+            pending = again + await self._replicas.work.run("ISR changes", self._look_at(waiting))
             again, self._was_refused = [], False
             for start in range(0, len(pending), CHANGES_MAX):
                 again += await self._ask(pending[start : start + CHANGES_MAX])

@@ -24,15 +24,9 @@ Synced = Callable[[], object]
 class LogFlusher:
     """The flushes of one broker's logs. Without an executor the loop's own one is used."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        flushed: PartitionCallback,
-        failed: PartitionCallback,
-    ) -> None:
+    def __init__(self, *, flushed: PartitionCallback, failed: PartitionCallback) -> None:
         self.executor: Executor | None = None
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._flushed = flushed
         self._failed = failed
         self._is_stopped = False

@@ -62,7 +62,7 @@ class Logs:
         clock: Clock,
         fault_point: FaultPoint,
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._config = config
         self._state = state
         self._clock = clock
@@ -105,7 +105,7 @@ class Logs:
         """What to do with a partition's directory; `topic` if a log is to be opened."""
         if topic is None:
             return DirectoryJob(key, is_removed, None)
-        opening = self._directory.opening(
+        opening = self.directory.opening(
             *key, topic.topic_id, self.config_of(topic), self._clock.wall_ms()
         )
         return DirectoryJob(key, is_removed, opening)
@@ -113,20 +113,12 @@ class Logs:
     def opened(self, log: PartitionLog, topic: Topic) -> None:
         """A log is served from now on."""
         log.config = self.config_of(topic)
-        self._directory.opened(log)
+        self.directory.opened(log)
 
     def remove_partition(self, key: TopicPartition) -> None:
         """A log is served no longer; a job then removes its directory."""
-        self._directory.remove_partition(*key)
+        self.directory.remove_partition(*key)
         self.cleaner.remove_partition(*key)
-
-    def unplaced(self) -> list[TopicPartition]:
-        """The partitions that lie on the disk and that nobody has opened."""
-        return sorted(self._directory.found)
-
-    def known_elsewhere(self, topic_ids: Iterable[bytes]) -> None:
-        """These topics are deleted, or on other brokers, for certain: what is left may go."""
-        self._directory.known_elsewhere.update(topic_ids)
 
     async def close(
         self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int
@@ -136,7 +128,7 @@ class Logs:
         `syncs` does several at once: the file system has one commit for them all. The jobs that
         `cleaner` and `directories` have begun end before: a checkpoint is not written twice.
         """
-        loop, directory = asyncio.get_running_loop(), self._directory
+        loop, directory = asyncio.get_running_loop(), self.directory
         logs = [log for log in directory.logs.values() if not log.is_failed]
         await loop.run_in_executor(cleaner, directory.write_last)
         for start in range(0, len(logs), SYNCED_AT_ONCE):
@@ -154,7 +146,7 @@ class Logs:
         outcomes = []
         for key, is_removed, opening in jobs:
             if is_removed:
-                self._directory.remove(*key)
+                self.directory.remove(*key)
             if opening is not None:
                 outcome = DirectoryOutcome(key, opening.topic_id, None)
                 try:
@@ -163,7 +155,7 @@ class Logs:
                     outcome = outcome._replace(error=_in_words(problem), may_pass=_lacks(problem))
                 outcomes.append(outcome)
         try:
-            self._directory.lower_offsets([each.log for each in outcomes if each.log is not None])
+            self.directory.lower_offsets([each.log for each in outcomes if each.log is not None])
         except KafkaStorageError as problem:
             return [
                 each
@@ -175,7 +167,7 @@ class Logs:
 
     def _open(self, opening: LogOpening) -> PartitionLog:
         begun_ms = self._clock.monotonic_ms()
-        log = run_to_end(self._directory.open(opening))
+        log = run_to_end(self.directory.open(opening))
         if log.log_end_offset:
             logger.info(
                 "%s-%d: loaded %d segments with offsets %d to %d in %d ms",
@@ -192,13 +184,9 @@ class Logs:
         """Take away what lies here and belongs elsewhere, see LogDirectory (blocks)."""
         for key in keys:
             try:
-                self._directory.remove_unplaced(*key)
+                self.directory.remove_unplaced(*key)
             except KafkaStorageError as problem:
                 logger.error("%s-%d cannot be set aside: %s", *key, problem)
-
-    def note_recovered(self) -> None:
-        """All logs that belong here are open (blocks)."""
-        self._directory.note_recovered()
 
 
 def _lacks(problem: KafkaError) -> bool:

@@ -8,7 +8,6 @@ carries the new positions, and so is the acknowledgement that acks=all waits for
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,6 +28,7 @@ from ...replication.sliced_work import Steps, run_to_end
 from ...storage.partition_log import UnexpectedAppendOffset
 from ...wire.errors import KafkaError, KafkaStorageError
 from ...wire.steps import StepCounter
+from ..config.broker_config import BrokerConfig
 from ..rate_limited_log import LimitedLog
 from .fetched_answers import ANSWERS_A_STEP, in_steps, longest_last, may_take_long
 from .hosted_partition import HostedPartition
@@ -39,27 +39,16 @@ ANSWER_GRACE_MS = 3000  # beyond the wait that the leader was asked for
 NO_ROOM_BACKOFF_MS = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    """replica.fetch.wait.max.ms, replica.fetch.response.max.bytes, replica.fetch.backoff.ms."""
-
-    max_wait_ms: int = 500
-    max_bytes: int = 10 * 1024 * 1024
-    backoff_ms: int = 50
-
-
 class ReplicaFetchers:
     """All the polls of one broker."""
 
     def __init__(
-        self, transport: PeerTransport, replicas: ReplicaManager, settings: FetchSettings
+        self, transport: PeerTransport, replicas: ReplicaManager, config: BrokerConfig
     ) -> None:
         self.broker_epoch = -1
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._fetcher_of: dict[HostedPartition, ReplicaFetcher] = {}
-        self._transport = transport
-        self._replicas = replicas
-        self._settings = settings
+        self._make = partial(ReplicaFetcher, transport, replicas, config)
         transport.on_peer_change(self._peer_changed)
 
     def follow(self, partition: HostedPartition) -> None:
@@ -67,9 +56,7 @@ class ReplicaFetchers:
         leader = partition.leader_id
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = ReplicaFetcher(
-                leader, self._transport, self._replicas, self._settings
-            )
+            fetcher = self._fetchers[leader] = self._make(leader)
         fetcher.broker_epoch = self.broker_epoch
         self._fetcher_of[partition] = fetcher
         fetcher.follow(partition)
@@ -94,16 +81,16 @@ class ReplicaFetcher:
 
     def __init__(
         self,
-        leader_id: int,
         transport: PeerTransport,
         replicas: ReplicaManager,
-        settings: FetchSettings,
+        config: BrokerConfig,
+        leader_id: int,
     ) -> None:
         self.leader_id = leader_id
         self.broker_epoch = -1
         self._transport = transport
         self._replicas = replicas
-        self._settings = settings
+        self._config = config
         self._session = FollowerSession()
         self._loop = asyncio.get_running_loop()
         self._limited_log = LimitedLog(logger)  # a full disk: each partition, every second
@@ -169,8 +156,8 @@ class ReplicaFetcher:
         if self._session.should_send(now_ms):
             request = self._session.next_request(
                 broker_epoch=self.broker_epoch,
-                max_wait_ms=self._settings.max_wait_ms,
-                max_bytes=self._settings.max_bytes,
+                max_wait_ms=self._config.replica_fetch_wait_max_ms,
+                max_bytes=self._config.replica_fetch_response_max_bytes,
             )
             self._transport.ask(
                 self.leader_id,
@@ -212,7 +199,8 @@ class ReplicaFetcher:
         self._pump()
 
     def _back_off(self) -> None:
-        self._not_before_ms = self._replicas.clock.monotonic_ms() + self._settings.backoff_ms
+        backoff_ms = self._config.replica_fetch_backoff_ms
+        self._not_before_ms = self._replicas.clock.monotonic_ms() + backoff_ms
 
     async def _take_in_slices(self, answers: Iterable[tuple[FollowerSlot, SlotAnswer]]) -> None:
         await self._replicas.work.run("replica fetch", self._taking(answers))
@@ -242,10 +230,10 @@ class ReplicaFetcher:
                     self._fail(slot, partition)
                 else:  # a full disk, or too many open files
                     self._log_limited("cannot follow for now", partition, error)
-                    self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
+                    self._move(slot, partition, NO_ROOM_BACKOFF_MS)
             except (KafkaError, UnexpectedAppendOffset) as error:
                 self._log_limited("the leader's answer does not fit", partition, error)
-                self._retry(slot, partition)
+                self._move(slot, partition, self._config.replica_fetch_backoff_ms)
             except Exception as error:  # the other partitions of this leader go on
                 logger.exception("%r: following failed", partition)
                 partition.log.local.retire(f"following failed, {error!r}")
@@ -301,19 +289,28 @@ class ReplicaFetcher:
                 if not (yield from self._cut(slot, partition, bound, steps)):
                     return
             case Wait():
-                self._retry(slot, partition)
+                self._move(slot, partition, self._config.replica_fetch_backoff_ms)
                 return
         self._move(slot, partition)
 
-    def _move(self, slot: FollowerSlot, partition: HostedPartition) -> None:
-        """Tell the leader of the new position, which is an acknowledgement: after a due flush."""
+    def _move(
+        self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
+    ) -> None:
+        """Tell the leader of the new position, which is an acknowledgement: after a due flush.
+
+        backoff_ms: what was answered did not do, ask again so much later, from where the log ends:
+        a part of the answer may have been appended.
+        """
         follower, log = partition.follower, partition.log
         if follower is None or partition.leader_epoch != slot.leader_epoch:
             return
         if log.flushing.is_owed:
-            self._replicas.flusher.flush(partition, partial(self._move, slot, partition))
+            again = partial(self._move, slot, partition, backoff_ms)
+            self._replicas.flusher.flush(partition, again)
             return
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+        if backoff_ms is not None:
+            self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
         self._pump_soon()
 
     def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
@@ -355,9 +352,9 @@ class ReplicaFetcher:
             await points.lower((partition.topic, partition.index), bound)
         except KafkaStorageError as error:
             self._log_limited("cannot be truncated yet", partition, error)
-            self._retry(slot, partition, NO_ROOM_BACKOFF_MS)
+            self._move(slot, partition, NO_ROOM_BACKOFF_MS)
         else:
-            self._retry(slot, partition, 0)
+            self._move(slot, partition, 0)
 
     def _log_truncation(
         self, partition: HostedPartition, offset: int, is_below_high_watermark: bool
@@ -374,23 +371,6 @@ class ReplicaFetcher:
             partition.leader_epoch,
             log.high_watermark,
         )
-
-    def _retry(
-        self, slot: FollowerSlot, partition: HostedPartition, backoff_ms: int | None = None
-    ) -> None:
-        """Ask again later, from where the log ends: a part of an answer may have been appended."""
-        follower, log = partition.follower, partition.log
-        if follower is None or partition.leader_epoch != slot.leader_epoch:
-            return
-        if log.flushing.is_owed:
-            retry = partial(self._retry, slot, partition, backoff_ms)
-            self._replicas.flusher.flush(partition, retry)
-            return
-        self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
-        if backoff_ms is None:
-            backoff_ms = self._settings.backoff_ms
-        self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
-        self._pump_soon()
 
 
 def _still_follows(slot: FollowerSlot, partition: HostedPartition) -> bool:

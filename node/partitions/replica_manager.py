@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from typing import Protocol
 
 from ...replication.follower_progress import PeerView
 from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
@@ -22,6 +21,7 @@ from ...storage.partition_log import AppendInfo, Origin
 from ...wire.errors import (
     ErrorCode,
     KafkaStorageError,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -30,19 +30,13 @@ from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ..clock import Clock
+from ..earliest_timer import EarliestTimer
+from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import ACKS_ALL, HostedPartition
 from .log_flusher import LogFlusher
 from .ports import FailedLogs, Followers, InSyncReplicas
 
 logger = logging.getLogger(__name__)
-MetadataLookup = Callable[[str, int], bool]
-
-
-class RecoveryPoints(Protocol):
-    """What the disk says of the logs: `checkpoint_writer.CheckpointWriter`."""
-
-    def is_at_most(self, key: TopicPartition, offset: int) -> bool: ...
-    async def lower(self, key: TopicPartition, offset: int) -> None: ...
 
 
 def nothing() -> None:
@@ -55,9 +49,8 @@ class ReplicaManager:
     def __init__(
         self,
         *,
-        loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        partition_exists: MetadataLookup,
+        partition_exists: Callable[[str, int], bool],
         fault_point: FaultPoint = no_fault_point,
         work: SlicedWork | None = None,
     ) -> None:
@@ -65,7 +58,7 @@ class ReplicaManager:
         self.peers = PeerView()
         self.purgatory = Purgatory()
         self.clock = clock
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._partition_exists = partition_exists
         self._fault_point = fault_point
         self._by_name: dict[TopicPartition, HostedPartition] = {}
@@ -76,11 +69,10 @@ class ReplicaManager:
         # Led, and with an ISR that may change without being told: see `isr_proposer`.
         self.unsettled: dict[HostedPartition, None] = {}
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
-        self.recovery_points: RecoveryPoints | None = None  # None: nothing is kept on a disk
+        self.recovery_points: CheckpointWriter | None = None  # None: nothing is kept on a disk
         self.cleaner: LogCleaner | None = None
-        self.flusher = LogFlusher(loop, flushed=self._flushed, failed=self.fail)
-        self._expiry: asyncio.TimerHandle | None = None
-        self._expiry_at_ms = 0
+        self.flusher = LogFlusher(flushed=self._flushed, failed=self.fail)
+        self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
         self.followers, self.in_sync = Followers(), InSyncReplicas()
         self.failed_logs = FailedLogs()
         self.role_listeners: list[Callable[[HostedPartition], None]] = []
@@ -166,14 +158,29 @@ class ReplicaManager:
 
         A duplicate appends nothing and is answered with its first offsets; with acks=all it
         waits for the same high watermark (the caller looks at `wait_key`). `origin` and what
-        follows it are those of PartitionLog.append_as_leader.
+        follows it are those of PartitionLog.append_as_leader. Raises NotEnoughReplicas before
+        anything is written when acks=all could not be kept.
         """
-        now_ms = self.clock.wall_ms()
         if self.stalled and acks == ACKS_ALL and partition in self.stalled:
             raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
         try:
-            info = partition.append(
-                records, header, acks, now_ms, origin, guard, transaction_version, prepare_index
+            leader = partition.leader
+            if leader is None or partition.log.is_failed:
+                leader = partition.leading()
+            if acks == ACKS_ALL and leader.is_under_min_isr:
+                raise NotEnoughReplicas(
+                    f"{partition} has {len(leader.isr)} in-sync replicas,"
+                    f" min.insync.replicas is {leader.min_insync_replicas}"
+                )
+            info = partition.log.append_as_leader(
+                records,
+                header,
+                leader_epoch=leader.leader_epoch,
+                now_ms=self.clock.wall_ms(),
+                origin=origin,
+                guard=guard,
+                transaction_version=transaction_version,
+                prepare_index=prepare_index,
             )
         except KafkaStorageError:
             self.fail(partition)
@@ -287,29 +294,19 @@ class ReplicaManager:
     def wait_produce(self, operation: DelayedProduce) -> None:
         """Let it wait for the high watermark; its context is called with it when it is done."""
         self.purgatory.watch_produce(operation)
-        self._arm_expiry(operation.deadline_ms)
+        self._expiry.set(operation.deadline_ms)
 
     def wait_fetch(self, operation: DelayedFetch) -> None:
         """Let it wait for bytes; its context is called with it when it is done."""
         self.purgatory.watch_fetch(operation)
-        self._arm_expiry(operation.deadline_ms)
-
-    def _arm_expiry(self, deadline_ms: int) -> None:
-        if self._expiry is not None:
-            if self._expiry_at_ms <= deadline_ms:
-                return
-            self._expiry.cancel()
-        delay_ms = max(0, deadline_ms - self.clock.monotonic_ms())
-        self._expiry_at_ms = deadline_ms
-        self._expiry = self._loop.call_later(delay_ms / 1000, self._expire)
+        self._expiry.set(operation.deadline_ms)
 
     def _expire(self) -> None:
-        self._expiry = None
         for operation in self.purgatory.expire(self.clock.monotonic_ms()):
             self._free(operation)
         next_deadline_ms = self.purgatory.next_deadline_ms
         if next_deadline_ms is not None:
-            self._arm_expiry(next_deadline_ms)
+            self._expiry.set(next_deadline_ms)
 
     def _free(self, operation: DelayedProduce | DelayedFetch) -> None:
         self.work.share.do(partial(self._answer, operation))

@@ -20,16 +20,16 @@ from collections import deque
 from collections.abc import Awaitable, Iterable
 from concurrent.futures import Executor
 from itertools import islice
-from typing import Protocol
 
 from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, PartitionRegistration, Topic
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...replication.background_task import background_task
-from ...replication.sliced_work import SlicedWork, Steps
+from ...replication.sliced_work import Steps
 from ...wire.errors import ErrorCode, KafkaStorageError
 from ...wire.identifiers import TopicPartition
 from .hosted_partition import HostedPartition
 from .logs import DirectoryOutcome, Logs
+from .replica_fetcher import ReplicaFetchers
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -37,13 +37,6 @@ SETTLED_AT_ONCE_MAX = 16  # partitions, some 2 ms
 RETRY_S = 0.1
 REOPEN_S = 1.0
 JOBS_AT_A_TIME = 16  # of the thread: the first of many is served when these are done
-
-
-class FetcherManager(Protocol):
-    """Who fetches for the replicas that follow: `replica_fetcher.ReplicaFetchers`."""
-
-    def follow(self, partition: HostedPartition) -> None: ...
-    def stop_following(self, partition: HostedPartition) -> None: ...
 
 
 class PartitionRoles:
@@ -56,9 +49,8 @@ class PartitionRoles:
         state: ClusterState,
         replicas: ReplicaManager,
         logs: Logs,
-        followers: FetcherManager,
+        fetchers: ReplicaFetchers,
         lag_time_max_ms: int,
-        work: SlicedWork,
         executor: Executor,
     ) -> None:
         self.broker_epoch = -1
@@ -66,9 +58,9 @@ class PartitionRoles:
         self._state = state
         self._replicas = replicas
         self._logs = logs
-        self._followers = followers
+        self._fetchers = fetchers
         self._lag_time_max_ms = lag_time_max_ms
-        self._work = work
+        self._work = replicas.work
         self._executor = executor
         self._left: deque[HostedPartition] = deque()  # out of the tables, but not cleared up yet
         self._waiting: dict[TopicPartition, None] = {}  # to be settled
@@ -90,14 +82,14 @@ class PartitionRoles:
         while self._waiting or self._left or self._for_thread:
             await self._settle_in_slices()
             await self._do_jobs()
-        loop = asyncio.get_running_loop()
-        unplaced = [key for key in self._logs.unplaced() if self._placed(key) is None]
+        loop, directory = asyncio.get_running_loop(), self._logs.directory
+        unplaced = [key for key in sorted(directory.found) if self._placed(key) is None]
         named = (self._state.topics.get(name) for name, _ in unplaced)
-        self._logs.known_elsewhere(topic.topic_id for topic in named if topic is not None)
+        directory.known_elsewhere.update(topic.topic_id for topic in named if topic is not None)
         await loop.run_in_executor(self._executor, self._logs.remove_unplaced, unplaced)
         for key in unplaced:
             self._logs.remove_partition(key)
-        await loop.run_in_executor(self._executor, self._logs.note_recovered)
+        await loop.run_in_executor(self._executor, directory.note_recovered)
         self._tasks = [
             background_task("partition roles", self._settle_for_ever()),
             background_task("partition directories", self._do_jobs_for_ever()),
@@ -116,7 +108,8 @@ class PartitionRoles:
         """Follow the metadata by one step. Before `start` only what has gone is remembered."""
         self._logs.configs_changed(None if changes.cluster_configs_changed else _names_in(changes))
         if self.broker_epoch < 0:
-            self._logs.known_elsewhere(topic_id for _, topic_id in changes.topics_deleted)
+            deleted = (topic_id for _, topic_id in changes.topics_deleted)
+            self._logs.directory.known_elsewhere.update(deleted)
             return
         if self._is_stopping:
             return
@@ -209,7 +202,7 @@ class PartitionRoles:
 
     def _clear_up(self, hosted: HostedPartition) -> None:
         """It is out of the tables: let go of whoever waits for it, and of its log."""
-        self._followers.stop_following(hosted)
+        self._fetchers.stop_following(hosted)
         hosted.leader = hosted.follower = None
         self._replicas.release_waiters(hosted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._remove_log((hosted.topic, hosted.index))
@@ -302,7 +295,7 @@ class PartitionRoles:
                 self._replicas.raise_high_watermark(hosted, raised)
                 self._replicas.in_sync.isr_may_change(hosted)
                 return
-            self._followers.stop_following(hosted)
+            self._fetchers.stop_following(hosted)
             if hosted.log.flushing.is_cut_unsynced:  # elected within a moment of that
                 hosted.wait_for_a_leader(record)
                 key = topic.name, hosted.index
@@ -329,12 +322,12 @@ class PartitionRoles:
             hosted.replicas = record.replicas
             return
         led_before = hosted.leader is not None
-        self._followers.stop_following(hosted)
+        self._fetchers.stop_following(hosted)
         if record.leader == NO_LEADER:
             hosted.wait_for_a_leader(record)
         else:
             hosted.follow(record)
-            self._followers.follow(hosted)
+            self._fetchers.follow(hosted)
         self._replicas.role_changed(hosted)
         if led_before:
             self._replicas.release_waiters(hosted, ErrorCode.NOT_LEADER_OR_FOLLOWER)

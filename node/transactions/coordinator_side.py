@@ -29,7 +29,7 @@ from .marker_sender import MarkerSender
 from .marker_writer import MarkerWriter
 from .service import TransactionCoordinators
 from .shard_leader import LeaderPorts
-from .shard_timeouts import ShardCountMismatch
+from .shard_timeouts import ShardCountMismatch, ShardLeaders
 from .verifier import TransactionVerifier
 
 if TYPE_CHECKING:
@@ -94,11 +94,10 @@ class Transactions:
         except FileNotFoundError:
             return
         if known != len(self._shards):
-            raise ShardCountMismatch.between(len(self._shards), known)
+            raise ShardCountMismatch(len(self._shards), known)
 
     def serve(self, services: "BrokerServices", markers: MarkerWriter) -> None:
         """Give the broker its coordinators and its verifier."""
-        loop = asyncio.get_running_loop()
 
         async def next_producer_id() -> int:
             return await services.controller.next_producer_id(
@@ -112,35 +111,33 @@ class Transactions:
 
         settings = transaction_settings(self._config)
         node_id = self._config.node_id
-        self.coordinators = TransactionCoordinators(
+        sender = MarkerSender(
+            node_id=node_id,
+            links=self._transport,
+            write_here=markers.write_txn_markers,
+            leadership_of=self._leadership_of,
+            catch_up=catch_up,
+            work=services.work,
+        )
+        self.leaders = ShardLeaders(
             node_id=node_id,
             shards=self._shards,
             raft_groups=self._raft_groups,
-            links=self._transport,
             settings=settings,
             ports=LeaderPorts(
-                loop=loop,
                 wall_ms=services.clock.wall_ms,
                 next_producer_id=next_producer_id,
-                markers=MarkerSender(
-                    node_id=node_id,
-                    links=self._transport,
-                    write_here=markers.write_txn_markers,
-                    leadership_of=self._leadership_of,
-                    catch_up=catch_up,
-                    loop=loop,
-                    work=services.work,
-                ),
+                markers=sender,
                 fault_point=self._fault_point,
                 work=services.work,
             ),
             connection_ids=services.connection_ids,
         )
+        self.coordinators = TransactionCoordinators(self.leaders, self._transport)
         self.verifier = TransactionVerifier(
             node_id=node_id,
             coordinators=self.coordinators,
             links=self._transport,
-            loop=loop,
             hold_ms=settings.hold_ms,
         )
         services.transactions = self.coordinators
@@ -148,11 +145,11 @@ class Transactions:
 
     async def start(self) -> None:
         """Wait until it is sure that all nodes count the same shards. ShardCountMismatch."""
-        await self.coordinators.leaders.confirm_shard_count()
+        await self.leaders.confirm_shard_count()
         write_atomically(self._shard_count_file, b"%d\n" % len(self._shards))
         for raft_group in self._raft_groups:
             raft_group.sends_commits_at_once = False  # only their leaders read them
-        self.coordinators.leaders.start()
+        self.leaders.start()
 
     async def hand_over(self) -> None:
         """Give every lead away, as far as somebody can take it; clients find the new ones."""

@@ -32,8 +32,8 @@ from ...replication.background_task import background_task, end_tasks
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
-from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode
+from ...wire.steps import Steps
 from ..partitions.hosted_partition import HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 from .service import TransactionCoordinators
@@ -141,7 +141,6 @@ class HangingTransactionReaper:
         markers: Markers,
         transport: PeerTransport,
         *,
-        work: SlicedWork,
         node_id: int,
         scan_ms: int,
         hanging_after_ms: int,
@@ -150,7 +149,6 @@ class HangingTransactionReaper:
         self._coordinators = coordinators
         self._markers = markers
         self._transport = transport
-        self._work = work
         self._node_id = node_id
         self._scan_ms = scan_ms
         self._hanging_after_ms = hanging_after_ms
@@ -166,7 +164,7 @@ class HangingTransactionReaper:
     async def scan(self) -> None:
         now_ms = self._replicas.clock.monotonic_ms()
         looking = self._open.looking(self._open_now(), now_ms)
-        due = await self._work.run("look for orphaned transactions", looking)
+        due = await self._replicas.work.run("look for orphaned transactions", looking)
         self.hanging_count = self._open.older_than(self._hanging_after_ms, now_ms)
         for open_one in due:
             try:

@@ -106,7 +106,6 @@ class MarkerSender:
         write_here: Callable[[WriteMarkers], Awaitable[WriteMarkersReply]],
         leadership_of: Callable[[str, int], tuple[int, int] | None],
         catch_up: Callable[[], Awaitable[None]],
-        loop: asyncio.AbstractEventLoop,
         work: SlicedWork,
     ) -> None:
         self._node_id = node_id
@@ -114,7 +113,7 @@ class MarkerSender:
         self._write_here = write_here
         self._leadership_of = leadership_of
         self._catch_up = catch_up
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._work = work
         self._arrived: deque[_Item] = deque()  # to be routed
         self._is_routing = False

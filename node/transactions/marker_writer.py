@@ -10,15 +10,16 @@ Markers come from coordinators over the control link, and from people (WriteTxnM
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
 from ...replication.background_task import TaskSet
 from ...replication.leader import PartitionLeader
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
+from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
 from ...replication.purgatory import DelayedProduce
 from ...storage.partition_log import Origin
@@ -60,10 +61,7 @@ class MarkerWriter:
     """
 
     def __init__(
-        self,
-        replicas: ReplicaManager,
-        *,
-        fault_point: FaultPoint = no_fault_point,
+        self, replicas: ReplicaManager, *, fault_point: FaultPoint = no_fault_point
     ) -> None:
         self._replicas = replicas
         self._fault_point = fault_point
@@ -87,14 +85,18 @@ class MarkerWriter:
         TRANSACTION_COORDINATOR_FENCED end the sending; the others are worth repeating.
         """
         work = self._replicas.work
-        outcomes = await work.finish("WriteTxnMarkers", self._appending(request))
-        await self._until_committed(outcomes, wait_ms)
+        written: dict[HostedPartition, _Written] = {}
+        outcomes = await work.finish("WriteTxnMarkers", self._appending(request, written))
+        await self._until_committed(written.values(), wait_ms)
         errors = await work.finish("WriteTxnMarkers", _errors(outcomes))
         return WriteMarkersReply(tuple(errors))
 
     # -- one marker
 
-    def _appending(self, request: WriteMarkers) -> Steps[list[list["_Written | int"]]]:
+    def _appending(
+        self, request: WriteMarkers, written: dict[HostedPartition, _Written]
+    ) -> Steps[list[list[_Written | int]]]:
+        """The outcomes by marker; the last marker of each partition goes into `written`."""
         outcomes: list[list[_Written | int]] = []
         counter = StepCounter(APPENDS_A_STEP)
         for marker in request.markers:
@@ -102,7 +104,12 @@ class MarkerWriter:
             outcomes.append(of_marker)
             epochs = marker.leader_epochs or repeat(ANY_EPOCH)
             for (topic, index), leader_epoch in zip(marker.partitions, epochs, strict=False):
-                of_marker.append(self._append(marker, topic, index, leader_epoch))
+                outcome = self._append(marker, topic, index, leader_epoch)
+                of_marker.append(outcome)
+                if isinstance(outcome, _Written):
+                    last = written.setdefault(outcome.partition, outcome)
+                    if last.leader is not outcome.leader or last.offset < outcome.offset:
+                        written[outcome.partition] = outcome
                 if counter.ends_step():
                     yield
         return outcomes
@@ -152,15 +159,11 @@ class MarkerWriter:
         self.written_count += not info.is_duplicate
         return info.last_offset
 
-    async def _until_committed(
-        self, outcomes: Sequence[Sequence["_Written | int"]], wait_ms: int
-    ) -> None:
-        required = await self._replicas.work.finish("WriteTxnMarkers", _required(outcomes))
-        # While we looked, in steps, some may have got there: they may not move any more.
+    async def _until_committed(self, written: Iterable[_Written], wait_ms: int) -> None:
         waiting: dict[Hashable, int] = {
-            partition: end
-            for partition, end in required.items()
-            if partition.leader is not None and partition.log.high_watermark < end
+            each.partition: each.offset + 1
+            for each in written
+            if each.error == ErrorCode.REQUEST_TIMED_OUT
         }
         if not waiting:
             return
@@ -177,17 +180,13 @@ class MarkerWriter:
 
     # -- requests of peers
 
-    def _asked(
-        self, peer: int, header: bytes, _: list[Any], reply: Callable[[bytes, Sequence[Any]], Any]
-    ) -> None:
+    def _asked(self, peer: int, header: bytes, _frames: list[Buffer], reply: Reply) -> None:
         request = decode_message(WriteMarkers, header)
         if len(self._tasks) >= REQUESTS_MAX:
             raise OverflowError("too many requests for markers are under way")
         self._tasks.spawn(self._answer(request, reply))
 
-    async def _answer(
-        self, request: WriteMarkers, reply: Callable[[bytes, Sequence[Any]], Any]
-    ) -> None:
+    async def _answer(self, request: WriteMarkers, reply: Reply) -> None:
         reply(encode_message(await self.write_txn_markers(request)), ())
 
 
@@ -204,22 +203,6 @@ def _errors(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[list[tuple[
         if counter.ends_step():
             yield
     return errors
-
-
-def _required(outcomes: "Sequence[Sequence[_Written | int]]") -> Steps[dict[HostedPartition, int]]:
-    """Up to where each partition must be committed."""
-    required: dict[HostedPartition, int] = {}
-    counter = StepCounter()
-    for of_marker in outcomes:
-        for each in of_marker:
-            if isinstance(each, _Written) and each.error == ErrorCode.REQUEST_TIMED_OUT:
-                end = each.offset + 1
-                required[each.partition] = max(end, required.get(each.partition, end))
-            if counter.ends_step():
-                yield
-        if counter.ends_step():
-            yield
-    return required
 
 
 def _uncommitted_repetition(partition: HostedPartition, marker: TransactionMarker) -> int | None:

@@ -34,7 +34,6 @@ class PartitionTransactions:
         self._expiry = ProducerExpiry(
             services.replicas,
             (services.connection_fence, services.offset_commit_fence),
-            work=services.work,
             expiration_ms=config.producer_id_expiration_ms,
             interval_ms=config.producer_id_expiration_check_interval_ms,
             producers_max=config.producer_ids_max,
@@ -44,7 +43,6 @@ class PartitionTransactions:
             services.transactions,
             self.markers,
             self._transport,
-            work=services.work,
             node_id=config.node_id,
             scan_ms=scan_ms,
             hanging_after_ms=config.transaction_max_timeout_ms + 2 * scan_ms,

@@ -44,8 +44,8 @@ class PendingTransaction:
 class PendingTransactions:
     """All ids of one shard in one term. held_max: how many requests may wait."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, held_max: int) -> None:
-        self._loop = loop
+    def __init__(self, held_max: int) -> None:
+        self._loop = asyncio.get_running_loop()
         self._held_max = held_max
         self._held = 0
         self._by_id: dict[str, PendingTransaction] = {}

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Sequence
 
 from ...replication.background_task import background_task, end_tasks
-from ...replication.sliced_work import SlicedWork
 from ..partitions.replica_manager import ReplicaManager
 from .connection_fence import ProducerConnectionFence
 
@@ -30,13 +29,12 @@ class ProducerExpiry:
         replicas: ReplicaManager,
         fences: Sequence[ProducerConnectionFence],
         *,
-        work: SlicedWork,
         expiration_ms: int,
         interval_ms: int,
         producers_max: int,
     ) -> None:
         self._replicas = replicas
-        self._work = work
+        self._work = replicas.work
         self._fences = tuple(fences)
         self._expiration_ms = expiration_ms
         self._interval_ms = interval_ms

@@ -7,9 +7,8 @@ executes it, shard_timeouts.py knows what is led.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
-from ...coordinator.raft.group import RaftGroup
 from ...coordinator.sharding import shard_for
 from ...coordinator.transactions.answers import (
     NO_IDENTITY,
@@ -30,9 +29,6 @@ from ...coordinator.transactions.decisions import (
     verify_partitions,
 )
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
-from ...coordinator.transactions.record import TransactionRecord
-from ...coordinator.transactions.settings import TransactionSettings
-from ...coordinator.transactions.shard import TransactionShard
 from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
@@ -40,8 +36,7 @@ from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
-from ..connection_ids import ConnectionIds
-from .shard_leader import LeaderPorts, ShardLeader
+from .shard_leader import ShardLeader
 from .shard_timeouts import ShardLeaders
 
 QUESTIONS_MAX = 10_000  # of other brokers, under way at once
@@ -55,29 +50,11 @@ class TransactionCoordinators:
     Raises StaleConnection where the connection must be closed instead of answered (KAFKA-17754).
     """
 
-    def __init__(
-        self,
-        *,
-        node_id: int,
-        shards: Sequence[TransactionShard],
-        raft_groups: Sequence[RaftGroup],
-        links: PeerTransport,
-        settings: TransactionSettings,
-        ports: LeaderPorts,
-        connection_ids: ConnectionIds,
-    ) -> None:
-        self.connections_closed = 0  # for requests that came late
-        self._settings = settings
-        self._log = logging.getLogger(f"{__name__}.{node_id}")
+    def __init__(self, leaders: ShardLeaders, links: PeerTransport) -> None:
+        self.leaders = leaders
+        self._settings = leaders.settings
+        self._log = logging.getLogger(f"{__name__}.{leaders.node_id}")
         self._questions = TaskSet(self._log, "a verification failed")
-        self.leaders = ShardLeaders(
-            node_id=node_id,
-            shards=shards,
-            raft_groups=raft_groups,
-            settings=settings,
-            ports=ports,
-            connection_ids=connection_ids,
-        )
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
     async def stop(self) -> None:
@@ -87,11 +64,6 @@ class TransactionCoordinators:
 
     # -- where, and what is known
 
-    @property
-    def shard_count(self) -> int:
-        """How many shards the cluster has."""
-        return len(self.leaders.shards)
-
     def shard_of(self, transactional_id: str) -> int:
         """The number of the id's shard."""
         return shard_for(transactional_id, len(self.leaders.shards))
@@ -99,10 +71,6 @@ class TransactionCoordinators:
     def leader_of(self, transactional_id: str) -> int | None:
         """The node that coordinates this id now, for FindCoordinator; None while nobody does."""
         return self.leaders.raft_groups[self.shard_of(transactional_id)].leader_id
-
-    def records(self, shard: int) -> Sequence[tuple[str, TransactionRecord]]:
-        """What this node's replica of a shard holds, in order of the ids."""
-        return sorted(self.leaders.shards[shard].records.items())
 
     def describe(self, transactional_id: str) -> TransactionDescription:
         """TRANSACTIONAL_ID_NOT_FOUND, or a coordinator error, in `error`."""
@@ -247,13 +215,6 @@ class TransactionCoordinators:
         )
         return _identity(error, decision)
 
-    async def abort(self, transactional_id: str) -> int:
-        """End an open transaction whatever its producer says, and fence it; for people."""
-        leader = self._leader(transactional_id)
-        if not isinstance(leader, ShardLeader):
-            return leader
-        return await self.leaders.abort(leader, transactional_id)
-
     # -- inside
 
     def _leader(self, transactional_id: str) -> ShardLeader | ErrorCode:
@@ -277,7 +238,6 @@ class TransactionCoordinators:
 
     def _refuse_connection(self, reason: str) -> None:
         if self._settings.has_connection_fence:
-            self.connections_closed += 1
             self._log.info("a connection is closed: %s", reason)
             raise StaleConnection(reason)
 

@@ -62,7 +62,6 @@ Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
 class LeaderPorts:
     """What a leader needs of its broker. wall_ms: for what is written down."""
 
-    loop: asyncio.AbstractEventLoop
     wall_ms: Callable[[], int]
     next_producer_id: Callable[[], Awaitable[int]]
     markers: MarkerSender
@@ -90,8 +89,8 @@ class ShardLeader:
         self._raft_group = raft_group
         self._settings = settings
         self._ports = ports
-        self._loop = ports.loop
-        self._pending = PendingTransactions(ports.loop, settings.held_max)
+        self._loop = asyncio.get_running_loop()
+        self._pending = PendingTransactions(settings.held_max)
         self._completion_timer: asyncio.TimerHandle | None = None
         self._over_cap_logged_s: dict[str, float] = {}
         self._log = logging.getLogger(__name__)

@@ -35,10 +35,8 @@ SHARD_COUNT_TIMEOUT_MS = 5_000
 class ShardCountMismatch(ValueError):
     """This node is configured with another number of shards than the cluster has."""
 
-    @classmethod
-    def between(cls, here: int, count: int) -> "ShardCountMismatch":
-        """With a sentence for the operator."""
-        return cls(
+    def __init__(self, here: int, count: int) -> None:
+        super().__init__(
             f"transaction.state.log.num.partitions is {here} here, but this cluster began with "
             f"{count}, and that is for ever: set it to {count}."
         )
@@ -60,16 +58,14 @@ class ShardLeaders:
         self.node_id = node_id
         self.shards = shards
         self.raft_groups = raft_groups
-        self._settings = settings
+        self.settings = settings
         self._ports = ports
-        self._loop = ports.loop
+        self._loop = asyncio.get_running_loop()
         self._connection_ids = connection_ids
         self._leaders: dict[int, ShardLeader] = {}
-        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         # (id, start of the transaction) -> when it was first seen here, in ms of the event loop: a
         # wall clock that is set back must not keep transactions open.
         self._open_since_ms: dict[tuple[str, int], float] = {}
-        self._walks: dict[str, asyncio.Future[None]] = {}
         self._is_stopped = False
         self._log = logging.getLogger(f"{__name__}.{node_id}")
         self._tasks = TaskSet(self._log, "a task of the transaction coordinator failed")
@@ -79,16 +75,15 @@ class ShardLeaders:
 
     def start(self) -> None:
         """Begin to look for timeouts and expiries."""
-        self._repeat(self._settings.timeout_scan_interval_ms, self.abort_timed_out_transactions)
-        self._repeat(self._settings.id_scan_interval_ms, self.remove_expired_transactional_ids)
+        for name, interval_ms, walk in (
+            ("transaction timeouts", self.settings.timeout_scan_interval_ms, self._find_timed_out),
+            ("expiry of transactional ids", self.settings.id_scan_interval_ms, self._find_expired),
+        ):
+            self._tasks.spawn(self._repeat(name, interval_ms, walk))
 
     async def stop(self) -> None:
         """Cease; what is under way is answered NOT_COORDINATOR, and goes on elsewhere."""
         self._is_stopped = True
-        for timer in self._timers.values():
-            timer.cancel()
-        for walk in self._walks.values():
-            walk.cancel()
         for number in list(self._leaders):
             self._resigned(number)
         self._ports.markers.stop()
@@ -130,7 +125,7 @@ class ShardLeaders:
         await known
         count = self.shards[0].shard_count
         if count != len(self.shards):
-            raise ShardCountMismatch.between(len(self.shards), count)
+            raise ShardCountMismatch(len(self.shards), count)
 
     # -- elections
 
@@ -143,7 +138,7 @@ class ShardLeaders:
             shard,
             self.raft_groups[number],
             term,
-            settings=self._settings,
+            settings=self.settings,
             ports=self._ports,
             fence=ConnectionFence(self._connection_ids.newest),
         )
@@ -180,12 +175,20 @@ class ShardLeaders:
 
     # -- time
 
-    def abort_timed_out_transactions(self) -> None:
-        """Begin to abort every transaction that is open for longer than its timeout."""
-        self._walk("transaction timeouts", self._find_timed_out())
+    async def _repeat(self, name: str, interval_ms: int, walk: Callable[[], Steps[None]]) -> None:
+        """Look at all of something in slices, again and again."""
+        while True:
+            await asyncio.sleep(interval_ms / 1_000)
+            try:
+                await self._ports.work.run(name, walk())
+            except Exception:
+                self._log.exception("a walk over transactional ids failed")
 
     def _find_timed_out(self) -> Steps[None]:
-        """Looks at each open transaction; others go on meanwhile, so an abort looks once more."""
+        """Abort every transaction that is open for longer than its timeout.
+
+        Others go on while we look at each, so an abort looks once more.
+        """
         since_ms: dict[tuple[str, int], float] = {}
         found: list[tuple[ShardLeader, list[str]]] = []
         for leader in list(self):
@@ -217,11 +220,8 @@ class ShardLeaders:
         since_ms = self._open_since_ms.get((transactional_id, record.start_ms), loop_ms)
         return record.is_timed_out(self._ports.wall_ms(), loop_ms - since_ms)
 
-    def remove_expired_transactional_ids(self) -> None:
-        """Begin to forget every id that has had no transaction for the time of its expiry."""
-        self._walk("expiry of transactional ids", self._find_expired())
-
     def _find_expired(self) -> Steps[None]:
+        """Forget every id that has had no transaction for the time of its expiry."""
         for leader in list(self):
             expired = []
             for count, name in enumerate(list(leader.shard.records), 1):
@@ -240,19 +240,10 @@ class ShardLeaders:
 
     def _is_expired(self, leader: ShardLeader, name: str) -> bool:
         record = leader.shard.get(name)
-        before_ms = self._ports.wall_ms() - self._settings.id_expiration_ms
+        before_ms = self._ports.wall_ms() - self.settings.id_expiration_ms
         return (
             record is not None and record.state in MAY_EXPIRE and record.last_update_ms < before_ms
         )
-
-    async def abort(self, leader: ShardLeader, transactional_id: str) -> ErrorCode:
-        """End an open transaction whatever its producer says; the producer is fenced."""
-        error, _ = await leader.execute(
-            transactional_id,
-            abort_transaction,
-            ends_with_fence=True,
-        )
-        return error
 
     async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:
         def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:
@@ -261,25 +252,6 @@ class ShardLeaders:
             return abort_transaction(record, context)
 
         error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
-        if error in (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE):
-            outcome = "aborted" if not error else "ended by itself"
-            self._log.info("transaction of %r timed out: %s", transactional_id, outcome)
-        else:
-            self._log.info("transaction of %r timed out: %s", transactional_id, error.name)
-
-    def _repeat(self, interval_ms: int, work: Callable[[], None]) -> None:
-        def run() -> None:
-            self._timers[work] = self._loop.call_later(interval_ms / 1_000, run)
-            work()
-
-        self._timers[work] = self._loop.call_later(interval_ms / 1_000, run)
-
-    def _walk(self, name: str, steps: Steps[None]) -> None:
-        """Look at all of something in slices, unless the last look is still under way."""
-        if name not in self._walks or self._walks[name].done():
-            self._walks[name] = self._ports.work.run(name, steps)
-            self._walks[name].add_done_callback(self._walked)
-
-    def _walked(self, walk: "asyncio.Future[None]") -> None:
-        if not walk.cancelled() and (error := walk.exception()) is not None:
-            self._log.error("a walk over transactional ids failed", exc_info=error)
+        known = {ErrorCode.NONE: "aborted", ErrorCode.INVALID_TXN_STATE: "ended by itself"}
+        outcome = known.get(error, error.name)
+        self._log.info("transaction of %r timed out: %s", transactional_id, outcome)

@@ -61,13 +61,11 @@ class TransactionVerifier:
         node_id: int,
         coordinators: TransactionCoordinators,
         links: PeerTransport,
-        loop: asyncio.AbstractEventLoop,
         hold_ms: int,
     ) -> None:
         self._node_id = node_id
         self._coordinators = coordinators
         self._links = links
-        self._loop = loop
         self._timeout_ms = hold_ms + ANSWER_TIMEOUT_MARGIN_MS
         self._waiting: dict[str, list[_Question]] = {}  # an id is here while it is asked about
         self._waiting_count = 0
@@ -125,7 +123,7 @@ class TransactionVerifier:
                 return question
         if self._waiting_count >= QUESTIONS_MAX:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        question = _Question(identity, adds, self._loop.create_future())
+        question = _Question(identity, adds, asyncio.get_running_loop().create_future())
         questions.append(question)
         self._waiting_count += 1
         return question

@@ -121,7 +121,7 @@ class FakeBroker:
         self.services = BrokerServices(
             config=config,
             state=self.state,
-            controller=self.controller,
+            controller=self.controller,  # type: ignore[arg-type]
             metadata_group=self.group,  # type: ignore[arg-type]
             replicas=self.hosted,  # type: ignore[arg-type]
         )

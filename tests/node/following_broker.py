@@ -1,6 +1,5 @@
 """A broker that follows partitions on a disk; the test answers in the place of their leaders."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.hosted_partition import HostedPartition
-from oncelog.node.partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.partitions.replica_fetcher import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import (
     ReplicaFetchRequest,
@@ -20,6 +19,7 @@ from oncelog.replication.messages import (
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.wire.records import Record, encode_batch
 
+from .fake_broker import broker_config
 from .hosted_logs import RecordedFailures, open_hosted
 
 LEADER, LEADER_EPOCH = 2, 3
@@ -80,18 +80,17 @@ class FollowingBroker:
         directory: Path,
         *,
         clock_s: Callable[[], float] | None = None,
-        settings: FetchSettings | None = None,
+        **settings: str,
     ) -> None:
         self.directory = directory
         self.replicas = ReplicaManager(
-            loop=asyncio.get_running_loop(),
             clock=SystemClock(),
             partition_exists=lambda topic, index: True,
             work=SlicedWork(clock_s) if clock_s else SlicedWork(),
         )
         self.failures = self.replicas.failed_logs = RecordedFailures()
         self.links = Links()
-        self.fetchers = ReplicaFetchers(self.links, self.replicas, settings or FetchSettings())  # type: ignore[arg-type]
+        self.fetchers = ReplicaFetchers(self.links, self.replicas, broker_config(**settings))  # type: ignore[arg-type]
 
     @property
     def polls(self) -> list[Poll]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.coordinator.transactions.messages import TransactionMarker, WriteMarkers
-from oncelog.node.clock import SystemClock
+from oncelog.node.clock import Clock, SystemClock
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.listener.dispatch import Dispatcher, RequestContext
@@ -93,13 +93,13 @@ class LeadingBroker:
         fault_point: Any = None,
         log_config: Mapping[str, Any] | None = None,
         settings: Mapping[str, str] | None = None,
+        replicas_clock: Clock | None = None,
     ) -> None:
         self.fake = FakeBroker(3, **settings or {})
         self.services = self.fake.services
         self.clock = SystemClock()
         self.replicas = ReplicaManager(
-            loop=asyncio.get_running_loop(),
-            clock=self.clock,
+            clock=replicas_clock or self.clock,
             partition_exists=lambda topic, index: topic in ("t", OFFSETS_TOPIC),
         )
         self.replicas.work.share = TurnShare(lambda: 0.0)  # answers come in the turn of their cause

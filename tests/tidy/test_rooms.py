@@ -33,7 +33,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [
             {"config"},
             {"clock", "cluster_id", "connection_ids", "environment", "rate_limited_log"}
-            | {"loop_watchdog", "loop_activity", "garbage_collection"},
+            | {"loop_watchdog", "loop_activity", "garbage_collection", "earliest_timer"},
         ],
     ],
 }

@@ -31,7 +31,7 @@ from ....wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from ....wire.steps import StepCounter, Steps, run_to_end
+from ....wire.steps import Steps, run_to_end
 from ...listener.dispatch import (
     BODY_AT_ONCE_BYTES_MAX,
     Api,
@@ -42,6 +42,7 @@ from ...listener.dispatch import (
 )
 from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager
+from ..answers import nested
 from ..leader_hints import LeaderHints
 
 FETCH = 1
@@ -55,19 +56,6 @@ _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 class _Read:
     """One pass over a request's partitions."""
-
-    __slots__ = (
-        "_context",
-        "_hints",
-        "_limit_bytes",
-        "_read_committed",
-        "_replicas",
-        "_request",
-        "bytes_read",
-        "hidden",
-        "must_answer",
-        "watched",
-    )
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         self._context = context
@@ -96,17 +84,9 @@ class _Read:
 
     def steps(self) -> Steps[FetchResponse]:
         """The same, for many partitions."""
-        topics: list[FetchedTopic] = []
-        counter = StepCounter(PARTITIONS_PER_STEP)
-        for topic in self._request.topics:
-            partitions: list[FetchedPartition] = []
-            topics.append(FetchedTopic(topic.name, topic.topic_id, partitions))
-            if counter.ends_step():
-                yield
-            for wanted in topic.partitions:
-                partitions.append(self._partition(topic, wanted))
-                if counter.ends_step():
-                    yield
+        topics = yield from nested(
+            self._request.topics, self._partition, _fetched, PARTITIONS_PER_STEP
+        )
         return FetchResponse(topics, node_endpoints=self._hints.endpoints)
 
     def is_outdated(self) -> bool:
@@ -326,18 +306,15 @@ def _on_error(
 
 
 def _refusal(request: FetchRequest, error: KafkaError) -> Steps[FetchResponse]:
-    topics: list[FetchedTopic] = []
-    counter = StepCounter()
-    for topic in request.topics:
-        partitions: list[FetchedPartition] = []
-        topics.append(FetchedTopic(topic.name, topic.topic_id, partitions))
-        if counter.ends_step():
-            yield
-        for wanted in topic.partitions:
-            partitions.append(FetchedPartition(wanted.index, error.number))
-            if counter.ends_step():
-                yield
+    def refused(topic: FetchTopic, wanted: FetchPartition) -> FetchedPartition:
+        return FetchedPartition(wanted.index, error.number)
+
+    topics = yield from nested(request.topics, refused, _fetched)
     return FetchResponse(topics, error_code=error.number)
+
+
+def _fetched(topic: FetchTopic, partitions: list[FetchedPartition]) -> FetchedTopic:
+    return FetchedTopic(topic.name, topic.topic_id, partitions)
 
 
 def apis() -> tuple[Api, ...]:

@@ -6,7 +6,7 @@ KIP-1005 (-4, -5: of a log without tiers).
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
+from ..answers import nested, of_each_partition
 from .time_search import find_by_time
 
 if TYPE_CHECKING:
@@ -87,7 +88,6 @@ def _answers(
     searches: list[_Search],
 ) -> "Steps[responses.ListOffsets.Response]":
     times: Counter[TopicPartition] = Counter()
-    topics: list[responses.ListOffsets.ListOffsetsTopicResponse] = []
     counter = StepCounter(ENTRIES_PER_STEP)
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -96,27 +96,26 @@ def _answers(
                 yield
         if counter.ends_step():
             yield
-    for topic in request.topics:
-        partitions: list[responses.ListOffsets.ListOffsetsPartitionResponse] = []
-        topics.append({"name": topic.name, "partitions": partitions})
-        if counter.ends_step():
-            yield
-        for wanted in topic.partitions:
-            if counter.ends_step():
-                yield
-            answer: responses.ListOffsets.ListOffsetsPartitionResponse
-            answer = {"partition_index": wanted.partition_index}
-            partitions.append(answer)
-            try:
-                if times[topic.name, wanted.partition_index] > 1:
-                    raise InvalidRequest("the request names a partition twice")
-                search = _begin(context, version, request, topic.name, wanted, answer)
-                if _is_searched(wanted.timestamp):
-                    searches.append(search)
-                else:
-                    answer |= _found(_known(search))
-            except KafkaError as error:
-                answer |= _refused(version, error)
+
+    def one(
+        topic: "requests.ListOffsetsRequest.ListOffsetsTopic",
+        wanted: "requests.ListOffsetsRequest.ListOffsetsPartition",
+    ) -> "responses.ListOffsets.ListOffsetsPartitionResponse":
+        answer: responses.ListOffsets.ListOffsetsPartitionResponse
+        answer = {"partition_index": wanted.partition_index}
+        try:
+            if times[topic.name, wanted.partition_index] > 1:
+                raise InvalidRequest("the request names a partition twice")
+            search = _begin(context, version, request, topic.name, wanted, answer)
+            if _is_searched(wanted.timestamp):
+                searches.append(search)
+            else:
+                answer |= _found(_known(search))
+        except KafkaError as error:
+            answer |= _refused(version, error)
+        return answer
+
+    topics = yield from nested(request.topics, one, at_a_step=ENTRIES_PER_STEP)
     return {"topics": topics}
 
 
@@ -208,22 +207,6 @@ def _refused(
     return {"error_code": code}
 
 
-def _list_offsets_error(
-    request: "requests.ListOffsetsRequest", error: KafkaError
-) -> "responses.ListOffsets.Response":
-    def of_topic(
-        topic: "requests.ListOffsetsRequest.ListOffsetsTopic",
-    ) -> "responses.ListOffsets.ListOffsetsTopicResponse":
-        return {"name": topic.name, "partitions": Each(failed, topic.partitions)}
-
-    def failed(
-        wanted: "requests.ListOffsetsRequest.ListOffsetsPartition",
-    ) -> "responses.ListOffsets.ListOffsetsPartitionResponse":
-        return {"partition_index": wanted.partition_index, "error_code": error.number}
-
-    return {"topics": Each(of_topic, request.topics)}
-
-
 # -- OffsetForLeaderEpoch
 
 
@@ -241,7 +224,7 @@ def offset_for_leader_epoch(
             else:
                 epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
         except KafkaError as error:
-            return {"partition": wanted.partition, "error_code": error.number}
+            return _no_epoch(wanted, error)
         return {
             "partition": wanted.partition,
             "error_code": ErrorCode.NONE,
@@ -249,30 +232,31 @@ def offset_for_leader_epoch(
             "end_offset": end_offset,
         }
 
-    return {"topics": Each(partial(_epochs, one), request.topics)}
+    def of_topic(
+        topic: "requests.OffsetForLeaderEpochRequest.OffsetForLeaderTopic",
+    ) -> "responses.OffsetForLeaderEpoch.OffsetForLeaderTopicResult":
+        return {
+            "topic": topic.topic,
+            "partitions": Each(partial(one, topic.topic), topic.partitions),
+        }
+
+    return {"topics": Each(of_topic, request.topics)}
 
 
-def _epochs(
-    one: "Callable[[str, _AskedEpoch], responses.OffsetForLeaderEpoch.EpochEndOffset]",
-    topic: "requests.OffsetForLeaderEpochRequest.OffsetForLeaderTopic",
-) -> "responses.OffsetForLeaderEpoch.OffsetForLeaderTopicResult":
-    return {"topic": topic.topic, "partitions": Each(partial(one, topic.topic), topic.partitions)}
-
-
-def _epoch_error(
-    request: "requests.OffsetForLeaderEpochRequest", error: KafkaError
-) -> "responses.OffsetForLeaderEpoch.Response":
-    def failed(_: str, wanted: "_AskedEpoch") -> "responses.OffsetForLeaderEpoch.EpochEndOffset":
-        return {"partition": wanted.partition, "error_code": error.number}
-
-    return {"topics": Each(partial(_epochs, failed), request.topics)}
+def _no_epoch(
+    wanted: "_AskedEpoch", error: KafkaError
+) -> "responses.OffsetForLeaderEpoch.EpochEndOffset":
+    return {"partition": wanted.partition, "error_code": error.number}
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of the dispatch table."""
     return (
-        control_api(api_keys.LIST_OFFSETS, (1, 11), list_offsets, _list_offsets_error),
+        control_api(api_keys.LIST_OFFSETS, (1, 11), list_offsets, of_each_partition()),
         control_api(
-            api_keys.OFFSET_FOR_LEADER_EPOCH, (2, 4), offset_for_leader_epoch, _epoch_error
+            api_keys.OFFSET_FOR_LEADER_EPOCH,
+            (2, 4),
+            offset_for_leader_epoch,
+            of_each_partition(_no_epoch),
         ),
     )

@@ -15,10 +15,10 @@ from ....wire.errors import (
 )
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
-from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps
+from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
+from ..answers import nested, of_each_partition
 
 if TYPE_CHECKING:
     _Deleted = responses.DeleteRecords.DeleteRecordsPartitionResult
@@ -53,24 +53,19 @@ async def delete_records(
 def _move_all(
     context: RequestContext, request: "requests.DeleteRecordsRequest", moved: list[_Moved]
 ) -> "Steps[list[responses.DeleteRecords.DeleteRecordsTopicResult]]":
-    results: list[responses.DeleteRecords.DeleteRecordsTopicResult] = []
-    counter = StepCounter()
-    for topic in request.topics:
-        partitions: list[_Deleted] = []
-        results.append({"name": topic.name, "partitions": partitions})
-        if counter.ends_step():
-            yield
-        for wanted in topic.partitions:
-            answer: _Deleted = {"partition_index": wanted.partition_index}
-            partitions.append(answer)
-            try:
-                partition, offset = _move_start(context, topic.name, wanted)
-                moved.append((partition, offset, answer))
-            except KafkaError as error:
-                answer |= {"low_watermark": -1, "error_code": error.number}
-            if counter.ends_step():
-                yield
-    return results
+    def move(
+        topic: "requests.DeleteRecordsRequest.DeleteRecordsTopic",
+        wanted: "requests.DeleteRecordsRequest.DeleteRecordsPartition",
+    ) -> "_Deleted":
+        try:
+            partition, offset = _move_start(context, topic.name, wanted)
+        except KafkaError as error:
+            return _failed(wanted, error)
+        answer: _Deleted = {"partition_index": wanted.partition_index}
+        moved.append((partition, offset, answer))
+        return answer
+
+    return nested(request.topics, move)
 
 
 def _unsettled(waiting: list[_Moved]) -> Steps[list[_Moved]]:
@@ -122,24 +117,17 @@ def _is_settled(partition: HostedPartition, offset: int, answer: "_Deleted") -> 
     return True
 
 
-def _delete_records_error(
-    request: "requests.DeleteRecordsRequest", error: KafkaError
-) -> "responses.DeleteRecords.Response":
-    def of_topic(
-        topic: "requests.DeleteRecordsRequest.DeleteRecordsTopic",
-    ) -> "responses.DeleteRecords.DeleteRecordsTopicResult":
-        return {"name": topic.name, "partitions": Each(failed, topic.partitions)}
-
-    def failed(wanted: "requests.DeleteRecordsRequest.DeleteRecordsPartition") -> "_Deleted":
-        return {
-            "partition_index": wanted.partition_index,
-            "low_watermark": -1,
-            "error_code": error.number,
-        }
-
-    return {"topics": Each(of_topic, request.topics)}
+def _failed(
+    wanted: "requests.DeleteRecordsRequest.DeleteRecordsPartition", error: KafkaError
+) -> "_Deleted":
+    return {
+        "partition_index": wanted.partition_index,
+        "low_watermark": -1,
+        "error_code": error.number,
+    }
 
 
 def apis() -> tuple[Api, ...]:
     """The row of this file."""
-    return (control_api(api_keys.DELETE_RECORDS, (0, 2), delete_records, _delete_records_error),)
+    refuse = of_each_partition(_failed)
+    return (control_api(api_keys.DELETE_RECORDS, (0, 2), delete_records, refuse),)

@@ -26,6 +26,7 @@ from ...groups.removal import delete_group
 from ...groups.shard import ShardState
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
+from ..answers import code_only, of_each
 from ..metadata.cluster import NOT_ASKED
 
 NOT_FOUND_FROM = 6
@@ -143,40 +144,27 @@ async def _delete(
     try:
         await delete_group(broker.groups, broker.groups.shard_for(group_id), group_id)
     except KafkaError as error:
-        return _failed(error, group_id)
+        return _failed(group_id, error)
     return {"group_id": group_id, "error_code": ErrorCode.NONE}
-
-
-def _description_error(
-    request: "requests.DescribeGroupsRequest", error: KafkaError
-) -> "responses.DescribeGroups.Response":
-    return {
-        "groups": Each(
-            lambda group_id: {"group_id": group_id, "error_code": error.number}, request.groups
-        )
-    }
-
-
-def _list_error(
-    request: "requests.ListGroupsRequest", error: KafkaError
-) -> "responses.ListGroups.Response":
-    return {"error_code": error.number, "groups": []}
 
 
 def _deletion_error(
     request: "requests.DeleteGroupsRequest", error: KafkaError
 ) -> "responses.DeleteGroups.Response":
-    return {"results": Each(partial(_failed, error), dict.fromkeys(request.groups_names))}
+    group_ids = dict.fromkeys(request.groups_names)
+    return {"results": Each(partial(_failed, error=error), group_ids)}
 
 
-def _failed(error: KafkaError, group_id: str) -> "responses.DeleteGroups.DeletableGroupResult":
+def _failed(group_id: str, error: KafkaError) -> "responses.DeleteGroups.DeletableGroupResult":
     return {"group_id": group_id, "error_code": error.number}
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(api_keys.DESCRIBE_GROUPS, (0, 6), describe_groups, _description_error),
-        control_api(api_keys.LIST_GROUPS, (0, 5), list_groups, _list_error),
+        control_api(
+            api_keys.DESCRIBE_GROUPS, (0, 6), describe_groups, of_each("groups", "groups", _failed)
+        ),
+        control_api(api_keys.LIST_GROUPS, (0, 5), list_groups, code_only),
         control_api(api_keys.DELETE_GROUPS, (0, 2), delete_groups, _deletion_error),
     )

@@ -13,7 +13,7 @@ the same name counts as none (with Kafka only from version 10 on, and only of su
 import asyncio
 from collections.abc import Container
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ....coordinator.groups.offset_table import OffsetTable
 from ....coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
@@ -22,17 +22,17 @@ from ....wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinato
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps
+from ....wire.steps import Steps
 from ...groups.removal import append_tombstones, encoding_tombstones
 from ...groups.shard import GroupShard
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
+from ..answers import nested
 from .offset_commits import coordinator_error
 
 BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
 if TYPE_CHECKING:
     _Topics = list[requests.OffsetFetchRequest.OffsetFetchRequestTopics]
-    _Group = responses.OffsetFetch.OffsetFetchResponseGroup
     _OldTopic = responses.OffsetFetch.OffsetFetchResponseTopic
     _Topic = responses.OffsetFetch.OffsetFetchResponseTopics
     _Partition = responses.OffsetFetch.OffsetFetchResponsePartitions
@@ -48,7 +48,7 @@ async def offset_fetch(
     version = header.api_version
     stable = getattr(request, "require_stable", False)
     if version >= BATCHED_FROM:
-        answers: list[_Group] = []
+        answers: list[responses.OffsetFetch.OffsetFetchResponseGroup] = []
         for group in request.groups:
             await broker.work.share.room()
             error, found = await _fetch(broker, group.group_id, group.topics, version, stable)
@@ -68,10 +68,8 @@ async def _fetch(
         if stable:
             await broker.groups.until_settled(shard)
         offsets = shard.offsets if shard.check_offset_fetch(group_id) else None
-        if topics is None:
-            steps = _all_topics(broker.state, offsets, group_id, version, stable)
-        else:
-            steps = _asked_topics(broker.state, offsets, group_id, topics, version, stable)
+        group = _Group(broker.state, offsets, group_id, version, stable)
+        steps = group.all_topics() if topics is None else group.asked_topics(topics)
         answers = await broker.work.finish("OffsetFetch", steps)
         if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
             raise NotCoordinator
@@ -80,98 +78,81 @@ async def _fetch(
     return ErrorCode.NONE, answers
 
 
-def _asked_topics(
-    state: ClusterState,
-    offsets: OffsetTable | None,
-    group_id: str,
-    topics: "_Topics",
-    version: int,
-    stable: bool,
-) -> "Steps[list[_Topic]]":
-    answers: list[_Topic] = []
-    count = 0
-    for topic in topics:
-        indexes, first = topic.partition_indexes, topic.partition_indexes[:OFFSETS_A_STEP]
-        answer, partitions = _asked_topic(state, offsets, group_id, topic, first, version, stable)
-        answers.append(answer)
-        for start in range(OFFSETS_A_STEP, len(indexes), OFFSETS_A_STEP):
-            yield
-            some = indexes[start : start + OFFSETS_A_STEP]
-            partitions += _asked_topic(state, offsets, group_id, topic, some, version, stable)[1]
-        count += 1 + len(first)
-        if count >= OFFSETS_A_STEP:
-            count = 0
-            yield
-    return answers
+class _Group(NamedTuple):
+    """The offsets of one group, None where it is not known, as one request asks for them."""
 
+    state: ClusterState
+    offsets: OffsetTable | None
+    group_id: str
+    version: int
+    stable: bool
 
-def _asked_topic(
-    state: ClusterState,
-    offsets: OffsetTable | None,
-    group_id: str,
-    asked: "requests.OffsetFetchRequest.OffsetFetchRequestTopics",
-    indexes: list[int],
-    version: int,
-    stable: bool,
-) -> "tuple[_Topic, list[_Partition]]":
-    """The answer, and the list in it that the topic's other partitions go into."""
-    if version >= IDS_FROM:
-        topic = state.topic_by_id(asked.topic_id)
-        if topic is None:
-            unknown = [_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
-            return {"topic_id": asked.topic_id, "partitions": unknown}, unknown
-        name = topic.name
-    else:
-        name = asked.name
-        topic = state.topics.get(name)
-    topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-    partitions: list[_Partition] = []
-    for index in indexes:
-        if offsets is None:
-            partitions.append(_partition(index, None))
-        elif stable and offsets.is_unstable(group_id, name, index):
-            partitions.append(_partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+    def asked_topics(self, topics: "_Topics") -> "Steps[list[_Topic]]":
+        answers: list[_Topic] = []
+        count = 0
+        for topic in topics:
+            indexes, first = topic.partition_indexes, topic.partition_indexes[:OFFSETS_A_STEP]
+            answer, partitions = self._asked_topic(topic, first)
+            answers.append(answer)
+            for start in range(OFFSETS_A_STEP, len(indexes), OFFSETS_A_STEP):
+                yield
+                some = indexes[start : start + OFFSETS_A_STEP]
+                partitions += self._asked_topic(topic, some)[1]
+            count += 1 + len(first)
+            if count >= OFFSETS_A_STEP:
+                count = 0
+                yield
+        return answers
+
+    def _asked_topic(
+        self, asked: "requests.OffsetFetchRequest.OffsetFetchRequestTopics", indexes: list[int]
+    ) -> "tuple[_Topic, list[_Partition]]":
+        """The answer, and the list in it that the topic's other partitions go into."""
+        if self.version >= IDS_FROM:
+            topic = self.state.topic_by_id(asked.topic_id)
+            if topic is None:
+                unknown = [_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+                return {"topic_id": asked.topic_id, "partitions": unknown}, unknown
+            name = topic.name
         else:
-            value = offsets.fetch(group_id, name, index)
-            if value is not None and _is_namesakes(value, topic_id):
-                value = None
-            partitions.append(_partition(index, value))
-    return {"name": name, "topic_id": topic_id, "partitions": partitions}, partitions
-
-
-def _all_topics(
-    state: ClusterState, offsets: OffsetTable | None, group_id: str, version: int, stable: bool
-) -> "Steps[list[_Topic]]":
-    """All that is committed; from version 10 on not of deleted topics, which have no id."""
-    answers: list[_Topic] = []
-    by_topic: dict[str, list[_Partition]] = {}
-    committed = () if offsets is None else offsets.committed(group_id)
-    for count, (name, index) in enumerate(committed, 1):
-        if count % OFFSETS_A_STEP == 0:
-            yield
-        value = offsets.fetch(group_id, name, index) if offsets is not None else None
-        if value is None:  # deleted meanwhile
-            continue
-        topic = state.topics.get(name)
-        if topic is None and version >= IDS_FROM:
-            continue
+            name = asked.name
+            topic = self.state.topics.get(name)
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-        if stable and offsets is not None and offsets.is_unstable(group_id, name, index):
-            answer = _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        elif _is_namesakes(value, topic_id):
-            continue
-        else:
-            answer = _partition(index, value)
-        if name not in by_topic:
-            by_topic[name] = []
-            answers.append({"name": name, "topic_id": topic_id, "partitions": by_topic[name]})
-        by_topic[name].append(answer)
-    return answers
+        partitions = [self._answer(name, index, topic_id) for index in indexes]
+        return {"name": name, "topic_id": topic_id, "partitions": partitions}, partitions
 
+    def all_topics(self) -> "Steps[list[_Topic]]":
+        """All that is committed; from version 10 on not of deleted topics, which have no id."""
+        answers: list[_Topic] = []
+        by_topic: dict[str, list[_Partition]] = {}
+        committed = () if self.offsets is None else self.offsets.committed(self.group_id)
+        for count, (name, index) in enumerate(committed, 1):
+            if count % OFFSETS_A_STEP == 0:
+                yield
+            topic = self.state.topics.get(name)
+            if topic is None and self.version >= IDS_FROM:
+                continue
+            topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+            answer = self._answer(name, index, topic_id)
+            if answer == _partition(index, None):  # deleted meanwhile, or a namesake's
+                continue
+            if name not in by_topic:
+                by_topic[name] = []
+                answers.append({"name": name, "topic_id": topic_id, "partitions": by_topic[name]})
+            by_topic[name].append(answer)
+        return answers
 
-def _is_namesakes(value: OffsetValue, topic_id: bytes) -> bool:
-    """Whether the offset was committed to another topic, which had the same name."""
-    return NO_TOPIC_ID not in (value.topic_id, topic_id) and value.topic_id != topic_id
+    def _answer(self, name: str, index: int, topic_id: bytes) -> "_Partition":
+        """An offset that was committed to another topic of this name counts as none."""
+        if self.offsets is None:
+            return _partition(index, None)
+        if self.stable and self.offsets.is_unstable(self.group_id, name, index):
+            return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        value = self.offsets.fetch(self.group_id, name, index)
+        if value is not None and value.topic_id != topic_id:
+            is_namesakes = NO_TOPIC_ID not in (value.topic_id, topic_id)
+            value = None if is_namesakes else value
+        return _partition(index, value)
 
 
 def _partition(index: int, value: OffsetValue | None, error: int = ErrorCode.NONE) -> "_Partition":
@@ -217,10 +198,8 @@ def _fetch_refusal(
     if not hasattr(request, "groups"):
         return {"error_code": error.number, **_single(request, 1, error.number, [])}
 
-    def refused(group: "requests.OffsetFetchRequest.OffsetFetchRequestGroup") -> "_Group":
-        return {"group_id": group.group_id, "error_code": error.number, "topics": []}
-
-    return {"groups": Each(refused, request.groups)}
+    groups = request.groups
+    return {"groups": Each(lambda g: {"group_id": g.group_id, "error_code": error.number}, groups)}
 
 
 async def offset_delete(
@@ -254,7 +233,8 @@ def _delete_all(
     batches: list[bytes] = []
     while subscribed != now_subscribed:
         subscribed, keys = now_subscribed, list[bytes]()
-        topics = yield from _judging(broker.state, shard.offsets, request, subscribed, keys)
+        judge = partial(_judge, broker.state, shard.offsets, request.group_id, subscribed, keys)
+        topics = yield from nested(request.topics, judge, at_a_step=OFFSETS_A_STEP)
         batches = yield from encoding_tombstones(keys, broker.groups.clock.wall_ms())
         broker.groups.check_serving(shard)
         now_subscribed = shard.check_offset_delete(request.group_id)
@@ -262,47 +242,24 @@ def _delete_all(
     return topics
 
 
-def _judging(
+def _judge(
     state: ClusterState,
     offsets: OffsetTable,
-    request: "requests.OffsetDeleteRequest",
+    group_id: str,
     subscribed: Container[str],
     keys: list[bytes],
-) -> "Steps[list[responses.OffsetDelete.OffsetDeleteResponseTopic]]":
-    """The answers; what is to be deleted goes into `keys`."""
-    topics: list[responses.OffsetDelete.OffsetDeleteResponseTopic] = []
-    counter = StepCounter(OFFSETS_A_STEP)
-    for topic in request.topics:
-        answers: list[responses.OffsetDelete.OffsetDeleteResponsePartition] = []
-        topics.append({"name": topic.name, "partitions": answers})
-        if counter.ends_step():
-            yield
-        for each in topic.partitions:
-            where = request.group_id, topic.name, each.partition_index
-            error = _delete(state, offsets, where, topic.name in subscribed, keys)
-            answers.append({"partition_index": each.partition_index, "error_code": error})
-            if counter.ends_step():
-                yield
-    return topics
-
-
-def _delete(
-    state: ClusterState,
-    offsets: OffsetTable,
-    where: tuple[str, str, int],
-    is_subscribed: bool,
-    keys: list[bytes],
-) -> int:
-    """The error of one partition; its key goes into `keys` if there is something to delete."""
-    _, name, index = where
-    topic = state.topics.get(name)
-    if topic is None or not 0 <= index < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if is_subscribed:
-        return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    if offsets.has(*where):
-        keys.append(encode_offset_key(*where))
-    return ErrorCode.NONE
+    topic: "requests.OffsetDeleteRequest.OffsetDeleteRequestTopic",
+    wanted: "requests.OffsetDeleteRequest.OffsetDeleteRequestPartition",
+) -> "responses.OffsetDelete.OffsetDeleteResponsePartition":
+    """The answer for one partition; its key goes into `keys` if there is something to delete."""
+    name, index, error = topic.name, wanted.partition_index, ErrorCode.NONE
+    if state.partition(name, index) is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif name in subscribed:
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    elif offsets.has(group_id, name, index):
+        keys.append(encode_offset_key(group_id, name, index))
+    return {"partition_index": index, "error_code": error}
 
 
 def _delete_refusal(

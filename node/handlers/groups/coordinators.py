@@ -21,8 +21,8 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...services import BrokerServices
+from ..answers import code_and_message
 from ..metadata.auto_creation import OFFSETS_TOPIC, AutoCreation
-from ..metadata.cluster import code_and_message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 BATCHED_FROM = 4

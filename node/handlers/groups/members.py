@@ -49,6 +49,7 @@ from ...listener.dispatch import (
 )
 from ...listener.large_requests import LargeRequests
 from ...services import BrokerServices
+from ..answers import code_only
 
 ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
 BATCHED_FROM = 3  # LeaveGroup
@@ -299,17 +300,7 @@ def apis() -> tuple[Api, ...]:
     sync = _decoding_in_slices(api_keys.SYNC_GROUP, sync_group)
     return (
         Api(api_keys.JOIN_GROUP, 0, 9, join, _join_error),
-        control_api(
-            api_keys.HEARTBEAT,
-            (0, 4),
-            heartbeat,
-            lambda request, error: {"error_code": error.number},
-        ),
-        control_api(
-            api_keys.LEAVE_GROUP,
-            (0, 5),
-            leave_group,
-            lambda request, error: {"error_code": error.number},
-        ),
+        control_api(api_keys.HEARTBEAT, (0, 4), heartbeat, code_only),
+        control_api(api_keys.LEAVE_GROUP, (0, 5), leave_group, code_only),
         Api(api_keys.SYNC_GROUP, 0, 5, sync, _sync_error),
     )

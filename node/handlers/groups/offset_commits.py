@@ -38,12 +38,12 @@ from ....wire.errors import (
 )
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
-from ....wire.messages.schema_encoder import Each
 from ....wire.records import Record, encoding_batch
-from ....wire.steps import Steps
+from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ...services import BrokerServices
+from ..answers import of_each_partition
 from ..metadata.auto_creation import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
     _Topic = (
         requests.OffsetCommitRequest.OffsetCommitRequestTopic
         | requests.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    )
-    _Partition = (
-        requests.OffsetCommitRequest.OffsetCommitRequestPartition
-        | requests.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
     )
     _Response = responses.OffsetCommit.Response
     _TopicAnswer = responses.OffsetCommit.OffsetCommitResponseTopic
@@ -94,36 +90,23 @@ class _Offset(NamedTuple):
 class _Commit:
     """A request, sorted: `topics` is the answer, `offsets` what the coordinator is to decide."""
 
-    def __init__(
-        self,
-        broker: BrokerServices,
-        request: "_Request",
-    ) -> None:
+    def __init__(self, broker: BrokerServices, request: "_Request") -> None:
         self.group_id: str = request.group_id
         self.now_ms = broker.clock.wall_ms()
         self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
-        self._looked_at = 0
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP if retention_ms == -1 else self.now_ms + retention_ms
 
-    def sorting(
-        self,
-        state: ClusterState,
-        request: "_Request",
-    ) -> Steps[None]:
+    def sorting(self, state: ClusterState, request: "_Request") -> Steps[None]:
         """Look at each topic, and each partition; to be done before anything else."""
+        counter = StepCounter(OFFSETS_A_STEP)
         for asked in request.topics:
-            yield from self._sorting(state, asked)
-            self._looked_at += 1
-            if self._looked_at % OFFSETS_A_STEP == 0:
+            yield from self._sorting(state, asked, counter)
+            if counter.ends_step():
                 yield
 
-    def _sorting(
-        self,
-        state: ClusterState,
-        asked: "_Topic",
-    ) -> Steps[None]:
+    def _sorting(self, state: ClusterState, asked: "_Topic", counter: StepCounter) -> Steps[None]:
         topic_id = getattr(asked, "topic_id", None)
         if topic_id is None:
             topic, unknown = state.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -135,8 +118,7 @@ class _Commit:
         entry["partitions"] = answers
         self.topics.append(entry)
         for each in asked.partitions:
-            self._looked_at += 1
-            if self._looked_at % OFFSETS_A_STEP == 0:
+            if counter.ends_step():
                 yield
             index = each.partition_index
             answer: _Answer = {"partition_index": index, "error_code": ErrorCode.NONE}
@@ -270,9 +252,7 @@ def _transactional(answer: "_Response") -> "responses.TxnOffsetCommit.Response":
 
 
 def _check_connection(
-    context: RequestContext,
-    request: "requests.TxnOffsetCommitRequest",
-    version: int,
+    context: RequestContext, request: "requests.TxnOffsetCommitRequest", version: int
 ) -> None:
     """Raise CloseConnection for what came on a connection older than the producer's newest."""
     broker = context.broker
@@ -288,9 +268,7 @@ def _check_connection(
 
 
 async def _verified(
-    broker: BrokerServices,
-    request: "requests.TxnOffsetCommitRequest",
-    version: int,
+    broker: BrokerServices, request: "requests.TxnOffsetCommitRequest", version: int
 ) -> tuple[HostedPartition, int | None]:
     """The group's partition, and the guard to append with, once the coordinator has said yes.
 
@@ -348,28 +326,10 @@ def transactional_error(error: KafkaError, version: int) -> int:
     return number
 
 
-def _refusal(request: "_Request", error: KafkaError) -> "_Response":
-    def of_topic(topic: "_Topic") -> "_TopicAnswer":
-        partitions = Each(of_partition, topic.partitions)
-        topic_id = getattr(topic, "topic_id", None)
-        if topic_id is None:
-            return {"name": topic.name, "partitions": partitions}
-        return {"topic_id": topic_id, "partitions": partitions}
-
-    def of_partition(each: "_Partition") -> "_Answer":
-        return {"partition_index": each.partition_index, "error_code": error.number}
-
-    return {"topics": Each(of_topic, request.topics)}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
+    refuse = of_each_partition()
     return (
-        control_api(api_keys.OFFSET_COMMIT, (2, 10), offset_commit, _refusal),
-        control_api(
-            api_keys.TXN_OFFSET_COMMIT,
-            (0, 5),
-            txn_offset_commit,
-            lambda request, error: _transactional(_refusal(request, error)),
-        ),
+        control_api(api_keys.OFFSET_COMMIT, (2, 10), offset_commit, refuse),
+        control_api(api_keys.TXN_OFFSET_COMMIT, (0, 5), txn_offset_commit, refuse),
     )

@@ -12,15 +12,16 @@ them.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import TypedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypedDict
 
 from ....coordinator.metadata.cluster_model import BrokerRegistration
 from ....coordinator.metadata.commands import BROKER_RESOURCE, TOPIC_RESOURCE
-from ....wire.errors import ErrorCode, KafkaError
+from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ...listener.dispatch import Api, Buffer, RequestContext, control_api
+from ..answers import code_only, code_with_message, of_each
 
 NOT_ASKED = -(2**31)
 # Bits of the operations that an all-allowing authorizer names (KIP-430).
@@ -33,26 +34,12 @@ FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begin
 TRANSACTION_VERSION = 2
 
 
-class CodeAndMessage(TypedDict):
-    """The two fields that most answers have for an error."""
-
-    error_code: int
-    error_message: str | None
-
-
 class Address(TypedDict):
     """Where clients find a broker; the field of its number is called differently here and there."""
 
     host: str
     port: int
     rack: str | None
-
-
-NO_ERROR: CodeAndMessage = {"error_code": ErrorCode.NONE, "error_message": None}
-NO_AUTHORIZER: CodeAndMessage = {
-    "error_code": ErrorCode.SECURITY_DISABLED,
-    "error_message": "No Authorizer is configured.",
-}
 
 
 def api_versions() -> Api:
@@ -120,21 +107,16 @@ def describe_cluster(
 ) -> "responses.DescribeCluster.Response":
     """Who is there, and whom to ask for administration."""
     endpoint_type = getattr(request, "endpoint_type", BROKER_ENDPOINT)
+    if endpoint_type == CONTROLLER_ENDPOINT:
+        raise error_for(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
+            "type CONTROLLER",
+        )
     if endpoint_type != BROKER_ENDPOINT:
-        is_known = endpoint_type == CONTROLLER_ENDPOINT
-        return {
-            "error_code": (
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE
-                if is_known
-                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-            ),
-            "error_message": (
-                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
-                "type CONTROLLER"
-                if is_known
-                else f"Unsupported endpoint type {endpoint_type}"
-            ),
-        }
+        raise error_for(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+        )
     state = context.broker.state
     with_fenced = getattr(request, "include_fenced_brokers", False)
     return {
@@ -163,9 +145,8 @@ def list_config_resources(
         return {"config_resources": []}
     state = context.broker.state
     asked = set(request.resource_types) or {TOPIC_RESOURCE, BROKER_RESOURCE}
-    unknown = asked - {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32}
-    if unknown:
-        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+    if asked - {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32}:
+        raise UnsupportedVersion
     names = [(TOPIC_RESOURCE, name) for name in state.topics if TOPIC_RESOURCE in asked]
     names += [(BROKER_RESOURCE, str(node)) for node in state.brokers if BROKER_RESOURCE in asked]
     return {
@@ -184,60 +165,36 @@ def address_of(broker: BrokerRegistration) -> Address:
     return {"host": broker.host, "port": broker.port, "rack": broker.rack or None}
 
 
-def code_and_message(error: KafkaError) -> CodeAndMessage:
-    return {"error_code": error.number, "error_message": str(error)}
+def _without_authorizer(sentence: str) -> Callable[[RequestContext, RequestHeader, Any], Any]:
+    def refuse(context: RequestContext, header: RequestHeader, request: object) -> NoReturn:
+        raise error_for(ErrorCode.SECURITY_DISABLED, sentence)
 
-
-def _no_acls(
-    context: RequestContext, header: RequestHeader, request: "requests.DescribeAclsRequest"
-) -> "responses.DescribeAcls.Response":
-    return {**NO_AUTHORIZER, "error_message": "No Authorizer is configured on the broker"}
-
-
-def _no_acls_created(
-    context: RequestContext, header: RequestHeader, request: "requests.CreateAclsRequest"
-) -> "responses.CreateAcls.Response":
-    return {"results": [{**NO_AUTHORIZER} for _ in request.creations]}
-
-
-def _no_acls_deleted(
-    context: RequestContext, header: RequestHeader, request: "requests.DeleteAclsRequest"
-) -> "responses.DeleteAcls.Response":
-    return {"filter_results": [{**NO_AUTHORIZER} for _ in request.filters]}
+    return refuse
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
+    no_authorizer = _without_authorizer("No Authorizer is configured.")
     return (
         api_versions(),
         control_api(
             api_keys.DESCRIBE_ACLS,
             (1, 3),
-            _no_acls,
-            lambda request, error: {**code_and_message(error)},
+            _without_authorizer("No Authorizer is configured on the broker"),
+            code_with_message,
         ),
         control_api(
             api_keys.CREATE_ACLS,
             (1, 3),
-            _no_acls_created,
-            lambda request, error: {"results": []},
+            no_authorizer,
+            of_each("results", "creations", code_with_message),
         ),
         control_api(
             api_keys.DELETE_ACLS,
             (1, 3),
-            _no_acls_deleted,
-            lambda request, error: {"filter_results": []},
+            no_authorizer,
+            of_each("filter_results", "filters", code_with_message),
         ),
-        control_api(
-            api_keys.DESCRIBE_CLUSTER,
-            (0, 2),
-            describe_cluster,
-            lambda request, error: {**code_and_message(error)},
-        ),
-        control_api(
-            api_keys.LIST_CONFIG_RESOURCES,
-            (0, 1),
-            list_config_resources,
-            lambda request, error: {"error_code": error.number},
-        ),
+        control_api(api_keys.DESCRIBE_CLUSTER, (0, 2), describe_cluster, code_with_message),
+        control_api(api_keys.LIST_CONFIG_RESOURCES, (0, 1), list_config_resources, code_only),
     )

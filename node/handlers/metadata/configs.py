@@ -46,7 +46,7 @@ from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
-from .cluster import NO_ERROR, code_and_message
+from ..answers import NO_ERROR, code_and_message, of_each
 from .config_entries import (
     CONFIGS_MAX,
     Entry,
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     _Described = requests.DescribeConfigsRequest.DescribeConfigsResource
     _Incremental = requests.IncrementalAlterConfigsRequest.AlterConfigsResource
     _Altered = requests.AlterConfigsRequest.AlterConfigsResource | _Incremental
-    _Alteration = requests.AlterConfigsRequest | requests.IncrementalAlterConfigsRequest
 Altered = TypeVar("Altered", bound="_Altered")
 
 
@@ -306,27 +305,18 @@ def _undescribed(
     }
 
 
-def _description_error(
-    request: "requests.DescribeConfigsRequest", error: KafkaError
-) -> "responses.DescribeConfigs.Response":
-    return {"results": Each(partial(_undescribed, error=error), request.resources)}
-
-
-def _alteration_error(
-    request: "_Alteration", error: KafkaError
-) -> "responses.AlterConfigs.Response":
-    return {"responses": Each(partial(_response, error=error), request.resources)}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
+    unaltered = of_each("responses", "resources", _response)
     return (
-        control_api(api_keys.DESCRIBE_CONFIGS, (1, 4), describe_configs, _description_error),
-        control_api(api_keys.ALTER_CONFIGS, (0, 2), alter_configs, _alteration_error),
         control_api(
-            api_keys.INCREMENTAL_ALTER_CONFIGS,
-            (0, 1),
-            incremental_alter_configs,
-            _alteration_error,
+            api_keys.DESCRIBE_CONFIGS,
+            (1, 4),
+            describe_configs,
+            of_each("results", "resources", _undescribed),
+        ),
+        control_api(api_keys.ALTER_CONFIGS, (0, 2), alter_configs, unaltered),
+        control_api(
+            api_keys.INCREMENTAL_ALTER_CONFIGS, (0, 1), incremental_alter_configs, unaltered
         ),
     )

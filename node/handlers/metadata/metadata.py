@@ -104,15 +104,13 @@ class MetadataAnswers:
                 encoding = control.encode_response_steps(api_keys.METADATA, version, refusal)
                 return [await work.run("Metadata", encoding)]
             to_create = await work.run("Metadata", self._to_create(question))
-            if to_create:
-                return await self._create_and_answer(question, to_create)
-            return await self._answer_in_slices(question, None)
+            return await self._answer_in_slices(question, None, to_create)
 
     def _answer(
         self, question: "_Question", key: tuple[int, bytes] | None
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         if to_create := run_to_end(self._to_create(question)):
-            return self._create_and_answer(question, to_create)
+            return self._answer_in_slices(question, None, to_create)
         if _has_many_partitions(question.state, question.names):
             return self._answer_in_slices(question, key)
         values = run_to_end(_values(question, {}))
@@ -121,11 +119,18 @@ class MetadataAnswers:
         return [answer]
 
     async def _answer_in_slices(
-        self, question: "_Question", key: tuple[int, bytes] | None
+        self,
+        question: "_Question",
+        key: tuple[int, bytes] | None,
+        to_create: Sequence[str] = (),
     ) -> list[Any]:
-        asked_at = self._cached_at
-        (answer,) = await _encode_in_slices(question, {})
-        if asked_at == self._cached_at == _moment(question.context.broker):
+        """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
+        broker, asked_at = question.context.broker, self._cached_at
+        errors = await self._creation.create(broker, to_create) if to_create else {}
+        values = await broker.work.run("Metadata", _values(question, errors))
+        encoding = control.encode_response_steps(api_keys.METADATA, question.version, values)
+        answer = await broker.work.run("Metadata", encoding)
+        if asked_at == self._cached_at == _moment(broker):
             self._keep(key, answer)
         return [answer]
 
@@ -148,10 +153,6 @@ class MetadataAnswers:
 
     def _if_it_may_be(self, name: str | bytes) -> str | None:
         return name if isinstance(name, str) and self._creation.may_create(name) else None
-
-    async def _create_and_answer(self, question: "_Question", to_create: list[str]) -> list[Any]:
-        errors = await self._creation.create(question.context.broker, to_create)
-        return await _encode_in_slices(question, errors)
 
 
 class _Question(NamedTuple):
@@ -204,14 +205,6 @@ def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | Non
         if count > PARTITIONS_AT_ONCE_MAX:
             return True
     return False
-
-
-async def _encode_in_slices(question: _Question, errors: dict[str, int]) -> list[Any]:
-    """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
-    work = question.context.broker.work
-    values = await work.run("Metadata", _values(question, errors))
-    encoding = control.encode_response_steps(api_keys.METADATA, question.version, values)
-    return [await work.run("Metadata", encoding)]
 
 
 def _values(question: _Question, errors: dict[str, int]) -> "Steps[responses.Metadata.Response]":

@@ -13,6 +13,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 from ....coordinator.controller.quorum import UNKNOWN, Quorum
 from ....coordinator.metadata.commands import (
@@ -35,8 +36,8 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
 from ...listener.dispatch import Api, RequestContext, control_api
+from ..answers import code_and_message, code_only, code_with_message, outcome_of
 from ..transactions.producers import named_partitions
-from .cluster import NO_ERROR, CodeAndMessage, code_and_message
 from .topics import bounded_timeout_ms
 
 PARTITIONS_A_STEP = 100
@@ -94,7 +95,7 @@ def _election_topic(
 
 
 def _election_result(item: Item) -> "responses.ElectLeaders.PartitionResult":
-    return {"partition_id": item.partition, **_error_of(item)}
+    return {"partition_id": item.partition, **outcome_of(item)}
 
 
 def _election_error(
@@ -155,7 +156,7 @@ def _reassignment(
 
 
 def _outcome(item: Item) -> "responses.AlterPartitionReassignments.ReassignablePartitionResponse":
-    return {"partition_index": item.partition, **_error_of(item)}
+    return {"partition_index": item.partition, **outcome_of(item)}
 
 
 def list_partition_reassignments(
@@ -165,68 +166,61 @@ def list_partition_reassignments(
 ) -> "Steps[responses.ListPartitionReassignments.Response]":
     """The moves that are under way, as this broker knows them."""
     state = context.broker.state
-    asked = (
-        None
-        if request.topics is None
-        else (yield from _asked((t.name, t.partition_indexes) for t in request.topics))
+    topics = request.topics
+    asked = None if topics is None else ((t.name, t.partition_indexes) for t in topics)
+    found = (
+        (
+            name,
+            {
+                "partition_index": index,
+                "replicas": partition.replicas,
+                "adding_replicas": partition.adding,
+                "removing_replicas": partition.removing,
+            },
+        )
+        for name, index in sorted(state.reassigning_partitions())
+        if (partition := state.partition(name, index)) is not None
     )
-    by_topic: dict[str, list[responses.ListPartitionReassignments.OngoingPartitionReassignment]]
-    by_topic = defaultdict(list)
-    for number, (name, index) in enumerate(sorted(state.reassigning_partitions()), 1):
-        if number % PARTITIONS_A_STEP == 0:
-            yield
-        partition = state.partition(name, index)
-        if partition is not None and (asked is None or index in asked[name]):
-            by_topic[name].append(
-                {
-                    "partition_index": index,
-                    "replicas": partition.replicas,
-                    "adding_replicas": partition.adding,
-                    "removing_replicas": partition.removing,
-                }
-            )
-    return {
-        "error_message": None,
-        "topics": [
-            {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
-        ],
-    }
+    return {"error_message": None, "topics": (yield from _by_topic(found, asked))}
 
 
-def _asked(topics: Iterable[tuple[str, Iterable[int]]]) -> Steps[dict[str, set[int]]]:
+def _by_topic(
+    found: Iterable[tuple[str, dict[str, Any]]], topics: Iterable[tuple[str, Iterable[int]]] | None
+) -> Steps[list[Any]]:
+    """What was found of each partition that is asked for, by topic; None asks for all."""
     asked: dict[str, set[int]] = defaultdict(set)
-    counter = StepCounter()
-    for name, indexes in topics:
+    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    counter = StepCounter(PARTITIONS_A_STEP)
+    for name, indexes in topics or ():
         asked[name].update(indexes)
         if counter.ends_step():
             yield
-    return asked
+    for name, answer in found:
+        if topics is None or answer["partition_index"] in asked[name]:
+            by_topic[name].append(answer)
+        if counter.ends_step():
+            yield
+    return [{"name": name, "partitions": answers} for name, answers in sorted(by_topic.items())]
 
 
 def describe_log_dirs(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeLogDirsRequest"
 ) -> "Steps[responses.DescribeLogDirs.Response]":
     """The data directory: its partitions and their sizes, the volume's size and room."""
-    asked = (
-        None
-        if request.topics is None
-        else (yield from _asked((t.topic, t.partitions) for t in request.topics))
+    topics = request.topics
+    asked = None if topics is None else ((t.topic, t.partitions) for t in topics)
+    found = (
+        (
+            hosted.topic,
+            {
+                "partition_index": hosted.index,
+                "partition_size": hosted.log.segments.size_bytes,
+                "offset_lag": max(0, hosted.log.high_watermark - hosted.log.log_end_offset),
+            },
+        )
+        for hosted in context.broker.replicas
     )
-    by_topic: dict[str, list[responses.DescribeLogDirs.DescribeLogDirsPartition]] = defaultdict(
-        list
-    )
-    for number, hosted in enumerate(context.broker.replicas, 1):
-        if number % PARTITIONS_A_STEP == 0:
-            yield
-        if asked is None or hosted.index in asked[hosted.topic]:
-            log = hosted.log
-            by_topic[hosted.topic].append(
-                {
-                    "partition_index": hosted.index,
-                    "partition_size": log.segments.size_bytes,
-                    "offset_lag": max(0, log.high_watermark - log.log_end_offset),
-                }
-            )
+    by_topic = yield from _by_topic(found, asked)
     directory = context.broker.config.log_directory
     log_dir = str(directory.absolute())
     try:
@@ -237,10 +231,7 @@ def describe_log_dirs(
         "results": [
             {
                 "log_dir": log_dir,
-                "topics": [
-                    {"name": name, "partitions": partitions}
-                    for name, partitions in sorted(by_topic.items())
-                ],
+                "topics": by_topic,
                 "total_bytes": usage.total,
                 "usable_bytes": usage.free,
             }
@@ -282,7 +273,7 @@ async def describe_quorum(
                 "node_id": node,
                 "listeners": [
                     {
-                        "name": context.listener,
+                        "name": "PLAINTEXT",
                         "host": brokers[node].host,
                         "port": brokers[node].port,
                     }
@@ -329,38 +320,22 @@ def _quorum_partition(quorum: Quorum, now_ms: int) -> "responses.DescribeQuorum.
     }
 
 
-def _error_of(item: Item) -> CodeAndMessage:
-    if not item.error:
-        return NO_ERROR
-    return code_and_message(error_for(item.error, item.message))
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(
-            api_keys.DESCRIBE_LOG_DIRS,
-            (1, 5),
-            describe_log_dirs,
-            lambda request, error: {"error_code": error.number},
-        ),
+        control_api(api_keys.DESCRIBE_LOG_DIRS, (1, 5), describe_log_dirs, code_only),
         control_api(api_keys.ELECT_LEADERS, (0, 2), elect_leaders, _election_error),
         control_api(
             api_keys.ALTER_PARTITION_REASSIGNMENTS,
             (0, 1),
             alter_partition_reassignments,
-            lambda request, error: {**code_and_message(error)},
+            code_with_message,
         ),
         control_api(
             api_keys.LIST_PARTITION_REASSIGNMENTS,
             (0, 0),
             list_partition_reassignments,
-            lambda request, error: {**code_and_message(error)},
+            code_with_message,
         ),
-        control_api(
-            api_keys.DESCRIBE_QUORUM,
-            (0, 2),
-            describe_quorum,
-            lambda request, error: {**code_and_message(error)},
-        ),
+        control_api(api_keys.DESCRIBE_QUORUM, (0, 2), describe_quorum, code_with_message),
     )

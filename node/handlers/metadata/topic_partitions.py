@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
-from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
 from ...listener.dispatch import Api, RequestContext, control_api
+from ..answers import of_each
 from .cluster import TOPIC_OPERATIONS
 from .metadata import PARTITIONS_PER_STEP, missing_topic, partition_values
 
@@ -96,13 +96,10 @@ def _page(
     }
 
 
-def _description_error(
-    request: "requests.DescribeTopicPartitionsRequest", error: KafkaError
-) -> "responses.DescribeTopicPartitions.Response":
-    def failed(topic: "requests.DescribeTopicPartitionsRequest.TopicRequest") -> "_Topic":
-        return {"error_code": error.number, "name": topic.name}
-
-    return {"topics": Each(failed, request.topics)}
+def _failed(
+    topic: "requests.DescribeTopicPartitionsRequest.TopicRequest", error: KafkaError
+) -> "_Topic":
+    return {"error_code": error.number, "name": topic.name}
 
 
 def apis() -> tuple[Api, ...]:
@@ -112,6 +109,6 @@ def apis() -> tuple[Api, ...]:
             api_keys.DESCRIBE_TOPIC_PARTITIONS,
             (0, 0),
             describe_topic_partitions,
-            _description_error,
+            of_each("topics", "topics", _failed),
         ),
     )

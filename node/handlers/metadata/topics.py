@@ -10,8 +10,8 @@ milliseconds. A request that timed out may still take effect.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
 from ....coordinator.metadata.commands import (
@@ -22,14 +22,21 @@ from ....coordinator.metadata.commands import (
     NewTopic,
     TopicReference,
 )
-from ....coordinator.metadata.results import Item, Result
-from ....wire.errors import ErrorCode, KafkaError, error_for
+from ....coordinator.metadata.results import Item
+from ....wire.errors import (
+    ErrorCode,
+    InvalidConfig,
+    InvalidRequest,
+    KafkaError,
+    PolicyViolation,
+    error_for,
+)
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import made
 from ...listener.dispatch import Api, RequestContext, control_api
-from .cluster import NO_ERROR, CodeAndMessage, code_and_message
+from ..answers import NO_ERROR, CodeAndMessage, code_and_message, of_each, outcome_of
 from .config_entries import CONFIGS_MAX, effective_topic_configs
 from .topic_ids import new_topic_id
 
@@ -47,48 +54,62 @@ async def create_topics(
     context: RequestContext, header: RequestHeader, request: "requests.CreateTopicsRequest"
 ) -> "responses.CreateTopics.Response":
     """Per topic: what came of it."""
-    times = Counter(topic.name for topic in request.topics)
-    refused: dict[str, KafkaError] = {}
-    wanted: list[NewTopic] = []
 
-    def sort(topic: "requests.CreateTopicsRequest.CreatableTopic") -> None:
-        if times[topic.name] > 1:
-            refused[topic.name] = error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        elif len(topic.configs) > CONFIGS_MAX or len(topic.assignments) > ASSIGNMENTS_MAX:
-            refused[topic.name] = error_for(
-                ErrorCode.INVALID_REQUEST,
-                f"A topic is created with at most {CONFIGS_MAX} configs and {ASSIGNMENTS_MAX} "
-                "assigned partitions.",
-            )
-        elif nulls := [config.name for config in topic.configs if config.value is None]:
-            refused[topic.name] = error_for(
-                ErrorCode.INVALID_CONFIG,
-                f"Null value not supported for topic configs: {', '.join(nulls)}",
-            )
-        else:
-            wanted.append(_wanted(topic))
+    def change(wanted: Sequence[NewTopic]) -> CreateTopics:
+        return CreateTopics(tuple(wanted), request.validate_only)
 
-    await context.broker.work.finish("CreateTopics", made(sort, request.topics))
-    items: dict[str, Item] = {}
-    if wanted:
-        result = await context.broker.controller.submit(
-            CreateTopics(tuple(wanted), request.validate_only),
-            timeout_ms=bounded_timeout_ms(request.timeout),
-        )
-        items = _by_name(result, [topic.name for topic in wanted])
-    configs = {topic.name: topic.configs for topic in wanted}
+    outcomes = await _decide(context, request, _wanted, change)
+    configs = {topic.name: topic.configs for topic in request.topics}
 
     def answer(name: str) -> "responses.CreateTopics.CreatableTopicResult":
-        if name in refused:
-            return _refused_topic(name, code_and_message(refused[name]))
-        if items[name].error:
-            return _refused_topic(name, _error_of(items[name]))
-        return _created(context, items[name], configs[name])
+        item = outcomes[name]
+        if item.error:
+            return _refused_topic(name, outcome_of(item))
+        given = {each.name: each.value for each in configs[name] if each.value is not None}
+        return _created(context, item, given)
 
-    return {"topics": Each(answer, times)}
+    return {"topics": Each(answer, outcomes)}
+
+
+async def _decide(
+    context: RequestContext,
+    request: Any,
+    wanted_of: Callable[[Any], Any],
+    command_of: Callable[[Sequence[Any]], CreateTopics | CreatePartitions],
+) -> dict[str, Item]:
+    """What comes of each topic, by its name: some are refused here, the others are decided."""
+    work, times = context.broker.work, Counter(topic.name for topic in request.topics)
+    outcomes = {name: Item(name=name) for name in times}
+    wanted: list[Any] = []
+
+    def sort(topic: Any) -> None:
+        try:
+            if times[topic.name] > 1:
+                raise InvalidRequest("Duplicate topic name.")
+            wanted.append(wanted_of(topic))
+        except KafkaError as error:
+            outcomes[topic.name] = outcomes[topic.name].refused(error)
+
+    await work.finish("topics", made(sort, request.topics))
+    if wanted:
+        result = await context.broker.controller.submit(
+            command_of(wanted), timeout_ms=bounded_timeout_ms(request.timeout)
+        )
+        if result.error:
+            failed = error_for(result.error, result.message)
+            outcomes |= {topic.name: outcomes[topic.name].refused(failed) for topic in wanted}
+        outcomes |= {item.name: item for item in result.items}
+    return outcomes
 
 
 def _wanted(topic: "requests.CreateTopicsRequest.CreatableTopic") -> NewTopic:
+    if len(topic.configs) > CONFIGS_MAX or len(topic.assignments) > ASSIGNMENTS_MAX:
+        raise InvalidRequest(
+            f"A topic is created with at most {CONFIGS_MAX} configs and {ASSIGNMENTS_MAX} "
+            "assigned partitions."
+        )
+    if nulls := [config.name for config in topic.configs if config.value is None]:
+        raise InvalidConfig(f"Null value not supported for topic configs: {', '.join(nulls)}")
     return NewTopic(
         name=topic.name,
         topic_id=new_topic_id(),
@@ -140,21 +161,16 @@ async def delete_topics(
         making = made(_reference, request.topics)
     references = await context.broker.work.finish("DeleteTopics", making)
     if not context.broker.config.delete_topic_enable:
-        code = (
-            ErrorCode.TOPIC_DELETION_DISABLED
-            if header.api_version >= 3
-            else ErrorCode.INVALID_REQUEST
-        )
-        error = code_and_message(error_for(code, "Topic deletion is disabled."))
-        return {"responses": Each(partial(_deleted, error), references)}
+        is_old = header.api_version < 3
+        code = ErrorCode.INVALID_REQUEST if is_old else ErrorCode.TOPIC_DELETION_DISABLED
+        raise error_for(code, "Topic deletion is disabled.")
     if not references:
         return {"responses": []}
     result = await context.broker.controller.submit(
         DeleteTopics(tuple(references)), timeout_ms=bounded_timeout_ms(request.timeout)
     )
     if result.error:
-        error = code_and_message(error_for(result.error, result.message))
-        return {"responses": Each(partial(_deleted, error), references)}
+        raise error_for(result.error, result.message)
     answers: dict[tuple[str | None, bytes], responses.DeleteTopics.DeletableTopicResult]
     answers = {}  # Kafka says once what is wrong with a topic that is asked for twice
 
@@ -162,7 +178,7 @@ async def delete_topics(
         reference, item = outcome
         name = item.name or reference.name
         topic_id = item.topic_id or ZERO_ID
-        answers[name, topic_id] = {"name": name, "topic_id": topic_id, **_error_of(item)}
+        answers[name, topic_id] = {"name": name, "topic_id": topic_id, **outcome_of(item)}
 
     outcomes = zip(references, result.items, strict=True)
     await context.broker.work.finish("DeleteTopics", made(answer, outcomes))
@@ -173,12 +189,6 @@ def _reference(topic: "requests.DeleteTopicsRequest.DeleteTopicState") -> TopicR
     return TopicReference(topic.name, b"" if topic.topic_id == ZERO_ID else topic.topic_id)
 
 
-def _deleted(
-    error: CodeAndMessage, reference: TopicReference
-) -> "responses.DeleteTopics.DeletableTopicResult":
-    return {"name": reference.name, "topic_id": reference.topic_id or ZERO_ID, **error}
-
-
 async def create_partitions(
     context: RequestContext, header: RequestHeader, request: "requests.CreatePartitionsRequest"
 ) -> "responses.CreatePartitions.Response":
@@ -187,73 +197,36 @@ async def create_partitions(
     Against Kafka (KAFKA-14418): not of __consumer_offsets. Where a group's offsets are follows from
     their number; with another one they would not be found, and transactions be torn.
     """
-    times = Counter(topic.name for topic in request.topics)
-    wanted: list[MorePartitions] = []
-    refused: dict[str, CodeAndMessage] = {}
-    too_many = code_and_message(
-        error_for(ErrorCode.INVALID_REQUEST, f"At most {ASSIGNMENTS_MAX} partitions are assigned.")
-    )
-    fixed = code_and_message(
-        error_for(
-            ErrorCode.POLICY_VIOLATION,
-            "Groups are spread over the partitions of this topic: with more of them the offsets "
-            "that are committed would not be found. Its number of partitions stays as it is.",
-        )
-    )
 
-    def sort(topic: "requests.CreatePartitionsRequest.CreatePartitionsTopic") -> None:
-        if topic.name in INTERNAL_TOPICS:
-            refused[topic.name] = fixed
-        elif len(topic.assignments or ()) > ASSIGNMENTS_MAX:
-            refused[topic.name] = too_many
-        elif times[topic.name] == 1:
-            wanted.append(_more(topic))
+    def change(wanted: Sequence[MorePartitions]) -> CreatePartitions:
+        return CreatePartitions(tuple(wanted), request.validate_only)
 
-    await context.broker.work.finish("CreatePartitions", made(sort, request.topics))
-    items: dict[str, Item] = {}
-    if wanted:
-        result = await context.broker.controller.submit(
-            CreatePartitions(tuple(wanted), request.validate_only),
-            timeout_ms=bounded_timeout_ms(request.timeout),
-        )
-        items = _by_name(result, [topic.name for topic in wanted])
-    duplicate = code_and_message(error_for(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+    outcomes = await _decide(context, request, _more, change)
 
     def answer(name: str) -> "responses.CreatePartitions.CreatePartitionsTopicResult":
-        if name in refused:
-            return {"name": name, **refused[name]}
-        return {"name": name, **(_error_of(items[name]) if name in items else duplicate)}
+        return {"name": name, **outcome_of(outcomes[name])}
 
-    return {"results": Each(answer, times)}
+    return {"results": Each(answer, outcomes)}
 
 
 def _more(topic: "requests.CreatePartitionsRequest.CreatePartitionsTopic") -> MorePartitions:
+    if topic.name in INTERNAL_TOPICS:
+        raise PolicyViolation(
+            "Groups are spread over the partitions of this topic: with more of them the offsets "
+            "that are committed would not be found. Its number of partitions stays as it is."
+        )
     assignments = topic.assignments
     if assignments is not None:
+        if len(assignments) > ASSIGNMENTS_MAX:
+            raise InvalidRequest(f"At most {ASSIGNMENTS_MAX} partitions are assigned.")
         assignments = tuple(tuple(assignment.broker_ids) for assignment in assignments)
     return MorePartitions(topic.name, topic.count, assignments)
 
 
-def _by_name(result: Result, names: Sequence[str]) -> dict[str, Item]:
-    """The items of a result; all of them the same when the command failed as a whole."""
-    if result.error:
-        return {name: Item(name=name, error=result.error, message=result.message) for name in names}
-    items = {item.name: item for item in result.items}
-    assert items.keys() == set(names), "the controller answered for other topics"
-    return items
-
-
-def _error_of(item: Item) -> CodeAndMessage:
-    if not item.error:
-        return NO_ERROR
-    return code_and_message(error_for(item.error, item.message))
-
-
-def _creation_error(
-    request: "requests.CreateTopicsRequest", error: KafkaError
-) -> "responses.CreateTopics.Response":
-    refusal = code_and_message(error)
-    return {"topics": Each(lambda topic: _refused_topic(topic.name, refusal), request.topics)}
+def _not_created(
+    topic: "requests.CreateTopicsRequest.CreatableTopic", error: KafkaError
+) -> "responses.CreateTopics.CreatableTopicResult":
+    return _refused_topic(topic.name, code_and_message(error))
 
 
 def _deletion_error(
@@ -262,20 +235,34 @@ def _deletion_error(
     refusal = code_and_message(error)
     if not hasattr(request, "topics"):
         return {"responses": Each(lambda name: {"name": name, **refusal}, request.topic_names)}
-    return {"responses": Each(lambda topic: _deleted(refusal, _reference(topic)), request.topics)}
+    return {
+        "responses": Each(
+            lambda topic: {"name": topic.name, "topic_id": topic.topic_id, **refusal},
+            request.topics,
+        )
+    }
 
 
-def _extension_error(
-    request: "requests.CreatePartitionsRequest", error: KafkaError
-) -> "responses.CreatePartitions.Response":
-    refusal = code_and_message(error)
-    return {"results": Each(lambda topic: {"name": topic.name, **refusal}, request.topics)}
+def _not_extended(
+    topic: "requests.CreatePartitionsRequest.CreatePartitionsTopic", error: KafkaError
+) -> "responses.CreatePartitions.CreatePartitionsTopicResult":
+    return {"name": topic.name, **code_and_message(error)}
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(api_keys.CREATE_TOPICS, (2, 7), create_topics, _creation_error),
+        control_api(
+            api_keys.CREATE_TOPICS,
+            (2, 7),
+            create_topics,
+            of_each("topics", "topics", _not_created),
+        ),
         control_api(api_keys.DELETE_TOPICS, (1, 6), delete_topics, _deletion_error),
-        control_api(api_keys.CREATE_PARTITIONS, (0, 3), create_partitions, _extension_error),
+        control_api(
+            api_keys.CREATE_PARTITIONS,
+            (0, 3),
+            create_partitions,
+            of_each("results", "topics", _not_extended),
+        ),
     )

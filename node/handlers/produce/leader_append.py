@@ -6,11 +6,12 @@ records say (`record_checks`), the append, the wait for replicas (`operation`).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....wire.errors import CorruptMessage, KafkaError, NotLeaderOrFollower, error_for
-from ....wire.messages.produce import ProducedPartition, ProducePartition, ProduceTopic
-from ....wire.record_batch import BatchHeader, Buffer, decode_header
+from ....wire.errors import KafkaError, NotLeaderOrFollower, error_for
+from ....wire.messages.produce import ProducedPartition
+from ....wire.record_batch import BatchHeader, Buffer
 from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager
 
@@ -27,6 +28,7 @@ class RecordError(NamedTuple):
         return cls(error.number, str(error), error.record_errors)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LeaderAppend:
     """A batch, its replica (None: not hosted here), its answer, what its records were found to be.
 
@@ -34,31 +36,15 @@ class LeaderAppend:
     replicas are waited for: the memory of the frame serves the next one by then.
     """
 
-    __slots__ = (
-        "answer",
-        "header",
-        "index",
-        "partition",
-        "record_error",
-        "records",
-        "records_checked",
-        "topic_id",
-        "topic_name",
-    )
-
-    def __init__(self, topic: ProduceTopic, wanted: ProducePartition) -> None:
-        self.topic_name, self.topic_id = topic.name, topic.topic_id
-        self.index = wanted.index
-        self.records: Buffer | None = wanted.records
-        self.answer = ProducedPartition(wanted.index)
-        self.partition: HostedPartition | None = None
-        self.records_checked = False
-        self.record_error: RecordError | None = None
-        self.header: BatchHeader | None
-        try:
-            self.header = decode_header(wanted.records or b"")
-        except CorruptMessage:
-            self.header = None
+    topic_name: str | None
+    topic_id: bytes | None
+    index: int
+    records: Buffer | None
+    header: BatchHeader | None
+    answer: ProducedPartition
+    partition: HostedPartition | None = None
+    records_checked: bool = False
+    record_error: RecordError | None = None
 
     def look_up(self, replicas: ReplicaManager) -> None:
         """Find the replica; again after a wait, since a topic may be another of the same name."""

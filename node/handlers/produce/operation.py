@@ -9,6 +9,7 @@ from ....replication.purgatory import DelayedProduce
 from ....storage.batch_checks import TimestampOutOfRange
 from ....storage.partition_log import AppendInfo
 from ....wire.errors import (
+    CorruptMessage,
     ErrorCode,
     InvalidRecord,
     InvalidTopicException,
@@ -23,7 +24,12 @@ from ....wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from ....wire.record_batch import COMPRESSION_MASK, TRANSACTIONAL_BIT, validate_client_batch
+from ....wire.record_batch import (
+    COMPRESSION_MASK,
+    TRANSACTIONAL_BIT,
+    decode_header,
+    validate_client_batch,
+)
 from ...listener.dispatch import Buffer, PendingAnswer, RequestContext
 from ...partitions.hosted_partition import HostedPartition
 from ..leader_hints import LeaderHints
@@ -86,9 +92,16 @@ class ProduceOperation:
         for topic in request.topics:
             answers: list[ProducedPartition] = []
             for wanted in topic.partitions:
-                append = LeaderAppend(topic, wanted)
+                records, answer = wanted.records, ProducedPartition(wanted.index)
+                try:
+                    header = decode_header(records or b"")
+                except CorruptMessage:
+                    header = None
+                append = LeaderAppend(
+                    topic.name, topic.topic_id, wanted.index, records, header, answer
+                )
                 append.look_up(replicas)
-                answers.append(append.answer)
+                answers.append(answer)
                 self.appends.append(append)
             topics.append(ProducedTopic(topic.name, topic.topic_id, answers))
         self.response = ProduceResponse(topics)

@@ -19,6 +19,7 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
+from ..answers import code_only, of_each
 
 IDS_MAX = 10_000  # of one DescribeTransactions
 PATTERN_LENGTH_MAX = 256
@@ -122,23 +123,20 @@ def _state(
     }
 
 
-def _refuse_description(
-    request: "requests.DescribeTransactionsRequest", error: KafkaError
-) -> "responses.DescribeTransactions.Response":
-    def refused(transactional_id: str) -> "responses.DescribeTransactions.TransactionState":
-        return _state(TransactionDescription(transactional_id=transactional_id, error=error.number))
-
-    return {"transaction_states": Each(refused, request.transactional_ids)}
+def _refused(
+    transactional_id: str, error: KafkaError
+) -> "responses.DescribeTransactions.TransactionState":
+    return _state(TransactionDescription(transactional_id=transactional_id, error=error.number))
 
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(api_keys.DESCRIBE_TRANSACTIONS, (0, 0), describe, _refuse_description),
         control_api(
-            api_keys.LIST_TRANSACTIONS,
-            (0, 2),
-            list_transactions,
-            lambda request, error: {"error_code": error.number},
+            api_keys.DESCRIBE_TRANSACTIONS,
+            (0, 0),
+            describe,
+            of_each("transaction_states", "transactional_ids", _refused),
         ),
+        control_api(api_keys.LIST_TRANSACTIONS, (0, 2), list_transactions, code_only),
     )

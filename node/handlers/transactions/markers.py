@@ -6,18 +6,19 @@ WriteTxnMarkers tells the transaction version (KIP-1228).
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import repeat
+from typing import Any
 
 from ....coordinator.metadata.topic_names import why_invalid
 from ....coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from ....wire.errors import ErrorCode, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ....wire.framing import RequestHeader
-from ....wire.identifiers import TopicPartition
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
+from ..answers import of_each, of_each_partition
+from .producers import named_partitions
 
 PRODUCERS_PER_STEP = 200
 PARTITIONS_PER_STEP = 100
@@ -49,16 +50,9 @@ def _has_producer(marker: TransactionMarker) -> bool:
 
 def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[TransactionMarker]]:
     markers: list[TransactionMarker] = []
-    counter = StepCounter()
     for wanted in request.markers:
-        partitions: list[TopicPartition] = []
-        for topic in wanted.topics:
-            for start in range(0, len(topic.partition_indexes), PARTITIONS_PER_STEP):
-                some = topic.partition_indexes[start : start + PARTITIONS_PER_STEP]
-                partitions += [(topic.name, index) for index in some]
-                yield
-            if counter.ends_step():
-                yield
+        topics = ((topic.name, topic.partition_indexes) for topic in wanted.topics)
+        partitions = yield from named_partitions(topics)
         markers.append(
             TransactionMarker(
                 producer_id=wanted.producer_id,
@@ -69,8 +63,7 @@ def _markers(request: "requests.WriteTxnMarkersRequest") -> Steps[list[Transacti
                 transaction_version=getattr(wanted, "transaction_version", 0),
             )
         )
-        if counter.ends_step():
-            yield
+        yield
     return markers
 
 
@@ -117,21 +110,15 @@ def _of_partition(
     return {"partition_index": answer[0], "error_code": answer[1]}
 
 
-def _markers_error(
-    request: "requests.WriteTxnMarkersRequest", error: KafkaError
-) -> "responses.WriteTxnMarkers.Response":
-    def of_topic(
-        topic: "requests.WriteTxnMarkersRequest.WritableTxnMarkerTopic",
-    ) -> "responses.WriteTxnMarkers.WritableTxnMarkerTopicResult":
-        errors = ((index, error.number) for index in topic.partition_indexes)
-        return _of_topic((topic.name, dict(errors)))
+def _marker_failed(
+    wanted: "requests.WriteTxnMarkersRequest.WritableTxnMarker", error: KafkaError
+) -> "responses.WriteTxnMarkers.WritableTxnMarkerResult":
+    topics = of_each_partition(_index_and_code, asked="partition_indexes")
+    return {"producer_id": wanted.producer_id, "topics": topics(wanted, error)["topics"]}
 
-    def of_marker(
-        wanted: "requests.WriteTxnMarkersRequest.WritableTxnMarker",
-    ) -> "responses.WriteTxnMarkers.WritableTxnMarkerResult":
-        return {"producer_id": wanted.producer_id, "topics": Each(of_topic, wanted.topics)}
 
-    return {"markers": Each(of_marker, request.markers)}
+def _index_and_code(index: int, error: KafkaError) -> Any:
+    return _of_partition((index, error.number))
 
 
 # -- DescribeProducers
@@ -196,21 +183,19 @@ def _failed(index: int, error: KafkaError) -> "responses.DescribeProducers.Parti
     }
 
 
-def _describe_error(
-    request: "requests.DescribeProducersRequest", error: KafkaError
-) -> "responses.DescribeProducers.Response":
-    def of_topic(
-        topic: "requests.DescribeProducersRequest.TopicRequest",
-    ) -> "responses.DescribeProducers.TopicResponse":
-        failed = partial(_failed, error=error)
-        return {"name": topic.name, "partitions": Each(failed, topic.partition_indexes)}
-
-    return {"topics": Each(of_topic, request.topics)}
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of the dispatch table."""
     return (
-        control_api(api_keys.WRITE_TXN_MARKERS, (1, 2), write_txn_markers, _markers_error),
-        control_api(api_keys.DESCRIBE_PRODUCERS, (0, 0), describe_producers, _describe_error),
+        control_api(
+            api_keys.WRITE_TXN_MARKERS,
+            (1, 2),
+            write_txn_markers,
+            of_each("markers", "markers", _marker_failed),
+        ),
+        control_api(
+            api_keys.DESCRIBE_PRODUCERS,
+            (0, 0),
+            describe_producers,
+            of_each_partition(_failed, asked="partition_indexes"),
+        ),
     )

@@ -14,10 +14,9 @@ producer had before, as in Kafka. A request that is late (KAFKA-17754) closes it
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from ....coordinator.sharding import shard_for
-from ....coordinator.transactions.connection_fence import StaleConnection
 from ....coordinator.transactions.messages import VerifyTransaction
 from ....wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
@@ -26,8 +25,9 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
 from ...groups.coordinator import OFFSETS_TOPIC
-from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
+from ..answers import code_only
 
 PRODUCER_IDS_TIMEOUT_MS = 1000  # then the client is to retry: no block of ids could be had
 NONE = -1
@@ -46,14 +46,6 @@ if TYPE_CHECKING:
     _TopicResult = responses.AddPartitionsToTxn.AddPartitionsToTxnTopicResult
 
 
-class _Producer(TypedDict):
-    producer_id: int
-    producer_epoch: int
-
-
-NOBODY: _Producer = {"producer_id": NONE, "producer_epoch": NONE}
-
-
 async def init_producer_id(
     context: RequestContext, header: RequestHeader, request: "requests.InitProducerIdRequest"
 ) -> "responses.InitProducerId.Response":
@@ -65,17 +57,14 @@ async def init_producer_id(
     broker = context.broker
     if request.transactional_id is None:
         return {"producer_id": await _fresh_producer_id(broker), "producer_epoch": 0}
-    try:
-        answer = await broker.transactions.init_producer_id(
-            request.transactional_id,
-            request.transaction_timeout,
-            expected=None if producer_id == NONE else (producer_id, producer_epoch),
-            enables_two_phase_commit=getattr(request, "enable2_pc", False),
-            keeps_prepared=getattr(request, "keep_prepared_txn", False),
-            connection_id=context.connection_id,
-        )
-    except StaleConnection as reason:
-        raise CloseConnection(str(reason)) from reason
+    answer = await broker.transactions.init_producer_id(
+        request.transactional_id,
+        request.transaction_timeout,
+        expected=None if producer_id == NONE else (producer_id, producer_epoch),
+        enables_two_phase_commit=getattr(request, "enable2_pc", False),
+        keeps_prepared=getattr(request, "keep_prepared_txn", False),
+        connection_id=context.connection_id,
+    )
     return {
         "error_code": _known(answer.error, header),
         "producer_id": answer.producer_id,
@@ -102,16 +91,13 @@ async def add_partitions(
     partitions = await work.finish(name, _partitions(request.v3_and_below_topics))
     errors = await work.finish(name, _kept_out(context.broker, partitions, is_client=True))
     if not errors:
-        try:
-            error = await context.broker.transactions.add_partitions(
-                request.v3_and_below_transactional_id,
-                request.v3_and_below_producer_id,
-                request.v3_and_below_producer_epoch,
-                partitions,
-                connection_id=context.connection_id,
-            )
-        except StaleConnection as reason:
-            raise CloseConnection(str(reason)) from reason
+        error = await context.broker.transactions.add_partitions(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            partitions,
+            connection_id=context.connection_id,
+        )
         errors = [_known(error, header)] * len(partitions)
     topics = await work.finish(name, _results(request.v3_and_below_topics, errors))
     return {"results_by_topic_v3_and_below": topics}
@@ -124,16 +110,13 @@ async def add_offsets(
     broker = context.broker
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     count = broker.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
-    try:
-        error = await broker.transactions.add_partitions(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            [(OFFSETS_TOPIC, shard_for(request.group_id, count))],
-            connection_id=context.connection_id,
-        )
-    except StaleConnection as reason:
-        raise CloseConnection(str(reason)) from reason
+    error = await broker.transactions.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [(OFFSETS_TOPIC, shard_for(request.group_id, count))],
+        connection_id=context.connection_id,
+    )
     return {"error_code": _known(error, header)}
 
 
@@ -141,18 +124,15 @@ async def end_transaction(
     context: RequestContext, header: RequestHeader, request: "requests.EndTxnRequest"
 ) -> "responses.EndTxn.Response":
     """Commit or abort; answered as soon as that is decided for good."""
-    try:
-        answer = await context.broker.transactions.end_transaction(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            is_commit=request.committed,
-            bumps_epoch=header.api_version >= EPOCH_RAISED_FROM,
-            connection_id=context.connection_id,
-            waited_ms=context.waited_ms(),
-        )
-    except StaleConnection as reason:
-        raise CloseConnection(str(reason)) from reason
+    answer = await context.broker.transactions.end_transaction(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        is_commit=request.committed,
+        bumps_epoch=header.api_version >= EPOCH_RAISED_FROM,
+        connection_id=context.connection_id,
+        waited_ms=context.waited_ms(),
+    )
     return {
         "error_code": _known(answer.error, header),
         "producer_id": answer.producer_id,
@@ -274,26 +254,15 @@ def _refuse_partitions(
     return {"results_by_topic_v3_and_below": Each(failed, topics)}
 
 
+def _no_producer(request: object, error: KafkaError) -> Any:
+    return {"error_code": error.number, "producer_id": NONE, "producer_epoch": NONE}
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(
-            api_keys.INIT_PRODUCER_ID,
-            (0, 6),
-            init_producer_id,
-            lambda request, error: {"error_code": error.number, **NOBODY},
-        ),
+        control_api(api_keys.INIT_PRODUCER_ID, (0, 6), init_producer_id, _no_producer),
         control_api(api_keys.ADD_PARTITIONS_TO_TXN, (0, 5), add_partitions, _refuse_partitions),
-        control_api(
-            api_keys.ADD_OFFSETS_TO_TXN,
-            (0, 4),
-            add_offsets,
-            lambda request, error: {"error_code": error.number},
-        ),
-        control_api(
-            api_keys.END_TXN,
-            (0, 5),
-            end_transaction,
-            lambda request, error: {"error_code": error.number, **NOBODY},
-        ),
+        control_api(api_keys.ADD_OFFSETS_TO_TXN, (0, 4), add_offsets, code_only),
+        control_api(api_keys.END_TXN, (0, 5), end_transaction, _no_producer),
     )

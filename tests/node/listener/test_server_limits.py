@@ -73,7 +73,7 @@ async def honest(bench: Bench) -> None:
     ],
 )
 async def test_a_frame_that_makes_no_sense_closes_its_connection_only(data: bytes) -> None:
-    async with toy_server(request_bytes_max=1000) as bench:
+    async with toy_server(socket_request_max_bytes=1000) as bench:
         good, bad = await bench.connect(), await bench.connect()
         assert await bad.ask(ECHO, b"fine") == b"fine"
         bad.writer.write(data)
@@ -100,7 +100,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
 
 
 async def test_places_are_limited() -> None:
-    async with toy_server(connections_max=3) as bench:
+    async with toy_server(max_connections=3) as bench:
         clients = [await bench.connect() for _ in range(3)]
         for client in clients:
             assert await client.ask(ECHO, b"a") == b"a"
@@ -114,7 +114,7 @@ async def test_places_are_limited() -> None:
 async def test_places_of_one_address_are_limited_but_not_on_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with toy_server(connections_max_per_ip=2) as bench:
+    async with toy_server(max_connections_per_ip=2) as bench:
         for _ in range(5):
             await honest(bench)
         monkeypatch.setattr(server, "_is_loopback", lambda host: False)
@@ -127,7 +127,7 @@ async def test_places_of_one_address_are_limited_but_not_on_loopback(
 
 
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(quick_sweep: None) -> None:
-    async with toy_server(idle_max_s=0.15) as bench:
+    async with toy_server(connections_max_idle_ms=150) as bench:
         idle, waiting, active = [await bench.connect() for _ in range(3)]
         waiting.send(WAIT, b"long poll")
         for _ in range(10):
@@ -139,7 +139,7 @@ async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(quick_sweep
 
 
 async def test_a_request_must_be_finished_in_time(quick_sweep: None) -> None:
-    async with toy_server(receive_timeout_s=0.15) as bench:
+    async with toy_server(request_receive_timeout_ms=150) as bench:
         slow, drop_by_drop, steady = [await bench.connect() for _ in range(3)]
         slow.writer.write(sized(100) + b"\0\2")
         frame = Client.frame(ECHO, b"x" * 300)
@@ -158,7 +158,7 @@ async def test_who_takes_no_answers_is_not_served_on_and_costs_bounded_memory(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STALLED_MAX_S", 0.1)
-    async with toy_server(held_bytes_max=2 * MIB) as bench:
+    async with toy_server(queued_max_request_bytes=2 * MIB) as bench:
         deaf = await bench.connect()
         deaf.transport.pause_reading()
         for _ in range(100):
@@ -207,7 +207,7 @@ async def test_a_slow_reader_gets_everything_in_the_end(bench: Bench) -> None:
 async def test_requests_over_the_budget_are_left_in_the_socket(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with toy_server(held_bytes_max=4 * MIB) as bench:
+    async with toy_server(queued_max_request_bytes=4 * MIB) as bench:
         budget, told_to_wait = bench.server.budget, list[int]()
         must_wait = budget.must_wait
 
@@ -237,7 +237,7 @@ async def test_unfinished_requests_that_fill_the_budget_let_one_pass_at_a_time(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PASSING_SILENCE_MAX_S", 0.05)
-    async with toy_server(held_bytes_max=MIB, receive_timeout_s=30) as bench:
+    async with toy_server(queued_max_request_bytes=MIB, request_receive_timeout_ms=30_000) as bench:
         attackers = [await bench.connect() for _ in range(20)]
         frame = sized(50 * MIB) + b"\0\2\0\1" + bytes(400 * KIB)
         for attacker in attackers:
@@ -273,7 +273,7 @@ async def test_a_thousand_idle_connections_cost_little_and_hold_up_no_other(benc
 
 async def test_rubbish_holds_up_no_other_connection(quick_sweep: None) -> None:
     rng = random.Random(11)
-    async with toy_server(request_bytes_max=MIB) as bench:
+    async with toy_server(socket_request_max_bytes=MIB) as bench:
         good = await bench.connect()
         process = psutil.Process()
         before = process.memory_info().rss

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from oncelog.node.handlers.metadata import cluster
@@ -14,7 +15,7 @@ from oncelog.node.listener.dispatch import (
     PendingAnswer,
     RequestContext,
 )
-from oncelog.node.listener.server import KafkaServer, ServerLimits
+from oncelog.node.listener.server import KafkaServer
 from oncelog.wire.errors import KafkaError, UnknownServerError
 from oncelog.wire.framing import RequestHeader, encode_request_header
 from oncelog.wire.primitives import MalformedFrame
@@ -151,7 +152,9 @@ async def toy_server(**limits: Any) -> AsyncIterator[Bench]:
     toys = Toys()
     log = logging.getLogger("oncelog.test")
     dispatcher = Dispatcher(toys.apis(), log)
-    server = KafkaServer(dispatcher, FakeBroker(1).services, ServerLimits(**limits), log)
+    services = FakeBroker(1).services
+    services.config = replace(services.config, **limits)
+    server = KafkaServer(dispatcher, services, log)
     await server.start("127.0.0.1", 0)
     bench = Bench(server, toys)
     try:

@@ -13,9 +13,8 @@ TIMEOUT_MS = 1_500
 def isolated_leader(
     directory: Path, **details: object
 ) -> tuple[LeadingBroker, IsolatedLeader, StoppedClock]:
-    broker = LeadingBroker(directory, **details)  # type: ignore[arg-type]
     clock = StoppedClock()
-    broker.replicas.clock = clock
+    broker = LeadingBroker(directory, replicas_clock=clock, **details)  # type: ignore[arg-type]
     broker.replicas.peers.last_fetch_ms[2] = clock.now_ms
     return broker, IsolatedLeader(broker.replicas, session_timeout_ms=TIMEOUT_MS), clock
 

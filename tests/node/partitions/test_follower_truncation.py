@@ -12,7 +12,6 @@ import pytest
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.partitions import replica_fetcher
-from oncelog.node.partitions.replica_fetcher import FetchSettings
 from oncelog.replication.follower_progress import PeerView
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import ErrorCode
@@ -43,9 +42,10 @@ class Follower(FollowingBroker):
 
     def __init__(self, directory: Path) -> None:
         ticks = iter(range(1 << 30))
-        settings = FetchSettings(backoff_ms=1)
-        super().__init__(directory, clock_s=lambda: next(ticks) * 0.003, settings=settings)
-        self.points = self.replicas.recovery_points = Points()
+        settings = {"replica_fetch_backoff_ms": "1"}
+        super().__init__(directory, clock_s=lambda: next(ticks) * 0.003, **settings)
+        self.points = Points()
+        self.replicas.recovery_points = self.points  # type: ignore[assignment]
         self._answered = 0  # of the polls
         self.partition = self.host(segment_bytes=SEGMENT_BYTES)
         for offset in range(BATCHES):

@@ -49,11 +49,11 @@ async def test_a_change_that_is_always_refused_is_not_proposed_as_fast_as_it_is_
         return Result(items=(Item(error=ErrorCode.INELIGIBLE_REPLICA),))
 
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
-    replicas: Any = SimpleNamespace(clock=clock, unsettled={}, raise_high_watermark=lambda *_: None)
-
-    proposer = IsrProposer(
-        replicas, refuse, node_id=1, broker_epoch=10, tick_ms=60_000, work=SlicedWork()
+    replicas: Any = SimpleNamespace(
+        clock=clock, work=SlicedWork(), unsettled={}, raise_high_watermark=lambda *_: None
     )
+
+    proposer = IsrProposer(replicas, refuse, node_id=1, broker_epoch=10, tick_ms=60_000)
     proposer.isr_may_change(partition)
     await asyncio.sleep(WATCHED_S)
     await proposer.stop()
@@ -81,14 +81,16 @@ async def test_a_settled_partition_is_looked_at_once_however_many_ticks_pass() -
     partition.leader = leader = _Settled()
     clock = SimpleNamespace(monotonic_ms=lambda: 0)
     replicas: Any = SimpleNamespace(
-        clock=clock, unsettled={partition: None}, raise_high_watermark=lambda *_: None
+        clock=clock,
+        work=SlicedWork(),
+        unsettled={partition: None},
+        raise_high_watermark=lambda *_: None,
     )
 
     async def propose(command: Command) -> Result:
         raise AssertionError("there is nothing to propose")
 
-    work = SlicedWork()
-    proposer = IsrProposer(replicas, propose, node_id=1, broker_epoch=10, tick_ms=5, work=work)
+    proposer = IsrProposer(replicas, propose, node_id=1, broker_epoch=10, tick_ms=5)
     for looks in (1, 2):
         await until(lambda looks=looks: leader.looks >= looks)
         await asyncio.sleep(0.05)  # ten ticks

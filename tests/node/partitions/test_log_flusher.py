@@ -41,7 +41,7 @@ async def test_who_has_waited_for_a_flush_may_ask_for_the_next_one(
     tmp_path: Path, problems: Problems
 ) -> None:
     hosted = open_hosted(tmp_path)
-    flusher = LogFlusher(asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None)
+    flusher = LogFlusher(flushed=lambda _: None, failed=lambda _: None)
     done = asyncio.Event()
     flusher.flush(hosted, lambda: flusher.flush(hosted, done.set))
     await until(done.is_set)
@@ -61,7 +61,7 @@ async def test_who_fails_after_a_flush_fails_alone(tmp_path: Path, problems: Pro
         seen.append("flushed")
         done.set()
 
-    flusher = LogFlusher(asyncio.get_running_loop(), flushed=flushed, failed=lambda _: None)
+    flusher = LogFlusher(flushed=flushed, failed=lambda _: None)
     flusher.flush(hosted, fail)
     flusher.flush(hosted, lambda: seen.append("second"))
     await until(done.is_set)
@@ -73,7 +73,7 @@ async def test_who_waits_for_a_flush_of_many_segments_waits_for_all(tmp_path: Pa
     hosted = with_segments(tmp_path, 80)
     log = hosted.log
     assert len(log.segments) > 2 * SEGMENTS_A_JOB
-    flusher = LogFlusher(asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None)
+    flusher = LogFlusher(flushed=lambda _: None, failed=lambda _: None)
     points: list[int] = []
     done = asyncio.Event()
     flusher.flush(hosted, lambda: points.append(log.flushing.recovery_point))
@@ -87,7 +87,7 @@ async def test_what_is_left_of_a_flush_when_a_broker_stops_is_left_to_the_close(
 ) -> None:
     hosted = with_segments(tmp_path, 2 * SEGMENTS_A_JOB)
     log = hosted.log
-    flusher = LogFlusher(asyncio.get_running_loop(), flushed=lambda _: None, failed=lambda _: None)
+    flusher = LogFlusher(flushed=lambda _: None, failed=lambda _: None)
     flusher.start(lambda count, _: ThreadPoolExecutor(count))
     flusher.flush(hosted)
     await asyncio.sleep(0)

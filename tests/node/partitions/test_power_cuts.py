@@ -20,7 +20,7 @@ from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
 from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.log_compaction import LogCompaction
-from oncelog.node.partitions.replica_fetcher import FetchSettings, ReplicaFetchers
+from oncelog.node.partitions.replica_fetcher import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
 from oncelog.replication.replica_server import ReplicaServer
@@ -38,6 +38,7 @@ from ...log_batches import append_as_leader, batches_in
 from ...log_directories import open_partition
 from ...simulation.virtual_disk import Disks
 from ...simulation.virtual_loop import Timeline
+from ..fake_broker import broker_config
 from ..hosted_logs import TOPIC_ID, data_directory
 from ..leading_broker import LeadingBroker
 
@@ -227,14 +228,15 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
             led.log.append_as_follower(new(offset), now_ms=NOW_MS)
         record = PartitionRegistration(replicas=(1, 2), isr=(1,), leader=1, leader_epoch=3)
         leader.broker.make_leader(led, record)
-        replicas = ReplicaManager(loop=loop, clock=SystemClock(), partition_exists=lambda *_: True)
+        replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda *_: True)
         replicas.flusher.executor = SameThread()
         replicas.recovery_points = CheckpointWriter(
             directory, RECOVERY_POINTS, SameThread(), SlicedWork()
         )
         hosted = HostedPartition("t", 0, TOPIC_ID, log)
         replicas.add(hosted)
-        fetchers = ReplicaFetchers(leader, replicas, FetchSettings(max_wait_ms=0))  # type: ignore
+        config = broker_config(replica_fetch_wait_max_ms="1")
+        fetchers = ReplicaFetchers(leader, replicas, config)  # type: ignore
         fetchers.broker_epoch = 1
         hosted.follow(record)
         machine.disk.operations_left = operations

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.partitions.replica_fetcher import FetchSettings
-
 from ...awaiting import until
 from ..following_broker import FollowingBroker, batches
 
@@ -44,7 +42,7 @@ async def test_an_unexpected_error_stops_its_partition_only(
 async def test_a_follower_without_room_goes_on_when_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = FollowingBroker(tmp_path, settings=FetchSettings(backoff_ms=1))
+    broker = FollowingBroker(tmp_path, replica_fetch_backoff_ms="1")
     one = broker.host(segment_bytes=100)
     log = one.log
     broker.follow(one)
@@ -68,7 +66,7 @@ async def test_a_follower_without_room_goes_on_when_there_is_some(
 
 
 async def test_a_leader_that_opens_no_session_is_not_asked_again_at_once(tmp_path: Path) -> None:
-    broker = FollowingBroker(tmp_path, settings=FetchSettings(backoff_ms=5))
+    broker = FollowingBroker(tmp_path, replica_fetch_backoff_ms="5")
     one = broker.host()
     broker.follow(one)
     await asyncio.sleep(0)

@@ -19,6 +19,7 @@ from oncelog.node.connection_ids import ConnectionIds
 from oncelog.node.transactions.marker_sender import MarkerSender
 from oncelog.node.transactions.service import TransactionCoordinators
 from oncelog.node.transactions.shard_leader import LeaderPorts
+from oncelog.node.transactions.shard_timeouts import ShardLeaders
 from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerTransport, PeerUnavailable
 from oncelog.replication.sliced_work import SlicedWork
@@ -173,17 +174,14 @@ class OneNode:
             write_here=lambda request: self.partitions.write(NODE, request),
             leadership_of=self.partitions.leadership_of,
             catch_up=self.partitions.catch_up,
-            loop=loop,
             work=self.work,
         )
-        self.coordinators = TransactionCoordinators(
+        leaders = ShardLeaders(
             node_id=NODE,
             shards=self.shards,
             raft_groups=cast(list[RaftGroup], self.groups),
-            links=cast(PeerTransport, self.links),
             settings=self.settings,
             ports=LeaderPorts(
-                loop=loop,
                 wall_ms=lambda: self.wall_ms,
                 next_producer_id=self._next_producer_id,
                 markers=self.markers,
@@ -192,6 +190,7 @@ class OneNode:
             ),
             connection_ids=self.connection_ids,
         )
+        self.coordinators = TransactionCoordinators(leaders, cast(PeerTransport, self.links))
         if is_led:
             for group in self.groups:
                 group.elect()

@@ -24,7 +24,7 @@ from oncelog.node.transactions.producer_expiry import ProducerExpiry
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerUnavailable
-from oncelog.replication.sliced_work import SlicedWork, run_to_end
+from oncelog.replication.sliced_work import run_to_end
 from oncelog.wire.errors import ErrorCode
 
 from ..leading_broker import LeadingBroker, StoppedClock, batch
@@ -72,16 +72,14 @@ class Scene:
     """A broker with its reaper, on a clock that the test moves."""
 
     def __init__(self, directory: Path) -> None:
-        self.broker = LeadingBroker(directory)
         self.clock = StoppedClock()
-        self.broker.replicas.clock = self.clock
+        self.broker = LeadingBroker(directory, replicas_clock=self.clock)
         self.coordinators, self.links = Coordinators(), Links()
         self.reaper = HangingTransactionReaper(
             self.broker.replicas,
             self.coordinators,  # type: ignore[arg-type]
             self.broker.markers,
             self.links,  # type: ignore[arg-type]
-            work=SlicedWork(),
             node_id=1,
             scan_ms=1 << 30,
             hanging_after_ms=60_000,
@@ -100,7 +98,6 @@ class Scene:
         return ProducerExpiry(
             self.broker.replicas,
             list(fences),
-            work=SlicedWork(),
             expiration_ms=expiration_ms,
             interval_ms=1 << 30,
             producers_max=producers_max,

@@ -31,7 +31,6 @@ class Remote:
             node_id=NODE,
             coordinators=self,  # type: ignore[arg-type]
             links=self,  # type: ignore[arg-type]
-            loop=asyncio.get_running_loop(),
             hold_ms=10,
         )
 
@@ -149,7 +148,6 @@ async def test_the_own_coordinator_is_asked_directly(node: OneNode) -> None:
         node_id=NODE,
         coordinators=node.coordinators,
         links=cast(PeerTransport, node.links),
-        loop=node.loop,
         hold_ms=10,
     )
     who = await node.init()

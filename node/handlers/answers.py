@@ -1,0 +1,93 @@
+"""What the answers of several APIs have in common: errors, and an entry for each partition."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypedDict
+
+from ...coordinator.metadata.results import Item
+from ...wire.errors import ErrorCode, KafkaError, error_for
+from ...wire.messages.schema_encoder import Each
+from ...wire.steps import MADE_A_STEP, StepCounter, Steps
+
+_TOPIC_NAMES = ("name", "topic", "topic_id")  # what APIs and versions call a topic by
+
+
+class CodeAndMessage(TypedDict):
+    """The two fields that most answers have for an error."""
+
+    error_code: int
+    error_message: str | None
+
+
+NO_ERROR: CodeAndMessage = {"error_code": ErrorCode.NONE, "error_message": None}
+
+
+def code_and_message(error: KafkaError) -> CodeAndMessage:
+    return {"error_code": error.number, "error_message": str(error)}
+
+
+def outcome_of(item: Item) -> CodeAndMessage:
+    """What the controller decided of a topic or a partition."""
+    return code_and_message(error_for(item.error, item.message)) if item.error else NO_ERROR
+
+
+def named(topic: Any, partitions: list[Any]) -> Any:
+    return {"name": topic.name, "partitions": partitions}
+
+
+def nested(
+    topics: Iterable[Any],
+    answer: Callable[[Any, Any], Any],
+    entry: Callable[[Any, list[Any]], Any] = named,
+    at_a_step: int = MADE_A_STEP,
+) -> Steps[list[Any]]:
+    """An entry for each topic with an answer for each of its partitions, in steps."""
+    entries: list[Any] = []
+    counter = StepCounter(at_a_step)
+    for topic in topics:
+        answers: list[Any] = []
+        entries.append(entry(topic, answers))
+        if counter.ends_step():
+            yield
+        for wanted in topic.partitions:
+            answers.append(answer(topic, wanted))
+            if counter.ends_step():
+                yield
+    return entries
+
+
+# -- of a whole request: see `dispatch.control_api`, on_error
+
+
+def code_only(request: object, error: KafkaError) -> Any:
+    return {"error_code": error.number}
+
+
+def code_with_message(request: object, error: KafkaError) -> Any:
+    return code_and_message(error)
+
+
+def of_each(
+    answers: str, asked: str, refuse: Callable[[Any, KafkaError], Any]
+) -> Callable[[Any, KafkaError], Any]:
+    """The error for each item of the array `asked`; `answers` is the array of the answer."""
+
+    def refuse_all(request: Any, error: KafkaError) -> Any:
+        return {answers: Each(lambda each: refuse(each, error), getattr(request, asked))}
+
+    return refuse_all
+
+
+def of_partition(wanted: Any, error: KafkaError) -> Any:
+    return {"partition_index": wanted.partition_index, "error_code": error.number}
+
+
+def of_each_partition(
+    refuse: Callable[[Any, KafkaError], Any] = of_partition, asked: str = "partitions"
+) -> Callable[[Any, KafkaError], Any]:
+    """The error for each partition of each topic; `asked` is the array in a request's topic."""
+
+    def of_topic(topic: Any, error: KafkaError) -> Any:
+        names = {name: getattr(topic, name) for name in _TOPIC_NAMES if hasattr(topic, name)}
+        return names | of_each("partitions", asked, refuse)(topic, error)
+
+    return of_each("topics", "topics", of_topic)
