@@ -101,6 +101,7 @@ class ClusterView:
         self.snapshot = ClusterSnapshot()
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
+        self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}  # at last
 
     async def close(self) -> None:
         for connection in self._connections.values():
@@ -112,16 +113,26 @@ class ClusterView:
         """An open connection to that address; one for each channel.
 
         A broker works on one request of a connection at a time, so what may wait there long (a
-        fetch, a join) has a channel of its own.
+        fetch, a join) has a channel of its own. Who waits for one that then cannot be opened has
+        the same answer: a host that is silent would cost each of them a timeout after the other.
         """
         place = (host, port, channel)
         lock = self._opening.setdefault(place, asyncio.Lock())
+        waits = lock.locked()
         async with lock:
             known = self._connections.get(place)
             if known is not None and known.is_open:
                 return known
-            made = await self._open(host, port)
-            self._connections[place] = made
+            failed = self._failed.pop(place, None)
+            if failed is not None and waits:
+                self._failed[place] = failed
+                kind, words = failed
+                raise kind(words)
+            try:
+                made = self._connections[place] = await self._open(host, port)
+            except KafkaError as problem:
+                self._failed[place] = type(problem), str(problem)
+                raise
             return made
 
     async def _open(self, host: str, port: int) -> BrokerConnection:
@@ -151,7 +162,8 @@ class ClusterView:
         """A connection to whoever answers first in turn; NetworkException when nobody does."""
         addresses = [(b.host, b.port) for b in self.snapshot.brokers.values()]
         random.shuffle(addresses)
-        is_connected = [a for a in addresses if (*a, "") in self._connections]
+        known = {a: self._connections.get((*a, "")) for a in addresses}
+        is_connected = [a for a, connection in known.items() if connection and connection.is_open]
         problems: list[str] = []
         for address in dict.fromkeys([*is_connected, *addresses, *self._bootstrap]):
             try:

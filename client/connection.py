@@ -227,11 +227,7 @@ class BrokerConnection:
                 await self._write(api_key, version, correlation_id, body)
                 return await future
         except TimeoutError:
-            name = API_NAMES.get(api_key, str(api_key))
-            self.fail(f"{name} was not answered in {limit_ms} ms")
-            raise RequestTimedOut(
-                f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms"
-            ) from None
+            raise self._too_late(api_key, limit_ms) from None
         finally:
             self._waiting.pop(correlation_id, None)
             if future.done() and not future.cancelled():
@@ -239,7 +235,16 @@ class BrokerConnection:
 
     async def post(self, api_key: int, version: int, body: Sequence[Any]) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
-        await self._write(api_key, version, next(self._correlation_ids), body)
+        try:
+            async with asyncio.timeout(self.timeout_ms / 1000):
+                await self._write(api_key, version, next(self._correlation_ids), body)
+        except TimeoutError:
+            raise self._too_late(api_key, self.timeout_ms) from None
+
+    def _too_late(self, api_key: int, limit_ms: int) -> KafkaError:
+        name = API_NAMES.get(api_key, str(api_key))
+        self.fail(f"{name} was not answered in {limit_ms} ms")
+        return RequestTimedOut(f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms")
 
     def answer(self, frame: memoryview) -> None:
         """A whole frame came: find who waits for it."""
