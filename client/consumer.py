@@ -211,7 +211,7 @@ class Consumer:
             self._commit_by_time()
         fetcher = self._fetcher
         while fetcher.out_of_range:
-            self._positions.out_of_range(fetcher.out_of_range.pop())
+            self._positions.out_of_range(*fetcher.out_of_range.pop())
         while fetcher.truncated:
             self._positions.truncated(*fetcher.truncated.pop())
         unknown = self._positions.unknown

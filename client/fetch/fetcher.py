@@ -35,8 +35,8 @@ class Fetcher:
         self._is_committed = settings.isolation_level == "read_committed"
         self.arrived = asyncio.Event()
         self.problems: list[KafkaError] = []
-        self.out_of_range: list[FetchState] = []
-        self.truncated: list[tuple[FetchState, EpochEnd]] = []
+        self.out_of_range: list[tuple[FetchState, int]] = []  # with the offset that was asked for
+        self.truncated: list[tuple[FetchState, int, EpochEnd]] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -102,9 +102,11 @@ class Fetcher:
 
     async def _check(self, leader: int, states: list[FetchState]) -> None:
         """Ask a new leader whether its log goes on from what we know (KIP-320)."""
-        places = {(s.topic, s.partition): s for s in states}
         partitions = self._view.snapshot.partitions
+        places = {(s.topic, s.partition): s for s in states if (s.topic, s.partition) in partitions}
         asked = {key: (s.fetch_epoch, partitions[key].leader_epoch) for key, s in places.items()}
+        if not asked:
+            return
         before = {key: (s.position, s.fetch_offset) for key, s in places.items()}
         try:
             ends = await epoch_ends(self._view, leader, asked)
@@ -123,7 +125,7 @@ class Fetcher:
             elif end.error_code:
                 stale.add(key[0])
             elif state.is_truncated(end.leader_epoch, end.end_offset, asked[key][1]):
-                self.truncated.append((state, end))
+                self.truncated.append((state, state.fetch_offset, end))
         if stale:
             await self._look(stale)
 
@@ -180,7 +182,7 @@ class Fetcher:
                     continue  # a seek meanwhile
                 if p.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     state.log_start_offset = p.log_start_offset
-                    self.out_of_range.append(state)
+                    self.out_of_range.append((state, offset))
                 elif p.error_code:
                     problem = error_for(p.error_code)
                     if not problem.retriable:
