@@ -8,6 +8,7 @@ V2 (KIP-890) when the cluster has finalized transaction.version 2 and the coordi
 EndTxn 5; the versions of V1 and V2 requests differ, and the broker goes by them.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from .reactions import Reaction, Request, reaction_to
 CHANNEL = "transactions"
 FEATURE, V2_LEVEL = "transaction.version", 2
 END_V2, OFFSETS_V2, ADD_TO_OFFSETS_V1, PREPARED = 5, 5, 4, 6
+TRY_MS_MIN = 500  # also of a try that begins at the deadline
 RAISES_EPOCH_FROM = 3  # InitProducerId (KIP-360)
 T = TypeVar("T")
 PREPARED_HELP = (
@@ -233,11 +235,18 @@ class TransactionRequests:
         key = coordinator or (TRANSACTION, self.transactional_id)
         backoff = Backoff(*self._backoff, deadline_ms)
         while True:
+            connection: BrokerConnection | None = None
             try:
-                code, answer = await ask(await self._coordinator(key))
+                async with asyncio.timeout(max(backoff.left_ms, TRY_MS_MIN) / 1000):
+                    connection = await self._coordinator(key)
+                    code, answer = await ask(connection)
                 problem = None if not code else self._problem(request, code, key)
             except KafkaError as caught:
                 code, problem = caught.number, caught
+            except TimeoutError:  # the deadline came first; what was sent may take effect yet
+                self.lost_answers += connection is not None
+                problem = RequestTimedOut()
+                code = problem.number
             else:
                 if problem is None:
                     return answer
