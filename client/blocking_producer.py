@@ -129,12 +129,12 @@ class BlockingProducer:
         headers: Headers = (),
     ) -> HandedDelivery:
         """Hand a record over; its delivery says what becomes of it."""
-        if self._is_closed:
-            raise ClientClosed("the producer is closed")
         size = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
         handed = self._handed
         if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:
             self._wait_for_room()
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
         record = (topic, value, key, partition, timestamp_ms, headers)
         delivery = HandedDelivery(self, record, size)
         with self._lock:
@@ -142,7 +142,9 @@ class BlockingProducer:
         handed.append(delivery)
         if not self._is_awake:
             self._is_awake = True
-            self._thread.loop.call_soon_threadsafe(self._work.set)
+            self._wake()
+        if self._thread.loop.is_closed():  # by another thread, meanwhile
+            self._refuse_rest()
         return delivery
 
     def send_many(
@@ -173,8 +175,20 @@ class BlockingProducer:
             or self._given_bytes - self._taken_bytes > self._bytes_max
         ):
             self._room.clear()
-            self._thread.loop.call_soon_threadsafe(self._work.set)
+            self._wake()
             self._room.wait(0.05)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._thread.loop.call_soon_threadsafe(self._work.set)
+
+    def _refuse_rest(self) -> None:
+        """What was handed over while the producer was closed."""
+        with contextlib.suppress(IndexError):
+            while True:
+                item = self._handed.popleft()
+                if isinstance(item, HandedDelivery):
+                    item.refused(ClientClosed("the producer was closed before the record went"))
 
     # --- on the loop
 
@@ -239,9 +253,10 @@ class BlockingProducer:
 
     def _raise_refused(self) -> None:
         problem: Exception | None = None
-        while self._refused:
-            each = self._refused.popleft()
-            problem = problem or (None if each.is_seen else each.exception())
+        with contextlib.suppress(IndexError):  # several threads may flush
+            while True:
+                each = self._refused.popleft()
+                problem = problem or (None if each.is_seen else each.exception())
         if problem is not None:
             raise problem
 
@@ -259,6 +274,7 @@ class BlockingProducer:
         finally:
             self._is_closed = True
             self._thread.close()
+            self._refuse_rest()
         if self._producer.settings.transactional_id is None:
             self._raise_refused()
 
