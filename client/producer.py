@@ -248,7 +248,7 @@ class Producer:
             await self._lookup.until_known(topic)
             return
         limit_ms = self.settings.max_block_ms
-        while self._batches.unfinished_bytes > self.settings.buffer_memory // 2 and self._batches:
+        while self._batches:  # one at least, however little waits: a large record found no room
             self._sender.start()
             try:
                 async with asyncio.timeout(limit_ms / 1000):  # anew with each batch that is decided
@@ -258,6 +258,8 @@ class Producer:
                     f"buffer.memory is full, and nothing was acknowledged for {limit_ms} ms "
                     "(max.block.ms)"
                 ) from None
+            if self._batches.unfinished_bytes <= self.settings.buffer_memory // 2:
+                return
 
     async def flush(self) -> None:
         """Return when every record handed over is decided.

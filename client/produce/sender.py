@@ -54,7 +54,8 @@ class Sender:
         self._compression = COMPRESSION[settings.compression_type]
         self.wake, self.decided = asyncio.Event(), asyncio.Event()
         self.unseen = UnseenFailures()
-        self._is_flushing = self._is_closing = False
+        self._flushes = 0  # that go on
+        self._is_closing = False
         self._refused: dict[
             TopicPartition, ProducerBatch
         ] = {}  # the first behind a gap in the numbers
@@ -73,12 +74,12 @@ class Sender:
 
     async def flush(self) -> None:
         """Return when every record handed over is decided."""
-        before, self._is_flushing = self._is_flushing, True
+        self._flushes += 1
         try:
             while self._batches and self._loop is not None and not self._loop.done():
                 await self.until_decided()
         finally:
-            self._is_flushing = before
+            self._flushes -= 1
 
     async def until_decided(self) -> None:
         """Return when some batch is decided, or the loop has ended."""
@@ -149,7 +150,7 @@ class Sender:
     async def _wait(self) -> None:
         now = now_ms()
         wait_ms = self._batches.next_ready_ms(
-            now, is_flushing=self._is_flushing, may_leave=self._may_leave()
+            now, is_flushing=self._flushes > 0, may_leave=self._may_leave()
         )
         if wait_ms is None:
             wait_ms = IDLE_MS
@@ -188,7 +189,7 @@ class Sender:
 
     def _send(self) -> bool:
         batches = self._batches.take(
-            now_ms(), is_flushing=self._is_flushing, may_leave=self._may_leave()
+            now_ms(), is_flushing=self._flushes > 0, may_leave=self._may_leave()
         )
         if not batches:
             return False
