@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion
+from ..wire.errors import LeaderNotAvailable, UnsupportedVersion
 from ..wire.identifiers import TopicPartition
 from .by_topic import entries_by_topic
 from .cluster_view import DESCRIBE_QUORUM, PartitionInfo, topic_error
 from .coordinator_lookup import GROUP, find_coordinator, raise_code
+from .failures import UNREACHABLE
 from .fetch.offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from .group_admin import GroupAdmin
-from .settings import ADMIN, read_settings
 from .transaction_admin import TransactionAdmin
-from .view_source import Source, open_view, split_source
+from .view_source import Source, view_of
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 37, 43
@@ -84,10 +84,8 @@ class Admin:
     def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
         """A view is the caller's to close; of a bootstrap line or a configuration one is made."""
         self.timeout_ms = timeout_ms
-        keywords: dict[str, Any] = {}
-        settings = read_settings(ADMIN, split_source(source, keywords), keywords)
-        view, self._owns_view = open_view(source, settings)
-        self.view = view
+        self.view = view = view_of(source)
+        self._owns_view = view is not source
         self.groups = GroupAdmin(view, timeout_ms=timeout_ms)
         self.transactions = TransactionAdmin(view, timeout_ms=timeout_ms)
 
@@ -254,16 +252,9 @@ class Admin:
 
         Sorted by topic, partition, node.
         """
-        await self.view.refresh([])
         entries: list[LogDirEntry] = []
-        for node_id in self.view.snapshot.brokers:
-            try:
-                connection = await self.view.broker(node_id)
-                answer = await connection.call(DESCRIBE_LOG_DIRS, {"topics": None})
-            except KafkaError as problem:
-                if not problem.retriable:
-                    raise
-                continue
+        answers = await self.view.ask_all(DESCRIBE_LOG_DIRS, {"topics": None}, UNREACHABLE)
+        for node_id, answer in answers:
             if getattr(answer, "error_code", 0):  # who may not ask gets no directories (KIP-784)
                 _raise(answer, operation="Describe")
             for directory in answer.results:

@@ -7,6 +7,7 @@ a backoff that grows and is scattered, within the caller's deadline.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -238,6 +239,17 @@ class ClusterView:
         if known.leader < 0:
             raise LeaderNotAvailable(f"{topic}/{partition} has no leader at the moment")
         return await self.broker(known.leader)
+
+    async def ask_all(
+        self, api_key: int, values: dict[str, Any], skipped: tuple[type[KafkaError], ...] = ()
+    ) -> list[tuple[int, Any]]:
+        """(node, its answer) of all live brokers but those that meet a `skipped` error."""
+        await self.refresh([])
+        answers: list[tuple[int, Any]] = []
+        for node_id in list(self.snapshot.brokers):
+            with contextlib.suppress(*skipped):
+                answers.append((node_id, await (await self.broker(node_id)).call(api_key, values)))
+        return answers
 
     async def retrying(
         self,

@@ -28,6 +28,7 @@ from ..wire.errors import (
 from ..wire.framing import API_VERSIONS, FrameReceiver, encode_request_header, frame_response
 from ..wire.messages import control
 from ..wire.messages.apis import API_NAMES, is_flexible
+from ..wire.primitives import Reader
 from .failures import HungUp
 
 if TYPE_CHECKING:
@@ -129,7 +130,6 @@ class BrokerConnection:
         self._problem: KafkaError | None = None  # why it was closed, if a retry is of no use
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}  # finalized levels, as this broker knows them
-        self.features_epoch = -1
         self.writable = asyncio.Event()
         self.writable.set()
         self._transport: asyncio.Transport | None = None
@@ -252,8 +252,11 @@ class BrokerConnection:
         if waiting is None:
             return  # its waiter gave up; the deadline closes the connection
         future, flexible = waiting
+        reader = Reader(frame[4:])
+        if flexible:
+            reader.tags()
         if not future.done():
-            future.set_result(frame[4 + (_tag_bytes(frame[4:]) if flexible else 0) :])
+            future.set_result(frame[4 + reader.position :])
 
     def fail(self, reason: str, problem: KafkaError | None = None) -> None:
         """Close, and tell everybody who waits; `problem`: what a retry would not change."""
@@ -322,7 +325,6 @@ class BrokerConnection:
         if offer.error_code:
             raise error_for(offer.error_code)
         self.versions, self.features = offer.versions, offer.features
-        self.features_epoch = offer.features_epoch
 
     async def _ask_versions(self, version: int) -> "_Offer":
         body = control.encode_request(API_VERSIONS, version, CLIENT_SOFTWARE if version else {})
@@ -337,40 +339,16 @@ class _Offer(NamedTuple):
     error_code: int
     versions: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
-    features_epoch: int
 
 
 @lru_cache(maxsize=16)
 def _offer(version: int, answer: bytes) -> _Offer:
     """The brokers of a cluster mostly offer the same, on every connection."""
     decoded = control.decode_response(API_VERSIONS, version, answer)
-    features_epoch = getattr(decoded, "finalized_features_epoch", -1)
-    features = decoded.finalized_features if features_epoch >= 0 else ()
+    is_known = getattr(decoded, "finalized_features_epoch", -1) >= 0
+    features = decoded.finalized_features if is_known else ()
     return _Offer(
         int(decoded.error_code),
         {int(k.api_key): (k.min_version, k.max_version) for k in decoded.api_keys},
         {str(f.name): f.max_version_level for f in features},
-        features_epoch,
     )
-
-
-def _tag_bytes(buffer: memoryview) -> int:
-    """How many bytes the tagged fields of a flexible response header take (KIP-482)."""
-    position = 0
-
-    def unsigned_varint() -> int:
-        nonlocal position
-        value = shift = 0
-        while True:
-            byte = buffer[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    for _ in range(unsigned_varint()):
-        unsigned_varint()
-        size_bytes = unsigned_varint()
-        position += size_bytes
-    return position

@@ -145,17 +145,8 @@ class Consumer:
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[ConsumerRecord]:
         """Records that came within the time, in order within each partition; may be empty."""
-        deadline_ms = now_ms() + timeout_ms
         limit = max_records or self.settings.max_poll_records
-        while True:
-            await self._prepare(deadline_ms)
-            found = self._take(limit)
-            if found:
-                self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
-                await asyncio.sleep(0)
-                return found
-            if not await self._wait(deadline_ms):
-                return []
+        return await self._poll(timeout_ms, lambda: self._take(limit))
 
     async def poll_columns(
         self, timeout_ms: int = 500, max_records: int | None = None
@@ -187,16 +178,23 @@ class Consumer:
         take: Callable[[FetchState], T | None],
         count: Callable[[T], int],
     ) -> list[T]:
-        deadline_ms = now_ms() + timeout_ms
-        while True:
-            await self._prepare(deadline_ms)
+        def take_all() -> list[T]:
             found: list[T] = []
             left = max_records if max_records is not None else LONG_MAX
             for state in self._in_turn():
                 while left > 0 and (batch := take(state)) is not None:
                     found.append(batch)
                     left -= count(batch)
-            if found:
+            return found
+
+        return await self._poll(timeout_ms, take_all)
+
+    async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
+        """What there is to take within the time."""
+        deadline_ms = now_ms() + timeout_ms
+        while True:
+            await self._prepare(deadline_ms)
+            if found := take():
                 self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
                 await asyncio.sleep(0)
                 return found

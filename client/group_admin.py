@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from ..wire.errors import ErrorCode, GroupIdNotFound, error_for
 from ..wire.identifiers import TopicPartition
-from ..wire.primitives import MalformedFrame, Reader
+from ..wire.primitives import MalformedFrame
 from .by_topic import committed_by_topic, entries_by_topic
 from .cluster_view import ClusterView
 from .committed_offsets import fetch_committed
 from .connection import BrokerConnection
 from .coordinator_lookup import find_coordinator, raise_code
 from .group_metadata import OffsetAndMetadata
+from .groups.protocol import decode_assignment
 from .security.permissions import error_about
 
 OFFSET_COMMIT, NO_GENERATION = 8, -1
@@ -68,11 +69,8 @@ class GroupAdmin:
         """All groups, by name."""
 
         async def attempt() -> list[GroupListing]:
-            await self.view.refresh([])
             found: dict[str, GroupListing] = {}
-            for node_id in self.view.snapshot.brokers:
-                connection = await self.view.broker(node_id)
-                answer = await connection.call(LIST_GROUPS, {"states_filter": []})
+            for node_id, answer in await self.view.ask_all(LIST_GROUPS, {"states_filter": []}):
                 raise_code(answer.error_code, operation="Describe")
                 for group in answer.groups:
                     state = getattr(group, "group_state", "")
@@ -188,16 +186,10 @@ def _member(member: Any, protocol_type: str) -> MemberDescription:
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     """What a member's assignment says, any version of it; nothing when it cannot be read."""
-    reader = Reader(memoryview(assignment))
-    found: list[TopicPartition] = []
     try:
-        reader.int16()
-        for _ in range(reader.count(False, 6)):
-            topic = reader.string(False)
-            found += [(topic, reader.int32()) for _ in range(reader.count(False, 4))]
+        return tuple(sorted(decode_assignment(assignment)))
     except MalformedFrame:
         return ()
-    return tuple(sorted(found))
 
 
 def _raise_first(topics: Iterable[Any], group_id: str, operation: str) -> None:

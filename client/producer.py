@@ -309,12 +309,12 @@ class Producer:
     @property
     def ends_sent(self) -> int:
         """EndTxn requests so far: a failed commit is in doubt after several, and not after none."""
-        return 0 if self._session is None else self._session.ends_sent
+        return 0 if self._session is None else self._session.requests.ends_sent
 
     @property
     def lost_answers(self) -> int:
         """Requests to coordinators whose answers were lost: they may take effect yet, or again."""
-        return 0 if self._session is None else self._session.lost_answers
+        return 0 if self._session is None else self._session.requests.lost_answers
 
     async def init_transactions(
         self, *, keep_prepared_transaction: bool = False

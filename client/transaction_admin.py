@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.errors import KafkaError, NetworkException, RequestTimedOut
+from ..wire.errors import KafkaError
 from ..wire.identifiers import Identity, TopicPartition
 from .cluster_view import ClusterView
 from .coordinator_lookup import TRANSACTION, find_coordinator, raise_code
+from .failures import UNREACHABLE
 from .security.permissions import error_about
 
 INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
@@ -100,16 +101,9 @@ class TransactionAdmin:
         }
 
         async def attempt() -> list[TransactionListing]:
-            await self.view.refresh([])
             found: dict[str, TransactionListing] = {}
-            for node_id in self.view.snapshot.brokers:
-                try:
-                    connection = await self.view.broker(node_id)
-                    answer = await connection.call(LIST_TRANSACTIONS, values)
-                except (NetworkException, RequestTimedOut):
-                    if needs_all_brokers:
-                        raise
-                    continue
+            skipped = () if needs_all_brokers else UNREACHABLE
+            for node_id, answer in await self.view.ask_all(LIST_TRANSACTIONS, values, skipped):
                 raise_code(answer.error_code)
                 for each in answer.transaction_states:
                     name = each.transactional_id

@@ -10,13 +10,14 @@ whether its log goes on from what we know before anything is fetched from it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages import fetch
 from ..cluster_view import BrokerNode, ClusterView
+from ..long_work import LongWork
 from ..security.permissions import error_about
 from ..settings import Settings
 from .epoch_queries import EpochEnd, epoch_ends
@@ -38,7 +39,7 @@ class Fetcher:
         self.out_of_range: list[tuple[FetchState, int]] = []  # with the offset that was asked for
         self.truncated: list[tuple[FetchState, int, EpochEnd]] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._looking = LongWork()
 
     def start(self, states: Iterable[FetchState]) -> None:
         """Ask for what is wanted and not on its way."""
@@ -64,12 +65,13 @@ class Fetcher:
         for leader, wanted in by_leader.items():
             if leader not in moved:
                 self._run(leader, self._fetch(leader, wanted))
-        if unknown and self._looking is None:
-            self._looking = asyncio.create_task(self._look(unknown))
+        if unknown:
+            self._looking.begin(lambda: self._look(unknown))
 
     async def close(self) -> None:
         """Give up what is on its way."""
-        tasks = [*self._tasks.values(), *([self._looking] if self._looking else [])]
+        await self._looking.stop()
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -97,7 +99,6 @@ class Fetcher:
             if not problem.retriable:
                 self.problems.append(problem)
         finally:
-            self._looking = None
             self.arrived.set()
 
     async def _check(self, leader: int, states: list[FetchState]) -> None:
@@ -207,6 +208,3 @@ async def wait_for(event: asyncio.Event, timeout_ms: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_ms / 1000):
             await event.wait()
-
-
-Listener = Callable[[list[TopicPartition]], object]

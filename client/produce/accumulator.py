@@ -11,7 +11,7 @@ taken before the first.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...wire.batch_builder import BatchBuilder, Headers
@@ -150,8 +150,7 @@ class Accumulator:
         """Milliseconds until some batch may leave (0: now); None when none waits to be sent."""
         times = [
             max(0, self._ready_at(where, queue, is_flushing) - now_ms)
-            for where, queue in self._queues.items()
-            if queue.waiting and self._has_room(queue) and (may_leave is None or may_leave(where))
+            for where, queue in self._candidates(may_leave)
         ]
         return min(times, default=None)
 
@@ -164,12 +163,8 @@ class Accumulator:
     ) -> list[ProducerBatch]:
         """The batches that leave now, at most one of a partition; they are in flight from here."""
         taken: list[ProducerBatch] = []
-        for where, queue in self._queues.items():
-            if not queue.waiting or not self._has_room(queue):
-                continue
+        for where, queue in self._candidates(may_leave):
             if self._ready_at(where, queue, is_flushing) > now_ms:
-                continue
-            if may_leave is not None and not may_leave(where):
                 continue
             batch = queue.waiting.popleft()
             if self._open.get(where) is batch:
@@ -178,6 +173,13 @@ class Accumulator:
             queue.in_flight.append(batch)
             taken.append(batch)
         return taken
+
+    def _candidates(
+        self, may_leave: Callable[[TopicPartition], bool] | None
+    ) -> Iterator[tuple[TopicPartition, _PartitionQueue]]:
+        for where, queue in self._queues.items():
+            if queue.waiting and self._has_room(queue) and (may_leave is None or may_leave(where)):
+                yield where, queue
 
     def is_oldest_in_flight(self, batch: ProducerBatch) -> bool:
         """Whether no earlier batch of its partition is undecided."""

@@ -8,7 +8,6 @@ V2 (KIP-890) when the cluster has finalized transaction.version 2 and the coordi
 EndTxn 5; the versions of V1 and V2 requests differ, and the broker goes by them.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,14 +27,13 @@ from ..connection import BrokerConnection
 from ..coordinator_lookup import GROUP, TRANSACTION, find_coordinator
 from ..failures import as_abortable, as_fatal
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
-from ..retries import Backoff
+from ..retries import Backoff, until_decided
 from ..security.permissions import error_about
 from .reactions import Reaction, Request, reaction_to
 
 CHANNEL = "transactions"
 FEATURE, V2_LEVEL = "transaction.version", 2
 END_V2, OFFSETS_V2, ADD_TO_OFFSETS_V1, PREPARED = 5, 5, 4, 6
-TRY_MS_MIN = 500  # also of a try that begins at the deadline
 RAISES_EPOCH_FROM = 3  # InitProducerId (KIP-360)
 T = TypeVar("T")
 PREPARED_HELP = (
@@ -221,8 +219,11 @@ class TransactionRequests:
             return await connection.call(
                 request.value, values, timeout_ms=self._timeout_ms, newest=newest
             )
-        except (NetworkException, RequestTimedOut):
-            self.lost_answers += 1
+        except BaseException as problem:  # or whoever asked has gone: it may take effect yet
+            is_answered = isinstance(problem, KafkaError) and not isinstance(
+                problem, NetworkException | RequestTimedOut
+            )
+            self.lost_answers += not is_answered
             raise
 
     async def _until_decided(
@@ -233,34 +234,22 @@ class TransactionRequests:
         coordinator: tuple[int, str] | None = None,
     ) -> T:
         key = coordinator or (TRANSACTION, self.transactional_id)
-        backoff = Backoff(*self._backoff, deadline_ms)
-        while True:
-            connection: BrokerConnection | None = None
-            try:
-                async with asyncio.timeout(max(backoff.left_ms, TRY_MS_MIN) / 1000):
-                    connection = await self._coordinator(key)
-                    code, answer = await ask(connection)
-                problem = None if not code else self._problem(request, code, key)
-            except KafkaError as caught:
-                code, problem = caught.number, caught
-            except TimeoutError:  # the deadline came first; what was sent may take effect yet
-                self.lost_answers += connection is not None
-                problem = RequestTimedOut()
-                code = problem.number
-            else:
-                if problem is None:
-                    return answer
-            reaction = reaction_to(request, code)
+
+        async def attempt() -> tuple[KafkaError | None, T]:
+            code, answer = await ask(await self._coordinator(key))
+            return self._problem(request, code, key) if code else None, answer
+
+        def judge(problem: KafkaError) -> None:
+            reaction = reaction_to(request, problem.number)
             if reaction is Reaction.ABORTABLE:
                 raise as_abortable(problem)
             if reaction is Reaction.FATAL:
                 raise as_fatal(problem)
             if reaction is Reaction.FIND_COORDINATOR:
                 self._coordinators.pop(key, None)
-            if backoff.is_over:
-                name = request.name.lower().replace("_", " ")
-                raise RequestTimedOut(f"{name} was not decided in time; the last answer: {problem}")
-            await backoff.pause()
+
+        name = request.name.lower().replace("_", " ")
+        return await until_decided(attempt, judge, Backoff(*self._backoff, deadline_ms), name)
 
     def _problem(self, request: Request, code: int, key: tuple[int, str]) -> KafkaError:
         reads = request in (Request.ADD_OFFSETS, Request.COMMIT_OFFSETS)

@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.client import Admin, BlockingProducer, Consumer, Producer, complete
 from oncelog.client.connection import BrokerConnection
+from oncelog.client.security.config import security_config
 from oncelog.client.security.scram import Derive
 from oncelog.client.security.secret import Secret
 from oncelog.client.security.session import Security
@@ -15,6 +16,7 @@ from oncelog.client.settings import ADMIN, read_settings
 from oncelog.client.view_source import view_of
 from oncelog.wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
 
+from ...present import present
 from .listener import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Listener
 
 PLAIN = {
@@ -29,9 +31,7 @@ ALL_TOPICS = {"topics": None, "allow_auto_topic_creation": False}
 
 
 def security(**values: str) -> Security:
-    made = Security.of(read_settings(ADMIN, {**PLAIN, **values}, {}))
-    assert made is not None
-    return made
+    return Security(present(security_config(read_settings(ADMIN, {**PLAIN, **values}, {}))))
 
 
 async def connect(listener: Listener) -> BrokerConnection:
