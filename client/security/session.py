@@ -14,7 +14,7 @@ import time
 from typing import Any, Protocol
 
 from ...wire.errors import KafkaError
-from .config import SecurityConfig
+from .config import SecurityConfig, security_config
 from .exchange import Ask, PlainClient, sasl_exchange
 from .oauthbearer import OauthbearerClient, Token
 from .scram import HASHES, Derive, ScramClient
@@ -49,6 +49,12 @@ class Security:
         self._derived: tuple[Derive, bytes] | None = None
         tokens = config.sasl.tokens if config.sasl is not None else None
         self.tokens = TokenSource(tokens) if tokens is not None else None
+
+    @classmethod
+    def of(cls, settings: Any) -> "Security | None":
+        """For a client's settings; None in plain text. Raises ValueError."""
+        config = security_config(settings)
+        return None if config is None else cls(config)
 
     def __repr__(self) -> str:
         return f"Security({self.config.protocol}, {self.who})"

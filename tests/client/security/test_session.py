@@ -8,7 +8,6 @@ import pytest
 
 from oncelog.client import Admin, BlockingProducer, Consumer, Producer, complete
 from oncelog.client.connection import BrokerConnection
-from oncelog.client.security.config import security_config
 from oncelog.client.security.scram import Derive
 from oncelog.client.security.secret import Secret
 from oncelog.client.security.session import Security
@@ -31,7 +30,7 @@ ALL_TOPICS = {"topics": None, "allow_auto_topic_creation": False}
 
 
 def security(**values: str) -> Security:
-    return Security(present(security_config(read_settings(ADMIN, {**PLAIN, **values}, {}))))
+    return present(Security.of(read_settings(ADMIN, {**PLAIN, **values}, {})))
 
 
 async def connect(listener: Listener) -> BrokerConnection:
