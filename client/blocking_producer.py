@@ -98,7 +98,7 @@ class BlockingProducer(BlockingClient[Producer]):
         self._work = asyncio.Event()
         self._problem: KafkaError | None = None  # of a record that its transaction lacks
         self._refused: deque[HandedDelivery] = deque(maxlen=UNSEEN_MAX)
-        self._taking = self._thread.run(self._begin())
+        self._taking = asyncio.run_coroutine_threadsafe(self._take(), self._thread.loop)
 
     @property
     def state(self) -> ProducerState:
@@ -158,9 +158,6 @@ class BlockingProducer(BlockingClient[Producer]):
                     item.refused(ClientClosed("the producer was closed before the record went"))
 
     # --- on the loop
-
-    async def _begin(self) -> "asyncio.Task[None]":
-        return asyncio.create_task(self._take())
 
     async def _take(self) -> None:
         """Give what is handed over to the producer, in order, for ever."""

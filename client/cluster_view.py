@@ -21,7 +21,7 @@ from ..wire.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
-from ..wire.identifiers import TopicPartition
+from ..wire.identifiers import Identity, TopicPartition
 from .connection import BrokerConnection
 from .failures import NOT_TRUSTED, HungUp
 from .retries import Backoff, now_ms
@@ -184,14 +184,10 @@ class ClusterView:
                 METADATA, {"topics": wanted, "allow_auto_topic_creation": False}
             )
         except RequestTimedOut:
-            connection.close()  # a paused broker takes connections and says nothing
-            self.snapshot.brokers = {
-                node: broker
-                for node, broker in self.snapshot.brokers.items()
-                if (broker.host, broker.port) != (connection.host, connection.port)
-            }
-            first = (connection.host, connection.port)
-            self._bootstrap.sort(key=lambda address: address == first)
+            paused = (connection.host, connection.port)  # it takes connections and says nothing
+            brokers = self.snapshot.brokers.items()
+            self.snapshot.brokers = {n: b for n, b in brokers if (b.host, b.port) != paused}
+            self._bootstrap.sort(key=lambda address: address == paused)
             raise
         except NetworkException:
             if not self.snapshot.brokers:
@@ -211,16 +207,15 @@ class ClusterView:
         self,
         topic: str,
         partition: int,
-        leader: int,
-        leader_epoch: int,
-        endpoint: BrokerNode | None,
+        current_leader: Identity | None,
+        endpoints: Iterable[tuple[int, str, int, str | None]],
     ) -> None:
         """Take a hint from an answer: who leads now (KIP-951). An older epoch is not news."""
         known = self.snapshot.partitions.get((topic, partition))
+        leader, leader_epoch = current_leader or (-1, -1)
         if known is None or leader_epoch <= known.leader_epoch:
             return
-        if endpoint is not None:
-            self.snapshot.brokers[leader] = endpoint
+        self.snapshot.brokers |= {e[0]: BrokerNode(*e) for e in endpoints if e[0] == leader}
         if leader in self.snapshot.brokers:
             news = replace(known, leader=leader, leader_epoch=leader_epoch)
             self.snapshot.partitions[(topic, partition)] = news

@@ -14,7 +14,7 @@ import itertools
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..wire.errors import (
@@ -319,12 +319,12 @@ class BrokerConnection:
         self._transport.writelines(pieces)
 
     async def _agree_on_versions(self) -> None:
-        offer = await self._ask_versions(3)
-        if offer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            offer = await self._ask_versions(0)  # KIP-511: an old broker says what it has
-        if offer.error_code:
-            raise error_for(offer.error_code)
-        self.versions, self.features = offer.versions, offer.features
+        code, versions, features = await self._ask_versions(3)
+        if code == ErrorCode.UNSUPPORTED_VERSION:  # KIP-511: an old broker says what it has
+            code, versions, features = await self._ask_versions(0)
+        if code:
+            raise error_for(code)
+        self.versions, self.features = versions, features
 
     async def _ask_versions(self, version: int) -> "_Offer":
         body = control.encode_request(API_VERSIONS, version, CLIENT_SOFTWARE if version else {})
@@ -333,22 +333,16 @@ class BrokerConnection:
         return _offer(0 if refused else version, answer)
 
 
-class _Offer(NamedTuple):
-    """What a broker says that it speaks."""
-
-    error_code: int
-    versions: Mapping[int, tuple[int, int]]
-    features: Mapping[str, int]
+_Offer = tuple[int, Mapping[int, tuple[int, int]], Mapping[str, int]]
 
 
 @lru_cache(maxsize=16)
 def _offer(version: int, answer: bytes) -> _Offer:
-    """The brokers of a cluster mostly offer the same, on every connection."""
+    """Error, versions, features: the brokers of a cluster mostly offer the same."""
     decoded = control.decode_response(API_VERSIONS, version, answer)
     is_known = getattr(decoded, "finalized_features_epoch", -1) >= 0
-    features = decoded.finalized_features if is_known else ()
-    return _Offer(
+    return (
         int(decoded.error_code),
         {int(k.api_key): (k.min_version, k.max_version) for k in decoded.api_keys},
-        {str(f.name): f.max_version_level for f in features},
+        {str(f.name): f.max_version_level for f in decoded.finalized_features} if is_known else {},
     )

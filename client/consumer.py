@@ -17,6 +17,7 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 from ..wire.errors import InvalidGroupId, KafkaError
@@ -29,7 +30,7 @@ from .fetch.positions import UNKNOWN_POSITION, Positions
 from .fetch.record_columns import RecordColumns
 from .fetch.record_reader import ConsumerRecord
 from .fetch.state import FetchState, RawBatch
-from .group_metadata import GroupMetadata, OffsetAndMetadata
+from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
 from .groups.member import GroupMember, RebalanceListener
 from .long_work import LongWork
 from .retries import now_ms
@@ -40,10 +41,6 @@ __all__ = ["Consumer", "ConsumerRecord"]
 
 T = TypeVar("T")
 Callback = Callable[[list[TopicPartition]], Any]
-
-
-def _count_of_columns(columns: RecordColumns) -> int:
-    return len(columns.values)
 
 
 class Consumer:
@@ -156,12 +153,10 @@ class Consumer:
         What the reader may not see is left out. Batches are whole, so there may be more than
         `max_records` (default: no limit but what was fetched) by less than one batch.
         """
-        is_committed = self._is_committed
-
-        def take(state: FetchState) -> RecordColumns | None:
-            return state.take_columns(read_committed=is_committed)
-
-        return await self._poll_by_batches(timeout_ms, max_records, take, _count_of_columns)
+        take = partial(FetchState.take_columns, read_committed=self._is_committed)
+        return await self._poll_by_batches(
+            timeout_ms, max_records, take, lambda columns: len(columns.values)
+        )
 
     async def poll_batches(
         self, timeout_ms: int = 500, max_records: int | None = None
@@ -304,14 +299,8 @@ class Consumer:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
         self._require_group()
         await self._committing.stop()  # what it has is older
-        if offsets is None:
-            listed = self._positions.given_out()
-        else:
-            listed = {
-                key: OffsetAndMetadata(each) if isinstance(each, int) else each
-                for key, each in offsets.items()
-            }
-        await self._commit(listed)
+        given = offsets if offsets is not None else self._positions.given_out()
+        await self._commit(with_metadata(given))
 
     async def _commit(self, listed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         member = self._require_group()

@@ -1,6 +1,6 @@
 """Who coordinates a group or a transactional id."""
 
-from ..wire.errors import KafkaError, error_for
+from ..wire.errors import error_for
 from .cluster_view import ClusterView
 from .security.permissions import error_about
 
@@ -27,7 +27,5 @@ def raise_code(
     operation: what the request needs on the resource `name`, for the words about permissions.
     """
     if code:
-        problem: KafkaError = error_for(int(code), message or None)
-        if operation:
-            problem = error_about(int(code), name, operation, message or None)
-        raise problem
+        words = message or None
+        raise error_about(code, name, operation, words) if operation else error_for(code, words)

@@ -16,7 +16,7 @@ from .cluster_view import ClusterView
 from .committed_offsets import fetch_committed
 from .connection import BrokerConnection
 from .coordinator_lookup import find_coordinator, raise_code
-from .group_metadata import OffsetAndMetadata
+from .group_metadata import OffsetAndMetadata, with_metadata
 from .groups.protocol import decode_assignment
 from .security.permissions import error_about
 
@@ -129,7 +129,7 @@ class GroupAdmin:
 
         Raises UnknownMemberId while it has some.
         """
-        topics = committed_by_topic({key: OffsetAndMetadata(o) for key, o in offsets.items()})
+        topics = committed_by_topic(with_metadata(offsets))
 
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"group_id": group_id, "generation_id_or_member_epoch": NO_GENERATION}

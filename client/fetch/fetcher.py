@@ -16,7 +16,7 @@ from typing import Any
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages import fetch
-from ..cluster_view import BrokerNode, ClusterView
+from ..cluster_view import ClusterView
 from ..long_work import LongWork
 from ..security.permissions import error_about
 from ..settings import Settings
@@ -174,7 +174,6 @@ class Fetcher:
         asked: dict[TopicPartition, tuple[FetchState, int, int]],
     ) -> set[str]:
         stale: set[str] = set()
-        endpoints = {e[0]: BrokerNode(*e) for e in response.node_endpoints}
         for topic in response.topics:
             assert topic.name is not None
             for p in topic.partitions:
@@ -191,10 +190,8 @@ class Fetcher:
                         self.problems.append(error_about(p.error_code, topic.name, "Read", words))
                         continue
                     stale.add(topic.name)
-                    if p.current_leader is not None:
-                        node, epoch = p.current_leader
-                        hint = endpoints.get(node)
-                        self._view.learn_leader(topic.name, p.index, node, epoch, hint)
+                    endpoints = response.node_endpoints
+                    self._view.learn_leader(topic.name, p.index, p.current_leader, endpoints)
                 else:
                     state.high_watermark = p.high_watermark
                     state.last_stable_offset = p.last_stable_offset

@@ -132,10 +132,7 @@ class Accumulator:
         """Open a new batch; what was open is full."""
         self._begun += 1
         batch = ProducerBatch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
-        queue = self._queues.get(where)
-        if queue is None:
-            queue = self._queues[where] = _PartitionQueue()
-        queue.waiting.append(batch)
+        self._queues.setdefault(where, _PartitionQueue()).waiting.append(batch)
         self._open[where] = batch
         self.unfinished_bytes += batch.size_bytes
         return batch
@@ -232,9 +229,7 @@ class Accumulator:
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             late = [b for b in queue.waiting if b.deadline_ms <= now_ms]
-            for batch in late:
-                queue.waiting.remove(batch)
-                self._discard(where, batch)
+            self._discard(where, late)
             flying = [b for b in queue.in_flight if b.deadline_ms <= now_ms and not b.is_given_up]
             for batch in flying:
                 batch.is_given_up = True
@@ -253,9 +248,7 @@ class Accumulator:
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             leaving = list(queue.waiting)
-            queue.waiting.clear()
-            for batch in leaving:
-                self._discard(where, batch)
+            self._discard(where, leaving)
             gone += leaving
         return gone
 
@@ -270,10 +263,12 @@ class Accumulator:
         self.unfinished_bytes = 0
         return gone
 
-    def _discard(self, where: TopicPartition, batch: ProducerBatch) -> None:
-        if self._open.get(where) is batch:
-            del self._open[where]
-        self.unfinished_bytes -= batch.size_bytes
+    def _discard(self, where: TopicPartition, batches: list[ProducerBatch]) -> None:
+        for batch in batches:
+            self._queues[where].waiting.remove(batch)
+            if self._open.get(where) is batch:
+                del self._open[where]
+            self.unfinished_bytes -= batch.size_bytes
 
     def _has_room(self, queue: _PartitionQueue) -> bool:
         if queue.is_retrying or self.producer_id not in (None, queue.known_id):

@@ -15,12 +15,12 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from ...wire.errors import ErrorCode, KafkaError, NetworkException, RequestTimedOut, error_for
+from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages.produce import ProducedPartition
 from ...wire.record_batch import rewrite_producer
 from ..cluster_view import ClusterView
-from ..failures import ClientClosed, as_abortable, as_fatal
+from ..failures import UNREACHABLE, ClientClosed, as_abortable, as_fatal
 from ..retries import now_ms
 from ..settings import LONG_MAX, Settings
 from ..transactions.producer_state import ProducerIdentity, ProducerState
@@ -56,9 +56,8 @@ class Sender:
         self.unseen = UnseenFailures()
         self._flushes = 0  # that go on
         self._is_closing = False
-        self._refused: dict[
-            TopicPartition, ProducerBatch
-        ] = {}  # the first behind a gap in the numbers
+        # The first behind a gap in the numbers.
+        self._refused: dict[TopicPartition, ProducerBatch] = {}
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None  # what a request met and nobody expects
@@ -263,9 +262,9 @@ class Sender:
                 self._view, leader, batches, self._settings, is_v2=is_v2
             )
         except KafkaError as problem:
-            is_lost = isinstance(problem, NetworkException | RequestTimedOut)
-            for batch in batches:
-                self._decide(batch, int(problem.code), None, problem, is_lost=is_lost)
+            for b in batches:
+                is_lost = isinstance(problem, UNREACHABLE)
+                self._decide(b, int(problem.code), None, problem, is_lost=is_lost)
         else:
             for b in batches:
                 answer = answers.get((b.topic, b.partition))

@@ -94,11 +94,14 @@ class TransactionSession:
 
     def want(self, topic: str, partition: int) -> None:
         """A record for this partition is coming. Raises when no transaction is open for it."""
-        self.identity.require(Call.SEND)
+        self._open_scope(Call.SEND).want((topic, partition))
+
+    def _open_scope(self, call: Call) -> TransactionScope:
+        self.identity.require(call)
         assert self.scope is not None
         if self.scope.prepared:
             raise IllegalProducerState("the transaction is prepared: it takes nothing more")
-        self.scope.want((topic, partition))
+        return self.scope
 
     async def add_wanted(self) -> None:
         """V1: add to the transaction what `want` asked for; a failure stands in the state."""
@@ -120,11 +123,7 @@ class TransactionSession:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         """Offsets that count when the transaction commits."""
-        self.identity.require(Call.SEND_OFFSETS)
-        scope = self.scope
-        assert scope is not None
-        if scope.prepared:
-            raise IllegalProducerState("the transaction is prepared: it takes nothing more")
+        scope = self._open_scope(Call.SEND_OFFSETS)
         if not group.group_id:
             raise InvalidRequest("offsets in a transaction need a group id")
         if not offsets:
