@@ -1,5 +1,7 @@
 """Who coordinates a group or a transactional id."""
 
+from typing import Any
+
 from ..wire.errors import error_for
 from .cluster_view import ClusterView
 from .security.permissions import error_about
@@ -13,9 +15,7 @@ async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -
     connection = await view.any_broker()
     values = {"key_type": key_type, "coordinator_keys": [key]}
     (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
-    if found.error_code:
-        operation = "Read" if key_type == GROUP else "Write"
-        raise error_about(int(found.error_code), key, operation, found.error_message or None)
+    raise_error_of(found, key, "Read" if key_type == GROUP else "Write")
     return int(found.node_id)
 
 
@@ -29,3 +29,9 @@ def raise_code(
     if code:
         words = message or None
         raise error_about(code, name, operation, words) if operation else error_for(code, words)
+
+
+def raise_error_of(result: Any, name: str = "", operation: str = "") -> None:
+    """Raise the error that a part of an answer carries, as `raise_code`."""
+    message = getattr(result, "error_message", None)
+    raise_code(result.error_code, message, name=name, operation=operation)

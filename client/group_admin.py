@@ -15,7 +15,7 @@ from .by_topic import committed_by_topic, entries_by_topic
 from .cluster_view import ClusterView
 from .committed_offsets import fetch_committed
 from .connection import BrokerConnection
-from .coordinator_lookup import find_coordinator, raise_code
+from .coordinator_lookup import find_coordinator, raise_code, raise_error_of
 from .group_metadata import OffsetAndMetadata, with_metadata
 from .groups.protocol import decode_assignment
 from .security.permissions import error_about
@@ -71,7 +71,7 @@ class GroupAdmin:
         async def attempt() -> list[GroupListing]:
             found: dict[str, GroupListing] = {}
             for node_id, answer in await self.view.ask_all(LIST_GROUPS, {"states_filter": []}):
-                raise_code(answer.error_code, operation="Describe")
+                raise_error_of(answer, operation="Describe")
                 for group in answer.groups:
                     state = getattr(group, "group_state", "")
                     found[group.group_id] = GroupListing(
@@ -86,8 +86,7 @@ class GroupAdmin:
 
         async def ask(coordinator: BrokerConnection, node_id: int) -> GroupDescription:
             (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
-            message = getattr(group, "error_message", None)
-            raise_code(group.error_code, message, name=group_id, operation="Describe")
+            raise_error_of(group, group_id, "Describe")
             if group.group_state == DEAD:
                 raise GroupIdNotFound(f"Group {group_id} not found.")
             return GroupDescription(
@@ -148,7 +147,7 @@ class GroupAdmin:
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"group_id": group_id, "topics": topics}
             answer = await coordinator.call(OFFSET_DELETE, values)
-            raise_code(answer.error_code, name=group_id, operation="Delete")
+            raise_error_of(answer, group_id, "Delete")
             _raise_first(answer.topics, group_id, "Delete")
 
         await self._of_coordinator(group_id, ask)
@@ -159,7 +158,7 @@ class GroupAdmin:
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"groups_names": [group_id]}
             (result,) = (await coordinator.call(DELETE_GROUPS, values)).results
-            raise_code(result.error_code, name=group_id, operation="Delete")
+            raise_error_of(result, group_id, "Delete")
 
         await self._of_coordinator(group_id, ask)
 

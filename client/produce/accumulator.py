@@ -121,10 +121,9 @@ class Accumulator:
         batch = self._open.get(where) or self.begin(where, now_ms)
         before = batch.builder.size_bytes
         taken = batch.builder.extend(rows, at, self._batch_bytes)
-        if not taken:
-            batch = self.begin(where, now_ms)
-            before = batch.builder.size_bytes
-            taken = batch.builder.extend(rows, at, self._batch_bytes)
+        if not taken:  # it was full
+            self.begin(where, now_ms)
+            return self.append_rows(topic, partition, rows, at, now_ms)
         self.unfinished_bytes += batch.builder.size_bytes - before
         return batch.outcome, batch.builder.count - taken, taken
 

@@ -99,8 +99,7 @@ class Sender:
             batch.outcome.failed(problem)
         if self._adding is not None:
             self._adding.cancel()
-            with contextlib.suppress(asyncio.CancelledError, KafkaError):
-                await self._adding
+            await asyncio.gather(self._adding, return_exceptions=True)
             self._adding = None
         self.decided.set()
         return were_on_their_way
@@ -151,16 +150,11 @@ class Sender:
         wait_ms = self._batches.next_ready_ms(
             now, is_flushing=self._flushes > 0, may_leave=self._may_leave()
         )
-        if wait_ms is None:
-            wait_ms = IDLE_MS
-        elif wait_ms == 0:
-            wait_ms = HELD_MS
+        wait_ms = IDLE_MS if wait_ms is None else wait_ms or HELD_MS
         self.wake.clear()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(wait_ms, IDLE_MS) / 1000):
                 await self.wake.wait()
-        except TimeoutError:
-            pass
         if now - self._looked_ms > self._settings.metadata_max_age_ms:
             self._looked_ms = now
             topics = {topic for topic, _ in self._view.snapshot.partitions}

@@ -179,7 +179,6 @@ class TransactionSession:
         self.identity.require(Call.COMMIT)  # a batch has failed meanwhile, perhaps
         if scope.ending(is_commit=True) is Ending.END_TRANSACTION:
             await self._end(scope, is_commit=True)
-        self._needs_new_epoch |= scope.is_uncertain and not scope.is_v2
         self._over()
 
     async def abort(self, sending: Sending) -> None:
@@ -208,7 +207,6 @@ class TransactionSession:
             await self._new_epoch(otherwise=_S.ABORTABLE_ERROR, current=self._producer)
             self.scope = self.kept = None
             return
-        self._needs_new_epoch |= scope.is_uncertain and not scope.is_v2
         self._over()
 
     def uncertain(self) -> None:
@@ -285,5 +283,7 @@ class TransactionSession:
         return session
 
     def _over(self) -> None:
+        if self.scope is not None and not self.scope.is_v2:
+            self._needs_new_epoch |= self.scope.is_uncertain
         self.identity.move_to(_S.READY)
         self.scope = self.kept = None
