@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..wire.errors import KafkaError, LeaderNotAvailable, UnsupportedVersion
+from ..wire.errors import LeaderNotAvailable, UnsupportedVersion
 from ..wire.identifiers import TopicPartition
 from .by_topic import entries_by_topic
 from .cluster_view import DESCRIBE_QUORUM, PartitionInfo, topic_error
-from .coordinator_lookup import GROUP, find_coordinator, raise_code
+from .coordinator_lookup import GROUP, find_coordinator, raise_error_of
+from .failures import UNREACHABLE
 from .fetch.offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from .group_admin import GroupAdmin
-from .settings import ADMIN, read_settings
 from .transaction_admin import TransactionAdmin
-from .view_source import Source, open_view, split_source
+from .view_source import Source, view_of
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 37, 43
@@ -84,10 +84,8 @@ class Admin:
     def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
         """A view is the caller's to close; of a bootstrap line or a configuration one is made."""
         self.timeout_ms = timeout_ms
-        keywords: dict[str, Any] = {}
-        settings = read_settings(ADMIN, split_source(source, keywords), keywords)
-        view, self._owns_view = open_view(source, settings)
-        self.view = view
+        self.view = view = view_of(source)
+        self._owns_view = view is not source
         self.groups = GroupAdmin(view, timeout_ms=timeout_ms)
         self.transactions = TransactionAdmin(view, timeout_ms=timeout_ms)
 
@@ -158,7 +156,7 @@ class Admin:
             answer = await connection.call(DESCRIBE_CONFIGS, {"resources": [resource]})
             found: list[ConfigValue] = []
             for result in answer.results:
-                _raise(result, name, "DescribeConfigs")
+                raise_error_of(result, name, "DescribeConfigs")
                 for c in result.configs:
                     source = CONFIG_SOURCES.get(c.config_source, str(c.config_source))
                     found.append(ConfigValue(c.name, c.value, source, c.read_only, c.is_sensitive))
@@ -206,9 +204,9 @@ class Admin:
                 answer = await self._ask(DESCRIBE_QUORUM, request)
             except UnsupportedVersion:
                 return (await self.describe_cluster()).controller_id
-            _raise(answer, operation="Describe")
+            raise_error_of(answer, operation="Describe")
             for p in (p for t in answer.topics for p in t.partitions):
-                _raise(p, operation="Describe")
+                raise_error_of(p, operation="Describe")
                 if p.leader_id >= 0:
                     return int(p.leader_id)
             raise LeaderNotAvailable("the metadata group has no leader at the moment")
@@ -234,7 +232,7 @@ class Admin:
         async def attempt() -> int:
             leader = await self.view.leader_of(topic, partition)
             result = (await leader.call(DELETE_RECORDS, request)).topics[0].partitions[0]
-            _raise(result, topic, "Delete")
+            raise_error_of(result, topic, "Delete")
             return result.low_watermark
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
@@ -244,30 +242,23 @@ class Admin:
         wanted = entries_by_topic(partitions, named="topic")
         request = {"election_type": 0, "topic_partitions": wanted, "timeout": self.timeout_ms}
         answer = await self._ask(ELECT_LEADERS, request)
-        _raise(answer, operation="Alter")
+        raise_error_of(answer, operation="Alter")
         for result in (r for t in answer.replica_election_results for r in t.partition_result):
             if result.error_code != 84:  # ELECTION_NOT_NEEDED
-                _raise(result, operation="Alter")
+                raise_error_of(result, operation="Alter")
 
     async def describe_log_dirs(self) -> list[LogDirEntry]:
         """The bytes of each replica on each live broker; a broker that dies meanwhile is left out.
 
         Sorted by topic, partition, node.
         """
-        await self.view.refresh([])
         entries: list[LogDirEntry] = []
-        for node_id in self.view.snapshot.brokers:
-            try:
-                connection = await self.view.broker(node_id)
-                answer = await connection.call(DESCRIBE_LOG_DIRS, {"topics": None})
-            except KafkaError as problem:
-                if not problem.retriable:
-                    raise
-                continue
+        answers = await self.view.ask_all(DESCRIBE_LOG_DIRS, {"topics": None}, UNREACHABLE)
+        for node_id, answer in answers:
             if getattr(answer, "error_code", 0):  # who may not ask gets no directories (KIP-784)
-                _raise(answer, operation="Describe")
+                raise_error_of(answer, operation="Describe")
             for directory in answer.results:
-                _raise(directory, operation="Describe")
+                raise_error_of(directory, operation="Describe")
                 entries += [
                     LogDirEntry(
                         node_id,
@@ -301,14 +292,7 @@ class Admin:
             answer = await self._ask(api_key, values)
             for result in results(answer):
                 name = getattr(result, "name", None) or getattr(result, "resource_name", "")
-                _raise(result, str(name), operation)
+                raise_error_of(result, str(name), operation)
             return answer
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
-
-
-def _raise(result: Any, name: str = "", operation: str = "") -> None:
-    """Raise the error that a part of an answer carries; operation: what the request needs."""
-    raise_code(
-        result.error_code, getattr(result, "error_message", None), name=name, operation=operation
-    )

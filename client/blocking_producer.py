@@ -16,16 +16,14 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError
-from ..wire.identifiers import TopicPartition
 from .failures import ClientClosed, as_abortable
-from .group_metadata import GroupMetadata, OffsetAndMetadata
-from .loop_thread import LoopThread
-from .produce.delivery import UNSEEN_MAX, Deliveries, Delivery, RecordMetadata
+from .loop_thread import BlockingClient, waiting
+from .produce.delivery import UNSEEN_MAX, Delivery, RecordMetadata
 from .producer import Producer
 from .transactions.prepared import PreparedTransaction
 from .transactions.producer_state import ProducerState
@@ -41,12 +39,12 @@ T = TypeVar("T")
 class HandedDelivery:
     """What becomes of a record that was handed over; for any thread."""
 
-    __slots__ = ("_delivery", "_problem", "_producer", "is_seen", "record", "size_bytes")
+    __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes")
 
     def __init__(
         self, producer: "BlockingProducer", record: tuple[Any, ...], size_bytes: int
     ) -> None:
-        self._producer, self.record, self.size_bytes = producer, record, size_bytes
+        self._blocking, self.record, self.size_bytes = producer, record, size_bytes
         self._delivery: Delivery | None = None
         self._problem: Exception | None = None
         self.is_seen = False  # somebody has asked why it was refused
@@ -67,7 +65,7 @@ class HandedDelivery:
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Where the record stands, once it is decided. Raises why not, or TimeoutError."""
         if not self.done():
-            self._producer.wait_for(self, timeout_s)
+            self._blocking.wait_for(self, timeout_s)
         if self._delivery is None:
             self.is_seen = True
             raise self._problem or ClientClosed("the producer was closed before the record went")
@@ -87,13 +85,12 @@ class HandedDelivery:
             await self._delivery.settled()
 
 
-class BlockingProducer:
+class BlockingProducer(BlockingClient[Producer]):
     """See the top of the file; arguments as for `Producer`. May be used by several threads."""
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
-        self._producer = Producer(source, **keywords)
-        self._bytes_max: int = self._producer.settings.buffer_memory
-        self._thread = LoopThread("oncelog-producer")
+        super().__init__(Producer(source, **keywords), "oncelog-producer")
+        self._bytes_max: int = self._client.settings.buffer_memory
         self._handed: deque[HandedDelivery | Callable[[], object]] = deque()
         self._given_bytes = self._taken_bytes = 0  # the one counts senders, the other the loop
         self._lock, self._room = threading.Lock(), threading.Event()
@@ -101,22 +98,12 @@ class BlockingProducer:
         self._work = asyncio.Event()
         self._problem: KafkaError | None = None  # of a record that its transaction lacks
         self._refused: deque[HandedDelivery] = deque(maxlen=UNSEEN_MAX)
-        self._taking = self._thread.run(self._begin())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            with contextlib.suppress(KafkaError):  # what came first counts
-                self.close()
+        self._taking = asyncio.run_coroutine_threadsafe(self._take(), self._thread.loop)
 
     @property
     def state(self) -> ProducerState:
         """Where the producer stands."""
-        return self._producer.state
+        return self._client.state
 
     def send(
         self,
@@ -129,12 +116,12 @@ class BlockingProducer:
         headers: Headers = (),
     ) -> HandedDelivery:
         """Hand a record over; its delivery says what becomes of it."""
-        if self._is_closed:
-            raise ClientClosed("the producer is closed")
         size = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
         handed = self._handed
         if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:
             self._wait_for_room()
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
         record = (topic, value, key, partition, timestamp_ms, headers)
         delivery = HandedDelivery(self, record, size)
         with self._lock:
@@ -142,30 +129,12 @@ class BlockingProducer:
         handed.append(delivery)
         if not self._is_awake:
             self._is_awake = True
-            self._thread.loop.call_soon_threadsafe(self._work.set)
+            self._wake()
+        if self._thread.loop.is_closed():  # by another thread, meanwhile
+            self._refuse_rest()
         return delivery
 
-    def send_many(
-        self,
-        topic: str,
-        values: Any,
-        *,
-        keys: Any = None,
-        partition: int | Sequence[int] | None = None,
-        timestamp_ms: int | Sequence[int] | None = None,
-        headers: Sequence[Headers] | None = None,
-    ) -> Deliveries:
-        """As `Producer.send_many`: returns when all stand in batches, or raises why not."""
-        return self._run(
-            self._producer.send_many(
-                topic,
-                values,
-                keys=keys,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-                headers=headers,
-            )
-        )
+    send_many = waiting(Producer.send_many)
 
     def _wait_for_room(self) -> None:
         while not self._is_closed and (
@@ -173,17 +142,26 @@ class BlockingProducer:
             or self._given_bytes - self._taken_bytes > self._bytes_max
         ):
             self._room.clear()
-            self._thread.loop.call_soon_threadsafe(self._work.set)
+            self._wake()
             self._room.wait(0.05)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._thread.loop.call_soon_threadsafe(self._work.set)
+
+    def _refuse_rest(self) -> None:
+        """What was handed over while the producer was closed."""
+        with contextlib.suppress(IndexError):
+            while True:
+                item = self._handed.popleft()
+                if isinstance(item, HandedDelivery):
+                    item.refused(ClientClosed("the producer was closed before the record went"))
 
     # --- on the loop
 
-    async def _begin(self) -> "asyncio.Task[None]":
-        return asyncio.create_task(self._take())
-
     async def _take(self) -> None:
         """Give what is handed over to the producer, in order, for ever."""
-        handed, work, try_send = self._handed, self._work, self._producer.try_send
+        handed, work, try_send = self._handed, self._work, self._client.try_send
         while True:
             await work.wait()
             work.clear()
@@ -196,7 +174,7 @@ class BlockingProducer:
                         continue
                     try:
                         while (taken := try_send(*item.record)) is None:
-                            await self._producer.until_sendable(item.record[0])
+                            await self._client.until_sendable(item.record[0])
                         item.taken(taken)
                     except Exception as problem:  # also a value that is no bytes
                         self._refuse(item, problem)
@@ -227,27 +205,29 @@ class BlockingProducer:
 
         self._thread.run(decided(), timeout_s)
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        async def in_order() -> T:
-            await self._all_taken()
-            return await work
-
+    def run(self, work: Callable[[Producer], Awaitable[T]]) -> T:
+        """Run `work(producer)` to its end, after what was handed over before."""
         if self._is_closed:
-            work.close()
             raise ClientClosed("the producer is closed")
-        return self._thread.run(in_order())
+
+        async def in_order(producer: Producer) -> T:
+            await self._all_taken()
+            return await work(producer)
+
+        return super().run(in_order)
 
     def _raise_refused(self) -> None:
         problem: Exception | None = None
-        while self._refused:
-            each = self._refused.popleft()
-            problem = problem or (None if each.is_seen else each.exception())
+        with contextlib.suppress(IndexError):  # several threads may flush
+            while True:
+                each = self._refused.popleft()
+                problem = problem or (None if each.is_seen else each.exception())
         if problem is not None:
             raise problem
 
     def flush(self) -> None:
         """As `Producer.flush`; raises also why a record could not go, where nobody has looked."""
-        self._run(self._producer.flush())
+        self.run(Producer.flush)
         self._raise_refused()
 
     def close(self) -> None:
@@ -255,53 +235,39 @@ class BlockingProducer:
         if self._is_closed:
             return
         try:
-            self._run(self._producer.close())
+            self.run(Producer.close)
         finally:
             self._is_closed = True
             self._thread.close()
-        if self._producer.settings.transactional_id is None:
+            self._refuse_rest()
+        if self._client.settings.transactional_id is None:
             self._raise_refused()
 
-    def init_transactions(
-        self, *, keep_prepared_transaction: bool = False
-    ) -> PreparedTransaction | None:
-        """As `Producer.init_transactions`."""
-        return self._run(
-            self._producer.init_transactions(keep_prepared_transaction=keep_prepared_transaction)
-        )
+    init_transactions = waiting(Producer.init_transactions)
+    send_offsets_to_transaction = waiting(Producer.send_offsets_to_transaction)
+    complete = waiting(Producer.complete)
 
     def begin_transaction(self) -> None:
         """As `Producer.begin_transaction`."""
-        self._run(self._producer.begin_transaction())
+        self.run(Producer.begin_transaction)
         self._problem = None
         self._refused.clear()
 
-    def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        group_metadata: GroupMetadata | str,
-    ) -> None:
-        """As `Producer.send_offsets_to_transaction`."""
-        self._run(self._producer.send_offsets_to_transaction(offsets, group_metadata))
-
     def commit_transaction(self) -> None:
         """As `Producer.commit_transaction`; raises also what kept a record out of it."""
-        self._run(self._when_complete(self._producer.commit_transaction))
+        self.run(lambda _: self._whole().commit_transaction())
 
     def abort_transaction(self) -> None:
         """As `Producer.abort_transaction`."""
-        self._run(self._producer.abort_transaction())
+        self.run(Producer.abort_transaction)
         self._problem = None
 
     def prepare(self) -> PreparedTransaction:
         """As `Producer.prepare`; raises also what kept a record out of the transaction."""
-        return self._run(self._when_complete(self._producer.prepare))
+        return self.run(lambda _: self._whole().prepare())
 
-    def complete(self, token: PreparedTransaction | str, commit: bool) -> None:
-        """As `Producer.complete`."""
-        self._run(self._producer.complete(token, commit))
-
-    async def _when_complete(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _whole(self) -> Producer:
+        """The producer; for those who end a transaction, which must not lack a record."""
         if self._problem is not None:
             raise as_abortable(self._problem)
-        return await call()
+        return self._client

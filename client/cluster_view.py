@@ -7,6 +7,7 @@ a backoff that grows and is scattered, within the caller's deadline.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from ..wire.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
-from ..wire.identifiers import TopicPartition
+from ..wire.identifiers import Identity, TopicPartition
 from .connection import BrokerConnection
 from .failures import NOT_TRUSTED, HungUp
 from .retries import Backoff, now_ms
@@ -101,6 +102,7 @@ class ClusterView:
         self.snapshot = ClusterSnapshot()
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
+        self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}  # at last
 
     async def close(self) -> None:
         for connection in self._connections.values():
@@ -112,16 +114,26 @@ class ClusterView:
         """An open connection to that address; one for each channel.
 
         A broker works on one request of a connection at a time, so what may wait there long (a
-        fetch, a join) has a channel of its own.
+        fetch, a join) has a channel of its own. Who waits for one that then cannot be opened has
+        the same answer: a host that is silent would cost each of them a timeout after the other.
         """
         place = (host, port, channel)
         lock = self._opening.setdefault(place, asyncio.Lock())
+        waits = lock.locked()
         async with lock:
             known = self._connections.get(place)
             if known is not None and known.is_open:
                 return known
-            made = await self._open(host, port)
-            self._connections[place] = made
+            failed = self._failed.pop(place, None)
+            if failed is not None and waits:
+                self._failed[place] = failed
+                kind, words = failed
+                raise kind(words)
+            try:
+                made = self._connections[place] = await self._open(host, port)
+            except KafkaError as problem:
+                self._failed[place] = type(problem), str(problem)
+                raise
             return made
 
     async def _open(self, host: str, port: int) -> BrokerConnection:
@@ -151,7 +163,8 @@ class ClusterView:
         """A connection to whoever answers first in turn; NetworkException when nobody does."""
         addresses = [(b.host, b.port) for b in self.snapshot.brokers.values()]
         random.shuffle(addresses)
-        is_connected = [a for a in addresses if (*a, "") in self._connections]
+        known = {a: self._connections.get((*a, "")) for a in addresses}
+        is_connected = [a for a, connection in known.items() if connection and connection.is_open]
         problems: list[str] = []
         for address in dict.fromkeys([*is_connected, *addresses, *self._bootstrap]):
             try:
@@ -171,14 +184,10 @@ class ClusterView:
                 METADATA, {"topics": wanted, "allow_auto_topic_creation": False}
             )
         except RequestTimedOut:
-            connection.close()  # a paused broker takes connections and says nothing
-            self.snapshot.brokers = {
-                node: broker
-                for node, broker in self.snapshot.brokers.items()
-                if (broker.host, broker.port) != (connection.host, connection.port)
-            }
-            first = (connection.host, connection.port)
-            self._bootstrap.sort(key=lambda address: address == first)
+            paused = (connection.host, connection.port)  # it takes connections and says nothing
+            brokers = self.snapshot.brokers.items()
+            self.snapshot.brokers = {n: b for n, b in brokers if (b.host, b.port) != paused}
+            self._bootstrap.sort(key=lambda address: address == paused)
             raise
         except NetworkException:
             if not self.snapshot.brokers:
@@ -198,16 +207,15 @@ class ClusterView:
         self,
         topic: str,
         partition: int,
-        leader: int,
-        leader_epoch: int,
-        endpoint: BrokerNode | None,
+        current_leader: Identity | None,
+        endpoints: Iterable[tuple[int, str, int, str | None]],
     ) -> None:
         """Take a hint from an answer: who leads now (KIP-951). An older epoch is not news."""
         known = self.snapshot.partitions.get((topic, partition))
+        leader, leader_epoch = current_leader or (-1, -1)
         if known is None or leader_epoch <= known.leader_epoch:
             return
-        if endpoint is not None:
-            self.snapshot.brokers[leader] = endpoint
+        self.snapshot.brokers |= {e[0]: BrokerNode(*e) for e in endpoints if e[0] == leader}
         if leader in self.snapshot.brokers:
             news = replace(known, leader=leader, leader_epoch=leader_epoch)
             self.snapshot.partitions[(topic, partition)] = news
@@ -226,6 +234,17 @@ class ClusterView:
         if known.leader < 0:
             raise LeaderNotAvailable(f"{topic}/{partition} has no leader at the moment")
         return await self.broker(known.leader)
+
+    async def ask_all(
+        self, api_key: int, values: dict[str, Any], skipped: tuple[type[KafkaError], ...] = ()
+    ) -> list[tuple[int, Any]]:
+        """(node, its answer) of all live brokers but those that meet a `skipped` error."""
+        await self.refresh([])
+        answers: list[tuple[int, Any]] = []
+        for node_id in list(self.snapshot.brokers):
+            with contextlib.suppress(*skipped):
+                answers.append((node_id, await (await self.broker(node_id)).call(api_key, values)))
+        return answers
 
     async def retrying(
         self,

@@ -14,7 +14,7 @@ import itertools
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..wire.errors import (
@@ -28,6 +28,7 @@ from ..wire.errors import (
 from ..wire.framing import API_VERSIONS, FrameReceiver, encode_request_header, frame_response
 from ..wire.messages import control
 from ..wire.messages.apis import API_NAMES, is_flexible
+from ..wire.primitives import Reader
 from .failures import HungUp
 
 if TYPE_CHECKING:
@@ -129,7 +130,6 @@ class BrokerConnection:
         self._problem: KafkaError | None = None  # why it was closed, if a retry is of no use
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}  # finalized levels, as this broker knows them
-        self.features_epoch = -1
         self.writable = asyncio.Event()
         self.writable.set()
         self._transport: asyncio.Transport | None = None
@@ -227,11 +227,7 @@ class BrokerConnection:
                 await self._write(api_key, version, correlation_id, body)
                 return await future
         except TimeoutError:
-            name = API_NAMES.get(api_key, str(api_key))
-            self.fail(f"{name} was not answered in {limit_ms} ms")
-            raise RequestTimedOut(
-                f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms"
-            ) from None
+            raise self._too_late(api_key, limit_ms) from None
         finally:
             self._waiting.pop(correlation_id, None)
             if future.done() and not future.cancelled():
@@ -239,7 +235,16 @@ class BrokerConnection:
 
     async def post(self, api_key: int, version: int, body: Sequence[Any]) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
-        await self._write(api_key, version, next(self._correlation_ids), body)
+        try:
+            async with asyncio.timeout(self.timeout_ms / 1000):
+                await self._write(api_key, version, next(self._correlation_ids), body)
+        except TimeoutError:
+            raise self._too_late(api_key, self.timeout_ms) from None
+
+    def _too_late(self, api_key: int, limit_ms: int) -> KafkaError:
+        name = API_NAMES.get(api_key, str(api_key))
+        self.fail(f"{name} was not answered in {limit_ms} ms")
+        return RequestTimedOut(f"{self.host}:{self.port} did not answer {name} in {limit_ms} ms")
 
     def answer(self, frame: memoryview) -> None:
         """A whole frame came: find who waits for it."""
@@ -247,8 +252,11 @@ class BrokerConnection:
         if waiting is None:
             return  # its waiter gave up; the deadline closes the connection
         future, flexible = waiting
+        reader = Reader(frame[4:])
+        if flexible:
+            reader.tags()
         if not future.done():
-            future.set_result(frame[4 + (_tag_bytes(frame[4:]) if flexible else 0) :])
+            future.set_result(frame[4 + reader.position :])
 
     def fail(self, reason: str, problem: KafkaError | None = None) -> None:
         """Close, and tell everybody who waits; `problem`: what a retry would not change."""
@@ -311,13 +319,12 @@ class BrokerConnection:
         self._transport.writelines(pieces)
 
     async def _agree_on_versions(self) -> None:
-        offer = await self._ask_versions(3)
-        if offer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            offer = await self._ask_versions(0)  # KIP-511: an old broker says what it has
-        if offer.error_code:
-            raise error_for(offer.error_code)
-        self.versions, self.features = offer.versions, offer.features
-        self.features_epoch = offer.features_epoch
+        code, versions, features = await self._ask_versions(3)
+        if code == ErrorCode.UNSUPPORTED_VERSION:  # KIP-511: an old broker says what it has
+            code, versions, features = await self._ask_versions(0)
+        if code:
+            raise error_for(code)
+        self.versions, self.features = versions, features
 
     async def _ask_versions(self, version: int) -> "_Offer":
         body = control.encode_request(API_VERSIONS, version, CLIENT_SOFTWARE if version else {})
@@ -326,46 +333,16 @@ class BrokerConnection:
         return _offer(0 if refused else version, answer)
 
 
-class _Offer(NamedTuple):
-    """What a broker says that it speaks."""
-
-    error_code: int
-    versions: Mapping[int, tuple[int, int]]
-    features: Mapping[str, int]
-    features_epoch: int
+_Offer = tuple[int, Mapping[int, tuple[int, int]], Mapping[str, int]]
 
 
 @lru_cache(maxsize=16)
 def _offer(version: int, answer: bytes) -> _Offer:
-    """The brokers of a cluster mostly offer the same, on every connection."""
+    """Error, versions, features: the brokers of a cluster mostly offer the same."""
     decoded = control.decode_response(API_VERSIONS, version, answer)
-    features_epoch = getattr(decoded, "finalized_features_epoch", -1)
-    features = decoded.finalized_features if features_epoch >= 0 else ()
-    return _Offer(
+    is_known = getattr(decoded, "finalized_features_epoch", -1) >= 0
+    return (
         int(decoded.error_code),
         {int(k.api_key): (k.min_version, k.max_version) for k in decoded.api_keys},
-        {str(f.name): f.max_version_level for f in features},
-        features_epoch,
+        {str(f.name): f.max_version_level for f in decoded.finalized_features} if is_known else {},
     )
-
-
-def _tag_bytes(buffer: memoryview) -> int:
-    """How many bytes the tagged fields of a flexible response header take (KIP-482)."""
-    position = 0
-
-    def unsigned_varint() -> int:
-        nonlocal position
-        value = shift = 0
-        while True:
-            byte = buffer[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    for _ in range(unsigned_varint()):
-        unsigned_varint()
-        size_bytes = unsigned_varint()
-        position += size_bytes
-    return position

@@ -17,6 +17,7 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 from ..wire.errors import InvalidGroupId, KafkaError
@@ -29,7 +30,7 @@ from .fetch.positions import UNKNOWN_POSITION, Positions
 from .fetch.record_columns import RecordColumns
 from .fetch.record_reader import ConsumerRecord
 from .fetch.state import FetchState, RawBatch
-from .group_metadata import GroupMetadata, OffsetAndMetadata
+from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
 from .groups.member import GroupMember, RebalanceListener
 from .long_work import LongWork
 from .retries import now_ms
@@ -40,10 +41,6 @@ __all__ = ["Consumer", "ConsumerRecord"]
 
 T = TypeVar("T")
 Callback = Callable[[list[TopicPartition]], Any]
-
-
-def _count_of_columns(columns: RecordColumns) -> int:
-    return len(columns.values)
 
 
 class Consumer:
@@ -145,17 +142,8 @@ class Consumer:
         self, timeout_ms: int = 500, max_records: int | None = None
     ) -> list[ConsumerRecord]:
         """Records that came within the time, in order within each partition; may be empty."""
-        deadline_ms = now_ms() + timeout_ms
         limit = max_records or self.settings.max_poll_records
-        while True:
-            await self._prepare(deadline_ms)
-            found = self._take(limit)
-            if found:
-                self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
-                await asyncio.sleep(0)
-                return found
-            if not await self._wait(deadline_ms):
-                return []
+        return await self._poll(timeout_ms, lambda: self._take(limit))
 
     async def poll_columns(
         self, timeout_ms: int = 500, max_records: int | None = None
@@ -165,12 +153,10 @@ class Consumer:
         What the reader may not see is left out. Batches are whole, so there may be more than
         `max_records` (default: no limit but what was fetched) by less than one batch.
         """
-        is_committed = self._is_committed
-
-        def take(state: FetchState) -> RecordColumns | None:
-            return state.take_columns(read_committed=is_committed)
-
-        return await self._poll_by_batches(timeout_ms, max_records, take, _count_of_columns)
+        take = partial(FetchState.take_columns, read_committed=self._is_committed)
+        return await self._poll_by_batches(
+            timeout_ms, max_records, take, lambda columns: len(columns.values)
+        )
 
     async def poll_batches(
         self, timeout_ms: int = 500, max_records: int | None = None
@@ -187,16 +173,23 @@ class Consumer:
         take: Callable[[FetchState], T | None],
         count: Callable[[T], int],
     ) -> list[T]:
-        deadline_ms = now_ms() + timeout_ms
-        while True:
-            await self._prepare(deadline_ms)
+        def take_all() -> list[T]:
             found: list[T] = []
             left = max_records if max_records is not None else LONG_MAX
             for state in self._in_turn():
                 while left > 0 and (batch := take(state)) is not None:
                     found.append(batch)
                     left -= count(batch)
-            if found:
+            return found
+
+        return await self._poll(timeout_ms, take_all)
+
+    async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
+        """What there is to take within the time."""
+        deadline_ms = now_ms() + timeout_ms
+        while True:
+            await self._prepare(deadline_ms)
+            if found := take():
                 self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
                 await asyncio.sleep(0)
                 return found
@@ -211,7 +204,7 @@ class Consumer:
             self._commit_by_time()
         fetcher = self._fetcher
         while fetcher.out_of_range:
-            self._positions.out_of_range(fetcher.out_of_range.pop())
+            self._positions.out_of_range(*fetcher.out_of_range.pop())
         while fetcher.truncated:
             self._positions.truncated(*fetcher.truncated.pop())
         unknown = self._positions.unknown
@@ -306,14 +299,8 @@ class Consumer:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
         self._require_group()
         await self._committing.stop()  # what it has is older
-        if offsets is None:
-            listed = self._positions.given_out()
-        else:
-            listed = {
-                key: OffsetAndMetadata(each) if isinstance(each, int) else each
-                for key, each in offsets.items()
-            }
-        await self._commit(listed)
+        given = offsets if offsets is not None else self._positions.given_out()
+        await self._commit(with_metadata(given))
 
     async def _commit(self, listed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         member = self._require_group()

@@ -1,6 +1,8 @@
 """Who coordinates a group or a transactional id."""
 
-from ..wire.errors import KafkaError, error_for
+from typing import Any
+
+from ..wire.errors import error_for
 from .cluster_view import ClusterView
 from .security.permissions import error_about
 
@@ -13,9 +15,7 @@ async def find_coordinator(view: ClusterView, key: str, key_type: int = GROUP) -
     connection = await view.any_broker()
     values = {"key_type": key_type, "coordinator_keys": [key]}
     (found,) = (await connection.call(FIND_COORDINATOR, values)).coordinators
-    if found.error_code:
-        operation = "Read" if key_type == GROUP else "Write"
-        raise error_about(int(found.error_code), key, operation, found.error_message or None)
+    raise_error_of(found, key, "Read" if key_type == GROUP else "Write")
     return int(found.node_id)
 
 
@@ -27,7 +27,11 @@ def raise_code(
     operation: what the request needs on the resource `name`, for the words about permissions.
     """
     if code:
-        problem: KafkaError = error_for(int(code), message or None)
-        if operation:
-            problem = error_about(int(code), name, operation, message or None)
-        raise problem
+        words = message or None
+        raise error_about(code, name, operation, words) if operation else error_for(code, words)
+
+
+def raise_error_of(result: Any, name: str = "", operation: str = "") -> None:
+    """Raise the error that a part of an answer carries, as `raise_code`."""
+    message = getattr(result, "error_message", None)
+    raise_code(result.error_code, message, name=name, operation=operation)

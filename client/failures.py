@@ -10,6 +10,7 @@ from ..wire.errors import (
     IllegalSaslState,
     KafkaError,
     NetworkException,
+    RequestTimedOut,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
@@ -73,6 +74,7 @@ class SecurityProtocolMismatch(KafkaError):
     code = ErrorCode.ILLEGAL_SASL_STATE
 
 
+UNREACHABLE = (NetworkException, RequestTimedOut)
 # What another broker or a later try would not change: it is raised at once (KIP-152).
 NOT_TRUSTED = (
     SslAuthenticationFailed,

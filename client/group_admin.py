@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from ..wire.errors import ErrorCode, GroupIdNotFound, error_for
 from ..wire.identifiers import TopicPartition
-from ..wire.primitives import MalformedFrame, Reader
+from ..wire.primitives import MalformedFrame
 from .by_topic import committed_by_topic, entries_by_topic
 from .cluster_view import ClusterView
 from .committed_offsets import fetch_committed
 from .connection import BrokerConnection
-from .coordinator_lookup import find_coordinator, raise_code
-from .group_metadata import OffsetAndMetadata
+from .coordinator_lookup import find_coordinator, raise_code, raise_error_of
+from .group_metadata import OffsetAndMetadata, with_metadata
+from .groups.protocol import decode_assignment
 from .security.permissions import error_about
 
 OFFSET_COMMIT, NO_GENERATION = 8, -1
@@ -68,12 +69,9 @@ class GroupAdmin:
         """All groups, by name."""
 
         async def attempt() -> list[GroupListing]:
-            await self.view.refresh([])
             found: dict[str, GroupListing] = {}
-            for node_id in self.view.snapshot.brokers:
-                connection = await self.view.broker(node_id)
-                answer = await connection.call(LIST_GROUPS, {"states_filter": []})
-                raise_code(answer.error_code, operation="Describe")
+            for node_id, answer in await self.view.ask_all(LIST_GROUPS, {"states_filter": []}):
+                raise_error_of(answer, operation="Describe")
                 for group in answer.groups:
                     state = getattr(group, "group_state", "")
                     found[group.group_id] = GroupListing(
@@ -88,8 +86,7 @@ class GroupAdmin:
 
         async def ask(coordinator: BrokerConnection, node_id: int) -> GroupDescription:
             (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
-            message = getattr(group, "error_message", None)
-            raise_code(group.error_code, message, name=group_id, operation="Describe")
+            raise_error_of(group, group_id, "Describe")
             if group.group_state == DEAD:
                 raise GroupIdNotFound(f"Group {group_id} not found.")
             return GroupDescription(
@@ -131,7 +128,7 @@ class GroupAdmin:
 
         Raises UnknownMemberId while it has some.
         """
-        topics = committed_by_topic({key: OffsetAndMetadata(o) for key, o in offsets.items()})
+        topics = committed_by_topic(with_metadata(offsets))
 
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"group_id": group_id, "generation_id_or_member_epoch": NO_GENERATION}
@@ -150,7 +147,7 @@ class GroupAdmin:
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"group_id": group_id, "topics": topics}
             answer = await coordinator.call(OFFSET_DELETE, values)
-            raise_code(answer.error_code, name=group_id, operation="Delete")
+            raise_error_of(answer, group_id, "Delete")
             _raise_first(answer.topics, group_id, "Delete")
 
         await self._of_coordinator(group_id, ask)
@@ -161,7 +158,7 @@ class GroupAdmin:
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"groups_names": [group_id]}
             (result,) = (await coordinator.call(DELETE_GROUPS, values)).results
-            raise_code(result.error_code, name=group_id, operation="Delete")
+            raise_error_of(result, group_id, "Delete")
 
         await self._of_coordinator(group_id, ask)
 
@@ -188,16 +185,10 @@ def _member(member: Any, protocol_type: str) -> MemberDescription:
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     """What a member's assignment says, any version of it; nothing when it cannot be read."""
-    reader = Reader(memoryview(assignment))
-    found: list[TopicPartition] = []
     try:
-        reader.int16()
-        for _ in range(reader.count(False, 6)):
-            topic = reader.string(False)
-            found += [(topic, reader.int32()) for _ in range(reader.count(False, 4))]
+        return tuple(sorted(decode_assignment(assignment)))
     except MalformedFrame:
         return ()
-    return tuple(sorted(found))
 
 
 def _raise_first(topics: Iterable[Any], group_id: str, operation: str) -> None:

@@ -1,6 +1,9 @@
 """What a consumer hands to a producer: its offsets, and who it is in its group."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from ..wire.identifiers import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +23,13 @@ class GroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+def with_metadata(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Plain offsets with none."""
+    return {
+        key: OffsetAndMetadata(each) if isinstance(each, int) else each
+        for key, each in offsets.items()
+    }

@@ -5,12 +5,23 @@ a uvloop where that is installed.
 """
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
+from ..wire.errors import KafkaError
+
+
+class Closing(Protocol):
+    async def close(self) -> None: ...
+
+
+P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C", bound=Closing)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -61,3 +72,61 @@ class LoopThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+class BlockingClient(Generic[C]):
+    """A client of coroutines for a program without an event loop."""
+
+    def __init__(self, client: C, name: str) -> None:
+        self._client = client
+        self._thread = LoopThread(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            with contextlib.suppress(KafkaError):  # what came first counts
+                self.close()
+
+    def run(self, work: Callable[[C], Awaitable[T]]) -> T:
+        """Run `work(client)` to its end."""
+
+        async def call() -> T:
+            return await work(self._client)
+
+        return self._thread.run(call())
+
+    def close(self) -> None:
+        """Close the client and its loop."""
+        if not self._thread.loop.is_closed():
+            try:
+                self._thread.run(self._client.close())
+            finally:
+                self._thread.close()
+
+
+def waiting(
+    method: Callable[Concatenate[C, P], Awaitable[T]],
+) -> Callable[Concatenate[BlockingClient[C], P], T]:
+    """The method of a blocking client that runs one of its client's to its end."""
+
+    @wraps(method)
+    def call(blocking: BlockingClient[C], /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        return blocking.run(lambda client: method(client, *arguments, **keywords))
+
+    return call
+
+
+def on_loop(
+    method: Callable[Concatenate[C, P], T],
+) -> Callable[Concatenate[BlockingClient[C], P], T]:
+    """The same of a method that is no coroutine, and belongs to the loop."""
+
+    @wraps(method)
+    async def called(client: C, /, *arguments: P.args, **keywords: P.kwargs) -> T:
+        return method(client, *arguments, **keywords)
+
+    return waiting(called)

@@ -33,7 +33,7 @@ from ..wire.identifiers import TopicPartition
 from ..wire.record_rows import Rows
 from .cluster_view import ClusterView
 from .failures import ClientClosed, IllegalProducerState
-from .group_metadata import GroupMetadata, OffsetAndMetadata
+from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
 from .produce.accumulator import Accumulator
 from .produce.columns import rows_by_partition
 from .produce.delivery import Deliveries, Delivery, RecordMetadata
@@ -122,10 +122,9 @@ class Producer:
         Raises when the record cannot go anywhere: the topic or partition is not there, it is too
         large, the transaction takes nothing more, or nothing moved for max.block.ms.
         """
-        delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers)
-        while delivery is None:
+        record = (topic, value, key, partition, timestamp_ms, headers)
+        while (delivery := self.try_send(*record)) is None:
             await self.until_sendable(topic)
-            delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers)
         return delivery
 
     def try_send(
@@ -145,10 +144,7 @@ class Producer:
             size += size_of_headers(headers)
         batches = self._batches
         if size > self._record_bytes_max:
-            raise RecordListTooLarge(
-                f"a record of {size - RECORD_BYTES_EXTRA} bytes is above "
-                f"max.request.size={self.settings.max_request_size}"
-            )
+            raise self._too_large(size - RECORD_BYTES_EXTRA)
         if batches.unfinished_bytes + size > self._bytes_max and batches:
             return None
         known = self._topics.get(topic)
@@ -206,14 +202,15 @@ class Producer:
             if where is not None and not 0 <= where < known.count:
                 raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")
             if (largest := rows.largest_bytes()) > settings.max_request_size:
-                raise RecordListTooLarge(
-                    f"a record of {largest} bytes is above "
-                    f"max.request.size={settings.max_request_size}"
-                )
+                raise self._too_large(largest)
         deliveries = Deliveries()
         for where, rows in groups:
             await self._append_rows(topic, where, rows, deliveries)
         return deliveries
+
+    def _too_large(self, size_bytes: int) -> KafkaError:
+        limit = f"max.request.size={self.settings.max_request_size}"
+        return RecordListTooLarge(f"a record of {size_bytes} bytes is above {limit}")
 
     async def _append_rows(
         self, topic: str, where: int | None, rows: Rows, deliveries: Deliveries
@@ -248,7 +245,7 @@ class Producer:
             await self._lookup.until_known(topic)
             return
         limit_ms = self.settings.max_block_ms
-        while self._batches.unfinished_bytes > self.settings.buffer_memory // 2 and self._batches:
+        while self._batches:  # one at least, however little waits: a large record found no room
             self._sender.start()
             try:
                 async with asyncio.timeout(limit_ms / 1000):  # anew with each batch that is decided
@@ -258,6 +255,8 @@ class Producer:
                     f"buffer.memory is full, and nothing was acknowledged for {limit_ms} ms "
                     "(max.block.ms)"
                 ) from None
+            if self._batches.unfinished_bytes <= self.settings.buffer_memory // 2:
+                return
 
     async def flush(self) -> None:
         """Return when every record handed over is decided.
@@ -307,12 +306,12 @@ class Producer:
     @property
     def ends_sent(self) -> int:
         """EndTxn requests so far: a failed commit is in doubt after several, and not after none."""
-        return 0 if self._session is None else self._session.ends_sent
+        return 0 if self._session is None else self._session.requests.ends_sent
 
     @property
     def lost_answers(self) -> int:
         """Requests to coordinators whose answers were lost: they may take effect yet, or again."""
-        return 0 if self._session is None else self._session.lost_answers
+        return 0 if self._session is None else self._session.requests.lost_answers
 
     async def init_transactions(
         self, *, keep_prepared_transaction: bool = False
@@ -341,11 +340,7 @@ class Producer:
         (KIP-447: a member that the group has dropped is refused); a plain group id is not checked.
         """
         group = GroupMetadata(group_metadata) if isinstance(group_metadata, str) else group_metadata
-        listed = {
-            where: OffsetAndMetadata(each) if isinstance(each, int) else each
-            for where, each in offsets.items()
-        }
-        await self._transactional.send_offsets(listed, group)
+        await self._transactional.send_offsets(with_metadata(offsets), group)
 
     async def commit_transaction(self) -> None:
         """Flush and commit: all of it counts from here on, or an error says why not."""

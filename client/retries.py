@@ -7,6 +7,13 @@ same broker must not come back in step.
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ..wire.errors import KafkaError, RequestTimedOut
+
+TRY_MS_MIN = 500  # also of a try that begins at the deadline
+T = TypeVar("T")
 
 
 def now_ms() -> int:
@@ -34,3 +41,30 @@ class Backoff:
         pause_ms = min(self._next_ms * random.uniform(0.8, 1.2), self.left_ms)
         self._next_ms = min(self._next_ms * 2, self._last_ms)
         await asyncio.sleep(pause_ms / 1000)
+
+
+async def until_decided(
+    attempt: Callable[[], Awaitable[tuple[KafkaError | None, T]]],
+    judge: Callable[[KafkaError], None],
+    backoff: Backoff,
+    what: str,
+) -> T:
+    """The first answer without an error.
+
+    `judge` is given each error, also those that are raised, and raises what ends it;
+    RequestTimedOut when the deadline does.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(max(backoff.left_ms, TRY_MS_MIN) / 1000):
+                problem, answer = await attempt()
+            if problem is None:
+                return answer
+        except KafkaError as caught:
+            problem = caught
+        except TimeoutError:
+            problem = RequestTimedOut()
+        judge(problem)
+        if backoff.is_over:
+            raise RequestTimedOut(f"{what} was not decided in time; the last answer: {problem}")
+        await backoff.pause()

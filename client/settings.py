@@ -10,7 +10,7 @@ import difflib
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from .security.secret import Secret
@@ -217,21 +217,12 @@ _SECRETS = frozenset(
 )
 
 
-class Settings:
+class Settings(SimpleNamespace):
     """Values by keyword name, as attributes."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"there is no setting {name}")
-
-    def __repr__(self) -> str:
-        return f"Settings({self.__dict__!r})"
 
     def but(self, **values: Any) -> "Settings":
         """The same with other values."""
-        return Settings({**self.__dict__, **values})
+        return Settings(**{**vars(self), **values})
 
 
 def read_settings(
@@ -251,7 +242,7 @@ def read_settings(
             if given_as.setdefault(row.name, name) != name and read != values[row.keyword]:
                 raise ValueError(f"{given_as[row.name]} and {name} mean the same, and differ here")
             values[row.keyword] = read
-    return Settings(values)
+    return Settings(**values)
 
 
 def imported(name: str, place: str) -> Any:

@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.errors import KafkaError, NetworkException, RequestTimedOut
+from ..wire.errors import KafkaError
 from ..wire.identifiers import Identity, TopicPartition
 from .cluster_view import ClusterView
-from .coordinator_lookup import TRANSACTION, find_coordinator, raise_code
+from .coordinator_lookup import TRANSACTION, find_coordinator, raise_error_of
+from .failures import UNREACHABLE
 from .security.permissions import error_about
 
 INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
@@ -100,17 +101,10 @@ class TransactionAdmin:
         }
 
         async def attempt() -> list[TransactionListing]:
-            await self.view.refresh([])
             found: dict[str, TransactionListing] = {}
-            for node_id in self.view.snapshot.brokers:
-                try:
-                    connection = await self.view.broker(node_id)
-                    answer = await connection.call(LIST_TRANSACTIONS, values)
-                except (NetworkException, RequestTimedOut):
-                    if needs_all_brokers:
-                        raise
-                    continue
-                raise_code(answer.error_code)
+            skipped = () if needs_all_brokers else UNREACHABLE
+            for node_id, answer in await self.view.ask_all(LIST_TRANSACTIONS, values, skipped):
+                raise_error_of(answer)
                 for each in answer.transaction_states:
                     name = each.transactional_id
                     if name.startswith(prefix):
@@ -156,17 +150,14 @@ class TransactionAdmin:
         found: dict[TopicPartition, list[PartitionProducer]] = {}
 
         async def attempt() -> None:
-            for topic, partition in keys:
-                if (topic, partition) not in found:
-                    leader = await self.view.leader_of(topic, partition)
-                    asked = [{"name": topic, "partition_indexes": [partition]}]
-                    answer = await leader.call(DESCRIBE_PRODUCERS, {"topics": asked})
-                    (result,) = answer.topics[0].partitions
-                    message = result.error_message
-                    raise_code(result.error_code, message, name=topic, operation="Read")
-                    found[topic, partition] = sorted(
-                        map(_producer, result.active_producers), key=lambda p: p.producer_id
-                    )
+            for topic, partition in (key for key in keys if key not in found):
+                leader = await self.view.leader_of(topic, partition)
+                asked = [{"name": topic, "partition_indexes": [partition]}]
+                answer = await leader.call(DESCRIBE_PRODUCERS, {"topics": asked})
+                (result,) = answer.topics[0].partitions
+                raise_error_of(result, topic, "Read")
+                known = map(_producer, result.active_producers)
+                found[topic, partition] = sorted(known, key=lambda p: p.producer_id)
 
         topics = {topic for topic, _ in keys}
         await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=topics)
@@ -184,7 +175,7 @@ class TransactionAdmin:
         async def attempt() -> Identity:
             node_id = await find_coordinator(self.view, transactional_id, TRANSACTION)
             answer = await (await self.view.broker(node_id)).call(INIT_PRODUCER_ID, values)
-            raise_code(answer.error_code, name=transactional_id, operation="Write")
+            raise_error_of(answer, transactional_id, "Write")
             return answer.producer_id, answer.producer_epoch
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
@@ -203,7 +194,7 @@ class TransactionAdmin:
             leader = await self.view.leader_of(topic, partition)
             answer = await leader.call(WRITE_TXN_MARKERS, {"markers": [marker]})
             (result,) = answer.markers[0].topics[0].partitions
-            raise_code(result.error_code, operation="Alter")
+            raise_error_of(result, operation="Alter")
 
         await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=[topic])
 

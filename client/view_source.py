@@ -1,14 +1,11 @@
 """From what a caller gives (a view, a bootstrap line, a configuration) to a view of the cluster."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from .cluster_view import ClusterView
 from .security.config import security_config
 from .settings import ADMIN, read_settings
-
-if TYPE_CHECKING:
-    from .security.session import Security
 
 Source = ClusterView | str | Iterable[str] | Mapping[str, Any]
 
@@ -28,11 +25,16 @@ def open_view(source: Source | None, settings: Any) -> tuple[ClusterView, bool]:
         return source, False
     if not settings.bootstrap_servers:
         raise ValueError("bootstrap.servers is missing; it looks like host:port,host:port")
+    security = None
+    if (config := security_config(settings)) is not None:
+        from .security.session import Security  # with its HTTP and TLS, only where they are used
+
+        security = Security(config)
     view = ClusterView(
         settings.bootstrap_servers,
         client_id=settings.client_id,
         timeout_ms=min(settings.request_timeout_ms, 10_000),
-        security=_security_of(settings),
+        security=security,
     )
     return view, True
 
@@ -44,12 +46,3 @@ def view_of(source: Source) -> ClusterView:
     """
     keywords: dict[str, Any] = {}
     return open_view(source, read_settings(ADMIN, split_source(source, keywords), keywords))[0]
-
-
-def _security_of(settings: Any) -> "Security | None":
-    config = security_config(settings)
-    if config is None:
-        return None
-    from .security.session import Security  # with its HTTP and TLS, only where they are used
-
-    return Security(config)

@@ -10,13 +10,14 @@ whether its log goes on from what we know before anything is fetched from it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages import fetch
-from ..cluster_view import BrokerNode, ClusterView
+from ..cluster_view import ClusterView
+from ..long_work import LongWork
 from ..security.permissions import error_about
 from ..settings import Settings
 from .epoch_queries import EpochEnd, epoch_ends
@@ -35,10 +36,10 @@ class Fetcher:
         self._is_committed = settings.isolation_level == "read_committed"
         self.arrived = asyncio.Event()
         self.problems: list[KafkaError] = []
-        self.out_of_range: list[FetchState] = []
-        self.truncated: list[tuple[FetchState, EpochEnd]] = []
+        self.out_of_range: list[tuple[FetchState, int]] = []  # with the offset that was asked for
+        self.truncated: list[tuple[FetchState, int, EpochEnd]] = []
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._looking = LongWork()
 
     def start(self, states: Iterable[FetchState]) -> None:
         """Ask for what is wanted and not on its way."""
@@ -64,12 +65,13 @@ class Fetcher:
         for leader, wanted in by_leader.items():
             if leader not in moved:
                 self._run(leader, self._fetch(leader, wanted))
-        if unknown and self._looking is None:
-            self._looking = asyncio.create_task(self._look(unknown))
+        if unknown:
+            self._looking.begin(lambda: self._look(unknown))
 
     async def close(self) -> None:
         """Give up what is on its way."""
-        tasks = [*self._tasks.values(), *([self._looking] if self._looking else [])]
+        await self._looking.stop()
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -97,14 +99,15 @@ class Fetcher:
             if not problem.retriable:
                 self.problems.append(problem)
         finally:
-            self._looking = None
             self.arrived.set()
 
     async def _check(self, leader: int, states: list[FetchState]) -> None:
         """Ask a new leader whether its log goes on from what we know (KIP-320)."""
-        places = {(s.topic, s.partition): s for s in states}
         partitions = self._view.snapshot.partitions
+        places = {(s.topic, s.partition): s for s in states if (s.topic, s.partition) in partitions}
         asked = {key: (s.fetch_epoch, partitions[key].leader_epoch) for key, s in places.items()}
+        if not asked:
+            return
         before = {key: (s.position, s.fetch_offset) for key, s in places.items()}
         try:
             ends = await epoch_ends(self._view, leader, asked)
@@ -123,7 +126,7 @@ class Fetcher:
             elif end.error_code:
                 stale.add(key[0])
             elif state.is_truncated(end.leader_epoch, end.end_offset, asked[key][1]):
-                self.truncated.append((state, end))
+                self.truncated.append((state, state.fetch_offset, end))
         if stale:
             await self._look(stale)
 
@@ -171,7 +174,6 @@ class Fetcher:
         asked: dict[TopicPartition, tuple[FetchState, int, int]],
     ) -> set[str]:
         stale: set[str] = set()
-        endpoints = {e[0]: BrokerNode(*e) for e in response.node_endpoints}
         for topic in response.topics:
             assert topic.name is not None
             for p in topic.partitions:
@@ -180,7 +182,7 @@ class Fetcher:
                     continue  # a seek meanwhile
                 if p.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     state.log_start_offset = p.log_start_offset
-                    self.out_of_range.append(state)
+                    self.out_of_range.append((state, offset))
                 elif p.error_code:
                     problem = error_for(p.error_code)
                     if not problem.retriable:
@@ -188,10 +190,8 @@ class Fetcher:
                         self.problems.append(error_about(p.error_code, topic.name, "Read", words))
                         continue
                     stale.add(topic.name)
-                    if p.current_leader is not None:
-                        node, epoch = p.current_leader
-                        hint = endpoints.get(node)
-                        self._view.learn_leader(topic.name, p.index, node, epoch, hint)
+                    endpoints = response.node_endpoints
+                    self._view.learn_leader(topic.name, p.index, p.current_leader, endpoints)
                 else:
                     state.high_watermark = p.high_watermark
                     state.last_stable_offset = p.last_stable_offset
@@ -205,6 +205,3 @@ async def wait_for(event: asyncio.Event, timeout_ms: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_ms / 1000):
             await event.wait()
-
-
-Listener = Callable[[list[TopicPartition]], object]

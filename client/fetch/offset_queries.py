@@ -4,7 +4,6 @@ Asked of each leader for all its partitions at once, and again where one has mov
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...wire.errors import KafkaError, LeaderNotAvailable, error_for
 from ...wire.identifiers import TopicPartition
@@ -73,15 +72,8 @@ async def _ask(
 
     async def _ask_leader(leader: int, keys: list[TopicPartition]) -> KafkaError | None:
         entries = (
-            (
-                key[0],
-                {
-                    "partition_index": key[1],
-                    "timestamp": wanted[key],
-                    "current_leader_epoch": -1,
-                },
-            )
-            for key in keys
+            (topic, {"partition_index": p, "timestamp": at_ms, "current_leader_epoch": -1})
+            for (topic, p), at_ms in ((key, wanted[key]) for key in keys)
         )
         values = {
             "replica_id": -1,
@@ -103,12 +95,8 @@ async def _ask(
                     if not problem.retriable:
                         raise problem
                 else:
-                    found[key] = (p.offset, _milliseconds(p.timestamp))
+                    found[key] = p.offset, -1 if p.timestamp is None else int(p.timestamp)
         return problem
 
     await view.retrying(attempt, timeout_ms=timeout_ms, topics=topics)
     return found
-
-
-def _milliseconds(timestamp: Any) -> int:
-    return int(timestamp) if timestamp is not None else -1

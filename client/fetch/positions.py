@@ -88,9 +88,14 @@ class Positions:
         for key, offset in (await self.offsets(dict.fromkeys(unknown, where))).items():
             set_position(key, offset)
 
-    def out_of_range(self, state: FetchState) -> None:
+    def _is_at(self, state: FetchState, offset: int) -> bool:
+        """Whether it is still read from there: no seek, no other assignment came between."""
+        is_read = self.states.get((state.topic, state.partition)) is state
+        return is_read and state.fetch_offset == offset
+
+    def out_of_range(self, state: FetchState, offset: int) -> None:
         """The log does not have the position. Raises OffsetOutOfRange without a way to go on."""
-        if self.states.get((state.topic, state.partition)) is not state or state.has_data:
+        if not self._is_at(state, offset) or state.has_data:
             return
         if self._settings.auto_offset_reset == "none":
             raise OffsetOutOfRange(
@@ -103,9 +108,9 @@ class Positions:
         )  # fmt: skip
         self._lose_position(state)
 
-    def truncated(self, state: FetchState, end: EpochEnd) -> None:
+    def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
         """The log parts from what was given out. Raises LogTruncated without a way to go on."""
-        if self.states.get((state.topic, state.partition)) is not state:
+        if not self._is_at(state, offset):
             return
         if self._settings.auto_offset_reset == "none":
             raise LogTruncated(

@@ -37,13 +37,6 @@ def read_records(
     if header.base_offset < from_offset:
         columns = columns.between(from_offset)
     headers = repeat(()) if columns.headers is None else columns.headers
-    rows = zip(
-        repeat(topic),
-        repeat(partition),
-        columns.offsets,
-        columns.timestamps,
-        columns.keys,
-        columns.values,
-        headers,
-    )
+    offsets_to_values = columns[3:7]
+    rows = zip(repeat(topic), repeat(partition), *offsets_to_values, headers)
     return list(map(_new, rows))

@@ -26,14 +26,15 @@ def assign(name: str, members: Mapping[str, Subscription], counts: Mapping[str, 
     return _ASSIGNORS[name](members, counts)
 
 
-def _in_order(members: Mapping[str, Subscription], topic: str) -> list[str]:
-    """Subscribers of a topic: static ones first, by instance id, then by member id."""
+def _in_order(members: Mapping[str, Subscription], topic: str | None = None) -> list[str]:
+    """All, or subscribers of a topic: static ones first, by instance id, then by member id."""
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
         return instance_id is None, member_id if instance_id is None else instance_id
 
-    return sorted((m for m, s in members.items() if topic in s.topics), key=place)
+    wanted = (m for m, s in members.items() if topic is None or topic in s.topics)
+    return sorted(wanted, key=place)
 
 
 def _range(members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
@@ -53,9 +54,7 @@ def _range(members: Mapping[str, Subscription], counts: Mapping[str, int]) -> As
 
 def _roundrobin(members: Mapping[str, Subscription], counts: Mapping[str, int]) -> Assignment:
     given: Assignment = {member_id: [] for member_id in members}
-    everybody = [(s.instance_id is None, s.instance_id or m, m) for m, s in members.items()]
-    order = [member_id for _, _, member_id in sorted(everybody)]
-    turn = 0
+    order, turn = _in_order(members), 0
     for topic in sorted(counts):
         if not _in_order(members, topic):
             continue

@@ -20,6 +20,7 @@ from typing import Any
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterSnapshot, ClusterView
+from ..long_work import LongWork
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
 from ..settings import Settings
@@ -74,8 +75,7 @@ class GroupMember:
         self._seen: ClusterSnapshot | None = None
         self._must_join = self._is_lost = False
         self._problem: KafkaError | None = None
-        self._joining: asyncio.Task[None] | None = None
-        self._heartbeats: asyncio.Task[None] | None = None
+        self._joining, self._heartbeats = LongWork(), LongWork()
         self._polled_ms = now_ms()
         names = settings.partition_assignment_strategy
         self._is_cooperative = all(name == COOPERATIVE for name in names)
@@ -94,25 +94,19 @@ class GroupMember:
         self._polled_ms = now_ms()
         if self._problem is not None:
             raise self._problem
-        if self._joining is None:
-            if not self._must_join and not self._topics_have_grown():
-                return True
-            self._joining = asyncio.create_task(self._join_until_done())
-        timeout_s = max(0, deadline_ms - now_ms()) / 1000
+        if not (self._joining.is_running or self._must_join or self._topics_have_grown()):
+            return True
         if self._is_cooperative and self.owned:
-            timeout_s = 0  # what is kept is read on meanwhile
-        await asyncio.wait([self._joining], timeout=timeout_s)
-        if not self._joining.done():
+            deadline_ms = now_ms()  # what is kept is read on meanwhile
+        if not await self._joining.until(deadline_ms, self._join_until_done):
             return False
-        task, self._joining = self._joining, None
-        task.result()
         self._polled_ms = now_ms()
         return True
 
     def refused(self, code: int) -> None:
         """A commit was refused: the group rebalances, or has gone on without us."""
         is_lost = group_reaction_to(GroupRequest.COMMIT, code) is _R.RESET
-        is_lost = is_lost and self._joining is None  # a join finds out
+        is_lost = is_lost and not self._joining.is_running  # a join finds out
         if is_lost:
             self.requests.reset_generation(code)
         if self.topics:
@@ -124,10 +118,8 @@ class GroupMember:
 
     async def close(self) -> None:
         """Stop, and leave unless we are a static member, which may come back."""
-        if self._joining is not None:
-            self._joining.cancel()
-            await asyncio.gather(self._joining, return_exceptions=True)
-        await self._stop_heartbeats()
+        await self._joining.stop()
+        await self._heartbeats.stop()
         await self._give_up(everything=True)
         if self._settings.group_instance_id is None:
             await self.requests.leave()
@@ -149,11 +141,11 @@ class GroupMember:
 
     async def _join_until_done(self) -> None:
         self._must_join = True
-        await self._stop_heartbeats()
+        await self._heartbeats.stop()
         await self._give_up()
         backoff = Backoff(20, 500, FOREVER_MS)
         while self._must_join:
-            await self._stop_heartbeats()
+            await self._heartbeats.stop()
             try:
                 await self._join()
             except KafkaError as problem:
@@ -192,7 +184,7 @@ class GroupMember:
         if not await self._accept(GroupRequest.SYNC, int(answer.error_code)):
             return
         self._must_join = False
-        self._heartbeats = asyncio.create_task(self._beat())
+        self._heartbeats.begin(self._beat)
         await self._take(set(decode_assignment(bytes(answer.assignment))))
 
     def _subscription(self, assignor: str) -> Subscription:
@@ -303,12 +295,6 @@ class GroupMember:
                 self._rejoin(is_lost=True)
                 return
             pause_ms = min(every_ms, QUICK_BEAT_MS)
-
-    async def _stop_heartbeats(self) -> None:
-        task, self._heartbeats = self._heartbeats, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 def _named(partitions: set[TopicPartition]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...wire.identifiers import TopicPartition
 from ...wire.primitives import MalformedFrame, Reader, encode_string
+from ..by_topic import entries_by_topic
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_NEWEST, ASSIGNMENT_NEWEST = 3, 3
@@ -92,13 +93,11 @@ def read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
 
 
 def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
+    topics = entries_by_topic(sorted(partitions))
     chunks = [_int32.pack(len(topics))]
-    for topic, numbers in topics.items():
-        chunks += (encode_string(topic, False), _int32.pack(len(numbers)))
-        chunks += [_int32.pack(number) for number in numbers]
+    for topic in topics:
+        chunks += (encode_string(topic["name"], False), _int32.pack(len(topic["partitions"])))
+        chunks += [_int32.pack(number) for number in topic["partitions"]]
     return b"".join(chunks)
 
 

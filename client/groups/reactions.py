@@ -6,7 +6,7 @@ Pure tables, as `reactions`.
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from ...wire.errors import ErrorCode
+from ...wire.errors import ErrorCode, error_for
 
 _E = ErrorCode
 
@@ -32,7 +32,8 @@ class GroupReaction(Enum):
 
 
 _R = GroupReaction
-_MOVED = {
+_MOVED: dict[int, GroupReaction] = {
+    _E.NONE: _R.DONE,
     _E.NOT_COORDINATOR: _R.FIND_COORDINATOR,
     _E.COORDINATOR_NOT_AVAILABLE: _R.FIND_COORDINATOR,
     _E.NETWORK_EXCEPTION: _R.FIND_COORDINATOR,
@@ -43,24 +44,16 @@ _MEMBER = _MOVED | {
     _E.UNKNOWN_MEMBER_ID: _R.RESET,
     _E.ILLEGAL_GENERATION: _R.RESET,
 }
-GROUP_REACTIONS: Mapping[GroupRequest, Mapping[ErrorCode, GroupReaction]] = {
+GROUP_REACTIONS: Mapping[GroupRequest, Mapping[int, GroupReaction]] = {
     GroupRequest.JOIN: _MEMBER | {_E.MEMBER_ID_REQUIRED: _R.TAKE_MEMBER_ID},
     GroupRequest.SYNC: _MEMBER,
     GroupRequest.HEARTBEAT: _MEMBER,
     GroupRequest.COMMIT: _MEMBER,
     GroupRequest.FETCH_OFFSETS: _MOVED,
 }
-_KNOWN = frozenset(int(code) for code in ErrorCode)
 
 
 def group_reaction_to(request: GroupRequest, code: int) -> GroupReaction:
     """What to do after this error code (0: done)."""
-    if code == _E.NONE:
-        return _R.DONE
-    if code not in _KNOWN:
-        return _R.FAIL
-    known = ErrorCode(code)
-    named = GROUP_REACTIONS[request].get(known)
-    if named is not None:
-        return named
-    return _R.RETRY if known.is_retriable else _R.FAIL
+    unnamed = _R.RETRY if error_for(code).retriable else _R.FAIL
+    return GROUP_REACTIONS[request].get(code, unnamed)

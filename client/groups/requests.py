@@ -6,7 +6,7 @@ Everything goes through one connection of its own, since a join waits at the bro
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut
+from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
 from ..by_topic import committed_by_topic
 from ..cluster_view import ClusterView
@@ -15,7 +15,7 @@ from ..connection import BrokerConnection
 from ..coordinator_lookup import find_coordinator
 from ..failures import CommitFailed
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
-from ..retries import Backoff, now_ms
+from ..retries import Backoff, now_ms, until_decided
 from ..security.permissions import error_about
 from ..settings import Settings
 from .protocol import NO_GENERATION, PROTOCOL_TYPE
@@ -154,17 +154,12 @@ class GroupRequests:
     async def _until_decided(
         self, request: GroupRequest, ask: Callable[[BrokerConnection], Awaitable[tuple[int, T]]]
     ) -> T:
-        backoff = Backoff(20, 500, now_ms() + self._settings.default_api_timeout_ms)
-        while True:
-            try:
-                code, answer = await ask(await self._coordinator())
-                problem = error_about(code, self._name_of(code), "Read") if code else None
-            except KafkaError as caught:
-                code, problem = caught.number, caught
-            else:
-                if problem is None:
-                    return answer
-            reaction = group_reaction_to(request, code)
+        async def attempt() -> tuple[KafkaError | None, T]:
+            code, answer = await ask(await self._coordinator())
+            return error_about(code, self._name_of(code), "Read") if code else None, answer
+
+        def judge(problem: KafkaError) -> None:
+            reaction = group_reaction_to(request, problem.number)
             if reaction is GroupReaction.FIND_COORDINATOR:
                 self.mark_coordinator_unknown()
             elif reaction in (GroupReaction.REJOIN, GroupReaction.RESET):
@@ -173,9 +168,10 @@ class GroupRequests:
                 )
             elif reaction is GroupReaction.FAIL:
                 raise problem
-            if backoff.is_over:
-                raise RequestTimedOut(f"group {self.group_id}: the last answer was: {problem}")
-            await backoff.pause()
+
+        backoff = Backoff(20, 500, now_ms() + self._settings.default_api_timeout_ms)
+        name = f"{request.name.lower().replace('_', ' ')} of group {self.group_id}"
+        return await until_decided(attempt, judge, backoff, name)
 
     def _name_of(self, code: int) -> str:
         return self.group_id if code == ErrorCode.GROUP_AUTHORIZATION_FAILED else "NAME"

@@ -11,7 +11,7 @@ taken before the first.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...wire.batch_builder import BatchBuilder, Headers
@@ -121,10 +121,9 @@ class Accumulator:
         batch = self._open.get(where) or self.begin(where, now_ms)
         before = batch.builder.size_bytes
         taken = batch.builder.extend(rows, at, self._batch_bytes)
-        if not taken:
-            batch = self.begin(where, now_ms)
-            before = batch.builder.size_bytes
-            taken = batch.builder.extend(rows, at, self._batch_bytes)
+        if not taken:  # it was full
+            self.begin(where, now_ms)
+            return self.append_rows(topic, partition, rows, at, now_ms)
         self.unfinished_bytes += batch.builder.size_bytes - before
         return batch.outcome, batch.builder.count - taken, taken
 
@@ -132,10 +131,7 @@ class Accumulator:
         """Open a new batch; what was open is full."""
         self._begun += 1
         batch = ProducerBatch(*where, now_ms, now_ms + self._delivery_timeout_ms, (self._begun,))
-        queue = self._queues.get(where)
-        if queue is None:
-            queue = self._queues[where] = _PartitionQueue()
-        queue.waiting.append(batch)
+        self._queues.setdefault(where, _PartitionQueue()).waiting.append(batch)
         self._open[where] = batch
         self.unfinished_bytes += batch.size_bytes
         return batch
@@ -150,8 +146,7 @@ class Accumulator:
         """Milliseconds until some batch may leave (0: now); None when none waits to be sent."""
         times = [
             max(0, self._ready_at(where, queue, is_flushing) - now_ms)
-            for where, queue in self._queues.items()
-            if queue.waiting and self._has_room(queue) and (may_leave is None or may_leave(where))
+            for where, queue in self._candidates(may_leave)
         ]
         return min(times, default=None)
 
@@ -164,12 +159,8 @@ class Accumulator:
     ) -> list[ProducerBatch]:
         """The batches that leave now, at most one of a partition; they are in flight from here."""
         taken: list[ProducerBatch] = []
-        for where, queue in self._queues.items():
-            if not queue.waiting or not self._has_room(queue):
-                continue
+        for where, queue in self._candidates(may_leave):
             if self._ready_at(where, queue, is_flushing) > now_ms:
-                continue
-            if may_leave is not None and not may_leave(where):
                 continue
             batch = queue.waiting.popleft()
             if self._open.get(where) is batch:
@@ -178,6 +169,13 @@ class Accumulator:
             queue.in_flight.append(batch)
             taken.append(batch)
         return taken
+
+    def _candidates(
+        self, may_leave: Callable[[TopicPartition], bool] | None
+    ) -> Iterator[tuple[TopicPartition, _PartitionQueue]]:
+        for where, queue in self._queues.items():
+            if queue.waiting and self._has_room(queue) and (may_leave is None or may_leave(where)):
+                yield where, queue
 
     def is_oldest_in_flight(self, batch: ProducerBatch) -> bool:
         """Whether no earlier batch of its partition is undecided."""
@@ -230,9 +228,7 @@ class Accumulator:
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             late = [b for b in queue.waiting if b.deadline_ms <= now_ms]
-            for batch in late:
-                queue.waiting.remove(batch)
-                self._discard(where, batch)
+            self._discard(where, late)
             flying = [b for b in queue.in_flight if b.deadline_ms <= now_ms and not b.is_given_up]
             for batch in flying:
                 batch.is_given_up = True
@@ -251,9 +247,7 @@ class Accumulator:
         gone: list[ProducerBatch] = []
         for where, queue in self._queues.items():
             leaving = list(queue.waiting)
-            queue.waiting.clear()
-            for batch in leaving:
-                self._discard(where, batch)
+            self._discard(where, leaving)
             gone += leaving
         return gone
 
@@ -268,10 +262,12 @@ class Accumulator:
         self.unfinished_bytes = 0
         return gone
 
-    def _discard(self, where: TopicPartition, batch: ProducerBatch) -> None:
-        if self._open.get(where) is batch:
-            del self._open[where]
-        self.unfinished_bytes -= batch.size_bytes
+    def _discard(self, where: TopicPartition, batches: list[ProducerBatch]) -> None:
+        for batch in batches:
+            self._queues[where].waiting.remove(batch)
+            if self._open.get(where) is batch:
+                del self._open[where]
+            self.unfinished_bytes -= batch.size_bytes
 
     def _has_room(self, queue: _PartitionQueue) -> bool:
         if queue.is_retrying or self.producer_id not in (None, queue.known_id):

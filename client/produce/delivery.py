@@ -5,10 +5,12 @@ only a place in it. It is awaitable, and may be looked at from any thread.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
+logger = logging.getLogger(__name__)
 NO_OFFSET, NO_TIMESTAMP = -1, -1
 UNSEEN_MAX = 64
 
@@ -105,7 +107,10 @@ class Outcome:
     def _notify(self) -> None:
         listeners, self._listeners = self._listeners, []
         for _, listener in listeners:
-            listener()
+            try:
+                listener()
+            except Exception:  # a program's own: others wait, too, and the producer goes on
+                logger.exception("a callback of a delivery failed")
 
 
 class Delivery:
@@ -204,13 +209,13 @@ class Deliveries:
 
     def exception(self) -> Exception | None:
         """Why some record was not written; None when all were. InvalidStateError before that."""
+        problem: Exception | None = None
         for outcome, _, _ in self._leaves():
-            if not outcome.is_decided:
+            if problem is None and not outcome.is_decided:
                 raise asyncio.InvalidStateError("not all of the records are decided yet")
-            if outcome.problem is not None:
-                outcome.is_seen = True
-                return outcome.problem
-        return None
+            outcome.is_seen |= outcome.is_decided
+            problem = problem or outcome.problem
+        return problem
 
     def result(self) -> list[RecordRange]:
         """Where the records stand. Raises why some do not; InvalidStateError before it is done."""

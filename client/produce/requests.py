@@ -8,7 +8,7 @@ from ...wire.identifiers import Identity, TopicPartition
 from ...wire.messages import produce
 from ...wire.record_batch import increment_sequence
 from ...wire.records import decode_batch
-from ..cluster_view import BrokerNode, ClusterView
+from ..cluster_view import ClusterView
 from ..security.permissions import error_about
 from ..settings import Settings
 from .accumulator import ProducerBatch
@@ -54,18 +54,10 @@ async def produce_batches(
         return {(b.topic, b.partition): produce.ProducedPartition(b.partition) for b in batches}
     answer = await connection.send(PRODUCE, version, body, timeout_ms=limit_ms)
     response = produce.decode_response(answer, version)
-    _learn(view, response)
-    return {(str(t.name), p.index): p for t in response.topics for p in t.partitions}
-
-
-def _learn(view: ClusterView, response: produce.ProduceResponse) -> None:
-    """KIP-951: the new leader, sent with NOT_LEADER_OR_FOLLOWER."""
-    endpoints = {e[0]: BrokerNode(*e) for e in response.node_endpoints}
-    for topic in response.topics:
-        for p in topic.partitions:
-            if p.current_leader is not None and topic.name is not None:
-                node, epoch = p.current_leader
-                view.learn_leader(topic.name, p.index, node, epoch, endpoints.get(node))
+    answers = {(str(t.name), p.index): p for t in response.topics for p in t.partitions}
+    for (name, index), p in answers.items():  # KIP-951: NOT_LEADER_OR_FOLLOWER says who leads
+        view.learn_leader(name, index, p.current_leader, response.node_endpoints)
+    return answers
 
 
 def halves(batch: ProducerBatch) -> list[ProducerBatch]:

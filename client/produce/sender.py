@@ -15,12 +15,12 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from ...wire.errors import ErrorCode, KafkaError, NetworkException, RequestTimedOut, error_for
+from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages.produce import ProducedPartition
 from ...wire.record_batch import rewrite_producer
 from ..cluster_view import ClusterView
-from ..failures import ClientClosed, as_abortable, as_fatal
+from ..failures import UNREACHABLE, ClientClosed, as_abortable, as_fatal
 from ..retries import now_ms
 from ..settings import LONG_MAX, Settings
 from ..transactions.producer_state import ProducerIdentity, ProducerState
@@ -54,10 +54,10 @@ class Sender:
         self._compression = COMPRESSION[settings.compression_type]
         self.wake, self.decided = asyncio.Event(), asyncio.Event()
         self.unseen = UnseenFailures()
-        self._is_flushing = self._is_closing = False
-        self._refused: dict[
-            TopicPartition, ProducerBatch
-        ] = {}  # the first behind a gap in the numbers
+        self._flushes = 0  # that go on
+        self._is_closing = False
+        # The first behind a gap in the numbers.
+        self._refused: dict[TopicPartition, ProducerBatch] = {}
         self._loop: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None  # what a request met and nobody expects
@@ -73,12 +73,12 @@ class Sender:
 
     async def flush(self) -> None:
         """Return when every record handed over is decided."""
-        before, self._is_flushing = self._is_flushing, True
+        self._flushes += 1
         try:
             while self._batches and self._loop is not None and not self._loop.done():
                 await self.until_decided()
         finally:
-            self._is_flushing = before
+            self._flushes -= 1
 
     async def until_decided(self) -> None:
         """Return when some batch is decided, or the loop has ended."""
@@ -99,8 +99,7 @@ class Sender:
             batch.outcome.failed(problem)
         if self._adding is not None:
             self._adding.cancel()
-            with contextlib.suppress(asyncio.CancelledError, KafkaError):
-                await self._adding
+            await asyncio.gather(self._adding, return_exceptions=True)
             self._adding = None
         self.decided.set()
         return were_on_their_way
@@ -149,18 +148,13 @@ class Sender:
     async def _wait(self) -> None:
         now = now_ms()
         wait_ms = self._batches.next_ready_ms(
-            now, is_flushing=self._is_flushing, may_leave=self._may_leave()
+            now, is_flushing=self._flushes > 0, may_leave=self._may_leave()
         )
-        if wait_ms is None:
-            wait_ms = IDLE_MS
-        elif wait_ms == 0:
-            wait_ms = HELD_MS
+        wait_ms = IDLE_MS if wait_ms is None else wait_ms or HELD_MS
         self.wake.clear()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(wait_ms, IDLE_MS) / 1000):
                 await self.wake.wait()
-        except TimeoutError:
-            pass
         if now - self._looked_ms > self._settings.metadata_max_age_ms:
             self._looked_ms = now
             topics = {topic for topic, _ in self._view.snapshot.partitions}
@@ -188,7 +182,7 @@ class Sender:
 
     def _send(self) -> bool:
         batches = self._batches.take(
-            now_ms(), is_flushing=self._is_flushing, may_leave=self._may_leave()
+            now_ms(), is_flushing=self._flushes > 0, may_leave=self._may_leave()
         )
         if not batches:
             return False
@@ -262,9 +256,9 @@ class Sender:
                 self._view, leader, batches, self._settings, is_v2=is_v2
             )
         except KafkaError as problem:
-            is_lost = isinstance(problem, NetworkException | RequestTimedOut)
-            for batch in batches:
-                self._decide(batch, int(problem.code), None, problem, is_lost=is_lost)
+            for b in batches:
+                is_lost = isinstance(problem, UNREACHABLE)
+                self._decide(b, int(problem.code), None, problem, is_lost=is_lost)
         else:
             for b in batches:
                 answer = answers.get((b.topic, b.partition))

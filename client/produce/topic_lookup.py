@@ -5,15 +5,18 @@ record is refused. Those behind it are not to wait as long each, or one mistyped
 a producer for hours: while that is fresh, they only have it looked for.
 """
 
+import contextlib
 import random
 
 from ...wire.errors import UnknownTopicOrPartition
 from ..cluster_view import ClusterSnapshot, ClusterView, topic_error
 from ..retries import now_ms
-from ..settings import Settings
+from ..settings import LONG_MAX, Settings
 from .partitioner import KeyPartitions, StickyPartitioner
 
 LOOK_AGAIN_MS = 1_000
+LONG_AGO_MS = -LONG_MAX
+UNKNOWN = int(UnknownTopicOrPartition.code)
 
 
 class KnownTopic:
@@ -65,25 +68,21 @@ class TopicLookup:
 
     async def until_known(self, topic: str) -> None:
         """Return when the topic is in the view. Raises what kept it out for max.block.ms."""
-        timeout_ms = self._settings.max_block_ms
-        since_ms, looked_ms = self._missing.get(topic, (None, 0))
-        if since_ms is not None and now_ms() - since_ms < self._settings.metadata_max_age_ms:
-            timeout_ms = 0
-            if now_ms() - looked_ms < LOOK_AGAIN_MS:
-                raise self._error(topic)
+        since_ms, looked_ms = self._missing.get(topic, (LONG_AGO_MS, LONG_AGO_MS))
+        is_missing = now_ms() - since_ms < self._settings.metadata_max_age_ms
+        if is_missing and now_ms() - looked_ms < LOOK_AGAIN_MS:
+            raise topic_error(topic, UNKNOWN)
 
-        async def attempt() -> None:
-            snapshot = await self._view.refresh([topic])
-            if topic in snapshot.topic_errors:
-                raise topic_error(topic, snapshot.topic_errors[topic])
+        async def attempt() -> bool:
+            code = (await self._view.refresh([topic])).topic_errors.get(topic, 0)
+            if code and not (code == UNKNOWN and is_missing):
+                raise topic_error(topic, code)
+            return not code
 
-        try:
-            await self._view.retrying(attempt, timeout_ms=timeout_ms, topics=[topic])
-        except UnknownTopicOrPartition:
-            now = now_ms()
-            self._missing[topic] = now if timeout_ms or since_ms is None else since_ms, now
-            raise
-        self._missing.pop(topic, None)
-
-    def _error(self, topic: str) -> Exception:
-        return topic_error(topic, int(UnknownTopicOrPartition.code))
+        limit_ms = self._settings.max_block_ms
+        with contextlib.suppress(UnknownTopicOrPartition):
+            if await self._view.retrying(attempt, timeout_ms=limit_ms, topics=[topic]):
+                self._missing.pop(topic, None)
+                return
+        self._missing[topic] = since_ms if is_missing else now_ms(), now_ms()
+        raise topic_error(topic, UNKNOWN)

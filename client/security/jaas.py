@@ -51,9 +51,7 @@ def parse_jaas(config: Secret) -> tuple[str, dict[str, str]]:
 
 
 def _spaces(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
+    return len(text) - len(text[at:].lstrip())
 
 
 def _word(text: str, at: int) -> tuple[str, int]:

@@ -39,11 +39,7 @@ def librdkafka_config(security: SecurityConfig | None) -> dict[str, str]:
                 "sasl.oauthbearer.extensions": ",".join("=".join(p) for p in sasl.extensions),
                 "https.ca.location": tokens.ca_file,
             }
-    return {name: value for name, value in found.items() if value not in (None, "")} | (
-        {"ssl.endpoint.identification.algorithm": "none"}
-        if security.tls is not None and not security.tls.checks_host
-        else {}
-    )
+    return {name: value for name, value in found.items() if value not in (None, "")}
 
 
 def _tls(tls: TlsConfig) -> dict[str, Any]:
@@ -55,5 +51,6 @@ def _tls(tls: TlsConfig) -> dict[str, Any]:
         "ssl.key.location": tls.key_file,
         "ssl.key.pem": None if tls.key_pem is None else tls.key_pem.reveal(),
         "ssl.key.password": None if tls.key_password is None else tls.key_password.reveal(),
+        "ssl.endpoint.identification.algorithm": None if tls.checks_host else "none",
         "enable.ssl.certificate.verification": "true" if tls.verifies else "false",
     }

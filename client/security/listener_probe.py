@@ -7,6 +7,7 @@ is raised, and it is not retriable.
 """
 
 import asyncio
+import contextlib
 import ssl
 from typing import TYPE_CHECKING
 
@@ -44,42 +45,27 @@ async def _refuse_without_tls(host: str, port: int) -> None:
 async def _refuse_with_tls(host: str, port: int) -> None:
     from .tls import is_tls, speaks_tls
 
-    loop = asyncio.get_running_loop()
-    greeting = _Greeting(loop.create_future())
     try:
         async with asyncio.timeout(PROBE_MS / 1000):
-            transport, _ = await loop.create_connection(lambda: greeting, host, port)
+            reader, writer = await asyncio.open_connection(host, port)
             try:
-                start = await greeting.start
+                writer.write(_client_hello())
+                start = await reader.readexactly(2)
             finally:
-                transport.abort()
-    except (OSError, TimeoutError):
+                writer.transport.abort()
+    except (OSError, TimeoutError, EOFError):
         return
     if is_tls(start):
         raise speaks_tls(f"{host}:{port}")
 
 
-class _Greeting(asyncio.Protocol):
-    """Says hello as TLS does; `start`: the first bytes that come back."""
-
-    def __init__(self, start: "asyncio.Future[bytes]") -> None:
-        self.start = start
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        hello = context.wrap_bio(came, goes, server_hostname="localhost")
-        try:
-            hello.do_handshake()
-        except ssl.SSLWantReadError:
-            transport.write(goes.read())
-
-    def data_received(self, data: bytes) -> None:
-        if not self.start.done():
-            self.start.set_result(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.data_received(b"")
+def _client_hello() -> bytes:
+    """What TLS begins with."""
+    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(came, goes, server_hostname="localhost").do_handshake()
+    return goes.read()
 
 
 async def refuse_without_sasl(lost: BrokerConnection, security: "Security | None") -> None:

@@ -19,7 +19,7 @@ from .exchange import Ask, PlainClient, sasl_exchange
 from .oauthbearer import OauthbearerClient, Token
 from .scram import HASHES, Derive, ScramClient
 from .tls import make_context
-from .tokens import TokenSource
+from .tokens import TokenSource, mark_seen
 
 NONCE_BYTES = 24
 RENEWED_FROM, RENEWED_TO = 0.85, 0.95  # of the session's life, scattered as Kafka's clients do
@@ -151,7 +151,7 @@ class SaslSession:
             if self._renew_s is None or time.monotonic() < self._renew_s:
                 return
             self._renewing = asyncio.create_task(self._renew())
-            self._renewing.add_done_callback(_seen)
+            self._renewing.add_done_callback(mark_seen)
         # A caller may be cancelled; the exchange that it has begun has to come to its end.
         await asyncio.shield(self._renewing)
         self._renewing = None
@@ -164,8 +164,3 @@ class SaslSession:
             known = problem if isinstance(problem, KafkaError) else None
             self._connection.fail(f"it could not be authenticated anew ({problem})", known)
             raise
-
-
-def _seen(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled():
-        task.exception()  # whoever waits has raised it; the connection is closed in any case

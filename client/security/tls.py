@@ -50,9 +50,7 @@ def https_context(ca_file: str | None) -> ssl.SSLContext:
 def _load_authorities(context: ssl.SSLContext, config: TlsConfig) -> None:
     try:
         if config.ca_pem is not None:
-            text = config.ca_pem.encode(
-                "ascii", "ignore"
-            )  # between certificates anything may stand
+            text = config.ca_pem.encode("ascii", "ignore")  # anything may stand between them
             context.load_verify_locations(cadata=text.decode())
         elif config.ca_file is None:
             context.load_default_certs()

@@ -56,7 +56,7 @@ class TokenSource:
         known = self._token if self._is_good(now_s) else None
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.get_running_loop().create_task(self._renew())
-            self._fetching.add_done_callback(_seen)
+            self._fetching.add_done_callback(mark_seen)
         limit_s = timeout_ms / 1000
         done, _ = await asyncio.wait(
             (self._fetching,), timeout=limit_s if known is None else min(limit_s, SUCCESSOR_WAIT_S)
@@ -235,6 +235,7 @@ def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: f
     )
 
 
-def _seen(task: "asyncio.Task[Token]") -> None:
+def mark_seen(task: "asyncio.Task[Any]") -> None:
+    """Its failure is no news to the loop, also where nobody waits."""
     if not task.cancelled():
         task.exception()  # whoever waits has raised it, or has given up

@@ -12,6 +12,7 @@ INVALID_TXN_STATE, and after another transaction of the same id PRODUCER_FENCED:
 somebody else has decided otherwise.
 """
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -21,6 +22,7 @@ from ..view_source import Source, view_of
 from .requests import TransactionRequests
 
 FORM = "oncelog-prepared-1"
+TOKEN = re.compile(rf"{FORM}:([^:]*):(-?[0-9]+):(-?[0-9]+):([12])(e?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,11 @@ class PreparedTransaction:
     @classmethod
     def parse(cls, text: str) -> "PreparedTransaction":
         """The token of a text. Raises ValueError."""
-        parts = text.split(":")
-        if len(parts) != 5 or parts[0] != FORM or parts[4] not in ("1", "2", "1e", "2e"):
+        found = TOKEN.fullmatch(text)
+        if found is None:
             raise ValueError(f"{text!r} is no token of a prepared transaction")
-        try:
-            producer_id, epoch = int(parts[2]), int(parts[3])
-        except ValueError:
-            raise ValueError(f"{text!r} is no token of a prepared transaction") from None
-        kind = parts[4]
-        return cls(unquote(parts[1]), producer_id, epoch, kind[0] == "2", kind.endswith("e"))
+        name, producer_id, epoch, version, empty = found.groups()
+        return cls(unquote(name), int(producer_id), int(epoch), version == "2", bool(empty))
 
 
 async def complete(

@@ -9,7 +9,7 @@ from a partition.
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from ...wire.errors import ErrorCode
+from ...wire.errors import ErrorCode, error_for
 
 _E = ErrorCode
 
@@ -32,14 +32,15 @@ class Reaction(Enum):
     FATAL = auto()
 
 
-_MOVED = {
+_MOVED: dict[int, Reaction] = {
+    _E.NONE: Reaction.DONE,
     _E.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
     _E.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
     _E.NETWORK_EXCEPTION: Reaction.FIND_COORDINATOR,
     _E.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
 }
-_ABORTABLE = {_E.TRANSACTION_ABORTABLE: Reaction.ABORTABLE}
-REACTIONS: Mapping[Request, Mapping[ErrorCode, Reaction]] = {
+_ABORTABLE: dict[int, Reaction] = {_E.TRANSACTION_ABORTABLE: Reaction.ABORTABLE}
+REACTIONS: Mapping[Request, Mapping[int, Reaction]] = {
     # What InitProducerId meets it aborts itself: there is nothing that a caller could.
     Request.INIT_PRODUCER_ID: _MOVED | {_E.TRANSACTION_ABORTABLE: Reaction.RETRY},
     Request.ADD_PARTITIONS: _MOVED
@@ -74,18 +75,8 @@ REACTIONS: Mapping[Request, Mapping[ErrorCode, Reaction]] = {
 
 def reaction_to(request: Request, code: int) -> Reaction:
     """What to do after this error code (0: done)."""
-    if code == _E.NONE:
-        return Reaction.DONE
-    if code not in _KNOWN:
-        return Reaction.FATAL
-    known = ErrorCode(code)
-    named = REACTIONS[request].get(known)
-    if named is not None:
-        return named
-    return Reaction.RETRY if known.is_retriable else Reaction.FATAL
-
-
-_KNOWN = frozenset(int(code) for code in ErrorCode)
+    unnamed = Reaction.RETRY if error_for(code).retriable else Reaction.FATAL
+    return REACTIONS[request].get(code, unnamed)
 
 
 class Fate(Enum):

@@ -8,26 +8,24 @@ V2 (KIP-890) when the cluster has finalized transaction.version 2 and the coordi
 EndTxn 5; the versions of V1 and V2 requests differ, and the broker goes by them.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...wire.errors import (
     ErrorCode,
     KafkaError,
-    NetworkException,
-    RequestTimedOut,
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
 )
 from ...wire.identifiers import Identity, TopicPartition
 from ..by_topic import committed_by_topic, entries_by_topic
 from ..cluster_view import ClusterView
-from ..connection import BrokerConnection
+from ..connection import NEWEST, BrokerConnection
 from ..coordinator_lookup import GROUP, TRANSACTION, find_coordinator
-from ..failures import as_abortable, as_fatal
+from ..failures import UNREACHABLE, as_abortable, as_fatal
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
-from ..retries import Backoff
+from ..retries import Backoff, until_decided
 from ..security.permissions import error_about
 from .reactions import Reaction, Request, reaction_to
 
@@ -97,11 +95,7 @@ class TransactionRequests:
 
         was_refused = False
 
-        async def ask(connection: BrokerConnection) -> tuple[int, Session]:
-            request = Request.INIT_PRODUCER_ID
-            if newest == PREPARED and connection.version_for(request.value) < PREPARED:
-                raise UnsupportedVersion(f"{connection.host}:{connection.port}: {PREPARED_HELP}")
-            answer = await self._call(connection, request, values, newest)
+        def read(answer: Any) -> tuple[int, Session]:
             nonlocal was_refused
             was_refused = keeps_prepared and int(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION
             ongoing = (
@@ -112,7 +106,9 @@ class TransactionRequests:
             return int(answer.error_code), session
 
         try:
-            return await self._until_decided(Request.INIT_PRODUCER_ID, ask, deadline_ms)
+            return await self._until_decided(
+                Request.INIT_PRODUCER_ID, values, deadline_ms, read, newest
+            )
         except TransactionalIdAuthorizationFailed as problem:
             if enables_prepare:
                 raise as_fatal(TransactionalIdAuthorizationFailed(
@@ -136,8 +132,7 @@ class TransactionRequests:
             "v3_and_below_topics": entries_by_topic(partitions),
         }
 
-        async def ask(connection: BrokerConnection) -> tuple[int, None]:
-            answer = await self._call(connection, Request.ADD_PARTITIONS, values)
+        def read(answer: Any) -> tuple[int, None]:
             codes = [
                 int(p.partition_error_code)
                 for topic in answer.results_by_topic_v3_and_below
@@ -145,17 +140,14 @@ class TransactionRequests:
             ]
             return _first_cause(codes), None
 
-        await self._until_decided(Request.ADD_PARTITIONS, ask, deadline_ms)
+        await self._until_decided(Request.ADD_PARTITIONS, values, deadline_ms, read)
 
     async def add_offsets(self, producer: Identity, group_id: str, deadline_ms: int) -> None:
         """Make a group's offsets part of the transaction (V1)."""
         values = {**self._producer(producer), "group_id": group_id}
-
-        async def ask(connection: BrokerConnection) -> tuple[int, None]:
-            answer = await self._call(connection, Request.ADD_OFFSETS, values)
-            return int(answer.error_code), None
-
-        await self._until_decided(Request.ADD_OFFSETS, ask, deadline_ms)
+        await self._until_decided(
+            Request.ADD_OFFSETS, values, deadline_ms, lambda answer: (int(answer.error_code), None)
+        )
 
     async def commit_offsets(
         self,
@@ -175,16 +167,14 @@ class TransactionRequests:
             "group_instance_id": group.group_instance_id,
             "topics": committed_by_topic(offsets),
         }
+
+        def read(answer: Any) -> tuple[int, None]:
+            codes = [int(p.error_code) for t in answer.topics for p in t.partitions]
+            return _first_cause(codes), None
+
         newest = OFFSETS_V2 if is_v2 else ADD_TO_OFFSETS_V1
-
-        async def ask(connection: BrokerConnection) -> tuple[int, None]:
-            answer = await self._call(connection, Request.COMMIT_OFFSETS, values, newest)
-            return _first_cause(
-                [int(p.error_code) for t in answer.topics for p in t.partitions]
-            ), None
-
         key = (GROUP, group.group_id)
-        await self._until_decided(Request.COMMIT_OFFSETS, ask, deadline_ms, key)
+        await self._until_decided(Request.COMMIT_OFFSETS, values, deadline_ms, read, newest, key)
 
     async def end(
         self, producer: Identity, deadline_ms: int, *, is_commit: bool, is_v2: bool
@@ -192,14 +182,12 @@ class TransactionRequests:
         """Commit or abort; the (id, epoch) of the next transaction. A repeat is harmless."""
         values = {**self._producer(producer), "committed": is_commit}
 
-        async def ask(connection: BrokerConnection) -> tuple[int, Identity]:
-            newest = END_V2 if is_v2 else END_V2 - 1
-            self.ends_sent += 1
-            answer = await self._call(connection, Request.END_TRANSACTION, values, newest)
+        def read(answer: Any) -> tuple[int, Identity]:
             given = (getattr(answer, "producer_id", -1), getattr(answer, "producer_epoch", -1))
             return int(answer.error_code), given if given[0] >= 0 else producer
 
-        return await self._until_decided(Request.END_TRANSACTION, ask, deadline_ms)
+        newest = END_V2 if is_v2 else END_V2 - 1
+        return await self._until_decided(Request.END_TRANSACTION, values, deadline_ms, read, newest)
 
     def _producer(self, producer: Identity) -> dict[str, Any]:
         return {
@@ -209,58 +197,55 @@ class TransactionRequests:
         }
 
     async def _call(
-        self,
-        connection: BrokerConnection,
-        request: Request,
-        values: dict[str, Any],
-        newest: int = 1 << 15,
+        self, connection: BrokerConnection, request: Request, values: dict[str, Any], newest: int
     ) -> Any:
+        if newest == PREPARED and connection.version_for(request.value) < PREPARED:
+            raise UnsupportedVersion(f"{connection.host}:{connection.port}: {PREPARED_HELP}")
+        self.ends_sent += request is Request.END_TRANSACTION
         try:
             return await connection.call(
                 request.value, values, timeout_ms=self._timeout_ms, newest=newest
             )
-        except (NetworkException, RequestTimedOut):
-            self.lost_answers += 1
+        except BaseException as problem:  # or whoever asked has gone: it may take effect yet
+            is_answered = isinstance(problem, KafkaError) and not isinstance(problem, UNREACHABLE)
+            self.lost_answers += not is_answered
             raise
 
     async def _until_decided(
         self,
         request: Request,
-        ask: Callable[[BrokerConnection], Awaitable[tuple[int, T]]],
+        values: dict[str, Any],
         deadline_ms: int,
+        read: Callable[[Any], tuple[int, T]],
+        newest: int = NEWEST,
         coordinator: tuple[int, str] | None = None,
     ) -> T:
+        """What `read` finds in the answer, beside its error code, once that is 0."""
         key = coordinator or (TRANSACTION, self.transactional_id)
-        backoff = Backoff(*self._backoff, deadline_ms)
-        while True:
-            try:
-                code, answer = await ask(await self._coordinator(key))
-                problem = None if not code else self._problem(request, code, key)
-            except KafkaError as caught:
-                code, problem = caught.number, caught
-            else:
-                if problem is None:
-                    return answer
-            reaction = reaction_to(request, code)
+
+        async def attempt() -> tuple[KafkaError | None, T]:
+            connection = await self._coordinator(key)
+            code, answer = read(await self._call(connection, request, values, newest))
+            return self._problem(request, code, key) if code else None, answer
+
+        def judge(problem: KafkaError) -> None:
+            reaction = reaction_to(request, problem.number)
             if reaction is Reaction.ABORTABLE:
                 raise as_abortable(problem)
             if reaction is Reaction.FATAL:
                 raise as_fatal(problem)
             if reaction is Reaction.FIND_COORDINATOR:
                 self._coordinators.pop(key, None)
-            if backoff.is_over:
-                name = request.name.lower().replace("_", " ")
-                raise RequestTimedOut(f"{name} was not decided in time; the last answer: {problem}")
-            await backoff.pause()
+
+        name = request.name.lower().replace("_", " ")
+        return await until_decided(attempt, judge, Backoff(*self._backoff, deadline_ms), name)
 
     def _problem(self, request: Request, code: int, key: tuple[int, str]) -> KafkaError:
-        reads = request in (Request.ADD_OFFSETS, Request.COMMIT_OFFSETS)
         if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return error_about(code, self.transactional_id, "Write")
-        name = (
-            key[1] if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and key[0] == GROUP else "NAME"
-        )
-        return error_about(code, name, "Read" if reads else "Write")
+        is_of_key = code == ErrorCode.GROUP_AUTHORIZATION_FAILED and key[0] == GROUP
+        reads = request in (Request.ADD_OFFSETS, Request.COMMIT_OFFSETS)
+        return error_about(code, key[1] if is_of_key else "NAME", "Read" if reads else "Write")
 
     async def _coordinator(self, key: tuple[int, str]) -> BrokerConnection:
         node_id = self._coordinators.get(key)

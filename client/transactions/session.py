@@ -20,7 +20,7 @@ from ..retries import now_ms
 from ..settings import Settings
 from .prepared import PreparedTransaction
 from .producer_state import Call, ProducerIdentity, ProducerState
-from .requests import TransactionRequests
+from .requests import Session, TransactionRequests
 from .scope import Ending, TransactionScope
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class TransactionSession:
     def __init__(
         self, requests: TransactionRequests, identity: ProducerIdentity, settings: Settings
     ) -> None:
-        self._requests, self.identity, self._settings = requests, identity, settings
+        self.requests, self.identity, self._settings = requests, identity, settings
         self.scope: TransactionScope | None = None
         self.kept: PreparedTransaction | None = None  # of an earlier session, taken over
         self.timeout_ms: int = settings.max_block_ms
@@ -55,16 +55,6 @@ class TransactionSession:
     @property
     def _producer(self) -> Identity:
         return self.identity.producer_id, self.identity.producer_epoch
-
-    @property
-    def ends_sent(self) -> int:
-        """How many EndTxn requests have left, repeated ones too."""
-        return self._requests.ends_sent
-
-    @property
-    def lost_answers(self) -> int:
-        """How many requests went without an answer."""
-        return self._requests.lost_answers
 
     def _deadline_ms(self) -> int:
         return now_ms() + self.timeout_ms
@@ -81,30 +71,15 @@ class TransactionSession:
         """Take the transactional id over. A prepared transaction that was kept is returned."""
         self.identity.require(Call.INIT)
         self.identity.move_to(_S.INITIALIZING)
-        enables = self._settings.transaction_two_phase_commit_enable
-        try:
-            session = await self._requests.init_producer_id(
-                self._deadline_ms(),
-                transaction_timeout_ms=self._settings.transaction_timeout_ms,
-                enables_prepare=enables,
-                keeps_prepared=keep_prepared,
-            )
-        except BaseException as problem:
-            is_fatal = isinstance(problem, KafkaError) and problem.fatal
-            self.identity.move_to(
-                _S.FATAL_ERROR if is_fatal else _S.UNINITIALIZED,
-                problem if isinstance(problem, KafkaError) and is_fatal else None,
-            )
-            raise
-        self.identity.initialized(session.producer_id, session.producer_epoch)
+        session = await self._new_epoch(otherwise=_S.UNINITIALIZED, keeps_prepared=keep_prepared)
         if session.ongoing[0] < 0:
             return None
         # It is ours to end now, under our id and epoch; whoever has its token alone is fenced.
-        self.scope = TransactionScope(is_v2=self._requests.is_v2)
+        self.scope = TransactionScope(is_v2=self.requests.is_v2)
         self.scope.has_begun = self.scope.prepared = True
         self.identity.move_to(_S.IN_TRANSACTION)
         self.kept = PreparedTransaction(
-            self._requests.transactional_id, *session.ongoing, self._requests.is_v2
+            self.requests.transactional_id, *session.ongoing, self.requests.is_v2
         )
         return self.kept
 
@@ -113,17 +88,20 @@ class TransactionSession:
         self.identity.require(Call.BEGIN)
         if self._needs_new_epoch:
             self.identity.move_to(_S.INITIALIZING)
-            await self._raise_epoch(otherwise=_S.READY)
+            await self._new_epoch(otherwise=_S.READY, current=self._producer)
         self.identity.move_to(_S.IN_TRANSACTION)
-        self.scope = TransactionScope(is_v2=self._requests.is_v2)
+        self.scope = TransactionScope(is_v2=self.requests.is_v2)
 
     def want(self, topic: str, partition: int) -> None:
         """A record for this partition is coming. Raises when no transaction is open for it."""
-        self.identity.require(Call.SEND)
+        self._open_scope(Call.SEND).want((topic, partition))
+
+    def _open_scope(self, call: Call) -> TransactionScope:
+        self.identity.require(call)
         assert self.scope is not None
         if self.scope.prepared:
             raise IllegalProducerState("the transaction is prepared: it takes nothing more")
-        self.scope.want((topic, partition))
+        return self.scope
 
     async def add_wanted(self) -> None:
         """V1: add to the transaction what `want` asked for; a failure stands in the state."""
@@ -133,7 +111,7 @@ class TransactionSession:
         partitions = scope.take_unadded()
         try:
             await self._tracked(
-                self._requests.add_partitions(self._producer, partitions, self._deadline_ms())
+                self.requests.add_partitions(self._producer, partitions, self._deadline_ms())
             )
         except KafkaError as problem:
             scope.is_uncertain = True
@@ -145,11 +123,7 @@ class TransactionSession:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         """Offsets that count when the transaction commits."""
-        self.identity.require(Call.SEND_OFFSETS)
-        scope = self.scope
-        assert scope is not None
-        if scope.prepared:
-            raise IllegalProducerState("the transaction is prepared: it takes nothing more")
+        scope = self._open_scope(Call.SEND_OFFSETS)
         if not group.group_id:
             raise InvalidRequest("offsets in a transaction need a group id")
         if not offsets:
@@ -159,11 +133,11 @@ class TransactionSession:
         try:
             if not scope.is_v2 and group.group_id not in scope.groups:
                 await self._tracked(
-                    self._requests.add_offsets(self._producer, group.group_id, deadline_ms)
+                    self.requests.add_offsets(self._producer, group.group_id, deadline_ms)
                 )
                 scope.groups.add(group.group_id)
             await self._tracked(
-                self._requests.commit_offsets(
+                self.requests.commit_offsets(
                     self._producer, group, offsets, deadline_ms, is_v2=scope.is_v2
                 )
             )
@@ -188,7 +162,7 @@ class TransactionSession:
         await sending.flush()
         self.identity.require(Call.PREPARE)
         return PreparedTransaction(
-            self._requests.transactional_id,
+            self.requests.transactional_id,
             *self._producer,
             self.scope.is_v2,
             is_empty=not self.scope.has_begun,
@@ -205,7 +179,6 @@ class TransactionSession:
         self.identity.require(Call.COMMIT)  # a batch has failed meanwhile, perhaps
         if scope.ending(is_commit=True) is Ending.END_TRANSACTION:
             await self._end(scope, is_commit=True)
-        self._needs_new_epoch |= scope.is_uncertain and not scope.is_v2
         self._over()
 
     async def abort(self, sending: Sending) -> None:
@@ -221,7 +194,7 @@ class TransactionSession:
             self._over()
             return
         scope.is_uncertain |= were_on_their_way
-        ending = scope.ending(is_commit=False, can_raise_epoch=self._requests.can_raise_epoch)
+        ending = scope.ending(is_commit=False, can_raise_epoch=self.requests.can_raise_epoch)
         if ending is Ending.END_TRANSACTION:
             try:
                 await self._end(scope, is_commit=False)
@@ -231,10 +204,9 @@ class TransactionSession:
                 ending = Ending.NEW_EPOCH  # the coordinator wants that instead
         if ending is Ending.NEW_EPOCH:
             self.identity.move_to(_S.INITIALIZING)
-            await self._raise_epoch(otherwise=_S.ABORTABLE_ERROR)
+            await self._new_epoch(otherwise=_S.ABORTABLE_ERROR, current=self._producer)
             self.scope = self.kept = None
             return
-        self._needs_new_epoch |= scope.is_uncertain and not scope.is_v2
         self._over()
 
     def uncertain(self) -> None:
@@ -258,7 +230,7 @@ class TransactionSession:
     async def _end(self, scope: TransactionScope, *, is_commit: bool) -> None:
         try:
             following = await self._tracked(
-                self._requests.end(
+                self.requests.end(
                     self._producer, self._deadline_ms(), is_commit=is_commit, is_v2=scope.is_v2
                 )
             )
@@ -274,32 +246,44 @@ class TransactionSession:
 
     async def _tracked(self, request: Awaitable[T]) -> T:
         """Await a request; a lost answer makes the transaction uncertain."""
-        before = self._requests.lost_answers
+        before = self.requests.lost_answers
         try:
             return await request
         finally:
-            if self._requests.lost_answers != before:
+            if self.requests.lost_answers != before:
                 self.uncertain()
 
-    async def _raise_epoch(self, *, otherwise: ProducerState) -> None:
-        """InitProducerId with our id and epoch: READY, or `otherwise` when it did not work."""
+    async def _new_epoch(
+        self,
+        *,
+        otherwise: ProducerState,
+        current: Identity = (-1, -1),
+        keeps_prepared: bool = False,
+    ) -> Session:
+        """InitProducerId: READY, or `otherwise` when it failed. current: ours, if we go on."""
         try:
-            session = await self._requests.init_producer_id(
+            session = await self.requests.init_producer_id(
                 self._deadline_ms(),
                 transaction_timeout_ms=self._settings.transaction_timeout_ms,
-                current=self._producer,
+                current=current,
                 enables_prepare=self._settings.transaction_two_phase_commit_enable,
+                keeps_prepared=keeps_prepared,
             )
         except BaseException as caught:
             problem = caught if isinstance(caught, KafkaError) else None
             if problem is not None and problem.fatal:
                 self.identity.move_to(_S.FATAL_ERROR, problem)
+            elif problem is None or otherwise is _S.UNINITIALIZED:
+                self.identity.move_to(otherwise)
             else:
-                self.identity.move_to(otherwise, as_abortable(problem) if problem else None)
+                self.identity.move_to(otherwise, as_abortable(problem))
             raise
         self.identity.initialized(session.producer_id, session.producer_epoch)
         self._needs_new_epoch = False
+        return session
 
     def _over(self) -> None:
+        if self.scope is not None and not self.scope.is_v2:
+            self._needs_new_epoch |= self.scope.is_uncertain
         self.identity.move_to(_S.READY)
         self.scope = self.kept = None

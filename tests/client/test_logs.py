@@ -27,5 +27,5 @@ def test_a_position_that_is_reset_is_logged(caplog: pytest.LogCaptureFixture) ->
     positions = Positions(view, settings, None)
     state = FetchState("t", 0, 7)
     positions.states[("t", 0)] = state
-    positions.out_of_range(state)
+    positions.out_of_range(state, state.fetch_offset)
     assert "t/0 has no offset 7: on with auto.offset.reset=latest" in caplog.text

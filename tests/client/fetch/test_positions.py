@@ -14,6 +14,7 @@ from oncelog.client.fetch.fetcher import Fetcher
 from oncelog.client.fetch.state import FetchState
 from oncelog.client.settings import consumer_settings
 from oncelog.wire.errors import CorruptMessage, ErrorCode
+from oncelog.wire.messages.fetch_answer import FetchedPartition, FetchedTopic, FetchResponse
 from oncelog.wire.records import Record, encode_batch
 
 KEY = ("t", 0)
@@ -172,6 +173,36 @@ def test_a_broker_that_is_behind_does_not_bring_an_old_leader_back():
     newer = snapshot(6, b"a")
     newer.keep_newer(snapshot(5, b"a"))
     assert newer.partitions[KEY].leader_epoch == 6
+
+
+async def test_what_a_late_answer_says_of_the_last_place_does_not_undo_a_seek(monkeypatch):
+    peer = Peer(monkeypatch, "latest")
+    async with peer.consumer as consumer:
+        for late in ("out_of_range", "truncated"):
+            consumer.assign({KEY: 50})
+            state = consumer._positions.of(*KEY)
+            if late == "out_of_range":
+                consumer._fetcher._take(beyond_the_end(), {KEY: (state, 50, 1)})
+            else:
+                consumer._fetcher.truncated.append((state, 50, EpochEnd(0, 1, 0)))
+            consumer.seek(*KEY, 1)
+            await consumer.poll(0)
+            assert consumer.position(*KEY) == 1
+
+
+def beyond_the_end() -> FetchResponse:
+    partition = FetchedPartition(0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    return FetchResponse(topics=[FetchedTopic("t", None, [partition])])
+
+
+async def test_a_partition_that_is_gone_is_not_asked_for_epochs(monkeypatch):
+    peer = Peer(monkeypatch, "none")
+    state = FetchState("t", 0, 0)
+    state.load(batch(0, epoch=1), None, 1)
+    del peer.view.snapshot.partitions[KEY]
+    fetcher = Fetcher(peer.view, consumer_settings({"bootstrap.servers": "x:1"}, {}))
+    await fetcher._check(1, [state])
+    assert peer.asked == []
 
 
 # --- bounds

@@ -116,3 +116,17 @@ NO_TOKENS = [
 def test_other_texts_are_no_tokens(text):
     with pytest.raises(ValueError, match="no token"):
         PreparedTransaction.parse(text)
+
+
+async def test_a_callback_that_fails_is_its_own_affair(caplog):
+    outcome = Outcome()
+
+    def fails(_):
+        raise ZeroDivisionError
+
+    Delivery(outcome, 0).add_done_callback(fails)
+    waiting = asyncio.ensure_future(_await(Delivery(outcome, 1)))
+    await asyncio.sleep(0)
+    outcome.written(HERE)
+    assert (await waiting).offset == 41
+    assert "ZeroDivisionError" in caplog.text

@@ -1,6 +1,7 @@
 """What a producer says of records whose deliveries nobody looks at, and how long it blocks."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -8,13 +9,16 @@ from typing import Any
 import pytest
 
 from oncelog.client import BlockingProducer, Producer
+from oncelog.client.blocking_producer import HandedDelivery
 from oncelog.client.cluster_view import ClusterView, PartitionInfo
+from oncelog.client.failures import ClientClosed
 from oncelog.client.produce import sender as sender_module
 from oncelog.client.produce import topic_lookup
 from oncelog.client.produce.accumulator import ProducerBatch
 from oncelog.wire.errors import (
     ErrorCode,
     KafkaError,
+    NetworkException,
     RequestTimedOut,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -38,10 +42,10 @@ class Leader:
         monkeypatch.setattr(sender_module, "fresh_producer_id", self.fresh_id)
         monkeypatch.setattr(self.view, "refresh", self.refresh)
 
-    def add(self, topic: str) -> None:
+    def add(self, topic: str, partition: int = 0) -> None:
         self.view.snapshot.topic_errors.pop(topic, None)
-        self.view.snapshot.partitions[(topic, 0)] = PartitionInfo(
-            topic=topic, partition=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)
+        self.view.snapshot.partitions[(topic, partition)] = PartitionInfo(
+            topic=topic, partition=partition, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)
         )
 
     async def refresh(self, topics: Any = None) -> Any:
@@ -153,6 +157,29 @@ async def test_a_mistyped_topic_does_not_block_each_of_its_records(
         await (await producer.send("typo", b"made since"))
 
 
+async def test_a_cluster_that_is_silent_is_waited_for_whatever_was_missing_before(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Producer(leader.view, linger_ms=0, max_block_ms=2_000) as producer:
+        monkeypatch.setattr(producer.settings, "max_block_ms", 0)
+        with pytest.raises(UnknownTopicOrPartition):
+            await producer.send("typo", b"")
+        monkeypatch.setattr(producer.settings, "max_block_ms", 5_000)
+        monkeypatch.setattr(topic_lookup, "LOOK_AGAIN_MS", 0)
+        refresh, silences = leader.view.refresh, 3
+
+        async def silent(topics: Any = None) -> Any:
+            nonlocal silences
+            silences -= 1
+            if silences >= 0:
+                raise NetworkException("no broker answers")
+            leader.add("typo")
+            return await refresh(topics)
+
+        monkeypatch.setattr(leader.view, "refresh", silent)
+        await (await producer.send("typo", b"made since"))
+
+
 async def test_max_block_ms_is_counted_anew_with_each_batch_that_is_acknowledged(
     leader: Leader,
 ) -> None:
@@ -176,3 +203,90 @@ async def test_a_producer_without_progress_fails_after_max_block_ms(leader: Lead
                 await producer.send("t", bytes(900))
     ended.set()
     await producer.close()
+
+
+async def test_a_record_larger_than_half_the_buffer_does_not_stop_the_loop(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Producer(leader.view, linger_ms=0, buffer_memory=1_000) as producer:
+        waits, until_sendable = 0, producer.until_sendable
+
+        async def counted(topic: str) -> None:
+            nonlocal waits
+            waits += 1
+            assert waits < 100, "it asks again and again, and lets nothing else run"
+            await until_sendable(topic)
+
+        monkeypatch.setattr(producer, "until_sendable", counted)
+        await producer.send("t", bytes(300))
+        await (await producer.send("t", bytes(800)))
+
+
+async def test_what_was_looked_at_as_many_is_not_raised_again(leader: Leader) -> None:
+    leader.code = REFUSED
+    leader.add("t", 1)
+    async with Producer(leader.view, linger_ms=0) as producer:
+        many = await producer.send_many("t", [b"a", b"b"], partition=[0, 1])
+        while not many.done():
+            await asyncio.sleep(0)
+        assert isinstance(many.exception(), TopicAuthorizationFailed)
+        await producer.flush()
+
+
+async def test_a_flush_is_not_ended_by_another_one(leader: Leader) -> None:
+    leader.add("u")
+    async with Producer(leader.view, linger_ms=30_000) as producer:
+        answered = asyncio.Event()
+        leader.pause = answered.wait
+        await producer.send("t", b"first")
+        first = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0.01)
+        await producer.send("u", b"lingers if nobody flushes")
+        first.cancel()
+        answered.set()
+        async with asyncio.timeout(10):
+            await second
+        leader.pause = lambda: asyncio.sleep(0)
+        lingering = await producer.send("t", b"lingers")
+        await asyncio.sleep(0.05)
+        assert not lingering.done()
+
+
+def test_a_blocking_producer_that_is_closed_refuses_who_waits_for_room() -> None:
+    producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
+    producer._given_bytes += 1 << 40
+    refused: list[Exception] = []
+
+    def send() -> None:
+        try:
+            producer.send("t", b"waits")
+        except Exception as problem:
+            refused.append(problem)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    time.sleep(0.1)
+    producer.close()
+    sender.join(10)
+    assert [type(problem) for problem in refused] == [ClientClosed]
+
+
+def test_what_was_handed_over_too_late_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = BlockingProducer(NOWHERE, max_block_ms=100, request_timeout_ms=100)
+    late: list[HandedDelivery] = []
+    end = producer._thread.close
+
+    def close() -> None:
+        end()
+        producer._is_closed = False  # who had looked before
+        late.append(producer.send("t", b"late"))
+        producer._is_closed = True
+
+    monkeypatch.setattr(producer._thread, "close", close)
+    producer.close()
+    assert late[0].done()
+    assert isinstance(late[0].exception(), ClientClosed)
+    with pytest.raises(ClientClosed):
+        late[0].result()

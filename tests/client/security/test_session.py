@@ -15,6 +15,7 @@ from oncelog.client.settings import ADMIN, read_settings
 from oncelog.client.view_source import view_of
 from oncelog.wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
 
+from ...present import present
 from .listener import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Listener
 
 PLAIN = {
@@ -29,9 +30,7 @@ ALL_TOPICS = {"topics": None, "allow_auto_topic_creation": False}
 
 
 def security(**values: str) -> Security:
-    made = Security.of(read_settings(ADMIN, {**PLAIN, **values}, {}))
-    assert made is not None
-    return made
+    return present(Security.of(read_settings(ADMIN, {**PLAIN, **values}, {})))
 
 
 async def connect(listener: Listener) -> BrokerConnection:
