@@ -134,7 +134,11 @@ def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
     """The header of a replica fetch; there are no frames."""
     return _packer.pack(
         [
-            *request[:5],
+            request.session_id,
+            request.session_epoch,
+            request.broker_epoch,
+            request.max_wait_ms,
+            request.max_bytes,
             list(chain.from_iterable(request.added)),
             list(chain.from_iterable(request.moved)),
             list(request.removed),
@@ -144,7 +148,9 @@ def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
 
 def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
     """Raises MalformedPeerMessage."""
-    *opening, added, moved, removed = _unpack_list(header, _REQUEST_TYPES)
+    session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, added, moved, removed = (
+        _unpack_list(header, _REQUEST_TYPES)
+    )
     _check_numbers(moved, _MOVED)
     _check_numbers(removed)
     slots: list[AddedSlot] = []
@@ -159,7 +165,9 @@ def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
             _check_numbers(entry[:1] + entry[2:])
             slots.append(AddedSlot._make(entry))
     positions = [MovedSlot(*moved[i : i + _MOVED]) for i in range(0, len(moved), _MOVED)]
-    return ReplicaFetchRequest._make([*opening, slots, positions, removed])
+    return ReplicaFetchRequest(
+        session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, slots, positions, removed
+    )
 
 
 def encode_fetch_response(
@@ -181,7 +189,16 @@ def encode_fetch_response(
             small.append(records)
     if small:
         frames.append(_joined(small))
-    return _packer.pack([*response[:4], numbers]), frames
+    header = _packer.pack(
+        [
+            response.session_id,
+            response.session_epoch,
+            response.error,
+            response.broker_epoch,
+            numbers,
+        ]
+    )
+    return header, frames
 
 
 def decode_fetch_response(

@@ -5,12 +5,25 @@ fills, and closing a batch is one join, one checksum and one header. `records.en
 the same bytes from records that are there already.
 """
 
+import struct
+
+from crc32c import crc32c
+
 from .compression import NONE, compress
 from .primitives import encode_unsigned_varint
-from .record_batch import HEADER_BYTES, TRANSACTIONAL_BIT, write_header
+from .record_batch import (
+    CRC_AT,
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LENGTH_COUNTS_FROM,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
 from .record_rows import Headers, Rows, encode_headers
 
 RECORD_BYTES_EXTRA = 36  # the most that a record without headers takes beside key and value
+_header = struct.Struct(">qiibIhiqqqhii")
+_crc = struct.Struct(">I")
 _ROOM = bytes(HEADER_BYTES)  # its header is written at last
 _NULL = b"\x01"
 _NO_HEADERS = b"\0"
@@ -103,10 +116,14 @@ class BatchBuilder:
         if compression != NONE:
             chunks = [_ROOM, compress(compression, b"".join(chunks[1:]))]
         batch = bytearray().join(chunks)  # the only copy
-        write_header(
+        _header.pack_into(
             batch,
             0,
+            0,
+            len(batch) - LENGTH_COUNTS_FROM,
             -1,
+            MAGIC,
+            0,
             compression | (TRANSACTIONAL_BIT if is_transactional else 0),
             self.count - 1,
             self._base_timestamp,
@@ -116,6 +133,7 @@ class BatchBuilder:
             base_sequence,
             self.count,
         )
+        _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
         return batch
 
     def release(self) -> None:

@@ -191,5 +191,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 
 def frame_response(header: bytes, body: list[Buffer]) -> list[Buffer]:
     """Length and header in front of the body's pieces, none of which is copied."""
-    size = sum(map(len, body), len(header))
+    size = len(header)
+    for piece in body:
+        size += len(piece)
     return [_size.pack(size) + header, *body]

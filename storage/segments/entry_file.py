@@ -76,9 +76,12 @@ class EntryFile:
         before, tail = self._tail
         parts: list[bytes] = []
         if first < before:
-            with opened(self.path, os.O_RDONLY) as fd:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
                 wanted = (min(end, before) - first) * self.entry_bytes
                 parts.append(os.pread(fd, wanted, first * self.entry_bytes))
+            finally:
+                os.close(fd)
             first = before
         if first < end:
             at = (first - before) * self.entry_bytes
@@ -98,7 +101,8 @@ class EntryFile:
             return 0
         block_entries = max(_BLOCK_BYTES // entry_bytes, 1)
         low, high = 0, (before - 1) // block_entries  # the last block whose first key fits
-        with opened(self.path, os.O_RDONLY) as fd:
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
             while low < high:
                 middle = (low + high + 1) // 2
                 first = os.pread(fd, entry_bytes, middle * block_entries * entry_bytes)
@@ -108,6 +112,8 @@ class EntryFile:
                     high = middle - 1
             in_block = min(block_entries, before - low * block_entries)
             block = os.pread(fd, in_block * entry_bytes, low * block_entries * entry_bytes)
+        finally:
+            os.close(fd)
         return low * block_entries + _bisect(block, in_block, entry_bytes, target, key)
 
     def cut(self, count: int) -> None:

@@ -121,11 +121,22 @@ def encode_closing(response: ProduceResponse, version: int) -> bytes:
 def _encode_answer(
     answer: ProducedPartition, version: int, flexible: bool, chunks: list[bytes]
 ) -> None:
-    start = (answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms)
     if version < 5:
-        chunks.append(_answer_v3.pack(*start))
+        chunks.append(
+            _answer_v3.pack(
+                answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms
+            )
+        )
         return
-    chunks.append(_answer_v5.pack(*start, answer.log_start_offset))
+    chunks.append(
+        _answer_v5.pack(
+            answer.index,
+            answer.error_code,
+            answer.base_offset,
+            answer.log_append_time_ms,
+            answer.log_start_offset,
+        )
+    )
     if version < 8:
         return
     chunks.append(encode_count(len(answer.record_errors), flexible))
