@@ -1,5 +1,6 @@
 """Rows in words: who wrote a value, who read it, what was broken then, which markers are near."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any
@@ -148,11 +149,18 @@ class Evidence:
         return self.partition(partition), int(self.view.places.number_of(at)[0])
 
     def of_readings(
-        self, anomaly: Anomaly, is_bad: Callable[[Reads], Array], case: Callable[[Reads, int], Case]
+        self, anomaly: Anomaly, is_bad: Callable[[Reads], Array], sentence: str
     ) -> Iterator[Finding]:
         """Findings of the readings under read_committed; `is_bad`: of each of them."""
         for reads in self.view.committed:
-            yield from finding(anomaly, np.flatnonzero(is_bad(reads)), partial(case, reads))
+            rows = np.flatnonzero(is_bad(reads))
+            yield from finding(anomaly, rows, _told(sentence, partial(self.reading, reads)))
+
+    def of_rows(
+        self, anomaly: Anomaly, table: str, rows: "Array | list[int]", sentence: str
+    ) -> Iterable[Finding]:
+        """A finding of rows of a table; the sentence names columns, `?` where one is not known."""
+        return finding(anomaly, rows, _told(sentence, partial(self.row, table)))
 
     def transactions(self, rows: Iterable[int]) -> tuple[list[int], Facts]:
         """(their numbers, facts of them)."""
@@ -161,3 +169,11 @@ class Evidence:
 
     def partition(self, number: int) -> str:
         return self.history.name(number) or "an unknown partition"
+
+
+def _told(sentence: str, facts_of: Callable[[int], Facts]) -> Callable[[int], Case]:
+    def case(number: int) -> Case:
+        facts = facts_of(number)
+        return Case(sentence.format_map(defaultdict(lambda: "?", facts)), facts)
+
+    return case

@@ -20,11 +20,10 @@ ANOMALIES = (TORN,)
 VALUES_MAX = 8
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Transactions with sends that the last reading should have met, and some that it did."""
     if view.scanned is None:
         return []
-    evidence = Evidence(view)
     counted = (view.transaction >= 0) & view.is_expected
     counted &= view.transaction < view.transactions.count
     owner = view.transaction[counted]

@@ -20,11 +20,10 @@ ANOMALIES = (ZOMBIE_WRITE,)
 NEVER = np.iinfo(np.int64).max
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Visible sends of transactions whose incarnation was superseded before they were invoked."""
     if not view.history.count("initializations") or not view.transactions.count:
         return []
-    evidence = Evidence(view)
     by, superseded = _superseded(view)
     own = view.transaction[: view.sends]
     is_visible = (view.is_read | view.is_scanned)[: view.sends]

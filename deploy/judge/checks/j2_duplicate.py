@@ -13,9 +13,9 @@ MISPLACED = Anomaly("misplaced", "J2", "a value stands elsewhere than its acknow
 ANOMALIES = (DUPLICATE, MISPLACED)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Sends whose value was seen or told at more than one place."""
-    evidence, order = Evidence(view), view.order
+    order = view.order
     doubled = np.flatnonzero(order.copies > 1)
 
     def places(send: int) -> dict[str, object]:

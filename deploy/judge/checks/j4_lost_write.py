@@ -17,9 +17,9 @@ LOST_WRITE = Anomaly("lost-write", "J4", "a committed value was passed over by a
 ANOMALIES = (LOST_WRITE,)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Sends that are proven, at or below the bound of their partition, and not read."""
-    evidence, order = Evidence(view), view.order
+    order = view.order
     bound = np.full(len(view.history.names) + 1, -1, np.int64)
     reader = np.full(len(bound), -1, np.int64)  # a send whose reading gave the bound
     was_read = np.flatnonzero(view.is_read & (order.first_place >= 0))

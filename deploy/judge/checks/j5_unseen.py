@@ -18,9 +18,8 @@ LSO_STUCK = Anomaly("lso-stuck", "J5", "at the end the last stable offset is bel
 ANOMALIES = (UNSEEN, LSO_STUCK)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Acknowledged sends that nobody has seen at the end; partitions with an open end."""
-    evidence = Evidence(view)
     is_seen = np.where(view.scanned_partitions[view.partition], view.is_scanned, view.is_read)
     is_due = (view.outcome == OpOutcome.OK) & ~is_seen
     unseen = np.flatnonzero(is_due & (view.is_expected | ~view.scanned_partitions[view.partition]))
@@ -43,10 +42,5 @@ def check(view: View) -> Iterable[Finding]:
     end = history.column("ends", "high_watermark")
     is_leader = history.column("ends", "replica") == NONE
     stuck = np.flatnonzero(is_leader & (stable >= 0) & (end >= 0) & (stable < end))
-
-    def stuck_case(row: int) -> Case:
-        facts = evidence.row("ends", row)
-        place = facts.get("partition")
-        return Case(f"{place}: stable up to {int(stable[row])} of {int(end[row])}", facts)
-
-    yield from finding(LSO_STUCK, stuck, stuck_case)
+    sentence = "{partition}: stable up to {last_stable_offset} of {high_watermark}"
+    yield from evidence.of_rows(LSO_STUCK, "ends", stuck, sentence)

@@ -32,9 +32,8 @@ ANOMALIES = (CYCLE, REALTIME_CYCLE, WRITE_CYCLE, MIXED_CYCLE)
 SUSPECTS_MAX = 1_000
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Edges between transactions whose reader did not fail."""
-    evidence = Evidence(view)
     writers, readers = _edges(view)
     potential = view.transactions.commit_invoked_ns
     suspect = np.flatnonzero(potential[writers] >= potential[readers])[:SUSPECTS_MAX]

@@ -20,9 +20,9 @@ ANOMALIES = (DIVERGENCE,)
 _COMPARED = ("base_offset", "last_offset", "leader_epoch", "size_bytes", "crc")
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Every partition of which at least two replicas were dumped."""
-    evidence, history = Evidence(view), view.history
+    history = view.history
     ends, replicas = history.column("ends", "partition"), history.column("ends", "replica")
     compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())
     found: list[tuple[int, int, int, int]] = []  # partition, offset, the two replicas

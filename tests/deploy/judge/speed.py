@@ -87,7 +87,7 @@ def judge_it(run: Path) -> None:
     from oncelog.deploy.judge.verdict import judge
 
     started, cpu = time.perf_counter(), time.process_time()
-    verdict = judge(History.open(run), timed=lambda name, s: print(f"  {name} {s:.2f} s"))
+    verdict = judge(History.open(run))
     took, used = time.perf_counter() - started, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     assert verdict.is_clean, verdict.names()
