@@ -10,7 +10,7 @@ what a reader should not have seen is doubled, too.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..judge import contents
@@ -61,8 +61,8 @@ class TransactionOutcome(Protocol):
 class OutputVerdict(ContentsVerdict):
     """`totals`: the last running sums of all partitions, added up."""
 
-    sums_read: int
-    totals: Totals
+    sums_read: int = 0
+    totals: Totals = field(default_factory=Totals)
 
 
 def judge_outputs(

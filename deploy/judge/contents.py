@@ -55,9 +55,9 @@ class Acknowledgement(NamedTuple):
 class ContentsVerdict:
     """`violations` holds only anomalies that occurred."""
 
-    read: int
-    distinct: int
-    violations: tuple[Finding, ...]
+    read: int = 0
+    distinct: int = 0
+    violations: tuple[Finding, ...] = ()
 
 
 def look_at(

@@ -75,9 +75,6 @@ def outcome_of_transaction(end: EndedTransaction) -> OpOutcome:
     if end.abort_succeeded:
         # an abort that is granted proves that no commit was decided before it
         return OpOutcome.FAIL
-    is_first_answer = end.attempts == 1
-    if end.commit_error in FENCES or end.commit_error in DEFINITE_OF_A_SEND:
-        return OpOutcome.FAIL if is_first_answer else OpOutcome.INFO
-    if end.commit_error == INVALID_TXN_STATE and end.abort_succeeded is False:
-        return OpOutcome.FAIL if is_first_answer else OpOutcome.INFO
-    return OpOutcome.INFO
+    had_none_to_end = end.commit_error == INVALID_TXN_STATE and end.abort_succeeded is False
+    is_definite = had_none_to_end or end.commit_error in DEFINITE_OF_A_SEND
+    return OpOutcome.FAIL if is_definite and end.attempts == 1 else OpOutcome.INFO

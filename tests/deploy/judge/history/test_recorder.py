@@ -64,10 +64,11 @@ def test_sealing_changes_nothing(tmp_path: Path) -> None:
     assert columns(History.open(tmp_path)) == expected  # while it is being written
     made.close()
     assert columns(History.open(tmp_path)) == expected
-    assert seal(tmp_path) == sum(len(rows) for rows in expected.values())
+    seal(tmp_path)
     assert not list(tmp_path.rglob("*.rows"))
     assert columns(History.open(tmp_path)) == expected
-    assert seal(tmp_path) == 0
+    seal(tmp_path)  # there is nothing left to do
+    assert columns(History.open(tmp_path)) == expected
 
 
 def test_other_tools_read_the_names(tmp_path: Path) -> None:
@@ -106,8 +107,9 @@ def test_writers_that_were_killed_leave_whole_rows(tmp_path: Path) -> None:
     # at most one transaction of each was under way
     unknown = (history.column("transactions", "outcome") == OpOutcome.INFO).sum()
     assert unknown <= 2
-    assert seal(tmp_path) == count + history.count("transactions")
-    assert History.open(tmp_path).column("sends", "value").tolist() == sends.tolist()
+    before = columns(history)
+    seal(tmp_path)
+    assert columns(History.open(tmp_path)) == before
 
 
 def test_a_torn_file_is_read_up_to_its_end(tmp_path: Path) -> None:
