@@ -5,7 +5,6 @@ All of it is only written down; the judge judges.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 from ...client.cluster_view import ClusterView
 from ...client.consumer import Consumer, ConsumerRecord
@@ -113,18 +112,11 @@ async def _probe(bootstrap: str, node_id: int, recorder: Recorder) -> None:
                     raise RequestTimedOut(f"nothing to read from {offset} on")
 
         for kind, work in (("produce", produce), ("commit", commit), ("consume", consume)):
-            await _record(kind, node_id, recorder, work)
+            invoked_ns, outcome, error = recorder.now_ns(), OpOutcome.OK, None
+            try:
+                await work()
+            except KafkaError as problem:
+                outcome, error = OpOutcome.FAIL, type(problem).__name__
+            recorder.add("probes", kind, node_id, invoked_ns, recorder.now_ns(), outcome, error)
     finally:
         await view.close()
-
-
-async def _record(
-    kind: str, node_id: int, recorder: Recorder, work: Callable[[], Awaitable[None]]
-) -> None:
-    invoked_ns, error = recorder.now_ns(), None
-    try:
-        await work()
-    except KafkaError as problem:
-        error = type(problem).__name__
-    outcome = OpOutcome.OK if error is None else OpOutcome.FAIL
-    recorder.add("probes", kind, node_id, invoked_ns, recorder.now_ns(), outcome, error)

@@ -6,7 +6,7 @@ it, strikes it and the cluster, waits until it has done everything, and judges w
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
@@ -20,8 +20,7 @@ FAILOVER_TIMEOUT_S = 25.0
 Processes = TypeVar("Processes", bound=Supervisor)
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """What a fault did, in words; how many transactions were open; how long until it went on."""
 
     what: str

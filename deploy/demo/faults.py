@@ -6,7 +6,7 @@ before the next, so that one fault does not become another.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
@@ -20,8 +20,7 @@ from .stream import Stream
 STALL_S, LONE_LEADER_S, MISSED_S = 1.2, 0.6, 1.2
 
 
-@dataclass(frozen=True, slots=True)
-class FaultReport:
+class FaultReport(NamedTuple):
     """What one fault did, as far as the engine and the producer could tell."""
 
     kind: str

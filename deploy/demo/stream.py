@@ -101,7 +101,7 @@ class Stream(threading.Thread):
             self.fatal = problem
 
     def _stream(self) -> None:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         producer, flush_until = self._new_producer(), None
         while flush_until is None or (len(producer) and time.monotonic() < flush_until):
@@ -114,7 +114,8 @@ class Stream(threading.Thread):
             except BufferError:  # the queue is full: let it drain
                 time.sleep(0.005)
             except KafkaException as problem:
-                if not is_fatal(problem):
+                error = problem.args[0]
+                if not error.fatal() and error.code() != KafkaError._FATAL:
                     raise
                 producer = self._replace(producer, problem)
 
@@ -180,11 +181,3 @@ class Stream(threading.Thread):
         self.acknowledged[row] = Acknowledgement(partition, known)
         if row >= self._watched_from_row and self.watched.get(partition, 0.0) is None:
             self.watched[partition] = time.monotonic()
-
-
-def is_fatal(problem: Exception) -> bool:
-    """Whether an exception of confluent-kafka says that the producer is at its end."""
-    from confluent_kafka import KafkaError
-
-    error = problem.args[0] if problem.args else None
-    return isinstance(error, KafkaError) and (error.fatal() or error.code() == KafkaError._FATAL)

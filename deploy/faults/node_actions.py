@@ -35,11 +35,10 @@ class NodeContext(FaultContext[FaultyCluster]):
     broken: nodes that ended although nobody asked them to.
     """
 
-    def __init__(
-        self, cluster: FaultyCluster, victims: Mapping[str, Callable[[Fault], str]]
-    ) -> None:
+    victims: Mapping[str, Callable[[Fault], str]]
+
+    def __init__(self, cluster: FaultyCluster) -> None:
         super().__init__(cluster)
-        self.victims = victims
         self.broken: list[str] = []
 
 

@@ -30,10 +30,6 @@ class Verdict:
     def names(self) -> set[str]:
         return {f.name for f in self.violations}
 
-    def count(self, name: str) -> int:
-        """How often an anomaly was found, legal ones too."""
-        return sum(f.count for f in self.findings if f.name == name)
-
 
 def judge(history: History, only: Iterable[str] | None = None) -> Verdict:
     """Run all checks, or only those named (J1, A2...)."""

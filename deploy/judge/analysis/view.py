@@ -66,10 +66,6 @@ class View:
         self.history = history
         self.transactions = TransactionRows(history)
         self.sends = history.count("sends")
-        self._collect()
-
-    def _collect(self) -> None:
-        history = self.history
         by_value = RowsByNumber(history.column("sends", "value"))
         history.release("sends", "value")
         raw: list[tuple[str, Array, Array, Array]] = []

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.evidence import Evidence, Facts, told
+from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 from ..history.schema import NONE, OpOutcome
 
@@ -24,18 +24,17 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     is_due = (view.outcome == OpOutcome.OK) & ~is_seen
     unseen = np.flatnonzero(is_due & (view.is_expected | ~view.scanned_partitions[view.partition]))
 
-    def case(send: int) -> Case:
-        partition = evidence.partition(int(view.partition[send]))
-        facts = {
+    def facts_of(send: int) -> Facts:
+        return {
             "value": view.value(send),
-            "partition": partition,
+            "partition": evidence.partition(int(view.partition[send])),
             "unseen_in_partition": int((view.partition[unseen] == view.partition[send]).sum()),
             "writer": evidence.send(send),
             "seen_before_by": evidence.first_reader(send),
         }
-        return Case(f"value {facts['value']}, acknowledged in {partition}, is not there", facts)
 
-    yield from finding(UNSEEN, unseen, case)
+    sentence = "value {value}, acknowledged in {partition}, is not there"
+    yield from finding(UNSEEN, unseen, told(sentence, facts_of))
 
     history = view.history
     stable = history.column("ends", "last_stable_offset")

@@ -20,7 +20,6 @@ from .format import Array, recordings
 from .schema import NONE, TABLES, Column, Table
 
 ROWS_A_GROUP = 1 << 20
-_ARROW = {"i1": pa.int8(), "i2": pa.int16(), "i4": pa.int32(), "i8": pa.int64()}
 _STRINGS = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -87,8 +86,9 @@ def seal(run: Path) -> None:
 
 
 def _seal_table(file: Path, table: Table, names: list[str]) -> None:
-    fields = [pa.field(c.name, _STRINGS if c.is_name else _ARROW[c.kind]) for c in table.columns]
-    schema = pa.schema(fields)
+    schema = pa.schema(
+        (c.name, _STRINGS if c.is_name else pa.from_numpy_dtype(c.dtype)) for c in table.columns
+    )
     strings = pa.array(names, pa.string())
     rows = mapped_rows(file, table)
     made = file.with_suffix(".parquet.part")

@@ -21,9 +21,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from .rows import Handle, RecordedRows
 from .schema import FOLDER, FORMAT_VERSION, NONE, TABLES, Isolation, OpOutcome
@@ -33,8 +33,7 @@ NUMBER_BITS, PROCESS_BITS = 40, 16  # of a recorder's own counters within the gl
 NAME_CHARACTERS_MAX = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(NamedTuple):
     """A transaction that is under way; `number` is what other rows call it by."""
 
     number: int
@@ -48,7 +47,10 @@ class Recorder:
         self.number, self.folder, self._clock_ns = number, folder, clock_ns
         self.names: list[str] = []
         self._name_ids: dict[str, int] = {}
-        self._rows: dict[str, RecordedRows] = {}
+        self._rows = {
+            name: RecordedRows(table, None if folder is None else folder / f"{name}.rows")
+            for name, table in TABLES.items()
+        }
         self._numbers = {what: count() for what in ("process", "transaction", "value", "call")}
         self._lock = threading.Lock()
         self._names_file = -1
@@ -209,11 +211,7 @@ class Recorder:
             for value in values
         ]
         with self._lock:
-            rows = self._rows.get(table)
-            if rows is None:
-                path = None if self.folder is None else self.folder / f"{table}.rows"
-                rows = self._rows[table] = RecordedRows(TABLES[table], path)
-            return rows.append(*numbers)
+            return self._rows[table].append(*numbers)
 
     def name(self, text: str | None) -> int:
         """The number of a string; written down when it is new."""
@@ -232,8 +230,7 @@ class Recorder:
 
     def content(self, table: str) -> bytes:
         """The rows of a table, of a recorder in memory."""
-        rows = self._rows.get(table)
-        return b"" if rows is None else rows.content()
+        return self._rows[table].content()
 
     def close(self) -> None:
         """Close the files; `files.seal` makes Parquet of them."""

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.deploy.cluster.admin_socket_client import ask
 from oncelog.deploy.cluster.failure import Failure
-from oncelog.deploy.faults.node_faults import open_door, NodeFaults, offset_of
+from oncelog.deploy.faults.node_faults import NodeFaults, offset_of, open_door
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -6,17 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.files import seal
 from oncelog.deploy.judge.history.format import HistoryFormat
-from oncelog.deploy.judge.history.outcomes import (
-    EndedTransaction,
-    outcome_of_send,
-    outcome_of_transaction,
-)
+from oncelog.deploy.judge.history.outcomes import outcome_of_send, outcome_of_transaction
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.rows import CHUNK_ROWS
 from oncelog.deploy.judge.history.schema import TABLES, OpOutcome
@@ -185,28 +182,19 @@ def test_the_outcome_of_a_send_by_error_code(
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        (EndedTransaction(commit_invoked=False, abort_succeeded=False), OpOutcome.FAIL),
-        (EndedTransaction(commit_invoked=True), OpOutcome.OK),
-        (
-            EndedTransaction(commit_invoked=True, commit_error=7, abort_succeeded=True),
-            OpOutcome.FAIL,
-        ),
-        (
-            EndedTransaction(commit_invoked=True, commit_error=7, abort_succeeded=False),
-            OpOutcome.INFO,
-        ),
-        (
-            EndedTransaction(commit_invoked=True, commit_error=48, abort_succeeded=False),
-            OpOutcome.FAIL,
-        ),
-        (EndedTransaction(commit_invoked=True, commit_error=48), OpOutcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=90), OpOutcome.FAIL),
-        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=2), OpOutcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=None), OpOutcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=-1), OpOutcome.INFO),
+        ({"commit_invoked": False, "abort_succeeded": False}, OpOutcome.FAIL),
+        ({}, OpOutcome.OK),
+        ({"commit_error": 7, "abort_succeeded": True}, OpOutcome.FAIL),
+        ({"commit_error": 7, "abort_succeeded": False}, OpOutcome.INFO),
+        ({"commit_error": 48, "abort_succeeded": False}, OpOutcome.FAIL),
+        ({"commit_error": 48}, OpOutcome.INFO),
+        ({"commit_error": 90}, OpOutcome.FAIL),
+        ({"commit_error": 90, "attempts": 2}, OpOutcome.INFO),
+        ({"commit_error": 90, "attempts": None}, OpOutcome.INFO),
+        ({"commit_error": -1}, OpOutcome.INFO),
     ],
 )
 def test_the_outcome_of_a_transaction_by_error_code(
-    end: EndedTransaction, expected: OpOutcome
+    end: dict[str, Any], expected: OpOutcome
 ) -> None:
-    assert outcome_of_transaction(end) is expected
+    assert outcome_of_transaction(**end) is expected
