@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...client.producer import Producer
@@ -31,8 +32,7 @@ CONFIGS = (
 def _worker_kill(context: ChaosContext, fault: Fault) -> None:
     name = fault.pick(0, context.processes.names)
     pid = context.processes.kill(name)
-    context.hit(fault, f"{name}, pid {pid}")
-    context.sleep(fault.between(1, 0.0, 1.0))
+    context.hit(fault, f"{name}, pid {pid}", fault.between(1, 0.0, 1.0))
     context.processes.start(name)
 
 
@@ -40,9 +40,8 @@ def _worker_pause(context: ChaosContext, fault: Fault) -> None:
     name = fault.pick(0, context.processes.names)
     pid = context.processes.pause(name)
     try:
-        context.hit(fault, f"{name}, pid {pid}")
         session_s = context.settings.session_timeout_ms / 1000
-        context.sleep(fault.between(1, 0.3, 2.0) * session_s)
+        context.hit(fault, f"{name}, pid {pid}", fault.between(1, 0.3, 2.0) * session_s)
     finally:
         context.processes.resume(name)
 
@@ -58,61 +57,45 @@ def _member_joins(context: ChaosContext, fault: Fault) -> None:
     context.processes.add(name, context.extra_order)
     try:
         context.until(lambda: bool(members() - before), 2 * SEEN_WITHIN_S, "another member")
-        context.hit(fault, f"group {group}")
-        context.sleep(fault.between(1, 0.5, 3.0))
+        context.hit(fault, f"group {group}", fault.between(1, 0.5, 3.0))
     finally:
         context.processes.remove(name)
 
 
 def _client_cut(context: ChaosContext, fault: Fault) -> None:
     entry = fault.pick(0, context.cluster.file.nodes)
-    target, lasts_s = f"clients to node {entry.node_id}", fault.between(1, 0.3, 4.0)
-    _see_and_heal(
-        context, fault, lambda: context.proxies.cut(entry.port), "dropped", target, lasts_s
-    )
+    cut = partial(context.proxies.cut, entry.port)
+    words, lasts_s = f"clients to node {entry.node_id}", fault.between(1, 0.3, 4.0)
+    _break_ways(context, fault, cut, "dropped", words, lasts_s)
 
 
 def _client_delay(context: ChaosContext, fault: Fault) -> None:
     entry = fault.pick(0, context.cluster.file.nodes)
     delay_ms = int(fault.between(2, 20, 400))
-    target, lasts_s = (
-        f"clients to node {entry.node_id} by {delay_ms} ms",
-        fault.between(1, 0.5, 2.5),
-    )
-    _see_and_heal(
-        context,
-        fault,
-        lambda: context.proxies.delay(entry.port, delay_ms),
-        "delayed",
-        target,
-        lasts_s,
-    )
+    delay = partial(context.proxies.delay, entry.port, delay_ms)
+    words = f"clients to node {entry.node_id} by {delay_ms} ms"
+    _break_ways(context, fault, delay, "delayed", words, fault.between(1, 0.5, 2.5))
 
 
 def _client_hold(context: ChaosContext, fault: Fault) -> None:
     """Held for longer than its client waits, mostly: it arrives when nobody expects it."""
     api_key = fault.pick(0, HELD_REQUESTS)
-    target = f"a request of API {api_key}"
+    hold = partial(context.proxies.hold, api_key)
     lasts_s = context.settings.request_timeout_ms / 1000 * fault.between(1, 0.4, 1.6)
-    _see_and_heal(context, fault, lambda: context.proxies.hold(api_key), "held", target, lasts_s)
+    _break_ways(context, fault, hold, "held", f"a request of API {api_key}", lasts_s)
 
 
-def _see_and_heal(
-    context: ChaosContext,
-    fault: Fault,
-    begin: Callable[[], None],
-    effect: str,
-    target: str,
+def _break_ways(
+    context: ChaosContext, fault: Fault, begin: Callable[[], None], effect: str, words: str,
     lasts_s: float,
-) -> None:
+) -> None:  # fmt: skip
     """Wait until one more request met the proxies' fault, let it last, mend it."""
     counts = context.proxies.counts
     before = counts[effect]  # a request may meet it at once, and only one is ever held
     try:
         begin()
         context.until(lambda: counts[effect] > before, SEEN_WITHIN_S, f"a request that is {effect}")
-        context.hit(fault, target)
-        context.sleep(lasts_s)
+        context.hit(fault, words, lasts_s)
     finally:
         context.proxies.heal()
 
@@ -121,20 +104,19 @@ def _topic_churn(context: ChaosContext, fault: Fault) -> None:
     topic = f"{CHURN_PREFIX}{int(fault.numbers[0] * 1e6)}"
     partitions = int(fault.between(1, 1, 5))
 
-    async def make(admin: "Admin") -> None:
-        await admin.create_topic(
-            topic, partitions=partitions, replication_factor=context.settings.replication_factor
-        )
+    replicas = context.settings.replication_factor
 
-    async def write(admin: "Admin") -> int:
+    async def write(admin: "Admin") -> None:
         async with Producer(admin.view, delivery_timeout_ms=5_000, max_block_ms=5_000) as producer:
-            return (await (await producer.send(topic, b"x", partition=0))).offset
+            await (await producer.send(topic, b"x", partition=0))
 
     def is_gone() -> bool:
         found = context.cluster.ask(lambda admin: admin.describe_topics())
         return all(p.topic != topic for p in found)
 
-    context.cluster.ask(make)
+    context.cluster.ask(
+        lambda admin: admin.create_topic(topic, partitions=partitions, replication_factor=replicas)
+    )
     try:
         context.until(lambda: not is_gone(), SEEN_WITHIN_S, f"topic {topic}")
         context.hit(fault, topic)
@@ -154,8 +136,7 @@ def _config_change(context: ChaosContext, fault: Fault) -> None:
     context.cluster.ask(lambda admin: admin.alter_configs(APPEND, {name: value}))
     try:
         context.until(is_in_force, SEEN_WITHIN_S, f"{name}={value}")
-        context.hit(fault, f"{APPEND}: {name}={value}")
-        context.sleep(fault.between(1, 0.2, 2.0))
+        context.hit(fault, f"{APPEND}: {name}={value}", fault.between(1, 0.2, 2.0))
     finally:
         context.cluster.ask(lambda admin: admin.alter_configs(APPEND, {name: None}))
 
@@ -163,13 +144,10 @@ def _config_change(context: ChaosContext, fault: Fault) -> None:
 def _reassignment(context: ChaosContext, fault: Fault) -> None:
     """One replica fewer, then all again in another order; with one order left: another order."""
     partition = fault.pick(0, range(context.settings.append_partitions))
-    nodes = context.cluster.node_ids
-    at = fault.pick(1, range(len(nodes)))
-    order = (nodes[at:] + nodes[:at])[: context.settings.replication_factor]
+    order = fault.turned(1, context.cluster.node_ids)[: context.settings.replication_factor]
     _move(context, partition, order[: max(2, len(order) - 1)])
     try:
-        context.hit(fault, f"{APPEND}/{partition} to {order}")
-        context.sleep(fault.between(2, 0.1, 1.0))
+        context.hit(fault, f"{APPEND}/{partition} to {order}", fault.between(2, 0.1, 1.0))
     finally:
         _move(context, partition, order)
 
@@ -182,7 +160,7 @@ def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
         "topics": [{"name": APPEND, "partitions": wanted}],
     }
 
-    async def ask(admin: "Admin") -> None:
+    async def move(admin: "Admin") -> None:
         connection = await admin.view.any_broker()
         answer = await connection.call(ALTER_PARTITION_REASSIGNMENTS, request)
         codes = [int(p.error_code) for t in answer.responses for p in t.partitions]
@@ -190,10 +168,19 @@ def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
             if code:
                 raise error_for(code)
 
+    def is_taken() -> bool:
+        try:
+            context.cluster.ask(move)
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            return False
+        return True
+
     def has_moved() -> bool:
         return list(_described(context, partition).replicas) == replicas
 
-    context.retry(lambda: context.cluster.ask(ask), MOVED_WITHIN_S)
+    context.until(is_taken, MOVED_WITHIN_S, f"a move of {APPEND}/{partition} that is taken")
     context.until(has_moved, MOVED_WITHIN_S, f"{APPEND}/{partition} on {replicas}")
 
 

@@ -33,18 +33,14 @@ class ChaosContext(NodeContext):
         extra_order: WorkerOrder,
     ) -> None:
         partitions = range(settings.append_partitions)
-        super().__init__(
-            cluster,
-            {
-                "kill": lambda fault: str(fault.pick(0, cluster.node_ids)),
-                "kill-leader": lambda fault: f"leader:{APPEND}/{fault.pick(0, partitions)}",
-                "kill-transaction-coordinator": lambda fault: (
-                    f"txn:{fault.pick(0, transactional_ids)}"
-                ),
-                "kill-group-coordinator": lambda fault: f"group:{settings.group}",
-                "kill-controller": lambda fault: "controller",
-            },
-        )
+        super().__init__(cluster)
+        self.victims = {
+            "kill": lambda fault: str(fault.pick(0, cluster.node_ids)),
+            "kill-leader": lambda fault: f"leader:{APPEND}/{fault.pick(0, partitions)}",
+            "kill-transaction-coordinator": lambda fault: f"txn:{fault.pick(0, transactional_ids)}",
+            "kill-group-coordinator": lambda fault: f"group:{settings.group}",
+            "kill-controller": lambda fault: "controller",
+        }
         self.processes, self.proxies = processes, proxies
         self.settings, self.extra_order = settings, extra_order
         self._recorder, self._seed = recorder, seed

@@ -5,9 +5,7 @@ All of it is only written down; the judge judges.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
-from ...client.admin import Admin
 from ...client.cluster_view import ClusterView
 from ...client.consumer import Consumer, ConsumerRecord
 from ...client.producer import Producer
@@ -32,25 +30,21 @@ def wait_for_rest(cluster: Cluster) -> str | None:
     What is missing after a minute comes back in words; the judge will find it, too.
     """
 
-    async def missing(admin: Admin) -> str | None:
-        described = await admin.describe_topics()
-        for p in described:
-            if p.leader < 0 or len(p.isr) < len(p.replicas):
-                return f"{p.topic}/{p.partition}: leader {p.leader}, in sync {list(p.isr)}"
-        listed = await admin.transactions.list_transactions(states=OPEN_STATES)
-        if listed:
-            return f"{listed[0].transactional_id} is {listed[0].state}"
-        return None
+    def missing() -> str | None:
+        try:
+            if short := cluster.missing_replicas():
+                return short[0]
+            opened = cluster.ask(
+                lambda admin: admin.transactions.list_transactions(states=OPEN_STATES)
+            )
+        except KafkaError as problem:
+            return str(problem)
+        return f"{opened[0].transactional_id} is {opened[0].state}" if opened else None
 
     deadline = time.monotonic() + REST_TIMEOUT_S
-    while True:
-        try:
-            what = cluster.ask(missing)
-        except KafkaError as problem:
-            what = str(problem)
-        if what is None or time.monotonic() > deadline:
-            return what
+    while (what := missing()) is not None and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    return what
 
 
 def read_the_end(
@@ -64,12 +58,11 @@ def read_the_end(
             check.saw(record.value)
         return value_of(record.value)
 
-    def value(record: ConsumerRecord) -> int:
-        return value_of(record.value)
-
     given = (cluster.bootstrap, settings.topics, recorder)
     is_whole = asyncio.run(scan_topics(*given, look))
-    all_of_it = scan_topics(*given, value, isolation=Isolation.READ_UNCOMMITTED)
+    all_of_it = scan_topics(
+        *given, lambda record: value_of(record.value), isolation=Isolation.READ_UNCOMMITTED
+    )
     is_whole &= asyncio.run(all_of_it)
     committed = cluster.ask(lambda admin: admin.groups.committed(settings.group, stable=True))
     now_ns = recorder.now_ns()
@@ -80,15 +73,13 @@ def read_the_end(
 
 def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> None:
     """One produce, one commit and one consume through every node."""
-    nodes = cluster.node_ids
-    cluster.ask(lambda admin: _make_probes(admin, len(nodes), settings.replication_factor))
-    cluster.wait_for_isr(PROBES, min(settings.replication_factor, len(nodes)))
+    partitions, replicas = len(cluster.node_ids), settings.replication_factor
+    cluster.ask(
+        lambda admin: admin.create_topic(PROBES, partitions=partitions, replication_factor=replicas)
+    )
+    cluster.wait_for_isr(PROBES, min(replicas, partitions))
     for entry in cluster.file.nodes:
         asyncio.run(_probe(f"{entry.host}:{entry.port}", entry.node_id, recorder))
-
-
-async def _make_probes(admin: Admin, partitions: int, replication_factor: int) -> None:
-    await admin.create_topic(PROBES, partitions=partitions, replication_factor=replication_factor)
 
 
 async def _probe(bootstrap: str, node_id: int, recorder: Recorder) -> None:
@@ -107,9 +98,8 @@ async def _probe(bootstrap: str, node_id: int, recorder: Recorder) -> None:
 
         async def commit() -> None:
             name = f"{PROBES}-{node_id}"
-            async with Producer(
-                view, transactional_id=name, max_block_ms=PROBE_TIMEOUT_MS
-            ) as producer:
+            options = {"transactional_id": name, "max_block_ms": PROBE_TIMEOUT_MS}
+            async with Producer(view, **options) as producer:
                 await producer.init_transactions()
                 await producer.begin_transaction()
                 await producer.send(PROBES, b"c", partition=partition)
@@ -122,18 +112,11 @@ async def _probe(bootstrap: str, node_id: int, recorder: Recorder) -> None:
                     raise RequestTimedOut(f"nothing to read from {offset} on")
 
         for kind, work in (("produce", produce), ("commit", commit), ("consume", consume)):
-            await _record(kind, node_id, recorder, work)
+            invoked_ns, outcome, error = recorder.now_ns(), OpOutcome.OK, None
+            try:
+                await work()
+            except KafkaError as problem:
+                outcome, error = OpOutcome.FAIL, type(problem).__name__
+            recorder.add("probes", kind, node_id, invoked_ns, recorder.now_ns(), outcome, error)
     finally:
         await view.close()
-
-
-async def _record(
-    kind: str, node_id: int, recorder: Recorder, work: Callable[[], Awaitable[None]]
-) -> None:
-    invoked_ns, error = recorder.now_ns(), None
-    try:
-        await work()
-    except KafkaError as problem:
-        error = type(problem).__name__
-    outcome = OpOutcome.OK if error is None else OpOutcome.FAIL
-    recorder.add("probes", kind, node_id, invoked_ns, recorder.now_ns(), outcome, error)

@@ -1,6 +1,6 @@
 """What a run is told: how long, how hard, which faults. Pure; goes through JSON."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..faults.schedule import KINDS
@@ -21,9 +21,6 @@ class RunSettings:
     kinds: tuple[str, ...] = KINDS
     keeps_data: bool = False
     load: LoadSettings = field(default_factory=LoadSettings)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "RunSettings":

@@ -16,7 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from .client_processes import ClientProcesses
 from .context import ChaosContext
 from .epilogue import probe_all, read_the_end, wait_for_rest
 from .load.order import WorkerOrder
-from .load.settings import LoadSettings
 from .plan_settings import RunSettings
 from .remains import dump_remains
 from .schedulers import start_schedulers, stop_schedulers
@@ -90,7 +89,7 @@ class ChaosRun:
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")
         self.out.mkdir(parents=True, exist_ok=True)
-        self._write_about(None)
+        self._write_about()
         settings = self.settings
         roll_ms = max(ROLL_MS_MIN, int(settings.seconds * 1000 / SEGMENTS_OF_A_RUN))
         cluster = FaultyCluster(
@@ -148,18 +147,15 @@ class ChaosRun:
         proxies: ClientProxies,
         recorder: Recorder,
     ) -> None:
-        orders = self._orders(cluster.bootstrap, proxies)
-        ids = [f"append-{o.number}-0" for o in orders.values()]
-        extra = WorkerOrder(
-            run=str(self.out), bootstrap=cluster.bootstrap, number=900, workloads=("job",),
-            seed=f"{self.settings.seed}/extra", settings=self.settings.load.to_json(),
-        )  # fmt: skip
-        context = ChaosContext(
-            cluster, workers, proxies, recorder, self.settings.load,
-            seed=self.settings.seed, transactional_ids=ids, extra_order=extra,
-        )  # fmt: skip
+        orders = self._orders(cluster, proxies)
         for name, order in orders.items():
             workers.add(name, order)
+        ids = [f"append-{o.number}-0" for o in orders.values()]
+        context = ChaosContext(
+            cluster, workers, proxies, recorder, self.settings.load,
+            seed=self.settings.seed, transactional_ids=ids,
+            extra_order=replace(self._order(cluster), number=900, workloads=("job",)),
+        )  # fmt: skip
         started = time.monotonic()
         schedulers = start_schedulers(context, self.settings)
         try:
@@ -183,22 +179,23 @@ class ChaosRun:
         self.outcome.tried, self.outcome.missed = context.tried, context.misses
         self.outcome.broken = [*context.broken, *workers.broken]
 
-    def _orders(self, bootstrap: str, proxies: ClientProxies) -> dict[str, WorkerOrder]:
-        settings, orders = self.settings, dict[str, WorkerOrder]()
-        load = settings.load.to_json()
+    def _order(self, cluster: FaultyCluster) -> WorkerOrder:
+        """What all processes of clients are told."""
+        return WorkerOrder(
+            run=str(self.out), bootstrap=cluster.bootstrap, seed=f"{self.settings.seed}",
+            settings=self.settings.load,
+            transactional_clients=self.settings.transactional_clients,
+        )  # fmt: skip
+
+    def _orders(self, cluster: FaultyCluster, proxies: ClientProxies) -> dict[str, WorkerOrder]:
+        settings, order, orders = self.settings, self._order(cluster), dict[str, WorkerOrder]()
         for number in range(1, settings.workers + 1):
-            is_last = number == settings.workers
-            orders[f"oncelog-{number}"] = WorkerOrder(
-                run=str(self.out), bootstrap=bootstrap, number=number,
-                seed=f"{settings.seed}", workloads=("append", "job", "bank"), settings=load,
-                transactional_clients=settings.transactional_clients,
-                proxies={str(b): p for b, p in proxies.ports.items()} if is_last else {},
-            )  # fmt: skip
-        for number in range(101, 101 + settings.confluent_workers):
-            orders[f"confluent-{number - 100}"] = WorkerOrder(
-                run=str(self.out), bootstrap=bootstrap, number=number, library="confluent",
-                seed=f"{settings.seed}", workloads=("append",), settings=load,
-            )  # fmt: skip
+            ports = proxies.ports if number == settings.workers else {}
+            orders[f"oncelog-{number}"] = replace(order, number=number, proxies=ports)
+        for number in range(1, settings.confluent_workers + 1):
+            orders[f"confluent-{number}"] = replace(
+                order, number=100 + number, library="confluent", workloads=("append",)
+            )
         return orders
 
     def _finish(self, cluster: FaultyCluster, recorder: Recorder) -> None:
@@ -231,11 +228,11 @@ class ChaosRun:
             if log.exists():
                 shutil.copyfile(log, words / f"node-{node_id}.log")
 
-    def _write_about(self, outcome: RunOutcome | None) -> None:
+    def _write_about(self, outcome: RunOutcome | None = None) -> None:
         about: dict[str, Any] = {
             "format": 1,
             "seed": self.settings.seed,
-            "settings": self.settings.to_json(),
+            "settings": asdict(self.settings),
             "scan_interval_ms": SCAN_INTERVAL_MS,
             "versions": {
                 "oncelog": __version__,
@@ -245,8 +242,6 @@ class ChaosRun:
             "replay": f"oncelog chaos replay {self.out}",
         }
         if outcome is not None:
-            from dataclasses import asdict
-
             about["outcome"] = asdict(outcome)
         (self.out / RUN_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
@@ -258,6 +253,3 @@ def settings_of(run: Path) -> RunSettings:
         return RunSettings.from_json(about["settings"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise Failure(f"{run} is not the directory of a chaos run ({problem}).") from None
-
-
-__all__ = ["ChaosRun", "LoadSettings", "RunOutcome", "settings_of"]

@@ -1,6 +1,6 @@
 """A run's history by the second: what was done, how long it took, what was broken when. Pure."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,16 +12,14 @@ NS_A_SECOND = 1_000_000_000
 BINS_MAX = 600
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One curve: a value for each bin, nan where nothing is known."""
 
     name: str
     values: Array
 
 
-@dataclass(frozen=True, slots=True)
-class FaultBar:
+class FaultBar(NamedTuple):
     """One fault on the axis of time, in seconds from the beginning."""
 
     kind: str
@@ -30,8 +28,7 @@ class FaultBar:
     end_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """`bin_s`: how long a bin is; the first begins with the first operation."""
 
     bin_s: float

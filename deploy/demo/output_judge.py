@@ -10,21 +10,14 @@ what a reader should not have seen is doubled, too.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..judge import contents
 from ..judge.analysis.findings import Anomaly, Findings
 from ..judge.contents import ContentsVerdict, Place
-from .enrichment import (
-    Enriched,
-    Flight,
-    Group,
-    Sum,
-    added,
-    read_sum_record,
-    take_apart,
-)
+from .enrichment import Enriched, Flight, Group, Sum, added, read_sum_record, take_apart
+from .flights import Sums
 
 COMMITTED, DOUBTFUL = "committed", "committing"
 MISSING = Anomaly("missing", "demo", "an input that no output was made of")
@@ -44,9 +37,7 @@ Inputs = Mapping[int, Mapping[int, bytes]]
 """Partition -> offset -> value, in the order of the offsets."""
 Records = Iterable[tuple[int, int, bytes, bytes]]
 """(partition, offset, key, value), in the order of each partition's offsets."""
-Totals = dict[tuple[str | int, ...], tuple[int, ...]]
-"""What a sum is of -> the sum."""
-SumsJudge = Callable[[Inputs, Records, Findings], tuple[int, Totals]]
+SumsJudge = Callable[[Inputs, Records, Findings], tuple[int, Sums]]
 """How many records of sums there are, and the last sums; adds WRONG_SUMS."""
 
 
@@ -61,8 +52,8 @@ class TransactionOutcome(Protocol):
 class OutputVerdict(ContentsVerdict):
     """`totals`: the last running sums of all partitions, added up."""
 
-    sums_read: int
-    totals: Totals
+    sums_read: int = 0
+    totals: Sums = field(default_factory=Sums)
 
 
 def judge_outputs(
@@ -129,7 +120,7 @@ def _made_of(
     return made if is_right else None
 
 
-def judge_running_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Totals]:
+def judge_running_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
     """The workers' sums: add the inputs up once more, and compare at each record."""
     by_partition: dict[int, list[tuple[int, bytes, bytes]]] = {p: [] for p in inputs}
     count = 0

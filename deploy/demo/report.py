@@ -11,7 +11,7 @@ from ..judge.analysis.findings import Anomaly, Finding
 from ..judge.contents import END_ANOMALIES, STREAM_ANOMALIES
 from .engine import Engine
 from .output_judge import OUTPUT_ANOMALIES
-from .run import BREAKS, ENRICHED, TOPIC, DemoReport, describe
+from .run import ENRICHED, TOPIC, DemoReport, describe
 from .stream import Stream
 
 EXAMPLES_MAX = 5
@@ -21,6 +21,13 @@ WHAT_IS_BROKEN = {
     "idempotence=off": "a batch that is sent again is not recognised",
     "unclean": "min.insync.replicas=1, and a replica that missed records may lead",
     "fence=off": "offsets are sent without the group's metadata: nobody sees that a worker is late",
+}
+WITHOUT = {
+    "acks=1": "acks=all an acknowledgement is a hope.",
+    "acks=0": "acknowledgements delivery is at most once.",
+    "idempotence=off": "idempotence delivery is at least once.",
+    "unclean": "min.insync.replicas and clean elections the past can be replaced.",
+    "fence=off": "the group's metadata two workers can do the same work.",
 }
 
 
@@ -67,7 +74,6 @@ class Screen:
 def print_verdict(report: DemoReport) -> None:
     """The end of the story, on stdout."""
     inputs, outputs = report.inputs, report.outputs
-    assert inputs is not None and outputs is not None
     print()
     _print_number(report.handed_over, f"flights handed over, {report.acknowledged:,} acknowledged")
     _print_number(inputs.read, f"records in {TOPIC}, {inputs.distinct:,} distinct")
@@ -101,10 +107,10 @@ def _print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> 
 
 
 def _faults(report: DemoReport) -> str:
-    times = sorted(f.failover_ms for f in report.faults if f.failover_ms is not None)
+    times = sorted(t for f in report.faults if (t := f.effect.failover_ms) is not None)
     again = sum(f.batches.sent_again for f in report.faults)
     unanswered = sum(f.batches.unanswered for f in report.faults)
-    opened = sum(f.open_transactions for f in report.faults)
+    opened = sum(f.effect.open_transactions for f in report.faults)
     listed = ", ".join(f"{t:.0f}" for t in times)
     return (
         f"{len(report.faults)} faults hit {opened} open transactions and {unanswered} batches in "
@@ -116,7 +122,7 @@ def sentence(report: DemoReport) -> str:
     took = f"seed {report.seed}, {report.seconds:.0f} s"
     if report.findings:
         named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
-        why = f" Without {_guarantee(report.broken)}" if report.broken != "none" else ""
+        why = f" Without {WITHOUT[report.broken]}" if report.broken != "none" else ""
         return f"VIOLATED: {named} ({took}).{why}"
     if not report.is_proof:
         return f"NOT A PROOF: no kill hit work in flight ({took}). Run it again."
@@ -127,7 +133,6 @@ def sentence(report: DemoReport) -> str:
 
 def as_json(report: DemoReport) -> dict[str, Any]:
     inputs, outputs = report.inputs, report.outputs
-    assert inputs is not None and outputs is not None
     return {
         "seed": report.seed,
         "break": report.broken,
@@ -157,9 +162,9 @@ def as_json(report: DemoReport) -> dict[str, Any]:
         "faults": [
             {
                 "kind": f.kind,
-                "what": f.what,
-                "failover_ms": round(f.failover_ms, 1) if f.failover_ms is not None else None,
-                "open_transactions": f.open_transactions,
+                "what": f.effect.what,
+                "failover_ms": None if (ms := f.effect.failover_ms) is None else round(ms, 1),
+                "open_transactions": f.effect.open_transactions,
                 "batches_unacknowledged": f.batches.unanswered,
                 "records_unacknowledged": f.batches.unanswered_records,
                 "batches_sent_again": f.batches.sent_again,
@@ -168,14 +173,3 @@ def as_json(report: DemoReport) -> dict[str, Any]:
             for f in report.faults
         ],
     }
-
-
-def _guarantee(broken: str) -> str:
-    assert broken in BREAKS
-    return {
-        "acks=1": "acks=all an acknowledgement is a hope.",
-        "acks=0": "acknowledgements delivery is at most once.",
-        "idempotence=off": "idempotence delivery is at least once.",
-        "unclean": "min.insync.replicas and clean elections the past can be replaced.",
-        "fence=off": "the group's metadata two workers can do the same work.",
-    }[broken]

@@ -56,8 +56,8 @@ class DemoReport:
     faults: list[FaultReport] = field(default_factory=list[FaultReport])
     handed_over: int = 0
     acknowledged: int = 0
-    inputs: ContentsVerdict | None = None
-    outputs: OutputVerdict | None = None
+    inputs: ContentsVerdict = field(default_factory=ContentsVerdict)
+    outputs: OutputVerdict = field(default_factory=OutputVerdict)
     at_the_end: tuple[Finding, ...] = ()
     wrong_totals: tuple[Finding, ...] = ()
     groups: int = 0
@@ -70,19 +70,18 @@ class DemoReport:
     @property
     def hit_batches(self) -> bool:
         """Whether a kill hit a batch in flight (acks=0 has none: nothing is awaited)."""
-        hits = (f for f in self.faults if f.failover_ms is not None and f.batches.unanswered)
-        return self.broken == "acks=0" or any(hits)
+        kills = (f for f in self.faults if f.effect.failover_ms is not None)
+        return self.broken == "acks=0" or any(f.batches.unanswered for f in kills)
 
     @property
     def is_proof(self) -> bool:
         """Whether faults hit batches in flight, and transactions that were open."""
-        return self.hit_batches and any(f.open_transactions for f in self.faults)
+        return self.hit_batches and any(f.effect.open_transactions for f in self.faults)
 
     @property
     def findings(self) -> list[Finding]:
-        found = [*(self.inputs.violations if self.inputs else ())]
-        found += self.outputs.violations if self.outputs else ()
-        return [*found, *self.at_the_end, *self.wrong_totals]
+        read_back = (*self.inputs.violations, *self.outputs.violations)
+        return [*read_back, *self.at_the_end, *self.wrong_totals]
 
     @property
     def exit_code(self) -> int:
@@ -203,7 +202,7 @@ class Demo:
         """Wait until the engine has committed all that is there."""
 
         def is_done() -> bool:
-            engine.check()
+            engine.processes.check()
             done = engine.done()
             return all(done.get(p, 0) >= end for p, end in self._input_ends().items())
 
@@ -253,6 +252,7 @@ class Demo:
 
 
 def describe(report: FaultReport) -> str:
-    took = f"; it went on after {report.failover_ms:.0f} ms" if report.failover_ms else ""
-    hit = f"{report.open_transactions} open transactions, {report.batches.unanswered} batches"
-    return f"{report.what}{took}; hit {hit} in flight"
+    effect = report.effect
+    took = f"; it went on after {effect.failover_ms:.0f} ms" if effect.failover_ms else ""
+    hit = f"{effect.open_transactions} open transactions, {report.batches.unanswered} batches"
+    return f"{effect.what}{took}; hit {hit} in flight"

@@ -12,8 +12,8 @@ from ..cluster.local_cluster import Cluster
 from ..faults.schedule import Fault
 from . import fault_plan, flights
 from .engine import Account, Effect, EngineProcesses
-from .output_judge import Inputs, OutputVerdict, Records, Totals, judge_outputs
-from .reading import open_transactions
+from .output_judge import Inputs, OutputVerdict, Records, judge_outputs
+from .reading import open_transactions, wait_for
 from .spark_job import JOB, SparkJobProcess
 from .window_sums import judge_window_sums, sums_of_csv
 
@@ -42,6 +42,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
     kinds = fault_plan.OF_SPARK
     topics = ("oncelog.spark.decisions",)
     sums_by = "origin, carrier and month"
+    expected_sums = staticmethod(sums_of_csv)
     horizon_s = 60.0
     drain_timeout_s = failover_timeout_s = 300.0
 
@@ -83,12 +84,10 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
 
     def done(self) -> dict[int, int]:
         """Up to where both queries have committed."""
-        ends = [
-            self.processes.last[query].ends if query in self.processes.last else {}
-            for query in QUERIES
-        ]
-        shared = set.intersection(*map(set, ends))
-        return {p: min(end[p] for end in ends) for p in shared}
+        if len(self.processes.last) < len(QUERIES):
+            return {}
+        one, other = (self.processes.last[query].ends for query in QUERIES)
+        return {p: min(one[p], other[p]) for p in one.keys() & other.keys()}
 
     def outputs(self) -> int:
         """Rows of committed batches; one that was skipped as done already is reported twice."""
@@ -96,8 +95,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return sum(seen.values())
 
     def remove_files(self) -> None:
-        """When nobody needs to read them: the cluster's directory is to be left empty."""
-        self.processes.remove_logs()
+        super().remove_files()
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
@@ -106,10 +104,6 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         return judge_outputs(
             inputs, made, sums, None, flights.airlines(), judge_sums=judge_window_sums
         )
-
-    def expected_sums(self, rows: int) -> Totals:
-        """By origin, carrier and month."""
-        return sums_of_csv(rows)
 
     def account(self) -> Account:
         batches = len({(t.query, t.number) for t in self.processes.batches})
@@ -151,13 +145,15 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
     def _aim(self, fault: Fault) -> list[str]:
         """Open transactions of a task, as soon as there are any; [] when none was seen in time."""
         prefix = f"{PREFIX}{SINK_ID}-{fault.pick(0, QUERIES)}.g"
-        deadline = time.monotonic() + AIM_TIMEOUT_S
-        while time.monotonic() < deadline:
-            self.check()
-            if found := [name for name in self._open() if name.startswith(prefix)]:
-                return found
-            time.sleep(0.03)
-        return []
+        found: list[str] = []
+
+        def is_open() -> bool:
+            self.processes.check()
+            found[:] = [name for name in self._open() if name.startswith(prefix)]
+            return bool(found)
+
+        wait_for(is_open, AIM_TIMEOUT_S)
+        return found
 
     def _open(self) -> list[str]:
         return sorted(n for n in open_transactions(self.cluster) if n.startswith(PREFIX))

@@ -1,7 +1,7 @@
 """The demo's producer: streams the flights through confluent-kafka and notes what it was told.
 
 One thread. It goes at a steady pace that leaves enough rows for the faults still to come (each
-horizon_s takes two thirds of what is left), and at full speed while `burst` is set, so that a kill
+horizon_s takes two thirds of what is left), and at full speed while `bursting`, so that a kill
 finds batches in flight.
 """
 
@@ -9,7 +9,8 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,14 +67,14 @@ class Stream(threading.Thread):
         self._topic, self._lines, self._reserve = topic, lines, reserve
         self.trace = BatchTrace()
         self.acknowledged: dict[int, Acknowledgement] = {}
-        self.failures: dict[str, int] = {}
+        self.failures: Counter[str] = Counter()
         self.fatal: BaseException | None = None
         self.fatal_errors = 0
         self._outlives_fatal_errors = outlives_fatal_errors
         self.handed_over = 0
-        self.burst = threading.Event()
+        self._burst = threading.Event()
         self.finish = threading.Event()  # the faults are over: send the rest at full speed
-        self._watched: dict[int, float | None] = {}
+        self.watched: dict[int, float | None] = {}  # partition -> its first acknowledgement
         self._watched_from_row = 0
         self._settings = settings
         self._credit, self._last = 0.0, time.monotonic()
@@ -81,11 +82,16 @@ class Stream(threading.Thread):
     def watch(self, partitions: Sequence[int]) -> None:
         """From now on note when each of these partitions acknowledges a row handed over later."""
         self._watched_from_row = self.handed_over
-        self._watched = dict.fromkeys(partitions)
+        self.watched = dict.fromkeys(partitions)
 
-    def first_acknowledged_at(self) -> dict[int, float | None]:
-        """Monotonic seconds by watched partition; None: not yet."""
-        return dict(self._watched)
+    @contextlib.contextmanager
+    def bursting(self) -> Iterator[None]:
+        """Full speed inside the `with`."""
+        self._burst.set()
+        try:
+            yield
+        finally:
+            self._burst.clear()
 
     def run(self) -> None:
         """Stream until every row is handed over, then wait for the last reports."""
@@ -95,7 +101,7 @@ class Stream(threading.Thread):
             self.fatal = problem
 
     def _stream(self) -> None:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         producer, flush_until = self._new_producer(), None
         while flush_until is None or (len(producer) and time.monotonic() < flush_until):
@@ -108,7 +114,8 @@ class Stream(threading.Thread):
             except BufferError:  # the queue is full: let it drain
                 time.sleep(0.005)
             except KafkaException as problem:
-                if not is_fatal(problem):
+                error = problem.args[0]
+                if not error.fatal() and error.code() != KafkaError._FATAL:
                     raise
                 producer = self._replace(producer, problem)
 
@@ -118,7 +125,7 @@ class Stream(threading.Thread):
         self._credit = min(self._credit + (now - self._last) * self._pace(), STEADY_CHUNK * 4)
         self._last = now
         is_fast = self.finish.is_set() or (
-            self.burst.is_set() and total - self.handed_over > self._reserve // 2
+            self._burst.is_set() and total - self.handed_over > self._reserve // 2
         )
         if not is_fast and self._credit < STEADY_CHUNK:
             producer.poll(0.005)
@@ -127,7 +134,9 @@ class Stream(threading.Thread):
         self._credit = max(0.0, self._credit - chunk)
         producer.poll(0)
         for row in range(self.handed_over, min(total, self.handed_over + chunk)):
-            self._hand_over(producer.produce, row)
+            key, value = flights.record(row, self._lines[row])
+            producer.produce(self._topic, value, key, on_delivery=partial(self._delivered, row))
+            self.handed_over = row + 1
 
     def _new_producer(self) -> Any:
         from confluent_kafka import Producer
@@ -156,12 +165,6 @@ class Stream(threading.Thread):
             producer.flush(5)  # brings the reports of what was purged
         return self._new_producer()
 
-    def _hand_over(self, produce: Callable[..., None], row: int) -> None:
-        line = self._lines[row]
-        key, value = flights.record(row, line)
-        produce(self._topic, value, key, on_delivery=partial(self._delivered, row))
-        self.handed_over = row + 1
-
     def _pace(self) -> float:
         """Records a second: lower when rows run out before the faults do, and never none."""
         left = len(self._lines) - self.handed_over
@@ -171,19 +174,10 @@ class Stream(threading.Thread):
 
     def _delivered(self, row: int, error: Any, message: Any) -> None:
         if error is not None:
-            name = error.name()
-            self.failures[name] = self.failures.get(name, 0) + 1
+            self.failures[error.name()] += 1
             return
         partition, offset = message.partition(), message.offset()
         known = offset if offset is not None and offset >= 0 else NO_OFFSET
         self.acknowledged[row] = Acknowledgement(partition, known)
-        if row >= self._watched_from_row and self._watched.get(partition, 0.0) is None:
-            self._watched[partition] = time.monotonic()
-
-
-def is_fatal(problem: Exception) -> bool:
-    """Whether an exception of confluent-kafka says that the producer is at its end."""
-    from confluent_kafka import KafkaError
-
-    error = problem.args[0] if problem.args else None
-    return isinstance(error, KafkaError) and (error.fatal() or error.code() == KafkaError._FATAL)
+        if row >= self._watched_from_row and self.watched.get(partition, 0.0) is None:
+            self.watched[partition] = time.monotonic()

@@ -7,20 +7,18 @@ would show itself. The last one must be the sum of all inputs.
 """
 
 import json
-from collections import defaultdict
 
 from ..judge.analysis.findings import Findings
-from . import flights
-from .output_judge import WRONG_SUMS, Inputs, Records, Totals
+from .flights import CARRIER, Sums, added_up, csv_rows
+from .output_judge import WRONG_SUMS, Inputs, Records
 
 FIELDS = ("flights", "arrivals", "minutes", "miles")
 ORIGIN = 12
-NOT_KNOWN = ("", "NA")
 
 
-def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Totals]:
+def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tuple[int, Sums]:
     """How many records there are, and the last sum of each key."""
-    last: Totals = {}
+    last: Sums = {}
     home: dict[tuple[str | int, ...], int] = {}
     count = 0
     for partition, offset, key, value in records:
@@ -37,14 +35,11 @@ def judge_window_sums(inputs: Inputs, records: Records, found: Findings) -> tupl
         elif before is not None and sums[0] <= before[0]:
             found.add(WRONG_SUMS, f"{here}: {_name(group)} {sums} after {before}")
         last[group] = sums
-    added: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0] * len(FIELDS))
-    for values in inputs.values():
-        for value in values.values():
-            _, *row = value.decode().split(",")
-            _add(added, row)
+    values = (value for of_partition in inputs.values() for value in of_partition.values())
+    added = added_up((value.decode().split(",")[1:] for value in values), ORIGIN, CARRIER)
     for group, sums in added.items():
-        if last.get(group) != tuple(sums):
-            ends = f"ends with {last.get(group)}, not {tuple(sums)}"
+        if last.get(group) != sums:
+            ends = f"ends with {last.get(group)}, not {sums}"
             found.add(WRONG_SUMS, f"{_name(group)} {ends}")
     for group in last.keys() - added.keys():
         found.add(WRONG_SUMS, f"{_name(group)} is there, and no flight of it")
@@ -60,21 +55,9 @@ def read_sum(key: bytes, value: bytes) -> tuple[tuple[str, str, int], tuple[int,
     return (origin, carrier, int(day[5:7])), tuple(int(found[name]) for name in FIELDS)
 
 
-def sums_of_csv(rows: int | None = None) -> Totals:
+def sums_of_csv(rows: int | None = None) -> Sums:
     """The sums straight from the CSV, by the csv module: the independent computation."""
-    added: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0] * len(FIELDS))
-    for row in flights.csv_rows(rows):
-        _add(added, row)
-    return {group: tuple(sums) for group, sums in added.items()}
-
-
-def _add(added: dict[tuple[str | int, ...], list[int]], row: list[str]) -> None:
-    sums = added[(row[ORIGIN], row[flights.CARRIER], int(row[flights.MONTH]))]
-    delay = row[flights.ARRIVAL_DELAY]
-    sums[0] += 1
-    sums[1] += delay not in NOT_KNOWN
-    sums[2] += 0 if delay in NOT_KNOWN else int(delay)
-    sums[3] += int(row[flights.DISTANCE])
+    return added_up(csv_rows(rows), ORIGIN, CARRIER)
 
 
 def _name(group: tuple[str | int, ...]) -> str:

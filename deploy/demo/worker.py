@@ -32,6 +32,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from .enrichment import Flight, RunningSums, added, enrich, sum_record
 from .flights import airlines
 
+GROUP = "enrichment"
 BATCH_RECORDS_MAX = 600
 CONSUME_TIMEOUT_S = 0.1
 STUCK_S = 8
@@ -44,7 +45,9 @@ CONSUMER: dict[str, Any] = {
     "fetch.wait.max.ms": 50,
     "fetch.error.backoff.ms": 50,
 }
-PRODUCER: dict[str, Any] = {"linger.ms": 2, "message.timeout.ms": 10_000}
+PRODUCER: dict[str, Any] = {
+    "linger.ms": 2, "message.timeout.ms": 10_000, "transaction.timeout.ms": 20_000
+}  # fmt: skip
 BOTH: dict[str, Any] = {
     "socket.timeout.ms": 3_000,
     "retry.backoff.ms": 20,
@@ -59,15 +62,12 @@ BOTH: dict[str, Any] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     bootstrap: str
-    name: str  # of the worker: its transactional id
-    incarnation: int  # how often it has been started
-    group: str
     source: str
     enriched: str
     sums: str
-    session_ms: int
-    transaction_ms: int
     is_fenced: bool  # False: offsets go without the group's metadata, as before KIP-447
+    name: str = ""  # of the worker: its transactional id
+    incarnation: int = 0  # how often it has been started
     parent: int = 0  # who starts it, and may be gone before it can ask
 
 
@@ -83,13 +83,9 @@ class Worker:
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
         common = {"bootstrap.servers": settings.bootstrap, "client.id": settings.name, **BOTH}
-        group = {**common, **CONSUMER, "group.id": settings.group}
-        self.consumer = Consumer({**group, "session.timeout.ms": settings.session_ms})
-        self.producer = Producer({
-            **common, **PRODUCER,
-            "transactional.id": settings.name,
-            "transaction.timeout.ms": settings.transaction_ms,
-        })  # fmt: skip
+        group = {**common, **CONSUMER, "group.id": GROUP}
+        self.consumer = Consumer({**group, "session.timeout.ms": 2_500})
+        self.producer = Producer({**common, **PRODUCER, "transactional.id": settings.name})
         self.airlines = airlines()
         self.is_over = False
         self._next: dict[int, int] = {}

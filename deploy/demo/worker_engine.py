@@ -5,6 +5,7 @@ being committed.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..cluster.failure import Failure
@@ -13,12 +14,12 @@ from ..faults.schedule import Fault
 from . import fault_plan, flights
 from .engine import FAILOVER_TIMEOUT_S, Account, Effect, EngineProcesses
 from .output_judge import Inputs, OutputVerdict, Records, judge_outputs
-from .worker import WorkerSettings
+from .reading import wait_for
+from .worker import GROUP, WorkerSettings
 from .worker_processes import ReportedTransaction, WorkerProcesses
 
-GROUP, NAMES = "enrichment", ("worker-1", "worker-2")
+NAMES = ("worker-1", "worker-2")
 START_TIMEOUT_S = 25.0
-SESSION_MS, TRANSACTION_TIMEOUT_MS = 2_500, 20_000
 AIM_ATTEMPTS_MAX = 30
 TAKEOVER_TIMEOUT_S = 12.0  # must be over before the sleeper's transaction times out
 OPEN = ("began", "sending", "committing")
@@ -30,6 +31,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
     kinds = fault_plan.OF_TRANSACTIONS
     topics = ("__consumer_offsets",)
     sums_by = "carrier and month"
+    expected_sums = staticmethod(flights.sums_of_csv)
     horizon_s = 20.0
     drain_timeout_s = 60.0
 
@@ -37,32 +39,22 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         self, cluster: Cluster, *, source: str, enriched: str, sums: str, is_fenced: bool
     ) -> None:
         self.source = source
-        processes = WorkerProcesses(
-            [
-                WorkerSettings(
-                    bootstrap=cluster.bootstrap,
-                    name=name,
-                    incarnation=0,
-                    group=GROUP,
-                    source=source,
-                    enriched=enriched,
-                    sums=sums,
-                    session_ms=SESSION_MS,
-                    transaction_ms=TRANSACTION_TIMEOUT_MS,
-                    is_fenced=is_fenced,
-                )
-                for name in NAMES
-            ],
-            cluster.data,
+        settings = WorkerSettings(
+            bootstrap=cluster.bootstrap,
+            source=source,
+            enriched=enriched,
+            sums=sums,
+            is_fenced=is_fenced,
         )
-        super().__init__(cluster, processes)
+        super().__init__(cluster, WorkerProcesses(settings, cluster.data))
 
     def start(self) -> None:
         """Make the topic of offsets, start every worker."""
         self.cluster.coordinator("group", GROUP)
         for topic in self.topics:
             self.cluster.wait_for_isr(topic, len(self.cluster.node_ids))
-        self.processes.start_all()
+        for name in NAMES:
+            self.processes.start(name)
 
     def wait_until_at_work(self) -> str | None:
         """Until every worker has begun a transaction."""
@@ -84,28 +76,17 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         reported = list(self.processes.transactions.values())
         return sum(t.records for t in reported if t.state == "committed")
 
-    def remove_files(self) -> None:
-        """When nobody needs to read them: the cluster's directory is to be left empty."""
-        self.processes.remove_logs()
-
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
         """By what the workers reported of their transactions, too."""
         made = ((p, offset, value) for p, offset, _, value in enriched)
         return judge_outputs(inputs, made, sums, self.processes.transactions, flights.airlines())
 
-    def expected_sums(self, rows: int) -> flights.Sums:
-        return flights.sums_of_csv(rows)
-
     def account(self) -> Account:
-        states: dict[str, int] = {}
-        withheld = 0
-        for transaction in self.processes.transactions.values():
-            is_ended = transaction.state in ("committed", "aborted")
-            state = transaction.state if is_ended else "cut off"
-            states[state] = states.get(state, 0) + 1
-            withheld += transaction.records if transaction.state != "committed" else 0
+        told = self.processes.transactions.values()
+        states = Counter("cut off" if t.state in OPEN else t.state for t in told)
+        withheld = sum(t.records for t in told if t.state != "committed")
         ended = ", ".join(f"{n:,} {state}" for state, n in sorted(states.items()))
-        return Account(sum(states.values()), f"transactions: {ended}", states, withheld)
+        return Account(len(told), f"transactions: {ended}", states, withheld)
 
     # --- faults
 
@@ -148,11 +129,8 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
         time.sleep(fault_plan.outage_s(fault))
         self.processes.start(name)
         failover_ms = self._await_commits([name], killed_at)
-        return Effect(
-            f"killed {name} in transaction {transaction.name}, {transaction.state}",
-            hit,
-            failover_ms,
-        )
+        what = f"killed {name} in transaction {transaction.name}, {transaction.state}"
+        return Effect(what, hit, failover_ms)
 
     def _zombie(self, fault: Fault) -> Effect:
         name = fault.pick(0, self.processes.names)
@@ -161,9 +139,11 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
             taken_over = self._await_takeover(transaction)
         finally:
             self.processes.resume(name)
-        if not self.processes.wait(
-            lambda: transaction.state not in OPEN or self._has_left(transaction), 30
-        ):
+
+        def is_over() -> bool:  # by its own report, or fenced: it ended, and was started again
+            return transaction.state not in OPEN or self.processes.last[name] is not transaction
+
+        if not self.processes.wait(is_over, 30):
             raise Failure(f"{name} was woken, and its transaction {transaction.name} never ended.")
         end = transaction.state if transaction.state not in OPEN else "fenced"
         also = f" ({transaction.error})" if transaction.error else ""
@@ -182,16 +162,11 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
 
     def _await_transaction(self, name: str, moment: str) -> ReportedTransaction:
         """A transaction of this worker that has just come so far."""
-        known = self.processes.last.get(name)
-        before = known.name if known is not None else ""
+        before = self.processes.last.get(name)
 
         def has_come() -> bool:
-            transaction = self.processes.last.get(name)
-            return (
-                transaction is not None
-                and transaction.name != before
-                and transaction.state == moment
-            )
+            last = self.processes.last.get(name)
+            return last is not None and last is not before and last.state == moment
 
         if not self.processes.wait(has_come, FAILOVER_TIMEOUT_S):
             raise Failure(f"{name} began no transaction. Its log is in {self.cluster.data}.")
@@ -210,17 +185,12 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
 
     def _await_takeover(self, transaction: ReportedTransaction) -> bool:
         """Whether another worker has committed what this transaction was to do, in time."""
-        deadline = time.monotonic() + TAKEOVER_TIMEOUT_S
-        while time.monotonic() < deadline:
-            committed = self.done()
-            if all(committed.get(p, 0) >= until for p, until in transaction.until.items()):
-                return True
-            time.sleep(0.05)
-        return False
 
-    def _has_left(self, transaction: ReportedTransaction) -> bool:
-        """Whether the worker has been started again since: it was fenced, and ended."""
-        return self.processes.last[transaction.worker].name != transaction.name
+        def is_done() -> bool:
+            committed = self.done()
+            return all(committed.get(p, 0) >= until for p, until in transaction.until.items())
+
+        return wait_for(is_done, TAKEOVER_TIMEOUT_S)
 
 
 def _moment(fault: Fault) -> str:

@@ -3,8 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,15 @@ class ReportedTransaction:
 class WorkerProcesses(Supervisor):
     """`transactions` is everything that was ever reported, in order."""
 
-    def __init__(self, settings: Iterable[WorkerSettings], logs: Path) -> None:
+    def __init__(self, settings: WorkerSettings, logs: Path) -> None:
         super().__init__(logs)
-        self._settings = {each.name: each for each in settings}
+        self._settings = settings
         self.transactions: dict[str, ReportedTransaction] = {}
         self.last: dict[str, ReportedTransaction] = {}  # by worker
 
-    def start_all(self) -> None:
-        for name in self._settings:
-            self.start(name)
-
     def command(self, name: str, incarnation: int) -> list[str]:
-        settings = replace(self._settings[name], incarnation=incarnation, parent=os.getpid())
-        return ["-m", "oncelog.deploy.demo.worker", json.dumps(asdict(settings))]
+        own = {"name": name, "incarnation": incarnation, "parent": os.getpid()}
+        return ["-m", "oncelog.deploy.demo.worker", json.dumps(asdict(self._settings) | own)]
 
     def pause(self, name: str) -> int:
         """As ever, and the last report has been read."""

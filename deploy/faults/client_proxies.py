@@ -11,7 +11,8 @@ import contextlib
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from ..cluster.failure import Failure
 
@@ -29,7 +30,7 @@ class ClientProxies:
         self.counts: Counter[str] = Counter()  # of requests that were held, delayed, dropped
         self._cut: set[int] = set()
         self._delay_ms: dict[int, int] = {}
-        self._hold: int | None = None  # the next request of this API
+        self._held: set[int] = set()  # the next request of these APIs
         self._is_whole = asyncio.Event()
         self._is_whole.set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,33 +50,20 @@ class ClientProxies:
 
     def cut(self, broker_port: int) -> None:
         """Nothing comes through to this broker or from it."""
-        self._call(self._break, lambda: self._cut.add(broker_port))
+        self._call(self._is_whole.clear, partial(self._cut.add, broker_port))
 
     def delay(self, broker_port: int, delay_ms: int) -> None:
         """Each request comes so much later."""
-        self._call(lambda: self._delay_ms.update({broker_port: delay_ms}))
+        self._call(partial(self._delay_ms.update, {broker_port: delay_ms}))
 
     def hold(self, api_key: int) -> None:
         """The next request of this API is held, with what comes behind it on its connection."""
-
-        def arm() -> None:
-            self._hold = api_key
-
-        self._call(self._break, arm)
+        self._call(self._is_whole.clear, partial(self._held.add, api_key))
 
     def heal(self) -> None:
         """Everything goes on its way; what was cut is reset."""
-
-        def mend() -> None:
-            self._hold = None
-            self._delay_ms.clear()
-            self._cut.clear()
-            self._is_whole.set()
-
-        self._call(mend)
-
-    def _break(self) -> None:
-        self._is_whole.clear()
+        all_ends = (self._held.clear, self._delay_ms.clear, self._cut.clear, self._is_whole.set)
+        self._call(*all_ends)
 
     async def _listen(self, broker_port: int) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,8 +104,9 @@ class ClientProxies:
             if not 2 <= size <= FRAME_BYTES_MAX:
                 return
             frame = await reader.readexactly(size)
-            if self._hold is not None and struct.unpack_from(">h", frame)[0] == self._hold:
-                self._hold = None
+            (api_key,) = struct.unpack_from(">h", frame)
+            if api_key in self._held:
+                self._held.discard(api_key)
                 self.counts["held"] += 1
                 await self._is_whole.wait()
             if delay_ms := self._delay_ms.get(port):
@@ -156,12 +145,9 @@ class ClientProxies:
         for _ in range(TURNS_TO_CLOSE):
             await asyncio.sleep(0)
 
-    def _call(self, *steps) -> None:
-        def all_steps() -> None:
-            for step in steps:
-                step()
-
-        self._loop.call_soon_threadsafe(all_steps)
+    def _call(self, *steps: Callable[[], object]) -> None:
+        for step in steps:
+            self._loop.call_soon_threadsafe(step)
 
     def _run(self, work) -> None:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)

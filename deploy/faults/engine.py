@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from ...wire.errors import KafkaError
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from .schedule import Fault
@@ -64,24 +63,13 @@ class FaultContext(Generic[ClusterT]):
                 raise EffectNotSeen(f"{what} was not seen in {timeout_s:.1f} s")
             time.sleep(POLL_S)
 
-    def retry(self, work: Callable[[], object], timeout_s: float) -> None:
-        """Do something again while the cluster answers that this may help."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                work()
-                return
-            except KafkaError as problem:
-                if not problem.retriable or time.monotonic() > deadline:
-                    raise
-            time.sleep(POLL_S)
-
-    def hit(self, fault: Fault, target: str) -> None:
-        """It is proved; the first target counts."""
+    def hit(self, fault: Fault, target: str, lasts_s: float = 0.0) -> None:
+        """It is proved, and lasts so long; the first target counts."""
         with self.changed:
             if not fault.target:
                 fault.target = target
                 self.hits[fault.kind] += 1
+        self.sleep(lasts_s)
 
     def miss(self, kind: str, why: str) -> None:
         """Note what did not go as it should."""

@@ -35,11 +35,10 @@ class NodeContext(FaultContext[FaultyCluster]):
     broken: nodes that ended although nobody asked them to.
     """
 
-    def __init__(
-        self, cluster: FaultyCluster, victims: Mapping[str, Callable[[Fault], str]]
-    ) -> None:
+    victims: Mapping[str, Callable[[Fault], str]]
+
+    def __init__(self, cluster: FaultyCluster) -> None:
         super().__init__(cluster)
-        self.victims = victims
         self.broken: list[str] = []
 
 
@@ -56,8 +55,7 @@ def ensure_all_run(context: NodeContext) -> None:
 
 def _kill(context: NodeContext, fault: Fault) -> None:
     node_id = context.cluster.kill(context.victims[fault.kind](fault))
-    context.hit(fault, f"node {node_id}")
-    context.sleep(fault.between(1, 0.1, 1.2 * context.session_s))
+    context.hit(fault, f"node {node_id}", fault.between(1, 0.1, 1.2 * context.session_s))
     context.cluster.start(node_id)
 
 
@@ -67,10 +65,8 @@ def _kill_all(context: NodeContext, fault: Fault) -> None:
         list(pool.map(lambda node_id: _try_to_kill(context, node_id), nodes))
     if any(status.state != "down" for status in context.cluster.status()):
         raise Failure("not all nodes were down at once")
-    context.hit(fault, "all nodes")
-    context.sleep(fault.between(1, 0.0, 0.5))
-    first = fault.pick(2, range(len(nodes)))
-    context.cluster.start_all([*nodes[first:], *nodes[:first]])
+    context.hit(fault, "all nodes", fault.between(1, 0.0, 0.5))
+    context.cluster.start_all(fault.turned(2, nodes))
 
 
 def _try_to_kill(context: NodeContext, node_id: int) -> None:
@@ -89,8 +85,7 @@ def _die_at_a_moment(context: NodeContext, fault: Fault) -> None:
             _heal_inside(context, node_id)
         if not _is_down(context, node_id):
             raise
-    context.hit(fault, f"node {node_id} at {moment}")
-    context.sleep(fault.between(2, 0.1, context.session_s))
+    context.hit(fault, f"node {node_id} at {moment}", fault.between(2, 0.1, context.session_s))
     context.cluster.start(node_id)
 
 
@@ -98,8 +93,7 @@ def _pause(context: NodeContext, fault: Fault) -> None:
     node_id = fault.pick(0, context.cluster.node_ids)
     context.cluster.pause(node_id)
     try:
-        context.hit(fault, f"node {node_id}")
-        context.sleep(context.session_s * fault.between(1, 1.1, 2.0))
+        context.hit(fault, f"node {node_id}", context.session_s * fault.between(1, 1.1, 2.0))
     finally:
         context.cluster.resume(node_id)
 
@@ -110,25 +104,25 @@ def _stutter(context: NodeContext, fault: Fault) -> None:
         context.cluster.pause(node_id)
         context.sleep(0.08)
         context.cluster.resume(node_id)
-        context.hit(fault, f"node {node_id}")
-        context.sleep(0.04)
+        context.hit(fault, f"node {node_id}", 0.04)
 
 
 def _restart(context: NodeContext, fault: Fault) -> None:
     node_id = fault.pick(0, context.cluster.node_ids)
     context.cluster.stop(node_id)
-    context.hit(fault, f"node {node_id}")
-    context.sleep(fault.between(1, 0.0, 1.0))
+    context.hit(fault, f"node {node_id}", fault.between(1, 0.0, 1.0))
     context.cluster.start(node_id)
 
 
 def _wipe(context: NodeContext, fault: Fault) -> None:
     """Only while all others have everything: to wipe one of two copies is to lose data."""
     node_id = fault.pick(0, context.cluster.node_ids)
+
+    def is_whole() -> bool:
+        return not context.cluster.missing_replicas()
+
     with context.links_in_use:
-        context.until(
-            lambda: not context.cluster.missing_replicas(), IN_SYNC_WITHIN_S, "all replicas in sync"
-        )
+        context.until(is_whole, IN_SYNC_WITHIN_S, "all replicas in sync")
         context.cluster.stop(node_id)
         try:
             context.sleep(LEVEL_S)
@@ -136,11 +130,7 @@ def _wipe(context: NodeContext, fault: Fault) -> None:
             context.hit(fault, f"node {node_id}")
         finally:
             context.cluster.start(node_id)
-        context.until(
-            lambda: not context.cluster.missing_replicas(),
-            IN_SYNC_WITHIN_S,
-            "the wiped node in sync",
-        )
+        context.until(is_whole, IN_SYNC_WITHIN_S, "the wiped node in sync")
 
 
 def _disk(context: NodeContext, fault: Fault) -> None:
@@ -156,8 +146,7 @@ def _disk(context: NodeContext, fault: Fault) -> None:
 
     try:
         context.until(is_seen, SEEN_WITHIN_S, f"a failed write at {point}")
-        context.hit(fault, f"node {node_id} at {point}")
-        context.sleep(fault.between(2, 0.2, 1.5))
+        context.hit(fault, f"node {node_id} at {point}", fault.between(2, 0.2, 1.5))
     finally:
         # what a disk has refused is tried again by the next incarnation only
         _try_to_kill(context, node_id)
@@ -171,8 +160,7 @@ def _clock_jump(context: NodeContext, fault: Fault) -> None:
     seen_ms = offset_of(context.cluster.ask_faults(node_id, {"op": "counts"}))
     if abs(seen_ms - offset_ms) > 5_000:
         raise Failure(f"the clock of node {node_id} is off by {seen_ms} ms, not {offset_ms}")
-    context.hit(fault, f"node {node_id} by {offset_ms // 1000} s")
-    context.sleep(fault.between(2, 0.5, 3.0))
+    context.hit(fault, f"node {node_id} by {offset_ms // 1000} s", fault.between(2, 0.5, 3.0))
     _heal_inside(context, node_id)
 
 

@@ -11,11 +11,10 @@ their own beside the node's door (`faults-<node>`), one JSON object a line:
     {"op": "counts"}                                                  what has happened so far
 """
 
-import contextlib
 import json
 import os
 import signal
-import socket
+import socketserver
 import threading
 import time
 from pathlib import Path
@@ -73,32 +72,23 @@ class NodeFaults:
         return {"ok": True}
 
 
-class FaultDoor:
-    """Serves the socket in a thread: a node whose event loop hangs can still be asked."""
+def open_door(path: Path, faults: NodeFaults) -> None:
+    """Serve the socket in a thread: a node whose event loop hangs can still be asked."""
 
-    def __init__(self, path: Path, faults: NodeFaults) -> None:
-        self._faults = faults
-        path.unlink(missing_ok=True)  # of a process that was killed
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(path))
-        os.chmod(path, 0o600)
-        self._listener.listen(8)
-        threading.Thread(target=self._serve, daemon=True).start()
+    class Question(socketserver.StreamRequestHandler):
+        timeout = 2
 
-    def _serve(self) -> None:
-        while True:
-            connection, _ = self._listener.accept()
-            with connection, contextlib.suppress(OSError):
-                connection.settimeout(2)
-                with connection.makefile("rb") as lines:
-                    line = lines.readline(LINE_BYTES_MAX)
-                connection.sendall(json.dumps(self._answer(line)).encode() + b"\n")
+        def handle(self) -> None:
+            try:
+                answer = faults.answer(json.loads(self.rfile.readline(LINE_BYTES_MAX)))
+            except (KeyError, TypeError, ValueError) as problem:
+                answer = {"error": f"not understood: {problem}"}
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
-        try:
-            return self._faults.answer(json.loads(line))
-        except (KeyError, TypeError, ValueError) as problem:
-            return {"error": f"not understood: {problem}"}
+    path.unlink(missing_ok=True)  # of a process that was killed
+    door = socketserver.UnixStreamServer(str(path), Question)
+    os.chmod(path, 0o600)
+    threading.Thread(target=door.serve_forever, daemon=True).start()
 
 
 def offset_of(counts: dict[str, Any]) -> int:

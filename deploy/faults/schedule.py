@@ -75,6 +75,11 @@ class Fault:
         """One of these, by a number."""
         return of[int(self.numbers[which] * len(of))]
 
+    def turned(self, which: int, of: Sequence[T]) -> list[T]:
+        """All of these, beginning with one of them, by a number."""
+        at = self.pick(which, range(len(of)))
+        return [*of[at:], *of[:at]]
+
     def between(self, which: int, least: float, most: float) -> float:
         """A value of this range, by a number."""
         return least + self.numbers[which] * (most - least)

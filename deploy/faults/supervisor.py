@@ -35,14 +35,14 @@ class ChildProcess:
 
     process: subprocess.Popen[bytes]
     incarnation: int
+    reader: threading.Thread
     is_wanted: bool = True
-    reader: threading.Thread | None = None
 
 
 class Supervisor:
     """Children by name; may be used from several threads.
 
-    failed: why one of them stays away for good; `wait` raises it.
+    failed: why one of them stays away for good; `wait` and `check` raise it.
     """
 
     restarts_max: int | None = 30  # of one child
@@ -90,9 +90,9 @@ class Supervisor:
                     stderr=log,
                     start_new_session=True,
                 )
-            child = self._children[name] = ChildProcess(process, incarnation)
-            child.reader = threading.Thread(target=self._read, args=(name, process), daemon=True)
-            child.reader.start()
+            reader = threading.Thread(target=self._read, args=(name, process), daemon=True)
+            reader.start()
+            child = self._children[name] = ChildProcess(process, incarnation, reader)
             threading.Thread(target=self._watch, args=(name, child), daemon=True).start()
 
     def kill(self, name: str) -> int:
@@ -139,16 +139,17 @@ class Supervisor:
 
     def wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until a report makes this true; False when time is up."""
-        deadline = time.monotonic() + timeout_s
         with self._changed:
-            while not condition():
-                left_s = deadline - time.monotonic()
-                if self.failed is not None:
-                    raise self.failed
-                if left_s <= 0:
-                    return False
-                self._changed.wait(min(left_s, 0.1))
-        return True
+            self._changed.wait_for(lambda: self.failed is not None or condition(), timeout_s)
+            if condition():
+                return True
+            self.check()
+            return False
+
+    def check(self) -> None:
+        """Raise what keeps one of them away."""
+        if self.failed is not None:
+            raise self.failed
 
     def remove_logs(self) -> None:
         """When nobody needs to read them."""
@@ -229,8 +230,7 @@ class Supervisor:
     def _exit_code(child: ChildProcess, timeout_s: float | None = None) -> int:
         """Wait for the end of the process, and for its last report."""
         code = child.process.wait(timeout_s)
-        if child.reader is not None:
-            child.reader.join(DRAIN_TIMEOUT_S)
+        child.reader.join(DRAIN_TIMEOUT_S)
         return code
 
 

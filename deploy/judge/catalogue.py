@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from .analysis.evidence import Evidence
 from .analysis.findings import Anomaly, Finding
 from .analysis.view import View
 from .checks import (
@@ -33,7 +34,7 @@ class Check:
 
     name: str
     what: str
-    run: Callable[[View], Iterable[Finding]]
+    run: Callable[[View, Evidence], Iterable[Finding]]
     anomalies: tuple[Anomaly, ...]
     needs: tuple[str, ...]
 

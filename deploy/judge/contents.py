@@ -14,26 +14,28 @@ from .analysis.findings import Anomaly, Finding, Findings
 NO_OFFSET = -1
 
 
-def _anomaly(name: str, what: str) -> Anomaly:
-    return Anomaly(name, "contents", what)
-
-
-LOST = _anomaly("lost", "acknowledged, and not there")
-DOUBLED = _anomaly("doubled", "there more than once; every copy beyond the first counts")
-OUT_OF_ORDER = _anomaly("out of order", "in a partition, after one with a later key")
-DISPLACED = _anomaly("displaced", "acknowledged at one offset, found only at another")
-ALTERED = _anomaly("altered", "there, but not what was sent, or never sent at all")
-UNDELIVERED = _anomaly(
-    "undelivered", "the producer was told that it failed, or nothing, and it is not there"
+LOST = Anomaly("lost", "contents", "acknowledged, and not there")
+DOUBLED = Anomaly("doubled", "contents", "there more than once; every copy beyond the first counts")
+OUT_OF_ORDER = Anomaly("out of order", "contents", "in a partition, after one with a later key")
+DISPLACED = Anomaly("displaced", "contents", "acknowledged at one offset, found only at another")
+ALTERED = Anomaly("altered", "contents", "there, but not what was sent, or never sent at all")
+UNDELIVERED = Anomaly(
+    "undelivered",
+    "contents",
+    "the producer was told that it failed, or nothing, and it is not there",
 )
 STREAM_ANOMALIES = (LOST, DOUBLED, OUT_OF_ORDER, DISPLACED, ALTERED, UNDELIVERED)
 
-STUCK = _anomaly("stuck", "the last stable offset is below the high watermark")
-LEFT_OPEN = _anomaly("left open", "a transaction is not at its end")
-OFFSETS_ASTRAY = _anomaly("offsets astray", "the group's offset is not the end of its input")
+STUCK = Anomaly("stuck", "contents", "the last stable offset is below the high watermark")
+LEFT_OPEN = Anomaly("left open", "contents", "a transaction is not at its end")
+OFFSETS_ASTRAY = Anomaly(
+    "offsets astray", "contents", "the group's offset is not the end of its input"
+)
 END_ANOMALIES = (STUCK, LEFT_OPEN, OFFSETS_ASTRAY)
 
-WRONG_TOTALS = _anomaly("wrong totals", "a sum differs from the same sum computed otherwise")
+WRONG_TOTALS = Anomaly(
+    "wrong totals", "contents", "a sum differs from the same sum computed otherwise"
+)
 
 Records = Iterable[tuple[int, int, bytes]]
 """(partition, offset, value), in the order of each partition's offsets, as a reader saw them."""
@@ -55,9 +57,9 @@ class Acknowledgement(NamedTuple):
 class ContentsVerdict:
     """`violations` holds only anomalies that occurred."""
 
-    read: int
-    distinct: int
-    violations: tuple[Finding, ...]
+    read: int = 0
+    distinct: int = 0
+    violations: tuple[Finding, ...] = ()
 
 
 def look_at(
@@ -124,8 +126,7 @@ def judge_stream(
     return ContentsVerdict(read=read, distinct=len(places), violations=found.of(STREAM_ANOMALIES))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndOfPartition:
+class EndOfPartition(NamedTuple):
     """What is left of a partition's transactions when all is over."""
 
     name: str  # TOPIC/PARTITION

@@ -1,9 +1,9 @@
 """The judge: runs the checks over a history and says what it found."""
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from .analysis.evidence import Evidence
 from .analysis.findings import Finding, merged
 from .analysis.view import View
 from .catalogue import CHECKS
@@ -30,27 +30,15 @@ class Verdict:
     def names(self) -> set[str]:
         return {f.name for f in self.violations}
 
-    def count(self, name: str) -> int:
-        """How often an anomaly was found, legal ones too."""
-        return sum(f.count for f in self.findings if f.name == name)
 
-
-def judge(
-    history: History,
-    only: Iterable[str] | None = None,
-    timed: Callable[[str, float], object] = lambda *_: None,
-) -> Verdict:
-    """Run all checks, or only those named (J1, A2...).
-
-    `timed` is told which part took how many seconds of CPU.
-    """
+def judge(history: History, only: Iterable[str] | None = None) -> Verdict:
+    """Run all checks, or only those named (J1, A2...)."""
     wanted = None if only is None else set(only)
     findings: list[Finding] = []
     judged: list[str] = []
     not_judged: list[tuple[str, str]] = []
-    started = time.process_time()
     view = View(history)
-    timed("view", time.process_time() - started)
+    evidence = Evidence(view)
     for check in CHECKS:
         if wanted is not None and check.name not in wanted:
             continue
@@ -58,8 +46,6 @@ def judge(
             not_judged.append((check.name, f"the history has no {' and no '.join(check.needs)}"))
             continue
         judged.append(check.name)
-        started = time.process_time()
-        findings += check.run(view)
-        timed(check.name, time.process_time() - started)
+        findings += check.run(view, evidence)
     operations = sum(history.count(t) for t in ("sends", "polls", "transactions", "offset_commits"))
     return Verdict(merged(findings), tuple(judged), tuple(not_judged), operations)

@@ -96,8 +96,9 @@ class Conductor(DiskFaults):
             return
         self._say(f"FAULT {fault}")
         self.made.append(fault)
-        row = self.recorder.fault_begun(fault.kind, fault.target, self.cluster.seed)
-        self._loop.call_later(fault.seconds, self.recorder.fault_ended, row)
+        began_ns = self.recorder.now_ns()
+        times = began_ns, began_ns + int(fault.seconds * 1e9)
+        self.recorder.add("faults", fault.kind, fault.target, *times, self.cluster.seed)
 
     def _say(self, words: str) -> None:
         if self.cluster.on_log is not None:

@@ -19,7 +19,6 @@ from oncelog.deploy.chaos.load.incarnations import pause
 from oncelog.deploy.chaos.load.payloads import plain
 from oncelog.deploy.chaos.load.settings import APPEND, LoadSettings
 from oncelog.deploy.judge.history.outcomes import (
-    EndedTransaction,
     outcome_of_send,
     outcome_of_transaction,
 )
@@ -184,11 +183,9 @@ class _OldClient:
             await self._ask(END, END_VERSION, self._ending(True), attempts)
         except KafkaError as problem:
             code = problem.number
-        ended = EndedTransaction(
-            commit_invoked=True, commit_error=code or None, attempts=attempts[0]
-        )
+        outcome = outcome_of_transaction(commit_error=code or None, attempts=attempts[0])
         error = type(error_for(code)).__name__ if code else None
-        self._recorder.transaction_ended(transaction, outcome_of_transaction(ended), error)
+        self._recorder.transaction_ended(transaction, outcome, error)
         if code:
             raise error_for(code)
 

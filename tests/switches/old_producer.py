@@ -12,7 +12,6 @@ from typing import Any
 from oncelog.client.connection import BrokerConnection
 from oncelog.deploy.chaos.load.payloads import plain
 from oncelog.deploy.judge.history.outcomes import (
-    EndedTransaction,
     outcome_of_send,
     outcome_of_transaction,
 )
@@ -157,10 +156,7 @@ class OldProducer:
         code = answer.error_code
         outcome = OpOutcome.FAIL
         if is_commit:
-            ended = EndedTransaction(
-                commit_invoked=True, commit_error=code or None, attempts=attempts
-            )
-            outcome = outcome_of_transaction(ended)
+            outcome = outcome_of_transaction(commit_error=code or None, attempts=attempts)
         recorder.transaction_ended(transaction, outcome, str(code) if code else None)
         return outcome
 

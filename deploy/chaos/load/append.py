@@ -55,18 +55,18 @@ class _Client(WorkloadClient):
         )
         self._unread, self._mode = unread, mode
         self._has_assignment = False
-        self._polled: dict[str, int] = {}
+        self._polled: list[tuple[str, int]] = []  # by this operation: partition, offset
 
     async def work(self) -> None:
         if not self._has_assignment or self._rng.random() < self._settings.reassign_share:
             await self._assign()
-        self._polled = {}
+        self._polled.clear()
         self._consumer.begin()
         if self._mode == "transactional":
             await self._transact()
         elif self._rng.random() < 1 / 2:
             await self._poll()
-            self._unread.saw({}, self._polled)
+            self._unread.saw({}, highest_offsets(self._polled))
         else:
             await self._send()
             await self._producer.settle()
@@ -91,7 +91,7 @@ class _Client(WorkloadClient):
         except KafkaError as caught:
             problem = caught
         if await producer.end(problem, is_aborted=abort_before <= steps) is OpOutcome.OK:
-            self._unread.saw(producer.highest, self._polled)
+            self._unread.saw(producer.highest, highest_offsets(self._polled))
         else:
             self._consumer.rewind()
 
@@ -106,9 +106,7 @@ class _Client(WorkloadClient):
     async def _poll(self) -> None:
         transaction = self._producer.transaction
         records = await self._consumer.poll(self._settings.poll_ms, 500, transaction)
-        found = highest_offsets((f"{r.topic}/{r.partition}", r.offset) for r in records)
-        for partition, offset in found.items():
-            self._polled[partition] = max(self._polled.get(partition, -1), offset)
+        self._polled += ((f"{r.topic}/{r.partition}", r.offset) for r in records)
 
     async def _assign(self) -> None:
         rng, count = self._rng, self._settings.append_partitions

@@ -24,7 +24,7 @@ from .append import PARTITIONS_READ_MAX
 from .incarnations import Tally
 from .order import STUCK, WorkerOrder
 from .payloads import plain, value_of
-from .settings import APPEND, LoadSettings
+from .settings import APPEND
 
 STUCK_S = 30
 TRANSACTIONAL_SHARE = 0.75
@@ -41,7 +41,6 @@ BOTH: dict[str, Any] = {
 def work(order: WorkerOrder, recorder: Recorder) -> Tally:
     """Append until SIGTERM, or until whoever started us is gone."""
     load = _Load(order, recorder)
-    signal.signal(signal.SIGTERM, load.end)
     threading.Thread(target=load.watch, daemon=True).start()
     while not load.is_over:
         load.one_life()
@@ -53,19 +52,16 @@ class _Load:
 
     def __init__(self, order: WorkerOrder, recorder: Recorder) -> None:
         self.order, self.recorder = order, recorder
-        self.settings = LoadSettings(**order.settings)
+        self.settings = order.settings
         self.rng = random.Random(order.seed)
         self.tally = Tally()
         self.idle_s = 0
-        self._ends = False
-        self._parent = order.parent
+        self._end = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: self._end.set())
 
     @property
     def is_over(self) -> bool:
-        return self._ends or os.getppid() != self._parent
-
-    def end(self, *_: object) -> None:
-        self._ends = True
+        return self._end.is_set() or os.getppid() != self.order.parent
 
     def watch(self) -> None:
         """End the process when a call does not return."""

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....client.view_source import Source
 from ....wire.errors import KafkaError
@@ -31,8 +31,7 @@ class Tally:
         self.errors[type(problem).__name__] += 1
 
 
-@dataclass(frozen=True, slots=True)
-class LoadContext:
+class LoadContext(NamedTuple):
     """What the clients of a workload are given; they live until `stop()`."""
 
     source: Source
@@ -40,7 +39,7 @@ class LoadContext:
     settings: LoadSettings
     stop: Stop
     rng: random.Random
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally
 
 
 class WorkloadClient:

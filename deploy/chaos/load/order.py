@@ -2,7 +2,8 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+
+from .settings import LoadSettings
 
 STUCK = 75  # exit code: a library's call did not return; start it again
 
@@ -13,13 +14,13 @@ class WorkerOrder:
 
     run: str  # the run's directory
     bootstrap: str
-    number: int
     seed: str
-    workloads: tuple[str, ...]
+    number: int = 0
+    workloads: tuple[str, ...] = ("append", "job", "bank")
     transactional_clients: int = 2
     library: str = "oncelog"
-    proxies: dict[str, int] = field(default_factory=dict[str, int])  # port of a broker: ours
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    proxies: dict[int, int] = field(default_factory=dict[int, int])  # port of a broker: ours
+    settings: LoadSettings = field(default_factory=LoadSettings)
     parent: int = 0  # who starts it, and may be gone before it can ask
 
     def to_json(self) -> str:
@@ -28,4 +29,6 @@ class WorkerOrder:
     @classmethod
     def from_json(cls, text: str) -> "WorkerOrder":
         values = json.loads(text)
-        return cls(**{**values, "workloads": tuple(values["workloads"])})
+        values["workloads"] = tuple(values["workloads"])
+        values["proxies"] = {int(broker): ours for broker, ours in values["proxies"].items()}
+        return cls(**values | {"settings": LoadSettings(**values["settings"])})

@@ -45,7 +45,7 @@ class _Member(WorkloadClient):
         await pause(settings.pause_ms, self._rng)
 
     async def _transact(self, polled: Polled) -> None:
-        membership = self._consumer.metadata  # of the generation that these records came in
+        membership = self._consumer.group_metadata()  # of the generation that these records came in
         transaction = await self._producer.begin()
         self._consumer.record(polled, transaction)
         await self._end_after(self._write_with_offsets(polled, transaction, membership))

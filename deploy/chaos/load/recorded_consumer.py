@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ....client.consumer import Consumer, ConsumerRecord
-from ....client.group_metadata import GroupMetadata
 from ....client.view_source import Source
 from ....wire.identifiers import TopicPartition
 from ...judge.history.recorder import Begun, Recorder
@@ -65,6 +64,7 @@ class RecordedConsumer:
             fetch_max_wait_ms=settings.fetch_wait_ms,
             **options,
         )
+        self.group_metadata, self.close = self._consumer.group_metadata, self._consumer.close
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read as a member of the group."""
@@ -128,15 +128,6 @@ class RecordedConsumer:
             if key in mine:
                 self._consumer.seek(*key, offset)
         self._begun_at.clear()
-
-    @property
-    def metadata(self) -> GroupMetadata:
-        """Who we are in the group now; to be taken right after the poll whose offsets are sent."""
-        return self._consumer.group_metadata()
-
-    async def close(self) -> None:
-        """Leave the group, and end."""
-        await self._consumer.close()
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         self._begin_session(dict.fromkeys(partitions, -1))

@@ -5,17 +5,12 @@ nobody knows whether a commit has happened. Errors of records go into the histor
 come out as they are.
 """
 
-from collections.abc import Mapping
-
-from ....client.group_metadata import GroupMetadata
 from ....client.produce.delivery import Delivery
 from ....client.producer import Producer
 from ....client.view_source import Source
 from ....wire.errors import KafkaError
-from ....wire.identifiers import TopicPartition
 from ...judge.history.outcomes import (
     ENDS_THE_PROCESS,
-    EndedTransaction,
     outcome_of_send,
     outcome_of_transaction,
 )
@@ -67,6 +62,8 @@ class RecordedProducer:
             max_block_ms=patience_ms or settings.patience_ms,
             **options,
         )
+        self.send_offsets = self._producer.send_offsets_to_transaction
+        self.close = self._producer.close
 
     async def initialize(self) -> None:
         """Take the transactional id over. Raises KafkaError."""
@@ -113,12 +110,6 @@ class RecordedProducer:
             raise
         self._unsettled.append((row, name, delivery))
 
-    async def send_offsets(
-        self, offsets: Mapping[TopicPartition, int], membership: GroupMetadata
-    ) -> None:
-        """Commit offsets of a group with the transaction. Raises KafkaError."""
-        await self._producer.send_offsets_to_transaction(offsets, membership)
-
     async def settle(self) -> None:
         """Wait for the records that were sent outside of transactions.
 
@@ -161,13 +152,13 @@ class RecordedProducer:
                 has_aborted = await self._has_aborted()
             else:
                 self.is_over = True
-            outcome = outcome_of_transaction(EndedTransaction(
+            outcome = outcome_of_transaction(
                 commit_invoked=attempts > 0,
                 commit_error=error.number,
                 attempts=attempts,
                 # V1 aborts by a new epoch, which is granted whatever was decided before
                 abort_succeeded=has_aborted if attempts <= 1 else None,
-            ))  # fmt: skip
+            )
         self._end(outcome, error)
         return outcome
 
@@ -183,10 +174,6 @@ class RecordedProducer:
         """Abort; it has failed for certain, since nobody has asked for the commit."""
         await self._has_aborted()
         self._end(OpOutcome.FAIL, why)
-
-    async def close(self) -> None:
-        """End it as a program should."""
-        await self._producer.close()
 
     async def _has_aborted(self) -> bool:
         try:

@@ -1,7 +1,6 @@
 """What a load does and how hard. Pure; goes through JSON, so that a run can be repeated."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 COMPRESSIONS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 APPEND, OUTPUTS, BANK = "append", "outputs", "bank"
@@ -46,6 +45,3 @@ class LoadSettings:
             OUTPUTS: self.output_partitions,
             BANK: self.bank_partitions,
         }
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)

@@ -15,7 +15,6 @@ from pathlib import Path
 from ...judge.history.recorder import Recorder
 from .incarnations import Tally
 from .order import WorkerOrder
-from .settings import LoadSettings
 
 
 class _ProxiedLoop(asyncio.SelectorEventLoop):
@@ -34,18 +33,13 @@ class _ProxiedLoop(asyncio.SelectorEventLoop):
 async def _work(order: WorkerOrder, recorder: Recorder) -> Tally:
     from .workloads import load
 
-    is_over = False
-
-    def end() -> None:
-        nonlocal is_over
-        is_over = True
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
     return await load(
         order.bootstrap,
         recorder,
-        LoadSettings(**order.settings),
-        lambda: is_over or os.getppid() != order.parent,
+        order.settings,
+        lambda: end.is_set() or os.getppid() != order.parent,
         random.Random(order.seed),
         number=order.number,
         workloads=order.workloads,
@@ -61,8 +55,7 @@ def main() -> int:
 
         tally = work(order, recorder)
     elif order.proxies:
-        ports = {int(broker): proxy for broker, proxy in order.proxies.items()}
-        with asyncio.Runner(loop_factory=lambda: _ProxiedLoop(ports)) as runner:
+        with asyncio.Runner(loop_factory=lambda: _ProxiedLoop(order.proxies)) as runner:
             tally = runner.run(_work(order, recorder))
     else:
         import uvloop

@@ -127,6 +127,13 @@ def begins(*keys: Array) -> Array:
     return found
 
 
+def grouped(rows: Array, *keys: Array) -> list[Array]:
+    """The rows of each group of equal keys, in the order of the keys; equal rows keep theirs."""
+    rows = rows[stable_order(*(key[rows] for key in keys))]
+    starts = np.flatnonzero(begins(*(key[rows] for key in keys)))
+    return np.split(rows, starts[1:]) if len(rows) else []
+
+
 def distinct_pairs(first: Array, second: Array) -> tuple[Array, Array]:
     order = np.lexsort((second, first))
     first, second = first[order], second[order]

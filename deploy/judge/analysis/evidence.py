@@ -1,8 +1,9 @@
 """Rows in words: who wrote a value, who read it, what was broken then, which markers are near."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from .view import Reads, View
 
 FAULTS_MAX, SKIPPED_MAX = 6, 10
 Facts = dict[str, Any]
+T = TypeVar("T")
 
 
 class Evidence:
@@ -59,19 +61,23 @@ class Evidence:
         ended = int(self.history.column("sends", "acknowledged_ns")[number])
         transaction = int(self.view.transaction[number])
         if 0 <= transaction < self.view.transactions.count:
-            found["transaction"] = self.row("transactions", transaction)
             ended = max(ended, int(self.view.transactions.ended_ns[transaction]))
-        return found | self.faults(started, ended)
+        return found | self._transaction(transaction) | self.faults(started, ended)
 
     def read(self, reads: Reads, number: int) -> Facts:
         """One of the readings with its transaction and the faults that were active."""
         found = self.row(reads.table, int(reads.rows[number]))
         found["reader"] = "the last reading" if reads.table == "scan" else "a consumer"
-        transaction = int(reads.transaction[number])
-        if 0 <= transaction < self.view.transactions.count:
-            found["transaction"] = self.row("transactions", transaction)
         time_ns = int(self.read_ns(reads)[number])
-        return found | self.faults(time_ns, time_ns)
+        return (
+            found
+            | self._transaction(int(reads.transaction[number]))
+            | self.faults(time_ns, time_ns)
+        )
+
+    def _transaction(self, row: int) -> Facts:
+        is_known = 0 <= row < self.view.transactions.count
+        return {"transaction": self.row("transactions", row)} if is_known else {}
 
     def reading(self, reads: Reads, number: int) -> Facts:
         """One of the readings: the value and its place, who wrote it, who read it, the markers."""
@@ -148,16 +154,34 @@ class Evidence:
         return self.partition(partition), int(self.view.places.number_of(at)[0])
 
     def of_readings(
-        self, anomaly: Anomaly, is_bad: Callable[[Reads], Array], case: Callable[[Reads, int], Case]
+        self, anomaly: Anomaly, is_bad: Callable[[Reads], Array], sentence: str
     ) -> Iterator[Finding]:
         """Findings of the readings under read_committed; `is_bad`: of each of them."""
         for reads in self.view.committed:
-            yield from finding(anomaly, np.flatnonzero(is_bad(reads)), partial(case, reads))
+            rows = np.flatnonzero(is_bad(reads))
+            yield from finding(anomaly, rows, told(sentence, partial(self.reading, reads)))
 
-    def transactions(self, rows: Iterable[int]) -> tuple[list[int], Facts]:
-        """(their numbers, facts of them)."""
-        found = [self.row("transactions", row) for row in rows]
-        return [facts["transaction"] for facts in found], {"transactions": found}
+    def of_rows(
+        self, anomaly: Anomaly, table: str, rows: "Array | list[int]", sentence: str
+    ) -> Iterable[Finding]:
+        """A finding of rows of a table; the sentence names columns."""
+        return finding(anomaly, rows, told(sentence, partial(self.row, table)))
+
+    def transactions(self, earlier: int, later: int) -> Facts:
+        """Two transactions, and their numbers."""
+        found = [self.row("transactions", row) for row in (earlier, later)]
+        one, other = (facts["transaction"] for facts in found)
+        return {"transactions": found, "earlier": one, "later": other}
 
     def partition(self, number: int) -> str:
         return self.history.name(number) or "an unknown partition"
+
+
+def told(sentence: str, facts_of: Callable[[T], Facts]) -> Callable[[T], Case]:
+    """A maker of cases; the sentence names facts, `?` stands for those that are not known."""
+
+    def case(one: T) -> Case:
+        facts = facts_of(one)
+        return Case(sentence.format_map(defaultdict(lambda: "?", facts)), facts)
+
+    return case

@@ -66,10 +66,6 @@ class View:
         self.history = history
         self.transactions = TransactionRows(history)
         self.sends = history.count("sends")
-        self._collect()
-
-    def _collect(self) -> None:
-        history = self.history
         by_value = RowsByNumber(history.column("sends", "value"))
         history.release("sends", "value")
         raw: list[tuple[str, Array, Array, Array]] = []
@@ -102,17 +98,13 @@ class View:
         self._split_reads(raw)
 
     def _make_sends(self) -> None:
-        history, extra = self.history, len(self.unknown_values)
-
-        def padded(values: Array, filler: int) -> Array:
-            return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
-
-        self.partition = padded(history.column("sends", "partition"), NONE)
-        self._send_offset = padded(history.column("sends", "offset"), NONE)
+        history = self.history
+        self.partition = self.padded(history.column("sends", "partition"), NONE)
+        self._send_offset = self.padded(history.column("sends", "offset"), NONE)
         rows = self.transactions.rows_of(history.column("sends", "transaction"))
         history.release("sends", "transaction")
-        self.transaction = padded(rows, NONE)
-        own = padded(history.column("sends", "outcome"), OpOutcome.INFO)
+        self.transaction = self.padded(rows, NONE)
+        own = self.padded(history.column("sends", "outcome"), OpOutcome.INFO)
         self.outcome = np.where(
             self.transaction >= 0, self.transactions.outcome[self.transaction], own
         )
@@ -147,6 +139,11 @@ class View:
             is_ok = np.ones(len(rows), bool)
         place = self.places.of(partition, offset)
         return Reads(table, rows, partition, offset, taken(writer), transaction, is_ok, place)
+
+    def padded(self, values: Array, filler: int) -> Array:
+        """A column of the sends, with rows for what was never sent."""
+        extra = len(self.unknown_values)
+        return np.append(values, np.full(extra, filler, values.dtype)) if extra else values
 
     def find(self, values: Array) -> Array:
         """The sends of some values; -1 for one that nobody sent."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.evidence import Evidence, Facts, told
+from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 from ..history.schema import OpOutcome
 
@@ -20,11 +20,10 @@ ANOMALIES = (TORN,)
 VALUES_MAX = 8
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Transactions with sends that the last reading should have met, and some that it did."""
     if view.scanned is None:
         return []
-    evidence = Evidence(view)
     counted = (view.transaction >= 0) & view.is_expected
     counted &= view.transaction < view.transactions.count
     owner = view.transaction[counted]
@@ -34,26 +33,24 @@ def check(view: View) -> Iterable[Finding]:
     is_torn = (seen > 0) & (seen < total) & (outcome != OpOutcome.FAIL)
     is_torn |= (outcome == OpOutcome.OK) & (seen < total) & (total > 0)
 
-    def case(row: int) -> Case:
+    def facts_of(row: int) -> Facts:
         sends = np.flatnonzero((view.transaction == row) & view.is_expected)
         is_seen = view.is_scanned[sends]
-        parts = {
-            word: sorted({evidence.partition(int(view.partition[s])) for s in chosen})
-            for word, chosen in (("visible_in", sends[is_seen]), ("missing_in", sends[~is_seen]))
-        }
+        parts: Facts = {}
+        for word, chosen in (("visible", sends[is_seen]), ("missing", sends[~is_seen])):
+            parts[word] = [view.value(int(send)) for send in chosen[:VALUES_MAX]]
+            found = {evidence.partition(int(view.partition[send])) for send in chosen}
+            parts[f"{word}_in"] = sorted(found)
         missing = int(sends[~is_seen][0])
-        where = int(view.partition[missing])
-        facts = {
+        offset = int(view.history.column("sends", "offset")[missing])
+        return {
             "transaction": evidence.row("transactions", row),
-            "visible": [view.value(int(s)) for s in sends[is_seen][:VALUES_MAX]],
-            "missing": [view.value(int(s)) for s in sends[~is_seen][:VALUES_MAX]],
+            "seen": int(seen[row]),
+            "sent": int(total[row]),
             **parts,
             "first_missing": evidence.send(missing),
-            **evidence.around(where, int(view.history.column("sends", "offset")[missing])),
+            **evidence.around(int(view.partition[missing]), offset),
         }
-        number = facts["transaction"]["transaction"]
-        return Case(
-            f"transaction {number}: {int(seen[row])} of {int(total[row])} are visible", facts
-        )
 
-    return finding(TORN, np.flatnonzero(is_torn), case)
+    sentence = "transaction {transaction[transaction]}: {seen} of {sent} are visible"
+    return finding(TORN, np.flatnonzero(is_torn), told(sentence, facts_of))

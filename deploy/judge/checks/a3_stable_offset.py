@@ -7,12 +7,13 @@ that A2 speaks of are left to it.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding
+from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import Reads, View
 from ..history.schema import NONE
 from .a2_dirty_read import is_dirty
@@ -23,11 +24,10 @@ READ_PAST_OPEN = Anomaly(
 ANOMALIES = (READ_PAST_OPEN,)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Readings that returned while an older transaction of their partition was open."""
     if not view.transactions.count or not view.committed:
-        return []
-    evidence = Evidence(view)
+        return
     open_until = _open_until(view)
     sent = np.flatnonzero((view.send_place >= 0) & (view.transaction >= 0))
     at_place = np.zeros(view.places.size, np.int64)
@@ -35,9 +35,6 @@ def check(view: View) -> Iterable[Finding]:
     before = at_place.copy()
     for _, span in view.places.each_group():
         np.maximum.accumulate(before[span], out=before[span])
-
-    def is_past_open(reads: Reads) -> Array:
-        return (evidence.read_ns(reads) < before[reads.place]) & ~is_dirty(view, reads)
 
     def case(reads: Reads, row: int) -> Case:
         returned_ns = evidence.read_ns(reads)[row]
@@ -59,7 +56,10 @@ def check(view: View) -> Iterable[Finding]:
         }
         return Case(f"{partition}@{at} was read while @{offset} was undecided", facts)
 
-    return evidence.of_readings(READ_PAST_OPEN, is_past_open, case)
+    for reads in view.committed:
+        is_past_open = evidence.read_ns(reads) < before[reads.place]
+        rows = np.flatnonzero(is_past_open & ~is_dirty(evidence, reads))
+        yield from finding(READ_PAST_OPEN, rows, partial(case, reads))
 
 
 def _open_until(view: View) -> Array:

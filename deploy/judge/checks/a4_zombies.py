@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..analysis.arrays import Array
-from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.evidence import Evidence, Facts, told
+from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 from ..history.schema import OpOutcome
 
@@ -20,28 +20,26 @@ ANOMALIES = (ZOMBIE_WRITE,)
 NEVER = np.iinfo(np.int64).max
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Visible sends of transactions whose incarnation was superseded before they were invoked."""
     if not view.history.count("initializations") or not view.transactions.count:
         return []
-    evidence = Evidence(view)
     by, superseded = _superseded(view)
     own = view.transaction[: view.sends]
     is_visible = (view.is_read | view.is_scanned)[: view.sends]
     rows = np.flatnonzero(is_visible & (own >= 0) & (own < view.transactions.count))
     rows = rows[view.history.column("sends", "invoked_ns")[rows] > superseded[own[rows]]]
 
-    def case(send: int) -> Case:
-        successor = int(by[own[send]])
-        facts = {
+    def facts_of(send: int) -> Facts:
+        return {
             "value": view.value(send),
             "writer": evidence.send(send),
-            "superseded_by": evidence.row("initializations", successor),
+            "superseded_by": evidence.row("initializations", int(by[own[send]])),
             "reader": evidence.first_reader(send),
         }
-        return Case(f"value {facts['value']} of a superseded producer became visible", facts)
 
-    return finding(ZOMBIE_WRITE, rows, case)
+    sentence = "value {value} of a superseded producer became visible"
+    return finding(ZOMBIE_WRITE, rows, told(sentence, facts_of))
 
 
 def _superseded(view: View) -> tuple[Array, Array]:

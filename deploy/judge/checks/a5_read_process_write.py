@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from ..analysis.arrays import Array, begins
+from ..analysis.arrays import Array, begins, grouped
 from ..analysis.evidence import Evidence, Facts
 from ..analysis.findings import Anomaly, Case, Finding, finding
-from ..analysis.view import View
+from ..analysis.view import Reads, View
 from ..history.schema import OpOutcome
 
 INPUT_LOST = Anomaly("input-lost", "A5", "an input whose offset is committed has no output")
@@ -27,13 +27,13 @@ OUTPUT_ORDER = Anomaly("output-order", "A5", "outputs stand in another order tha
 ANOMALIES = (INPUT_LOST, INPUT_DOUBLED, INPUT_INVISIBLE, OFFSET_OVERLAP, OFFSET_GAP, OUTPUT_ORDER)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Per group, when there was a last reading."""
     if view.scanned is None:
         return
     commits = _Commits(view)
-    yield from _offsets(view, commits)
-    yield from _inputs(view, commits)
+    yield from _offsets(view, evidence, view.scanned, commits)
+    yield from _inputs(view, evidence, view.scanned, commits)
 
 
 class _Commits:
@@ -56,8 +56,8 @@ class _Commits:
         is_shown = (owner >= 0) & shown[owner]
         self.is_done = (outcome == OpOutcome.OK) | is_shown
         # a transaction that sent something and shows nothing was not committed
-        is_unknown = (outcome == OpOutcome.INFO) & ~is_shown & ~((owner >= 0) & sent[owner])
-        self.is_unknown = is_unknown
+        may_be = (outcome == OpOutcome.INFO) & ~is_shown
+        self.is_unknown = may_be & ~((owner >= 0) & sent[owner])
         self.ends = {
             (int(g), int(p)): int(o)
             for g, p, o in zip(
@@ -69,12 +69,11 @@ class _Commits:
     def chains(self) -> list[tuple[int, int, Array]]:
         """(group, partition, rows that were done in the order of their offsets)."""
         rows = np.flatnonzero(self.is_done)
-        order = np.lexsort((self.high[rows], self.low[rows], self.partition[rows],
-                            self.group[rows]))  # fmt: skip
-        rows = rows[order]
-        starts = np.flatnonzero(begins(self.group[rows], self.partition[rows])) if len(rows) else []
-        parts = np.split(rows, starts[1:]) if len(rows) else []
-        return [(int(self.group[part[0]]), int(self.partition[part[0]]), part) for part in parts]
+        rows = rows[np.lexsort((self.high[rows], self.low[rows]))]
+        return [
+            (int(self.group[part[0]]), int(self.partition[part[0]]), part)
+            for part in grouped(rows, self.group, self.partition)
+        ]
 
     def may_fill(self, group: int, partition: int, low: int, high: int) -> bool:
         """Whether something of unknown outcome could have moved the offsets there."""
@@ -82,9 +81,9 @@ class _Commits:
         return bool((touches & (self.low < high) & (self.high > low)).any())
 
 
-def _offsets(view: View, commits: _Commits) -> Iterable[Finding]:
-    evidence, scanned = Evidence(view), view.scanned
-    assert scanned is not None
+def _offsets(
+    view: View, evidence: Evidence, scanned: Reads, commits: _Commits
+) -> Iterable[Finding]:
     overlaps: list[tuple[int, int, int, int]] = []
     gaps: list[tuple[int, int, int, int]] = []
     for group, partition, rows in commits.chains():
@@ -133,9 +132,8 @@ def _near(
     return [evidence.row("offset_commits", int(row)) for row in rows[:6]]
 
 
-def _inputs(view: View, commits: _Commits) -> Iterable[Finding]:
-    history, evidence, scanned = view.history, Evidence(view), view.scanned
-    assert scanned is not None
+def _inputs(view: View, evidence: Evidence, scanned: Reads, commits: _Commits) -> Iterable[Finding]:
+    history = view.history
     if not history.count("derivations"):
         return
     groups = history.column("derivations", "group")

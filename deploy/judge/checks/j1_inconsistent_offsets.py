@@ -14,9 +14,9 @@ INCONSISTENT_OFFSETS = Anomaly(
 ANOMALIES = (INCONSISTENT_OFFSETS,)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Places with several claimants, of sends that are proven and of all readings."""
-    evidence, order = Evidence(view), view.order
+    order = view.order
     places = np.unique(order.rival_places)
     by_uncommitted: dict[int, set[int]] = {}
     if view.uncommitted:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.evidence import Evidence, Facts, told
+from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 
 DUPLICATE = Anomaly("duplicate", "J2", "one value stands at several offsets")
@@ -13,35 +13,27 @@ MISPLACED = Anomaly("misplaced", "J2", "a value stands elsewhere than its acknow
 ANOMALIES = (DUPLICATE, MISPLACED)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Sends whose value was seen or told at more than one place."""
-    evidence, order = Evidence(view), view.order
+    order = view.order
     doubled = np.flatnonzero(order.copies > 1)
 
-    def places(send: int) -> dict[str, object]:
+    def facts_of(send: int) -> Facts:
         found = [evidence.place(place) for place in order.places_of(send)]
-        return {"places": [f"{p}@{o}" for p, o in found], "offsets": [o for _, o in found]}
-
-    def case(send: int) -> Case:
-        facts = {
+        return {
             "value": view.value(send),
             "count": int(order.copies[send]),
-            **places(send),
+            "places": [f"{p}@{o}" for p, o in found],
+            "offsets": [o for _, o in found],
+            "sent_to": evidence.partition(int(view.partition[send])),
             "writer": evidence.send(send),
         }
-        return Case(f"value {facts['value']} stands at {facts['places']}", facts)
 
-    yield from finding(DUPLICATE, doubled, case)
+    yield from finding(DUPLICATE, doubled, told("value {value} stands at {places}", facts_of))
 
     # one place only, but another partition than the writer's
     once = np.flatnonzero((order.copies == 1) & (view.partition >= 0))
     partition = view.places.group_of(order.first_place[once])
     astray = once[partition != view.partition[once]]
-
-    def astray_case(send: int) -> Case:
-        found = places(send)
-        told = f"sent to {evidence.partition(int(view.partition[send]))}"
-        facts = {"value": view.value(send), **found, "writer": evidence.send(send)}
-        return Case(f"value {facts['value']}, {told}, stands at {found['places']}", facts)
-
-    yield from finding(MISPLACED, astray, astray_case)
+    sentence = "value {value}, sent to {sent_to}, stands at {places}"
+    yield from finding(MISPLACED, astray, told(sentence, facts_of))

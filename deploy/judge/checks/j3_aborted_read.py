@@ -1,12 +1,11 @@
 """J3: nobody reads under read_committed what certainly failed, nor what was never sent."""
 
 from collections.abc import Iterable
-from functools import partial
 
 from ....wire import log_anomalies
 from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding
+from ..analysis.findings import Anomaly, Finding
 from ..analysis.view import Reads, View
 from ..history.schema import OpOutcome
 
@@ -15,9 +14,8 @@ PHANTOM_READ = Anomaly.of_log(log_anomalies.PHANTOM_READ, "J3")
 ANOMALIES = (ABORTED_READ, PHANTOM_READ)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Readings, the last one included, whose writer failed or is unknown."""
-    evidence = Evidence(view)
 
     def has_failed(reads: Reads) -> Array:
         return view.outcome[reads.writer] == OpOutcome.FAIL
@@ -25,11 +23,6 @@ def check(view: View) -> Iterable[Finding]:
     def is_unsent(reads: Reads) -> Array:
         return reads.writer >= view.sends
 
-    def case(how: str, reads: Reads, row: int) -> Case:
-        facts = evidence.reading(reads, row)
-        where = f"{facts['partition']}@{facts['offset']}"
-        return Case(f"value {facts['value']} at {where}, {how}, was read", facts)
-
-    failed, unsent = partial(case, "whose writer failed"), partial(case, "which nobody sent")
-    yield from evidence.of_readings(ABORTED_READ, has_failed, failed)
-    yield from evidence.of_readings(PHANTOM_READ, is_unsent, unsent)
+    sentence = "value {value} at {partition}@{offset}, %s, was read"
+    yield from evidence.of_readings(ABORTED_READ, has_failed, sentence % "whose writer failed")
+    yield from evidence.of_readings(PHANTOM_READ, is_unsent, sentence % "which nobody sent")

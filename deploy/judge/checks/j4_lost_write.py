@@ -9,17 +9,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.evidence import Evidence, Facts, told
+from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 
 LOST_WRITE = Anomaly("lost-write", "J4", "a committed value was passed over by all readers")
 ANOMALIES = (LOST_WRITE,)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Sends that are proven, at or below the bound of their partition, and not read."""
-    evidence, order = Evidence(view), view.order
+    order = view.order
     bound = np.full(len(view.history.names) + 1, -1, np.int64)
     reader = np.full(len(bound), -1, np.int64)  # a send whose reading gave the bound
     was_read = np.flatnonzero(view.is_read & (order.first_place >= 0))
@@ -34,10 +34,10 @@ def check(view: View) -> Iterable[Finding]:
     lost = unread[order.index[order.last_place[unread]] <= bound[where]]
     lost = lost[np.argsort(order.last_place[lost], kind="stable")]
 
-    def case(send: int) -> Case:
+    def facts_of(send: int) -> Facts:
         place, offset = evidence.place(int(order.first_place[send]))
         number = int(view.places.group_of(order.first_place[send : send + 1])[0])
-        facts = {
+        return {
             "value": view.value(send),
             "partition": place,
             "offset": offset,
@@ -47,8 +47,6 @@ def check(view: View) -> Iterable[Finding]:
             "read_beyond": evidence.first_reader(int(reader[number])),
             **evidence.around(number, offset),
         }
-        return Case(
-            f"value {facts['value']} at {place}@{offset} was never read, later ones were", facts
-        )
 
-    return finding(LOST_WRITE, lost, case)
+    sentence = "value {value} at {partition}@{offset} was never read, later ones were"
+    return finding(LOST_WRITE, lost, told(sentence, facts_of))

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.evidence import Evidence, Facts, told
+from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 from ..history.schema import NONE, OpOutcome
 
@@ -18,35 +18,28 @@ LSO_STUCK = Anomaly("lso-stuck", "J5", "at the end the last stable offset is bel
 ANOMALIES = (UNSEEN, LSO_STUCK)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Acknowledged sends that nobody has seen at the end; partitions with an open end."""
-    evidence = Evidence(view)
     is_seen = np.where(view.scanned_partitions[view.partition], view.is_scanned, view.is_read)
     is_due = (view.outcome == OpOutcome.OK) & ~is_seen
     unseen = np.flatnonzero(is_due & (view.is_expected | ~view.scanned_partitions[view.partition]))
 
-    def case(send: int) -> Case:
-        partition = evidence.partition(int(view.partition[send]))
-        facts = {
+    def facts_of(send: int) -> Facts:
+        return {
             "value": view.value(send),
-            "partition": partition,
+            "partition": evidence.partition(int(view.partition[send])),
             "unseen_in_partition": int((view.partition[unseen] == view.partition[send]).sum()),
             "writer": evidence.send(send),
             "seen_before_by": evidence.first_reader(send),
         }
-        return Case(f"value {facts['value']}, acknowledged in {partition}, is not there", facts)
 
-    yield from finding(UNSEEN, unseen, case)
+    sentence = "value {value}, acknowledged in {partition}, is not there"
+    yield from finding(UNSEEN, unseen, told(sentence, facts_of))
 
     history = view.history
     stable = history.column("ends", "last_stable_offset")
     end = history.column("ends", "high_watermark")
     is_leader = history.column("ends", "replica") == NONE
     stuck = np.flatnonzero(is_leader & (stable >= 0) & (end >= 0) & (stable < end))
-
-    def stuck_case(row: int) -> Case:
-        facts = evidence.row("ends", row)
-        place = facts.get("partition")
-        return Case(f"{place}: stable up to {int(stable[row])} of {int(end[row])}", facts)
-
-    yield from finding(LSO_STUCK, stuck, stuck_case)
+    sentence = "{partition}: stable up to {last_stable_offset} of {high_watermark}"
+    yield from evidence.of_rows(LSO_STUCK, "ends", stuck, sentence)

@@ -22,20 +22,20 @@ INT_NONMONOTONIC_POLL = Anomaly("int-nonmonotonic-poll", "J6", "within one opera
 ANOMALIES = (POLL_SKIP, NONMONOTONIC_POLL, INT_POLL_SKIP, INT_NONMONOTONIC_POLL)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """The polls under read_committed; the last reading is judged as one more consumer."""
     for reads in view.committed:
-        yield from _check(view, reads)
+        yield from _check(view, evidence, reads)
 
 
-def _check(view: View, reads: Reads) -> Iterable[Finding]:
-    history, evidence = view.history, Evidence(view)
+def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
     total = len(reads.rows)
     if reads.table == "scan":
         process = session = call = np.zeros(total, np.int32)
     else:
         process, session, call = (
-            history.column("polls", name)[reads.rows] for name in ("process", "session", "call")
+            view.history.column("polls", name)[reads.rows]
+            for name in ("process", "session", "call")
         )
     order = stable_order(process, reads.partition, session)
     is_first = begins(process[order], reads.partition[order], session[order])

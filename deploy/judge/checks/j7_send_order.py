@@ -25,9 +25,9 @@ INT_SEND_SKIP = Anomaly(
 ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Sends whose place is known, as they follow one another."""
-    history, evidence = view.history, Evidence(view)
+    history = view.history
     place = np.where(view.is_proven & (view.send_place >= 0), view.send_place,
                      view.order.first_place)  # fmt: skip
     is_known = (place >= 0) & (view.outcome != OpOutcome.FAIL)

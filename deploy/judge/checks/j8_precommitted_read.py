@@ -4,27 +4,19 @@ from collections.abc import Iterable
 
 from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding
+from ..analysis.findings import Anomaly, Finding
 from ..analysis.view import Reads, View
 
 PRECOMMITTED_READ = Anomaly("precommitted-read", "J8", "a transaction read its own value")
 ANOMALIES = (PRECOMMITTED_READ,)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Polls for a transaction that is also their writer."""
-    evidence = Evidence(view)
 
     def is_own(reads: Reads) -> Array:
         writer = view.transaction[reads.writer]
         return (writer >= 0) & (writer == reads.transaction)
 
-    def case(reads: Reads, row: int) -> Case:
-        facts = {
-            "value": view.value(int(reads.writer[row])),
-            "writer": evidence.send(int(reads.writer[row])),
-            "reader": evidence.read(reads, row),
-        }
-        return Case(f"value {facts['value']} was read by its own transaction", facts)
-
-    return evidence.of_readings(PRECOMMITTED_READ, is_own, case)
+    sentence = "value {value} was read by its own transaction"
+    return evidence.of_readings(PRECOMMITTED_READ, is_own, sentence)

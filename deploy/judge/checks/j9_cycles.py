@@ -16,8 +16,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..analysis.arrays import Array, begins
-from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.evidence import Evidence, Facts, told
+from ..analysis.findings import Anomaly, Finding, finding
 from ..analysis.view import View
 
 CYCLE = Anomaly("G1c", "J9", "transactions read from one another in a circle")
@@ -32,9 +32,8 @@ ANOMALIES = (CYCLE, REALTIME_CYCLE, WRITE_CYCLE, MIXED_CYCLE)
 SUSPECTS_MAX = 1_000
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Edges between transactions whose reader did not fail."""
-    evidence = Evidence(view)
     writers, readers = _edges(view)
     potential = view.transactions.commit_invoked_ns
     suspect = np.flatnonzero(potential[writers] >= potential[readers])[:SUSPECTS_MAX]
@@ -43,10 +42,10 @@ def check(view: View) -> Iterable[Finding]:
     backward = suspect[(ended[readers[suspect]] >= 0)
                        & (ended[readers[suspect]] < begun[writers[suspect]])]  # fmt: skip
 
-    def case(edge: int) -> Case:
-        numbers, facts = evidence.transactions((int(writers[edge]), int(readers[edge])))
-        return Case(f"{numbers[1]} read from {numbers[0]}, and the other way round", facts)
+    def pair(edge: int) -> Facts:
+        return evidence.transactions(int(writers[edge]), int(readers[edge]))
 
+    case = told("{later} read from {earlier}, and the other way round", pair)
     yield from finding(CYCLE, on_cycle, case)
     yield from finding(REALTIME_CYCLE, backward, case)
     yield from _write_cycles(view, evidence, writers, readers)
@@ -111,9 +110,9 @@ def _write_cycles(
     mixed_keys = np.intersect1d(read_keys, mirrored)
     mixed = [(int(k) // width, int(k) % width) for k in mixed_keys]
 
-    def case(pair: tuple[int, int]) -> Case:
-        numbers, facts = evidence.transactions(pair)
-        return Case(f"{numbers[0]} and {numbers[1]} each precede the other", facts)
+    def pair(both: tuple[int, int]) -> Facts:
+        return evidence.transactions(*both)
 
+    case = told("{earlier} and {later} each precede the other", pair)
     yield from finding(WRITE_CYCLE, written, case)
     yield from finding(MIXED_CYCLE, mixed, case)

@@ -26,9 +26,9 @@ SCAN_INTERVAL_MS = 1_000  # transaction.abort.timed.out.transaction.cleanup.inte
 FINAL_STATES = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """The state at the end, as far as it was written down."""
-    evidence, history = Evidence(view), view.history
+    history = view.history
     is_leader = history.column("ends", "replica") == NONE
     by_row = {
         NO_LEADER: history.column("ends", "leader") < 0,
@@ -37,21 +37,12 @@ def check(view: View) -> Iterable[Finding]:
         & (history.column("ends", "high_watermark") < history.column("ends", "log_end_offset")),
     }
     for anomaly, is_bad in by_row.items():
-
-        def case(row: int, what: str = anomaly.what) -> Case:
-            facts = evidence.row("ends", row)
-            return Case(f"{facts.get('partition')}: {what}", facts)
-
-        yield from finding(anomaly, np.flatnonzero(is_bad & is_leader), case)
+        rows = np.flatnonzero(is_bad & is_leader)
+        yield from evidence.of_rows(anomaly, "ends", rows, f"{{partition}}: {anomaly.what}")
     yield from _undecided(view, evidence)
     failed = np.flatnonzero(history.column("probes", "outcome") != OpOutcome.OK)
-
-    def probe_case(row: int) -> Case:
-        facts = evidence.row("probes", row)
-        through = f" through broker {facts['broker']}" if "broker" in facts else ""
-        return Case(f"{facts.get('kind')}{through} did not succeed", facts)
-
-    yield from finding(PROBE_FAILED, failed, probe_case)
+    sentence = "{kind} through broker {broker} did not succeed"
+    yield from evidence.of_rows(PROBE_FAILED, "probes", failed, sentence)
     yield from _nothing(view)
 
 
@@ -60,9 +51,8 @@ def _undecided(view: View, evidence: Evidence) -> Iterable[Finding]:
     scan_ms = int(history.settings.get("scan_interval_ms", SCAN_INTERVAL_MS))
     taken = history.column("ends", "taken_ns")
     now_ns = int(taken.max()) if len(taken) else -1
-    last: dict[int, int] = {}
-    for row, name in enumerate(history.column("decisions", "transactional_id").tolist()):
-        last[name] = row
+    names = history.column("decisions", "transactional_id").tolist()
+    last = {name: row for row, name in enumerate(names)}
     state = history.column("decisions", "state")
     started = history.column("decisions", "started_ns")
     timeout = history.column("decisions", "timeout_ms")
@@ -73,12 +63,8 @@ def _undecided(view: View, evidence: Evidence) -> Iterable[Finding]:
         and started[row] >= 0
         and now_ns > started[row] + (int(timeout[row]) + 2 * scan_ms) * 1_000_000
     ]
-
-    def case(row: int) -> Case:
-        facts = evidence.row("decisions", row)
-        return Case(f"{facts['transactional_id']} is {facts['state']} at the end", facts)
-
-    return finding(UNDECIDED, late, case)
+    sentence = "{transactional_id} is {state} at the end"
+    return evidence.of_rows(UNDECIDED, "decisions", late, sentence)
 
 
 def _nothing(view: View) -> Iterable[Finding]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from ....wire import log_anomalies as log
-from ..analysis.arrays import begins, stable_order
+from ..analysis.arrays import begins, grouped
 from ..analysis.evidence import Evidence, Facts
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
@@ -47,8 +47,7 @@ _STATES = {
 }
 
 
-def check(view: View) -> Iterable[Finding]:
-    evidence = Evidence(view)
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     problems: dict[Anomaly, list[tuple[int, Problem]]] = {}
     opened: list[Facts] = []
     early: list[tuple[int, LoggedBatch, int]] = []
@@ -140,12 +139,8 @@ def dumped(view: View) -> Iterator[tuple[int, bool, list[LoggedBatch]]]:
     replica = history.column("batches", "replica")
     ends = history.column("ends", "partition")
     compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())
-    if not len(partition):
-        return
-    order = stable_order(partition, replica)
-    starts = np.flatnonzero(begins(partition[order], replica[order]))
     chosen: dict[int, tuple[tuple[bool, int], np.ndarray]] = {}
-    for rows in np.split(order, starts[1:]):
+    for rows in grouped(np.arange(len(partition)), partition, replica):
         rank = (int(replica[rows[0]]) < 0, len(rows))
         at = int(partition[rows[0]])
         if at not in chosen or rank > chosen[at][0]:

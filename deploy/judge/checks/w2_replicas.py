@@ -20,9 +20,9 @@ ANOMALIES = (DIVERGENCE,)
 _COMPARED = ("base_offset", "last_offset", "leader_epoch", "size_bytes", "crc")
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Every partition of which at least two replicas were dumped."""
-    evidence, history = Evidence(view), view.history
+    history = view.history
     ends, replicas = history.column("ends", "partition"), history.column("ends", "replica")
     compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())
     found: list[tuple[int, int, int, int]] = []  # partition, offset, the two replicas
@@ -34,10 +34,9 @@ def check(view: View) -> Iterable[Finding]:
             if (at in compacted) != (table == "survivors"):
                 continue
             of_ends = (ends == at) & (replicas >= 0)
-            low = _extreme(history.column("ends", "log_start_offset")[of_ends], np.max, 0)
-            high = _extreme(
-                history.column("ends", "high_watermark")[of_ends], np.min, np.iinfo(np.int64).max
-            )
+            low = history.column("ends", "log_start_offset")[of_ends].max(initial=0)
+            watermarks = history.column("ends", "high_watermark")[of_ends]
+            high = watermarks[watermarks >= 0].min(initial=np.iinfo(np.int64).max)
             here = np.flatnonzero((partition == at) & (replica >= 0))
             last = values[1] if table == "batches" else values[0]
             here = here[(values[0][here] >= low) & (last[here] < high)]
@@ -55,11 +54,6 @@ def check(view: View) -> Iterable[Finding]:
         return Case(f"{name}@{offset}: {REPLICA_DIVERGENCE.sentence % (one, other)}", facts)
 
     return finding(DIVERGENCE, found, case)
-
-
-def _extreme(values: Array, choose: object, default: int) -> int:
-    values = values[values >= 0]
-    return int(choose(values)) if len(values) else default  # type: ignore[operator]
 
 
 def _first_difference(one: Array, other: Array) -> int | None:

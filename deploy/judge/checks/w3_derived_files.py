@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..analysis.evidence import Evidence
-from ..analysis.findings import Anomaly, Case, Finding, finding
+from ..analysis.findings import Anomaly, Finding
 from ..analysis.view import View
 
 DERIVED_FILE = Anomaly(
@@ -14,13 +14,8 @@ DERIVED_FILE = Anomaly(
 ANOMALIES = (DERIVED_FILE,)
 
 
-def check(view: View) -> Iterable[Finding]:
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """What the look at the files found."""
-    evidence = Evidence(view)
     rows = np.arange(view.history.count("file_findings"))
-
-    def case(row: int) -> Case:
-        facts = evidence.row("file_findings", row)
-        return Case(f"node {facts['replica']}: {facts['file']}: {facts['problem']}", facts)
-
-    return finding(DERIVED_FILE, rows, case)
+    sentence = "node {replica}: {file}: {problem}"
+    return evidence.of_rows(DERIVED_FILE, "file_findings", rows, sentence)

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .format import Array, check_format
-from .recorder import FOLDER, Recorder
+from .format import Array, recordings
+from .recorder import Recorder
 from .schema import NONE, TABLES, Column
 
 
@@ -50,21 +50,17 @@ class History:
 
         about = run / "run.json"
         settings = json.loads(about.read_text(encoding="utf-8")) if about.exists() else {}
-        folders = sorted(f for f in (run / FOLDER).iterdir() if f.is_dir())
-        for folder in folders:
-            check_format(folder)
-        return cls([FolderSource(folder) for folder in folders], settings)
+        return cls([FolderSource(folder) for folder in recordings(run)], settings)
 
     def column(self, table: str, name: str) -> Array:
         """A column; do not change it."""
         key = (table, name)
-        found = self._columns.get(key)
-        if found is None:
+        if key not in self._columns:
             column = next(c for c in TABLES[table].columns if c.name == name)
             parts = [self._part(source, ids, table, column) for source, ids in self._sources]
-            found = parts[0] if len(parts) == 1 else _joined(parts, column.dtype)
-            self._columns[key] = found
-        return found
+            empty = np.empty(0, np.dtype(column.dtype))
+            self._columns[key] = parts[0] if len(parts) == 1 else np.concatenate([empty, *parts])
+        return self._columns[key]
 
     def count(self, table: str) -> int:
         return len(self.column(table, TABLES[table].columns[-1].name))
@@ -80,11 +76,10 @@ class History:
 
     def name_id(self, text: str) -> int:
         """The number of a string."""
-        known = self._name_ids.get(text)
-        if known is None:
-            known = self._name_ids[text] = len(self.names)
+        if text not in self._name_ids:
+            self._name_ids[text] = len(self.names)
             self.names.append(text)
-        return known
+        return self._name_ids[text]
 
     def row(self, table: str, number: int) -> dict[str, int | str | None]:
         """One row in plain values, names as strings: for evidence."""
@@ -113,7 +108,3 @@ class MemorySource:
     def column(self, table: str, column: Column) -> Array:
         rows = np.frombuffer(self._recorder.content(table), np.dtype(TABLES[table].dtype))
         return np.ascontiguousarray(rows[column.name])
-
-
-def _joined(parts: list[Array], dtype: str) -> Array:
-    return np.concatenate(parts) if parts else np.empty(0, np.dtype(dtype))

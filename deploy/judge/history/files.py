@@ -16,12 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .format import Array, check_format
-from .recorder import FOLDER
+from .format import Array, recordings
 from .schema import NONE, TABLES, Column, Table
 
 ROWS_A_GROUP = 1 << 20
-_ARROW = {"i1": pa.int8(), "i2": pa.int16(), "i4": pa.int32(), "i8": pa.int64()}
 _STRINGS = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -37,8 +35,6 @@ class FolderSource:
         if sealed.exists():
             return self._sealed_column(sealed, column)
         rows = mapped_rows(self.folder / f"{table}.rows", TABLES[table])
-        if rows is None:
-            return np.empty(0, np.dtype(column.dtype))
         if table not in self._valid:
             is_set = rows["is_set"] == 1
             self._valid[table] = None if is_set.all() else np.flatnonzero(is_set)
@@ -67,56 +63,43 @@ class FolderSource:
 
 def read_names(folder: Path) -> list[str]:
     """The strings of a recorder; a torn last line is left out."""
-    try:
-        lines = (folder / "names.jsonl").read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
+    file = folder / "names.jsonl"
+    lines = file.read_bytes().split(b"\n") if file.exists() else []
     return [str(json.loads(line)) for line in lines[:-1]]
 
 
-def mapped_rows(file: Path, table: Table) -> Array | None:
-    """The whole rows of a file, mapped; None when there are none."""
+def mapped_rows(file: Path, table: Table) -> Array:
+    """The whole rows of a file, mapped."""
     dtype = np.dtype(table.dtype)
-    try:
-        count = file.stat().st_size // dtype.itemsize
-    except FileNotFoundError:
-        return None
-    if count == 0:
-        return None
-    return np.memmap(file, dtype, "r", shape=(count,))
+    count = file.stat().st_size // dtype.itemsize if file.exists() else 0
+    return np.memmap(file, dtype, "r", shape=(count,)) if count else np.empty(0, dtype)
 
 
-def seal(run: Path) -> int:
-    """Make Parquet of all rows of a run whose writers have ended; returns how many rows."""
-    total = 0
-    for folder in sorted(f for f in (run / FOLDER).iterdir() if f.is_dir()):
-        check_format(folder)
+def seal(run: Path) -> None:
+    """Make Parquet of all rows of a run whose writers have ended."""
+    for folder in recordings(run):
         names = read_names(folder)
         for table in TABLES.values():
             file = folder / f"{table.name}.rows"
             if file.exists():
-                total += _seal_table(file, table, names)
-    return total
+                _seal_table(file, table, names)
 
 
-def _seal_table(file: Path, table: Table, names: list[str]) -> int:
-    fields = [pa.field(c.name, _STRINGS if c.is_name else _ARROW[c.kind]) for c in table.columns]
-    schema = pa.schema(fields)
+def _seal_table(file: Path, table: Table, names: list[str]) -> None:
+    schema = pa.schema(
+        (c.name, _STRINGS if c.is_name else pa.from_numpy_dtype(c.dtype)) for c in table.columns
+    )
     strings = pa.array(names, pa.string())
     rows = mapped_rows(file, table)
-    total = 0
     made = file.with_suffix(".parquet.part")
     with pq.ParquetWriter(made, schema, compression="zstd") as writer:
-        for start in range(0, 0 if rows is None else len(rows), ROWS_A_GROUP):
-            assert rows is not None
+        for start in range(0, len(rows), ROWS_A_GROUP):
             part = np.array(rows[start : start + ROWS_A_GROUP])
             part = part[part["is_set"] == 1]
-            total += len(part)
             arrays = [_arrow(part[c.name], c, strings) for c in table.columns]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
     made.rename(file.with_suffix(".parquet"))
     file.unlink()
-    return total
 
 
 def _arrow(values: Array, column: Column, strings: pa.Array) -> pa.Array:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from .schema import FORMAT_VERSION
+from .schema import FOLDER, FORMAT_VERSION
 
 Array = npt.NDArray[Any]
 
@@ -15,8 +15,15 @@ class HistoryFormat(Exception):
     """A recording that this version cannot read."""
 
 
-def check_format(folder: Path) -> None:
-    """Raise HistoryFormat unless a recorder's folder is of a format that is known."""
+def recordings(run: Path) -> list[Path]:
+    """The folders of a run's recorders. HistoryFormat unless their format is known."""
+    folders = sorted(folder for folder in (run / FOLDER).iterdir() if folder.is_dir())
+    for folder in folders:
+        _check_format(folder)
+    return folders
+
+
+def _check_format(folder: Path) -> None:
     try:
         about = json.loads((folder / "recorder.json").read_text(encoding="utf-8"))
         version = int(about["format"])

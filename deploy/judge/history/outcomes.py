@@ -9,8 +9,6 @@ and libraries repeat it without telling, so of a library whose attempts are not 
 commit is ambiguous, too.
 """
 
-from dataclasses import dataclass
-
 from .schema import OpOutcome
 
 # Kafka's error codes by number, so that any client's error can be judged.
@@ -38,20 +36,6 @@ DEFINITE_OF_A_SEND = frozenset(
 ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedTransaction:
-    """How a transaction ended for its client.
-
-    `commit_error` is None when the commit call returned; `attempts` counts the EndTxn(commit)
-    requests that left, None where the library does not tell.
-    """
-
-    commit_invoked: bool
-    commit_error: int | None = None
-    attempts: int | None = 1
-    abort_succeeded: bool | None = None  # None: not tried
-
-
 def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
     """Of a plain send. NOT_LEADER_OR_FOLLOWER is ambiguous: the write may still succeed
     (KAFKA-13574); so is every refusal of a repeated request, but one of the record itself: what
@@ -66,18 +50,25 @@ def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
     return OpOutcome.FAIL if attempts == 1 or is_of_the_record else OpOutcome.INFO
 
 
-def outcome_of_transaction(end: EndedTransaction) -> OpOutcome:
-    """Of a transaction; see the top of the file."""
-    if not end.commit_invoked:
+def outcome_of_transaction(
+    *,
+    commit_invoked: bool = True,
+    commit_error: int | None = None,
+    attempts: int | None = 1,
+    abort_succeeded: bool | None = None,
+) -> OpOutcome:
+    """Of a transaction, by how it ended for its client; see the top of the file.
+
+    `commit_error` is None when the commit call returned; `attempts` counts the EndTxn(commit)
+    requests that left, None where the library does not tell; `abort_succeeded`: None: not tried.
+    """
+    if not commit_invoked:
         return OpOutcome.FAIL
-    if end.commit_error is None:
+    if commit_error is None:
         return OpOutcome.OK
-    if end.abort_succeeded:
+    if abort_succeeded:
         # an abort that is granted proves that no commit was decided before it
         return OpOutcome.FAIL
-    is_first_answer = end.attempts == 1
-    if end.commit_error in FENCES or end.commit_error in DEFINITE_OF_A_SEND:
-        return OpOutcome.FAIL if is_first_answer else OpOutcome.INFO
-    if end.commit_error == INVALID_TXN_STATE and end.abort_succeeded is False:
-        return OpOutcome.FAIL if is_first_answer else OpOutcome.INFO
-    return OpOutcome.INFO
+    had_none_to_end = commit_error == INVALID_TXN_STATE and abort_succeeded is False
+    is_definite = had_none_to_end or commit_error in DEFINITE_OF_A_SEND
+    return OpOutcome.FAIL if is_definite and attempts == 1 else OpOutcome.INFO

@@ -21,20 +21,19 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from .rows import Handle, RecordedRows
-from .schema import FORMAT_VERSION, NONE, TABLES, Isolation, OpOutcome
+from .schema import FOLDER, FORMAT_VERSION, NONE, TABLES, Isolation, OpOutcome
 
-FOLDER = "history"
 RECORDERS_MAX = 10_000
 NUMBER_BITS, PROCESS_BITS = 40, 16  # of a recorder's own counters within the global numbers
 NAME_CHARACTERS_MAX = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(NamedTuple):
     """A transaction that is under way; `number` is what other rows call it by."""
 
     number: int
@@ -48,8 +47,11 @@ class Recorder:
         self.number, self.folder, self._clock_ns = number, folder, clock_ns
         self.names: list[str] = []
         self._name_ids: dict[str, int] = {}
-        self._rows: dict[str, RecordedRows] = {}
-        self._counts = {"process": 0, "transaction": 0, "value": 0}
+        self._rows = {
+            name: RecordedRows(table, None if folder is None else folder / f"{name}.rows")
+            for name, table in TABLES.items()
+        }
+        self._numbers = {what: count() for what in ("process", "transaction", "value", "call")}
         self._lock = threading.Lock()
         self._names_file = -1
         if folder is not None:
@@ -81,17 +83,17 @@ class Recorder:
 
     def new_process(self) -> int:
         """The number of a new client incarnation."""
-        return (self.number << PROCESS_BITS) + self._count("process")
+        return (self.number << PROCESS_BITS) + next(self._numbers["process"])
 
     def new_value(self) -> int:
         """A value that nobody else sends; small enough for a client's 64-bit integers."""
-        return (self.number << NUMBER_BITS) + self._count("value")
+        return (self.number << NUMBER_BITS) + next(self._numbers["value"])
 
     def begin(
         self, process: int, transactional_id: str, producer_id: int = NONE, epoch: int = NONE
     ) -> Begun:
         """A transaction begins; producer id and epoch where the client tells them."""
-        number = (self.number << NUMBER_BITS) + self._count("transaction")
+        number = (self.number << NUMBER_BITS) + next(self._numbers["transaction"])
         identity = (process, transactional_id, producer_id, epoch)
         times = (self._clock_ns(), NONE, NONE)
         handle = self.add("transactions", number, *identity, *times, OpOutcome.INFO, 0, None)
@@ -158,18 +160,17 @@ class Recorder:
         offset: int = NONE,
         error: str | None = None,
     ) -> None:
-        acknowledged_ns = self._clock_ns() if outcome is OpOutcome.OK else NONE
         self._rows["sends"].change(
             handle,
             offset=offset,
             error=self.name(error),
-            acknowledged_ns=acknowledged_ns,
+            acknowledged_ns=self._clock_ns() if outcome is OpOutcome.OK else NONE,
             outcome=outcome,
         )
 
     def poll_invoked(self, process: int, transaction: Begun | None = None) -> tuple[int, Handle]:
         """A poll call; the number that its records are recorded under."""
-        call = self._count("call")
+        call = next(self._numbers["call"])
         row = (_number(transaction), process, call, self._clock_ns(), NONE)
         return call, self.add("poll_calls", *row)
 
@@ -203,12 +204,6 @@ class Recorder:
     def revoked(self, handle: Handle) -> None:
         self._rows["assignments"].change(handle, revoked_ns=self._clock_ns())
 
-    def fault_begun(self, kind: str, target: str, seed: int = NONE) -> Handle:
-        return self.add("faults", kind, target, self._clock_ns(), NONE, seed)
-
-    def fault_ended(self, handle: Handle) -> None:
-        self._rows["faults"].change(handle, ended_ns=self._clock_ns())
-
     def add(self, table: str, *values: int | str | None) -> Handle:
         """A row of any table, its values in the order of the columns; names as strings or None."""
         numbers = [
@@ -216,34 +211,26 @@ class Recorder:
             for value in values
         ]
         with self._lock:
-            rows = self._rows.get(table)
-            if rows is None:
-                path = None if self.folder is None else self.folder / f"{table}.rows"
-                rows = self._rows[table] = RecordedRows(TABLES[table], path)
-            return rows.append(*numbers)
+            return self._rows[table].append(*numbers)
 
     def name(self, text: str | None) -> int:
         """The number of a string; written down when it is new."""
         if text is None:
             return NONE
-        known = self._name_ids.get(text)
-        if known is not None:
+        if (known := self._name_ids.get(text)) is not None:
             return known
         kept = text[:NAME_CHARACTERS_MAX]
         with self._lock:
-            known = self._name_ids.get(text)
-            if known is None:
-                known = len(self.names)
+            if text not in self._name_ids:
                 if self._names_file >= 0:
                     os.write(self._names_file, json.dumps(kept).encode() + b"\n")
                 self.names.append(kept)
-                self._name_ids[text] = known
-        return known
+                self._name_ids[text] = len(self.names) - 1
+            return self._name_ids[text]
 
     def content(self, table: str) -> bytes:
         """The rows of a table, of a recorder in memory."""
-        rows = self._rows.get(table)
-        return b"" if rows is None else rows.content()
+        return self._rows[table].content()
 
     def close(self) -> None:
         """Close the files; `files.seal` makes Parquet of them."""
@@ -253,12 +240,6 @@ class Recorder:
             if self._names_file >= 0:
                 os.close(self._names_file)
                 self._names_file = -1
-
-    def _count(self, what: str) -> int:
-        with self._lock:
-            number = self._counts.get(what, 0)
-            self._counts[what] = number + 1
-        return number
 
 
 def _number(transaction: Begun | None) -> int:

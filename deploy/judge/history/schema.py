@@ -24,7 +24,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-FORMAT_VERSION = 1
+FOLDER, FORMAT_VERSION = "history", 1
 NONE = -1
 
 

@@ -50,10 +50,7 @@ class LoggedBatch(NamedTuple):
 
     @classmethod
     def of(cls, header: BatchHeader, data: Buffer) -> "LoggedBatch":
-        marker, coordinator_epoch = Marker.NONE, NONE
-        if header.is_control:
-            kind, coordinator_epoch = decode_marker(data)
-            marker = Marker(kind)
+        marker, coordinator_epoch = decode_marker(data) if header.is_control else (NONE, NONE)
         return cls(
             header.base_offset,
             header.last_offset,
@@ -64,7 +61,7 @@ class LoggedBatch(NamedTuple):
             header.base_sequence,
             header.last_sequence,
             header.max_timestamp,
-            marker,
+            int(marker),
             coordinator_epoch,
         )
 
@@ -134,14 +131,12 @@ class RawLog:
         self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
         if batch.producer_id < 0:
             return
-        known = self.producers.get(batch.producer_id)
-        if known is not None and batch.producer_epoch < known.epoch:
+        first = LoggedProducer(batch.producer_epoch, is_cut=not self.is_whole)
+        known = self.producers.setdefault(batch.producer_id, first)
+        if batch.producer_epoch < known.epoch:
             epochs = batch.producer_epoch, known.epoch
             yield _problem(log.ZOMBIE_APPEND, batch, batch.producer_id, *epochs)
             return
-        if known is None:
-            is_cut = not self.is_whole
-            known = self.producers[batch.producer_id] = LoggedProducer(batch.producer_epoch, is_cut)
         known.timestamp_ms = batch.max_timestamp_ms
         if batch.marker == Marker.NONE:
             yield from self._data(batch, known)

@@ -76,15 +76,18 @@ def dump_logs(recorder: Recorder, data: Path, compacted: Collection[str] = COMPA
         for folder in sorted(node.iterdir()):
             topic, _, number = folder.name.rpartition("-")
             if folder.is_dir() and topic and number.isdecimal():
-                key, is_compacted = (topic, int(number)), topic in compacted
-                end = _dump_partition(recorder, folder, replica, f"{topic}/{number}")
-                total += end[1]
-                recorder.add("ends", replica, f"{topic}/{number}", log_starts.get(key, 0), NONE,
-                             watermarks.get(key, 0), end[0], NONE, NONE, 0, 0,
+                name, key, is_compacted = (
+                    f"{topic}/{number}",
+                    (topic, int(number)),
+                    topic in compacted,
+                )
+                end, batches = _dump_partition(recorder, folder, replica, name)
+                total += batches
+                recorder.add("ends", replica, name, log_starts.get(key, 0), NONE,
+                             watermarks.get(key, 0), end, NONE, NONE, 0, 0,
                              int(is_compacted), time.monotonic_ns())  # fmt: skip
-                for file, problem in check_partition(folder, is_compacted=is_compacted):
-                    recorder.add("file_findings", replica, f"{topic}/{number}", file, problem,
-                                 time.monotonic_ns())  # fmt: skip
+                for finding in check_partition(folder, is_compacted=is_compacted):
+                    recorder.add("file_findings", replica, name, *finding, time.monotonic_ns())
     return total
 
 

@@ -7,8 +7,7 @@ what the first has seen is decided for the second even while producers go on.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....client.admin import EARLIEST, LATEST, Admin
 from ....client.consumer import Consumer
@@ -19,8 +18,7 @@ from .partition_audit import PartitionAudit
 from .reading import POLL_MS, PROGRESS_TIMEOUT_S, Key, is_compacted, read_to
 
 
-@dataclass(frozen=True, slots=True)
-class TopicAudit:
+class TopicAudit(NamedTuple):
     """What was read and what was found."""
 
     topic: str

@@ -10,7 +10,7 @@ from oncelog.deploy.chaos.series import series_of
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import Isolation, OpOutcome
+from oncelog.deploy.judge.history.schema import NONE, Isolation, OpOutcome
 
 MS = 1_000_000
 
@@ -28,12 +28,10 @@ class Clock:
 def a_run(recorder: Recorder, clock: Clock) -> None:
     """Ten seconds: a send and a commit of 20 ms each every 100 ms, a kill from 2 s to 4 s."""
     process = recorder.new_process()
-    fault = None
+    start_ns = clock.now_ns
+    times = start_ns + 2_000 * MS, start_ns + 4_000 * MS
+    recorder.add("faults", "kill", "node <2>", *times, 7)
     for step in range(100):
-        if step == 20:
-            fault = recorder.fault_begun("kill", "node <2>", 7)
-        if step == 40 and fault is not None:
-            recorder.fault_ended(fault)
         transaction = recorder.begin(process, "t", 1, step)
         value = recorder.new_value()
         send = recorder.send_invoked(process, "append/0", value, transaction)
@@ -43,7 +41,7 @@ def a_run(recorder: Recorder, clock: Clock) -> None:
         recorder.transaction_ended(transaction, OpOutcome.OK)
         recorder.add("scan", Isolation.READ_COMMITTED, "append/0", 2 * step, value, clock.now_ns)
         clock.now_ns += 80 * MS
-    recorder.fault_begun("worker-kill", "oncelog-1", 7)
+    recorder.add("faults", "worker-kill", "oncelog-1", clock.now_ns, NONE, 7)
 
 
 def test_rates_and_latencies_by_the_second() -> None:

@@ -6,10 +6,7 @@ from pathlib import Path
 from oncelog.deploy.demo.worker import WorkerSettings
 from oncelog.deploy.demo.worker_processes import WorkerProcesses
 
-SETTINGS = WorkerSettings(
-    bootstrap="", name="w", incarnation=0, group="", source="", enriched="", sums="", session_ms=1,
-    transaction_ms=1, is_fenced=True,
-)  # fmt: skip
+SETTINGS = WorkerSettings(bootstrap="", source="", enriched="", sums="", is_fenced=True)
 REPORTS = """
 ["began", "w.1.1", 10, {"0": 10}]
 ["sending", "w.1.1"]
@@ -28,10 +25,10 @@ class StandIns(WorkerProcesses):
 
 
 def test_reported_transactions_are_kept_in_order(tmp_path: Path) -> None:
-    workers = StandIns([SETTINGS], tmp_path)
+    workers = StandIns(SETTINGS, tmp_path)
     started = time.monotonic()
     try:
-        workers.start_all()
+        workers.start("w")
         assert workers.wait(lambda: "w.1.3" in workers.transactions, 20)
     finally:
         workers.close()

@@ -121,6 +121,10 @@ class Ops:
     def verdict(self) -> Verdict:
         return judge(self.history(), J_CHECKS)
 
+    def count(self, anomaly: str) -> int:
+        """How often an anomaly was found."""
+        return sum(f.count for f in self.verdict().findings if f.name == anomaly)
+
     def cases(self, anomaly: str) -> list[dict[str, Any]]:
         """The facts of one anomaly's cases."""
         found = [f for f in self.verdict().findings if f.name == anomaly]

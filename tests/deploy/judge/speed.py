@@ -72,9 +72,9 @@ def main(sends: int, folder: str | None) -> None:
     try:
         make(run, sends)
         started = time.perf_counter()
-        total = seal(run)
+        seal(run)
         size = sum(f.stat().st_size for f in run.rglob("*.parquet"))
-        print(f"sealed {total:,} rows in {time.perf_counter() - started:.1f} s, {size:,} bytes")
+        print(f"sealed in {time.perf_counter() - started:.1f} s, {size:,} bytes")
         subprocess.run([sys.executable, "-m", __spec__.name, "judge", str(run)], check=True)
     finally:
         shutil.rmtree(run)
@@ -87,7 +87,7 @@ def judge_it(run: Path) -> None:
     from oncelog.deploy.judge.verdict import judge
 
     started, cpu = time.perf_counter(), time.process_time()
-    verdict = judge(History.open(run), timed=lambda name, s: print(f"  {name} {s:.2f} s"))
+    verdict = judge(History.open(run))
     took, used = time.perf_counter() - started, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     assert verdict.is_clean, verdict.names()

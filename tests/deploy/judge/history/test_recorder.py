@@ -6,17 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.files import seal
 from oncelog.deploy.judge.history.format import HistoryFormat
-from oncelog.deploy.judge.history.outcomes import (
-    EndedTransaction,
-    outcome_of_send,
-    outcome_of_transaction,
-)
+from oncelog.deploy.judge.history.outcomes import outcome_of_send, outcome_of_transaction
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.rows import CHUNK_ROWS
 from oncelog.deploy.judge.history.schema import TABLES, OpOutcome
@@ -64,10 +61,11 @@ def test_sealing_changes_nothing(tmp_path: Path) -> None:
     assert columns(History.open(tmp_path)) == expected  # while it is being written
     made.close()
     assert columns(History.open(tmp_path)) == expected
-    assert seal(tmp_path) == sum(len(rows) for rows in expected.values())
+    seal(tmp_path)
     assert not list(tmp_path.rglob("*.rows"))
     assert columns(History.open(tmp_path)) == expected
-    assert seal(tmp_path) == 0
+    seal(tmp_path)  # there is nothing left to do
+    assert columns(History.open(tmp_path)) == expected
 
 
 def test_other_tools_read_the_names(tmp_path: Path) -> None:
@@ -106,8 +104,9 @@ def test_writers_that_were_killed_leave_whole_rows(tmp_path: Path) -> None:
     # at most one transaction of each was under way
     unknown = (history.column("transactions", "outcome") == OpOutcome.INFO).sum()
     assert unknown <= 2
-    assert seal(tmp_path) == count + history.count("transactions")
-    assert History.open(tmp_path).column("sends", "value").tolist() == sends.tolist()
+    before = columns(history)
+    seal(tmp_path)
+    assert columns(History.open(tmp_path)) == before
 
 
 def test_a_torn_file_is_read_up_to_its_end(tmp_path: Path) -> None:
@@ -183,28 +182,19 @@ def test_the_outcome_of_a_send_by_error_code(
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
-        (EndedTransaction(commit_invoked=False, abort_succeeded=False), OpOutcome.FAIL),
-        (EndedTransaction(commit_invoked=True), OpOutcome.OK),
-        (
-            EndedTransaction(commit_invoked=True, commit_error=7, abort_succeeded=True),
-            OpOutcome.FAIL,
-        ),
-        (
-            EndedTransaction(commit_invoked=True, commit_error=7, abort_succeeded=False),
-            OpOutcome.INFO,
-        ),
-        (
-            EndedTransaction(commit_invoked=True, commit_error=48, abort_succeeded=False),
-            OpOutcome.FAIL,
-        ),
-        (EndedTransaction(commit_invoked=True, commit_error=48), OpOutcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=90), OpOutcome.FAIL),
-        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=2), OpOutcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=90, attempts=None), OpOutcome.INFO),
-        (EndedTransaction(commit_invoked=True, commit_error=-1), OpOutcome.INFO),
+        ({"commit_invoked": False, "abort_succeeded": False}, OpOutcome.FAIL),
+        ({}, OpOutcome.OK),
+        ({"commit_error": 7, "abort_succeeded": True}, OpOutcome.FAIL),
+        ({"commit_error": 7, "abort_succeeded": False}, OpOutcome.INFO),
+        ({"commit_error": 48, "abort_succeeded": False}, OpOutcome.FAIL),
+        ({"commit_error": 48}, OpOutcome.INFO),
+        ({"commit_error": 90}, OpOutcome.FAIL),
+        ({"commit_error": 90, "attempts": 2}, OpOutcome.INFO),
+        ({"commit_error": 90, "attempts": None}, OpOutcome.INFO),
+        ({"commit_error": -1}, OpOutcome.INFO),
     ],
 )
 def test_the_outcome_of_a_transaction_by_error_code(
-    end: EndedTransaction, expected: OpOutcome
+    end: dict[str, Any], expected: OpOutcome
 ) -> None:
-    assert outcome_of_transaction(end) is expected
+    assert outcome_of_transaction(**end) is expected
