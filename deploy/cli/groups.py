@@ -9,12 +9,19 @@ from cyclopts import App, Parameter
 from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_CLUSTER, ClusterOptions, Format, add_family, headings
+from .common import (
+    DEFAULT_CLUSTER,
+    EARLIEST,
+    LATEST,
+    ClusterOptions,
+    Format,
+    add_family,
+    headings,
+)
 
 if TYPE_CHECKING:
-    from ...client.admin import Admin
+    from ...client.blocking import BlockingAdmin
 
-EARLIEST, LATEST = -2, -1
 NO_MEMBERS = ("Empty", "Dead")
 GROUP_COLUMNS = headings("group", "state", "type", "coordinator")
 OFFSET_COLUMNS = headings("topic", "partition", "committed", "end", "lag", "member", "host")
@@ -34,7 +41,7 @@ def list_groups(
 ) -> None:
     """The groups: state, protocol type, and the node that coordinates them."""
     with cluster.admin() as admin:
-        found = admin.run(lambda a: a.groups.list_groups())
+        found = admin.groups.list_groups()
     rows = [
         {
             "group": group.group_id,
@@ -56,27 +63,23 @@ def describe(
 ) -> None:
     """A group's members, what each reads, what is committed, and how far that is from the end."""
     with cluster.admin() as admin:
-        group = admin.run(lambda a: a.groups.describe(name))
-        committed = admin.run(lambda a: a.groups.committed(name))
+        group = admin.groups.describe(name)
+        committed = {key: value.offset for key, value in admin.groups.committed(name).items()}
         readers = {where: member for member in group.members for where in member.partitions}
         wanted = sorted({*committed, *readers})
-        ends = admin.run(lambda a: _ends(a, wanted, LATEST))
-    rows = [
-        {
+        ends = _offsets(admin, wanted, LATEST)
+    rows: list[dict[str, Any]] = []
+    for where in wanted:
+        offset, end, reader = committed.get(where), ends.get(where), readers.get(where)
+        rows.append({
             "topic": where[0],
             "partition": where[1],
-            "committed": committed[where].offset if where in committed else None,
-            "end": ends.get(where),
-            "lag": (
-                max(0, ends[where] - committed[where].offset)
-                if where in committed and where in ends
-                else None
-            ),
-            "member": readers[where].member_id if where in readers else None,
-            "host": readers[where].host if where in readers else None,
-        }
-        for where in wanted
-    ]
+            "committed": offset,
+            "end": end,
+            "lag": None if offset is None or end is None else max(0, end - offset),
+            "member": reader.member_id if reader else None,
+            "host": reader.host if reader else None,
+        })  # fmt: skip
     summary = {
         "group": name,
         "state": group.state,
@@ -117,18 +120,12 @@ def reset(
         raise Failure("Where to? Give either --to or --by.", exit_code=2)
     asked = None if to is None else target(to)
     with cluster.admin() as admin:
-        committed = admin.run(lambda a: a.groups.committed(name))
-        before = {where: value.offset for where, value in committed.items()}
-        wanted = admin.run(lambda a: _partitions(a, topic, before))
+        before = {key: value.offset for key, value in admin.groups.committed(name).items()}
+        wanted = _partitions(admin, topic, before)
         if not wanted:
             raise Failure(f"Group {name} has committed nothing; name a topic with --topic.")
-        starts = admin.run(lambda a: _ends(a, wanted, EARLIEST))
-        ends = admin.run(lambda a: _ends(a, wanted, LATEST))
-        found = (
-            admin.run(lambda a: _ends(a, wanted, asked[1]))
-            if asked is not None and asked[0] == "time"
-            else {}
-        )
+        starts, ends = (_offsets(admin, wanted, at) for at in (EARLIEST, LATEST))
+        found = _offsets(admin, wanted, asked[1]) if asked and asked[0] == "time" else {}
         after = {
             where: destination(
                 asked,
@@ -142,16 +139,14 @@ def reset(
         }
         if execute:
             _refuse_members(admin, name)
-            admin.run(lambda a: a.groups.commit(name, after))
+            admin.groups.commit(name, after)
     rows = [
         {"topic": where[0], "partition": where[1], "from": before.get(where), "to": offset}
         for where, offset in after.items()
     ]
     show(rows, format, columns=RESET_COLUMNS)
-    if execute:
-        say(f"reset {len(after)} offsets of group {name}")
-    else:
-        say("nothing is changed yet; do it with --execute")
+    done = f"reset {len(after)} offsets of group {name}"
+    say(done if execute else "nothing is changed yet; do it with --execute")
 
 
 def delete(
@@ -168,14 +163,13 @@ def delete(
     with cluster.admin() as admin:
         for name in names:
             if topic:
-                known = admin.run(lambda a, name=name: a.groups.committed(name))
-                wanted = admin.run(lambda a, known=known: _partitions(a, topic, known))
-                wanted = [where for where in wanted if where in known]
-                admin.run(lambda a, name=name, wanted=wanted: a.groups.delete_offsets(name, wanted))
+                known = admin.groups.committed(name)
+                wanted = [where for where in _partitions(admin, topic, known) if where in known]
+                admin.groups.delete_offsets(name, wanted)
                 say(f"deleted {len(wanted)} offsets of group {name}")
             else:
                 _refuse_members(admin, name)
-                admin.run(lambda a, name=name: a.groups.delete(name))
+                admin.groups.delete(name)
                 say(f"deleted group {name}")
 
 
@@ -217,23 +211,22 @@ def destination(
     return min(max(offset, start), end)
 
 
-async def _ends(
-    admin: "Admin", wanted: list[TopicPartition], timestamp: int
+def _offsets(
+    admin: "BlockingAdmin", wanted: list[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
     """Offsets by time, of the partitions that are there and led."""
-    known = await admin.describe_topics()
-    led = {(p.topic, p.partition) for p in known if p.leader >= 0}
-    return await admin.list_offsets({where: timestamp for where in wanted if where in led})
+    led = {(p.topic, p.partition) for p in admin.describe_topics() if p.leader >= 0}
+    return admin.list_offsets({where: timestamp for where in wanted if where in led})
 
 
-async def _partitions(
-    admin: "Admin", named: list[str] | None, committed: Mapping[TopicPartition, Any]
+def _partitions(
+    admin: "BlockingAdmin", named: list[str] | None, committed: Mapping[TopicPartition, Any]
 ) -> list[TopicPartition]:
     """The partitions that were named, or all that have a committed offset."""
     if not named:
         return sorted(committed)
     found: set[TopicPartition] = set()
-    known = {(p.topic, p.partition) for p in await admin.describe_topics()}
+    known = {(p.topic, p.partition) for p in admin.describe_topics()}
     for text in named:
         topic, _, partition = text.partition("/")
         matching = {
@@ -245,11 +238,11 @@ async def _partitions(
     return sorted(found)
 
 
-def _refuse_members(admin: Any, name: str) -> None:
+def _refuse_members(admin: "BlockingAdmin", name: str) -> None:
     from ...wire.errors import GroupIdNotFound
 
     try:
-        group = admin.run(lambda a: a.groups.describe(name))
+        group = admin.groups.describe(name)
     except GroupIdNotFound:
         return  # a first commit makes it
     if group.state not in NO_MEMBERS:

@@ -6,7 +6,17 @@ from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_CLUSTER, ClusterOptions, Format, Pairs, add_family, headings, pairs
+from .common import (
+    DEFAULT_CLUSTER,
+    EARLIEST,
+    LATEST,
+    ClusterOptions,
+    Format,
+    Pairs,
+    add_family,
+    headings,
+    pairs,
+)
 
 TOPIC_COLUMNS = headings("topic", "partitions", "replicas", "out of sync", "leaderless")
 PARTITION_COLUMNS = headings(
@@ -32,10 +42,8 @@ def create(
 ) -> None:
     """Create a topic."""
     with cluster.admin() as admin:
-        admin.run(
-            lambda a: a.create_topic(
-                name, partitions=partitions, replication_factor=rf, configs=pairs(config)
-            )
+        admin.create_topic(
+            name, partitions=partitions, replication_factor=rf, configs=pairs(config)
         )
     say(f"created topic {name}")
 
@@ -48,7 +56,7 @@ def list_topics(
 ) -> None:
     """The topics: partitions, replicas, how many partitions are not well."""
     with cluster.admin() as admin:
-        found = admin.run(lambda a: a.describe_topics())
+        found = admin.describe_topics()
         hidden = set[str]() if internal else admin.run(_internal_topics)
     by_topic: dict[str, list[Any]] = {}
     for p in found:
@@ -76,11 +84,10 @@ def describe(
 ) -> None:
     """A topic's partitions (leader, ISR, offsets) and the settings that are not defaults."""
     with cluster.admin() as admin:
-        partitions = admin.run(lambda a: a.describe_topics([name]))
-        led = [p for p in partitions if p.leader >= 0]
-        starts = admin.run(lambda a: a.list_offsets({(name, p.partition): -2 for p in led}))
-        ends = admin.run(lambda a: a.list_offsets({(name, p.partition): -1 for p in led}))
-        configs = admin.run(lambda a: a.describe_configs(name))
+        partitions = admin.describe_topics([name])
+        led = [(name, p.partition) for p in partitions if p.leader >= 0]
+        starts, ends = (admin.list_offsets(dict.fromkeys(led, at)) for at in (EARLIEST, LATEST))
+        configs = admin.describe_configs(name)
     rows = [
         {
             "topic": p.topic,
@@ -118,9 +125,9 @@ def alter(
         raise Failure("Nothing to change: give --partitions, --config or --unset.", exit_code=2)
     with cluster.admin() as admin:
         if partitions is not None:
-            admin.run(lambda a: a.create_partitions(name, partitions))
+            admin.create_partitions(name, partitions)
         if changes:
-            admin.run(lambda a: a.alter_configs(name, changes))
+            admin.alter_configs(name, changes)
     say(f"altered topic {name}")
 
 
@@ -132,7 +139,7 @@ def delete(
     if not names:
         raise Failure("Which topic? oncelog topic delete NAME ...", exit_code=2)
     with cluster.admin() as admin:
-        admin.run(lambda a: a.delete_topics(names))
+        admin.delete_topics(names)
     say(f"deleted {', '.join(names)}")
 
 

@@ -4,7 +4,8 @@ All but `txn log` speak the Kafka protocol, as Kafka's own kafka-transactions to
 so they serve any Kafka-compatible cluster.
 """
 
-from typing import Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -19,7 +20,12 @@ from .common import (
     Format,
     add_family,
     headings,
+    print_report,
 )
+
+if TYPE_CHECKING:
+    from ...client.transaction_admin import DescribedTransaction, PartitionProducer
+    from ..inspect.explain import Explanation
 
 DESCRIBED_MAX = 1_000  # of `txn list`: older ones are listed without their age
 LISTING_COLUMNS = headings(
@@ -61,23 +67,21 @@ def list_transactions(
 ) -> None:
     """The transactional ids: coordinator, state, and the age of what is open."""
     with cluster.admin() as admin:
-        listed = admin.run(
-            lambda a: a.transactions.list_transactions(prefix=prefix, states=state or ())
-        )
-        described = admin.run(lambda a: a.transactions.describe_listed(listed[:DESCRIBED_MAX]))
+        listed = admin.transactions.list_transactions(prefix=prefix, states=state or ())
+        described = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
     rows: list[dict[str, Any]] = []
     for each in listed:
         known = described.get(each.transactional_id)
-        is_open = known is not None and known.start_ms >= 0 and bool(known.partitions)
+        open_s = _open_s(known) if known else None
         rows.append({
             "id": each.transactional_id,
             "coordinator": each.coordinator,
             "producer": each.producer_id,
             "epoch": known.producer_epoch if known else None,
             "state": known.state if known else each.state,
-            "open_s": _age_s(known.start_ms) if known and is_open else None,
+            "open_s": open_s,
             "timeout_s": _timeout(known.timeout_ms) if known else None,
-            "partitions": len(known.partitions) if known and is_open else None,
+            "partitions": len(known.partitions) if open_s is not None else None,
         })  # fmt: skip
     show(rows, format, columns=LISTING_COLUMNS)
 
@@ -91,7 +95,7 @@ def describe(
 ) -> None:
     """One transactional id, as its coordinator has it."""
     with cluster.admin() as admin:
-        known = admin.run(lambda a: a.transactions.describe(name))
+        known = admin.transactions.describe(name)
     values = {
         "transactional id": known.transactional_id,
         "coordinator": known.coordinator,
@@ -99,7 +103,7 @@ def describe(
         "producer id": known.producer_id,
         "producer epoch": known.producer_epoch,
         "timeout s": _timeout(known.timeout_ms),
-        "open s": _age_s(known.start_ms) if known.start_ms >= 0 and known.partitions else None,
+        "open s": _open_s(known),
         "partitions": [f"{topic}/{index}" for topic, index in known.partitions],
     }
     show_one(values, format)
@@ -115,7 +119,7 @@ def producers(
     """What a partition's leader knows of its producers, and what they have open there."""
     key = parse_partition(partition)
     with cluster.admin() as admin:
-        found = admin.run(lambda a: a.transactions.producers([key]))[key]
+        found = admin.transactions.producers([key])[key]
     show([_producer_row(each) for each in found], format, columns=PRODUCER_COLUMNS)
 
 
@@ -164,40 +168,26 @@ def abort(
 
     What a Spark sink has decided to commit is kept: a restart of its query does it.
     """
-    from ..inspect import abort_transactions, transaction_facts
+    from ..inspect import abort_transactions
 
-    is_by_marker = partition is not None and producer_id is not None
     ways = [name is not None, prefix is not None, partition is not None or producer_id is not None]
-    if sum(ways) != 1 or (ways[2] and not is_by_marker) or prefix == "":
+    if sum(ways) != 1 or (partition is None) != (producer_id is None) or prefix == "":
         raise Failure(
             "Which ones? oncelog txn abort ID, or oncelog txn abort --prefix PREFIX, or "
             "oncelog txn abort --partition TOPIC/PARTITION --producer-id N",
             exit_code=2,
         )
     if prefix is not None:
-        rows = abort_transactions.abort_prefix(
-            cluster.data, cluster.bootstrap, prefix, cluster.command_config
-        )
+        rows = abort_transactions.abort_prefix(cluster, prefix)
         show(rows, format, columns=ABORTED_COLUMNS)
-        return
-    if name is not None:
-        given = (cluster.data, cluster.bootstrap, name, cluster.command_config)
-        say(f"{name}: {abort_transactions.abort_id(*given)}")
-        return
-    with cluster.admin() as admin:
+    elif name is not None:
+        say(f"{name}: {abort_transactions.abort_id(cluster, name)}")
+    else:
         assert partition is not None and producer_id is not None
         key = parse_partition(partition)
-        opened = admin.run(lambda a: transaction_facts.open_producer(a, key, producer_id))
-        for holder in admin.run(lambda a: transaction_facts.holders(a, [key]))[key]:
-            if holder.producer == opened and holder.is_known(key) and holder.transaction:
-                raise Failure(
-                    f"It does not hang: {holder.transaction.transactional_id} has it open. End it "
-                    f"with: oncelog txn abort {holder.transaction.transactional_id}"
-                )
-        admin.run(lambda a: a.transactions.abort(*key, opened))
-        say(
-            f"{partition}: aborted what producer {producer_id} had open since {opened.first_offset}"
-        )
+        with cluster.admin() as admin:
+            since = admin.run(lambda a: abort_transactions.abort_hanging(a, key, producer_id))
+        say(f"{partition}: aborted what producer {producer_id} had open since {since}")
 
 
 def explain(
@@ -256,7 +246,7 @@ def log(
     say(found.summary)
 
 
-def _producer_row(producer: Any) -> dict[str, Any]:
+def _producer_row(producer: "PartitionProducer") -> dict[str, Any]:
     has_written = producer.last_timestamp_ms >= 0
     return {
         "producer": producer.producer_id,
@@ -268,14 +258,9 @@ def _producer_row(producer: Any) -> dict[str, Any]:
     }
 
 
-def _print_explanation(explanation: Any, output: str) -> None:
-    if output == "json":
-        lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
-        show_one({"heading": explanation.heading, "lines": lines}, output)
-        return
-    print(explanation.heading)
-    for about, text in explanation.lines:
-        print(f"  {about:<11}  {text}")
+def _print_explanation(explanation: "Explanation", output: str) -> None:
+    lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
+    print_report({"heading": explanation.heading, "lines": lines}, [explanation.in_words()], output)
 
 
 def _timeout(timeout_ms: int) -> str | float:
@@ -284,7 +269,10 @@ def _timeout(timeout_ms: int) -> str | float:
     return "none" if timeout_ms == NO_TIMEOUT_MS else timeout_ms / 1000
 
 
-def _age_s(since_ms: int) -> float:
-    import time
+def _open_s(known: "DescribedTransaction") -> float | None:
+    """For how long it has had a transaction open."""
+    return _age_s(known.start_ms) if known.start_ms >= 0 and known.partitions else None
 
+
+def _age_s(since_ms: int) -> float:
     return round(max(0.0, time.time() - since_ms / 1000), 1)

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...client.cluster_view import PartitionInfo
-from ...client.transaction_admin import DescribedTransaction, PartitionProducer
+from ...client.fetch.offset_queries import EARLIEST, LATEST
+from ...client.transaction_admin import DescribedTransaction
 from ...wire.errors import (
     GroupIdNotFound,
     KafkaError,
@@ -25,7 +26,6 @@ from .explain import Explanation, GroupFacts, PartitionFacts, PartitionTransacti
 if TYPE_CHECKING:
     from ...client.admin import Admin
 
-EARLIEST, LATEST = -2, -1
 OFFSETS_TOPIC = "__consumer_offsets"
 UNSTABLE_TIMEOUT_MS = 300
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -124,17 +124,6 @@ async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
         now_ms=_now_ms(),
         last_write_ms=await _last_write_ms(admin, transaction, led),
         leaderless=[key for key in transaction.partitions if key not in led],
-    )
-
-
-async def open_producer(admin: "Admin", key: TopicPartition, producer_id: int) -> PartitionProducer:
-    """The producer with a transaction open in the partition. Failure when it has none there."""
-    for producer in (await admin.transactions.producers([key]))[key]:
-        if producer.producer_id == producer_id and producer.is_open:
-            return producer
-    raise Failure(
-        f"Producer {producer_id} has no transaction open in {key[0]}/{key[1]}. "
-        f"See: oncelog txn producers {key[0]}/{key[1]}"
     )
 
 
