@@ -1,7 +1,7 @@
 """`oncelog check`: the judge, over a run's history, a cluster's files, or a live topic."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -20,7 +20,7 @@ def register(app: App) -> None:
     app.command(check)
 
 
-def check(
+async def check(
     target: Annotated[
         str | None, Parameter(help="A run's directory, a cluster's directory, or a topic.")
     ] = None,
@@ -39,41 +39,42 @@ def check(
     """
     require("check", "numpy", "pyarrow")
     if catalogue:
-        return _catalogue(format)
+        from ..judge.report import catalogue_rows
+
+        show(catalogue_rows(), format, columns=headings("check", "anomaly", "what", "kind"))
+        return 0
     if target is None:
         raise Failure("Name a run's directory or a topic, or ask for --catalogue.", exit_code=2)
-    if (Path(target) / "history").is_dir():
-        return _check_run(Path(target), only, evidence, format)
-    if (Path(target) / "cluster.json").exists():
-        return _check_files(Path(target), only, evidence, format)
-    if Path(target).is_dir():
+    place = Path(target)
+    if (place / "history").is_dir():
+        return _judge(_of_run(place), only, evidence, format)
+    if (place / "cluster.json").exists():
+        return _judge(_of_files(place), only or ["A4", "W1", "W2", "W3"], evidence, format)
+    if place.is_dir():
         raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
     if only:
         raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
+    from ..judge.logs.topic_audit import audit_topic
+    from ..judge.report import audit_fields, audit_words
+
     config = cluster.client_config()
     with cluster.as_failures():
-        return _check_topic(target, evidence, config, format)
+        audit = await audit_topic(config, target, say)
+    print_report(audit_fields(audit), audit_words(audit, evidence=evidence), format)
+    return 0 if audit.is_clean else 1
 
 
-def _catalogue(output: str) -> int:
-    from ..judge.report import catalogue_rows
-
-    show(catalogue_rows(), output, columns=headings("check", "anomaly", "what", "kind"))
-    return 0
-
-
-def _check_run(run: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+def _of_run(run: Path) -> "History":
     from ..judge.history.columns import History
     from ..judge.history.format import HistoryFormat
 
     try:
-        history = History.open(run)
+        return History.open(run)
     except HistoryFormat as problem:
         raise Failure(f"{problem}.") from None
-    return _judge(history, only, evidence, output)
 
 
-def _check_files(data: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+def _of_files(data: Path) -> "History":
     from ..judge.history.columns import History
     from ..judge.history.recorder import Recorder
     from ..judge.logs.scan import dump_logs
@@ -86,8 +87,7 @@ def _check_files(data: Path, only: list[str] | None, evidence: bool, output: str
         )
     recorder = Recorder.in_memory()
     say(f"{dump_logs(recorder, data):,} batches read")
-    history = History.of(recorder, settings={"is_at_rest": False})
-    return _judge(history, only or ["A4", "W1", "W2", "W3"], evidence, output)
+    return History.of(recorder, settings={"is_at_rest": False})
 
 
 def _judge(history: "History", only: list[str] | None, evidence: bool, output: str) -> int:
@@ -103,14 +103,3 @@ def _judge(history: "History", only: list[str] | None, evidence: bool, output: s
     verdict = judge(history, only)
     print_report(verdict_fields(verdict), verdict_words(verdict, evidence=evidence), output)
     return 0 if verdict.is_clean else 1
-
-
-def _check_topic(topic: str, evidence: bool, config: dict[str, Any], output: str) -> int:
-    import asyncio
-
-    from ..judge.logs.topic_audit import audit_topic
-    from ..judge.report import audit_fields, audit_words
-
-    audit = asyncio.run(audit_topic(config, topic, say))
-    print_report(audit_fields(audit), audit_words(audit, evidence=evidence), output)
-    return 0 if audit.is_clean else 1
