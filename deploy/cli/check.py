@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show
-from .common import DEFAULT_CLUSTER, ClusterOptions, Format, headings, print_report, require
+from .common import QUERY, Query, headings, print_report, require
 
 if TYPE_CHECKING:
     from ..judge.history.columns import History
@@ -29,8 +29,7 @@ async def check(
     only: Annotated[list[str] | None, Parameter(help="Only these checks.", negative=())] = None,
     evidence: Annotated[bool, Parameter(help="All that is known of a case.", negative=())] = False,
     catalogue: Annotated[bool, Parameter(help="What is looked for.", negative=())] = False,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
 
@@ -41,15 +40,15 @@ async def check(
     if catalogue:
         from ..judge.report import catalogue_rows
 
-        show(catalogue_rows(), format, columns=headings("check", "anomaly", "what", "kind"))
+        show(catalogue_rows(), query.format, columns=headings("check", "anomaly", "what", "kind"))
         return 0
     if target is None:
         raise Failure("Name a run's directory or a topic, or ask for --catalogue.", exit_code=2)
     place = Path(target)
     if (place / "history").is_dir():
-        return _judge(_of_run(place), only, evidence, format)
+        return _judge(_of_run(place), only, evidence, query.format)
     if (place / "cluster.json").exists():
-        return _judge(_of_files(place), only or ["A4", "W1", "W2", "W3"], evidence, format)
+        return _judge(_of_files(place), only or ["A4", "W1", "W2", "W3"], evidence, query.format)
     if place.is_dir():
         raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
     if only:
@@ -57,10 +56,10 @@ async def check(
     from ..judge.logs.topic_audit import audit_topic
     from ..judge.report import audit_fields, audit_words
 
-    config = cluster.client_config()
-    with cluster.as_failures():
+    config = query.client_config()
+    with query.as_failures():
         audit = await audit_topic(config, target, say)
-    print_report(audit_fields(audit), audit_words(audit, evidence=evidence), format)
+    print_report(audit_fields(audit), audit_words(audit, evidence=evidence), query.format)
     return 0 if audit.is_clean else 1
 
 

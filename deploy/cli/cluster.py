@@ -16,12 +16,12 @@ from ..cluster.lookup import bootstrap_line, open_cluster
 from ..cluster.targets import SYNTAX
 from ..cluster.terminal import say, show, show_one
 from .common import (
-    DEFAULT_CLUSTER,
     DEFAULT_DATA,
-    ClusterOptions,
+    QUERY,
     Data,
     Format,
     Pairs,
+    Query,
     headings,
     pairs,
     print_report,
@@ -116,8 +116,7 @@ def doctor(
         bool, Parameter(help="Ask every node each 5 ms; late answers are told.", negative=())
     ] = False,
     seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> int:
     """Look for what is wrong or will be: this machine, the directory, the cluster.
 
@@ -125,16 +124,16 @@ def doctor(
     when a node that lives was fenced.
     """
     if probe:
-        return _probe(cluster, seconds, format)
-    if cluster.bootstrap is not None or cluster.command_config is not None:
+        return _probe(query, seconds)
+    if query.bootstrap is not None or query.command_config is not None:
         raise Failure(
             "--bootstrap and --command-config belong to --probe; the other checks look at --data.",
             exit_code=2,
         )
     from ..inspect.doctor import examine
 
-    checks = examine(cluster.data)
-    show([asdict(check) for check in checks], format)
+    checks = examine(query.data)
+    show([asdict(check) for check in checks], query.format)
     return int(any(check.state == "bad" for check in checks))
 
 
@@ -256,20 +255,20 @@ def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]
     os.execv(sys.executable, command)
 
 
-def _probe(asked: ClusterOptions, seconds: float, output: str) -> int:
+def _probe(query: Query, seconds: float) -> int:
     """Probe a cluster for a while; a local one says itself what kept its loops."""
     from ..inspect.cluster_watch import ClusterWatch, WatchResult
     from ..inspect.probe import LIMIT_MS, Probe, targets_behind
 
-    config = asked.named_config()
+    config = query.named_config()
     if config is None:
-        with ClusterWatch(open_cluster(asked.data)) as watch:
+        with ClusterWatch(open_cluster(query.data)) as watch:
             time.sleep(seconds)
             seen = watch.stop()
     else:
         is_secured = config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT"
         with (
-            asked.as_failures(),
+            query.as_failures(),
             Probe(targets_behind(config), config=config if is_secured else None) as asking,
         ):
             time.sleep(seconds)
@@ -278,8 +277,8 @@ def _probe(asked: ClusterOptions, seconds: float, output: str) -> int:
         {**row, "fences": seen.fences.get(row["node"], 0), "stalls": seen.stalls.get(row["node"])}
         for row in seen.probe.rows()
     ]
-    show(rows, output, columns=PROBE_COLUMNS)
-    if output != "json":
+    show(rows, query.format, columns=PROBE_COLUMNS)
+    if query.format != "json":
         for row in rows:
             for sentence in row["stalls"] or ():
                 print(f"node {row['node']}: {sentence}")

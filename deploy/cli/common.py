@@ -55,7 +55,15 @@ class ClusterOptions(ClusterChoice):
     ] = None
 
 
-DEFAULT_CLUSTER = ClusterOptions()
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(ClusterOptions):
+    """The same, and how to print what was found."""
+
+    format: Format = "table"
+
+
+DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
 def add_family(

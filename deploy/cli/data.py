@@ -10,7 +10,16 @@ from cyclopts import App, Parameter
 from ..cluster.failure import Failure
 from ..cluster.lookup import open_cluster
 from ..cluster.terminal import say
-from .common import DEFAULT_CLUSTER, DEFAULT_DATA, ClusterOptions, Data, Format, add_family
+from .common import (
+    DEFAULT_CLUSTER,
+    DEFAULT_DATA,
+    QUERY,
+    ClusterOptions,
+    Data,
+    Format,
+    Query,
+    add_family,
+)
 
 LINES_AHEAD = 10_000
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -44,19 +53,13 @@ async def produce(
             for line in lines:
                 key, value = _split(line.rstrip(b"\r\n"), key_separator)
                 futures.append(await producer.send(topic, value, key=key))
+                count += 1
                 if len(futures) >= LINES_AHEAD:
-                    count += await _settle(futures)
+                    await asyncio.gather(*futures)
+                    futures.clear()
         await producer.flush()
-        count += await _settle(futures)
+        await asyncio.gather(*futures)
     say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
-
-
-async def _settle(futures: list[Any]) -> int:
-    for future in futures:
-        await future
-    settled = len(futures)
-    futures.clear()
-    return settled
 
 
 def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
@@ -75,8 +78,7 @@ async def consume(
     max_records: Annotated[int | None, Parameter(name=["--max", "-n"])] = None,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
     isolation: Annotated[Isolation, Parameter(help="Transactions.")] = "read_uncommitted",
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """Print records up to the present end of the topic, or on and on with -f."""
     if offset not in ("earliest", "latest") and not offset.isdigit():
@@ -85,7 +87,7 @@ async def consume(
     from ...client.consumer import Consumer
 
     count = 0
-    async with cluster.view() as view:
+    async with query.view() as view:
         admin = Admin(view)
         chosen = [p.partition for p in await admin.describe_topics([topic])]
         if partition:
@@ -106,7 +108,7 @@ async def consume(
             while unfinished and (max_records is None or count < max_records):
                 for record in await consumer.poll(1_000, max_records and max_records - count):
                     if follow or record.offset < ends[topic, record.partition]:
-                        _print_record(topic, record.partition, record, format)
+                        _print_record(topic, record.partition, record, query.format)
                         count += 1
                 for key in list(unfinished):
                     if not follow and consumer.position(*key) >= ends[key]:

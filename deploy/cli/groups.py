@@ -13,8 +13,9 @@ from .common import (
     DEFAULT_CLUSTER,
     EARLIEST,
     LATEST,
+    QUERY,
     ClusterOptions,
-    Format,
+    Query,
     add_family,
     headings,
 )
@@ -36,11 +37,10 @@ def register(app: App) -> None:
 
 def list_groups(
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """The groups: state, protocol type, and the node that coordinates them."""
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         found = admin.groups.list_groups()
     rows = [
         {
@@ -51,18 +51,17 @@ def list_groups(
         }
         for group in found
     ]
-    show(rows, format, columns=GROUP_COLUMNS)
+    show(rows, query.format, columns=GROUP_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """A group's members, what each reads, what is committed, and how far that is from the end."""
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         group = admin.groups.describe(name)
         committed = {key: value.offset for key, value in admin.groups.committed(name).items()}
         readers = {where: member for member in group.members for where in member.partitions}
@@ -88,12 +87,12 @@ def describe(
         "coordinator": group.coordinator,
         "members": len(group.members),
     }
-    if format == "json":
+    if query.format == "json":
         idle = [m.member_id for m in group.members if not m.partitions]
-        show_one({**summary, "idle members": idle, "offsets": rows}, format)
+        show_one({**summary, "idle members": idle, "offsets": rows}, query.format)
         return
     print("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
-    show(rows, format, columns=OFFSET_COLUMNS)
+    show(rows, query.format, columns=OFFSET_COLUMNS)
     for member in group.members:
         if not member.partitions:
             print(f"{member.member_id} at {member.host} has no partition")
@@ -112,14 +111,13 @@ def reset(
     ] = None,
     by: Annotated[int | None, Parameter(help="So many records on, or back if below 0.")] = None,
     execute: Annotated[bool, Parameter(help="Do it; else it is only shown.", negative=())] = False,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
     if (to is None) == (by is None):
         raise Failure("Where to? Give either --to or --by.", exit_code=2)
     asked = None if to is None else target(to)
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         before = {key: value.offset for key, value in admin.groups.committed(name).items()}
         wanted = _partitions(admin, topic, before)
         if not wanted:
@@ -144,7 +142,7 @@ def reset(
         {"topic": where[0], "partition": where[1], "from": before.get(where), "to": offset}
         for where, offset in after.items()
     ]
-    show(rows, format, columns=RESET_COLUMNS)
+    show(rows, query.format, columns=RESET_COLUMNS)
     done = f"reset {len(after)} offsets of group {name}"
     say(done if execute else "nothing is changed yet; do it with --execute")
 

@@ -10,9 +10,10 @@ from .common import (
     DEFAULT_CLUSTER,
     EARLIEST,
     LATEST,
+    QUERY,
     ClusterOptions,
-    Format,
     Pairs,
+    Query,
     add_family,
     headings,
     pairs,
@@ -51,11 +52,10 @@ def create(
 def list_topics(
     *,
     internal: Annotated[bool, Parameter(help="Internal topics too.", negative=())] = False,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """The topics: partitions, replicas, how many partitions are not well."""
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         found = admin.describe_topics()
         hidden = set[str]() if internal else admin.run(_internal_topics)
     by_topic: dict[str, list[Any]] = {}
@@ -72,18 +72,17 @@ def list_topics(
         for name, partitions in sorted(by_topic.items())
         if name not in hidden
     ]
-    show(rows, format, columns=TOPIC_COLUMNS)
+    show(rows, query.format, columns=TOPIC_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """A topic's partitions (leader, ISR, offsets) and the settings that are not defaults."""
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         partitions = admin.describe_topics([name])
         led = [(name, p.partition) for p in partitions if p.leader >= 0]
         starts, ends = (admin.list_offsets(dict.fromkeys(led, at)) for at in (EARLIEST, LATEST))
@@ -102,10 +101,10 @@ def describe(
         for p in partitions
     ]
     changed = {c.name: c.value for c in configs if c.source != "default"}
-    if format == "json":
-        show_one({"topic": name, "partitions": rows, "configs": changed}, format)
+    if query.format == "json":
+        show_one({"topic": name, "partitions": rows, "configs": changed}, query.format)
         return
-    show(rows, format, columns=PARTITION_COLUMNS)
+    show(rows, query.format, columns=PARTITION_COLUMNS)
     for key, value in changed.items():
         print(f"{key}={value}")
 

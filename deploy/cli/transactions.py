@@ -13,11 +13,11 @@ from ..cluster.failure import Failure
 from ..cluster.targets import parse_partition
 from ..cluster.terminal import say, show, show_one
 from .common import (
-    DEFAULT_CLUSTER,
     DEFAULT_DATA,
-    ClusterOptions,
+    QUERY,
     Data,
     Format,
+    Query,
     add_family,
     headings,
     print_report,
@@ -62,11 +62,10 @@ def list_transactions(
     state: Annotated[
         list[str] | None, Parameter(help="Ongoing, PrepareCommit, ...; several times.", negative=())
     ] = None,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """The transactional ids: coordinator, state, and the age of what is open."""
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         listed = admin.transactions.list_transactions(prefix=prefix, states=state or ())
         described = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
     rows: list[dict[str, Any]] = []
@@ -83,18 +82,17 @@ def list_transactions(
             "timeout_s": _timeout(known.timeout_ms) if known else None,
             "partitions": len(known.partitions) if open_s is not None else None,
         })  # fmt: skip
-    show(rows, format, columns=LISTING_COLUMNS)
+    show(rows, query.format, columns=LISTING_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """One transactional id, as its coordinator has it."""
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         known = admin.transactions.describe(name)
     values = {
         "transactional id": known.transactional_id,
@@ -106,34 +104,32 @@ def describe(
         "open s": _open_s(known),
         "partitions": [f"{topic}/{index}" for topic, index in known.partitions],
     }
-    show_one(values, format)
+    show_one(values, query.format)
 
 
 def producers(
     partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """What a partition's leader knows of its producers, and what they have open there."""
     key = parse_partition(partition)
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         found = admin.transactions.producers([key])[key]
-    show([_producer_row(each) for each in found], format, columns=PRODUCER_COLUMNS)
+    show([_producer_row(each) for each in found], query.format, columns=PRODUCER_COLUMNS)
 
 
 def hanging(
     topic: Annotated[str | None, Parameter(help="Only in this topic.")] = None,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> int:
     """Transactions that hold a partition and that no coordinator will end; exit code 1 if any."""
     from ..inspect import transaction_facts
 
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         topics = None if topic is None else [topic]
         found = admin.run(lambda a: transaction_facts.hanging(a, topics))
     rows = [
@@ -145,7 +141,7 @@ def hanging(
         for key, held in found.items()
         for holder in held
     ]
-    show(rows, format, columns=HANGING_COLUMNS)
+    show(rows, query.format, columns=HANGING_COLUMNS)
     for row in rows:
         where = f"--partition {row['partition']} --producer-id {row['producer']}"
         say(f"end it with: oncelog txn abort {where}")
@@ -161,8 +157,7 @@ def abort(
     ] = None,
     producer_id: Annotated[int | None, Parameter(help="Whose; with --partition.")] = None,
     prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
 
@@ -178,14 +173,14 @@ def abort(
             exit_code=2,
         )
     if prefix is not None:
-        rows = abort_transactions.abort_prefix(cluster, prefix)
-        show(rows, format, columns=ABORTED_COLUMNS)
+        rows = abort_transactions.abort_prefix(query, prefix)
+        show(rows, query.format, columns=ABORTED_COLUMNS)
     elif name is not None:
-        say(f"{name}: {abort_transactions.abort_id(cluster, name)}")
+        say(f"{name}: {abort_transactions.abort_id(query, name)}")
     else:
         assert partition is not None and producer_id is not None
         key = parse_partition(partition)
-        with cluster.admin() as admin:
+        with query.admin() as admin:
             since = admin.run(lambda a: abort_transactions.abort_hanging(a, key, producer_id))
         say(f"{partition}: aborted what producer {producer_id} had open since {since}")
 
@@ -194,14 +189,15 @@ def explain(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """In words: what a transactional id is doing, when it ends, and whom it has fenced."""
     from ..inspect import transaction_facts
 
-    with cluster.admin() as admin:
-        _print_explanation(admin.run(lambda a: transaction_facts.explanation(a, name)), format)
+    with query.admin() as admin:
+        _print_explanation(
+            admin.run(lambda a: transaction_facts.explanation(a, name)), query.format
+        )
 
 
 def why(
@@ -209,17 +205,16 @@ def why(
     /,
     *,
     group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """Why readers of a partition get no further: which transaction, whose, until when."""
     from ..inspect import transaction_facts
     from ..inspect.explain import why as reasons
 
     key = parse_partition(partition)
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         facts = admin.run(lambda a: transaction_facts.of_partition(a, *key, group))
-        _print_explanation(reasons(facts), format)
+    _print_explanation(reasons(facts), query.format)
 
 
 def log(

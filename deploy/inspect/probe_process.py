@@ -149,12 +149,10 @@ class Watched:
         self,
         selector: selectors.BaseSelector,
         entry: dict[str, Any],
-        config: dict[str, Any] | None = None,
+        config: dict[str, Any] | None,
     ) -> None:
-        self._connect_secured: Callable[[], Future[socket.socket]] | None = None
         self._opening: Future[socket.socket] | None = None
-        if config is not None:
-            self._connect_secured = _secured(config, entry["host"], entry["port"])
+        self._connect_secured = _secured(config, entry["host"], entry["port"]) if config else None
         self.node_id = int(entry["node"])
         self._address = socket.getaddrinfo(entry["host"], entry["port"], type=socket.SOCK_STREAM)[0]
         self.answers = Answers()
@@ -167,11 +165,6 @@ class Watched:
         self._is_connected = self._has_served = False
         self._is_watched = True
         self._received = bytearray()
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether it has answered once, so that the watching can begin."""
-        return self.answers.count > 0
 
     def due(self, due_ns: int, waited_before_ns: int) -> None:
         """One more request; counted from the first connection on."""
@@ -324,7 +317,7 @@ def _secured(config: dict[str, Any], host: str, port: int) -> "Callable[[], Futu
 
 
 def watch(
-    nodes: list[dict[str, Any]], interval_ns: int, config: dict[str, Any] | None = None
+    nodes: list[dict[str, Any]], interval_ns: int, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Ask until standard input ends."""
     selector = selectors.SelectSelector()  # epoll's timeout is no finer than 1 ms
@@ -369,7 +362,7 @@ def watch(
                     one.look()
         for one in watched.values():
             one.send()
-        if not is_announced and all(one.has_answered for one in watched.values()):
+        if not is_announced and all(one.answers.count for one in watched.values()):
             is_announced = True
             print("watching", flush=True)
 

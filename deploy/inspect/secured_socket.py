@@ -41,8 +41,6 @@ class SecuredConnector:
         """The socket, or OSError; LoginRefused when it will never be."""
         try:
             return asyncio.run(self._connect())
-        except LoginRefused:
-            raise
         except (KafkaError, ValueError) as problem:
             if not getattr(problem, "retriable", False):
                 raise LoginRefused(str(problem)) from None

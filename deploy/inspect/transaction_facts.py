@@ -35,8 +35,18 @@ async def of_partition(
     admin: "Admin", topic: str, index: int, group: str | None = None
 ) -> PartitionFacts:
     """All that may hold its readers. Failure when there is no such partition, or no answer."""
+    start = stable = high = None
+    held: tuple[PartitionTransaction, ...] = ()
+    key = (topic, index)
     try:
-        return await _of_partition(admin, topic, index, group)
+        partition = await _partition(admin, topic, index)
+        configs = await admin.describe_configs(topic)
+        if partition.leader >= 0:
+            stable = (await admin.list_offsets({key: LATEST}, read_committed=True))[key]
+            high = (await admin.list_offsets({key: LATEST}))[key]
+            start = (await admin.list_offsets({key: EARLIEST}))[key]
+            held = (await holders(admin, [key]))[key]
+        facts = None if group is None else await _of_group(admin, group, key)
     except KafkaError as problem:
         if not problem.retriable or isinstance(problem, UnknownTopicOrPartition):
             raise
@@ -44,23 +54,7 @@ async def of_partition(
             f"What holds {topic}/{index} cannot be told while {str(problem).rstrip('.')}. "
             "Are enough nodes up? See: oncelog ps"
         ) from problem
-
-
-async def _of_partition(
-    admin: "Admin", topic: str, index: int, group: str | None
-) -> PartitionFacts:
-    partition = await _partition(admin, topic, index)
-    configs = await admin.describe_configs(topic)
     min_insync = next((int(c.value or 1) for c in configs if c.name == "min.insync.replicas"), 1)
-    start = stable = high = None
-    held: tuple[PartitionTransaction, ...] = ()
-    key = (topic, index)
-    if partition.leader >= 0:
-        stable = (await admin.list_offsets({key: LATEST}, read_committed=True))[key]
-        high = (await admin.list_offsets({key: LATEST}))[key]
-        start = (await admin.list_offsets({key: EARLIEST}))[key]
-        held = (await holders(admin, [key]))[key]
-    facts = None if group is None else await _of_group(admin, group, key)
     return PartitionFacts(
         partition=partition,
         min_insync=min_insync,
@@ -80,7 +74,9 @@ async def holders(
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
     ids = {p.producer_id for producers in opened.values() for p in producers}
-    known = await _by_producer(admin, ids) if ids else {}
+    listed = await admin.transactions.list_transactions(producer_ids=ids) if ids else ()
+    described = await admin.transactions.describe_listed(listed)
+    known = {state.producer_id: state for state in described.values()}
     return {
         key: tuple(
             PartitionTransaction(p, known.get(p.producer_id))
@@ -134,12 +130,6 @@ async def _partition(admin: "Admin", topic: str, index: int) -> PartitionInfo:
     raise Failure(f"There is no partition {topic}/{index}.")
 
 
-async def _by_producer(admin: "Admin", ids: set[int]) -> dict[int, DescribedTransaction]:
-    listed = await admin.transactions.list_transactions(producer_ids=ids)
-    described = await admin.transactions.describe_listed(listed)
-    return {state.producer_id: state for state in described.values()}
-
-
 async def _last_write_ms(
     admin: "Admin", transaction: DescribedTransaction, led: set[TopicPartition]
 ) -> int | None:
@@ -181,10 +171,8 @@ async def _is_unstable(admin: "Admin", group: str, key: TopicPartition) -> bool:
     patient, admin.groups.timeout_ms = admin.groups.timeout_ms, UNSTABLE_TIMEOUT_MS
     try:
         await admin.groups.committed(group, [key], stable=True)
-    except UnstableOffsetCommit:
-        return True
-    except KafkaError:
-        return False
+    except KafkaError as problem:
+        return isinstance(problem, UnstableOffsetCommit)
     finally:
         admin.groups.timeout_ms = patient
     return False

@@ -37,11 +37,7 @@ class Clusters:
         self._shared: dict[int, Cluster] = {}
         self._living: list[Cluster] = []
         self._names = itertools.count(1)
-        self._numbers = itertools.count(1)
-
-    def next_number(self) -> int:
-        """1, 2, ...: of the tests that use a shared cluster."""
-        return next(self._numbers)
+        self.numbers = itertools.count(1)  # of the tests that use a shared cluster
 
     def shared(self, nodes: int) -> Cluster:
         """The cluster of so many nodes that all tests share; started when there is none."""

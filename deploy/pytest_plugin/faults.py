@@ -41,7 +41,7 @@ def read_kinds(text: str) -> tuple[str, ...]:
 
 
 class ScheduledFaults(FaultContext[Cluster]):
-    """Made one by one from `start` to `stop`, in a thread of its own; `ended` counts."""
+    """Made one by one until `stop`, in a thread of their own; `ended` counts."""
 
     def __init__(
         self,
@@ -57,9 +57,6 @@ class ScheduledFaults(FaultContext[Cluster]):
         self.thread = Scheduler(self, "oncelog-faults", schedule, ACTIONS, self._wait_for_turn)
         self._undoes = True
         self._to_mend: set[tuple[int, int]] = set()
-
-    def start(self) -> None:
-        self.thread.start()
 
     def stop(self, *, undo: bool = True) -> None:
         """Make no more; `undo` what is in effect, however long that takes.
