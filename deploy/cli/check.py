@@ -94,11 +94,10 @@ def _judge(history: "History", only: list[str] | None, evidence: bool, output: s
     from ..judge.report import verdict_fields, verdict_words
     from ..judge.verdict import judge
 
-    unknown = set(only or ()) - {check.name for check in CHECKS}
-    if unknown:
-        names = ", ".join(check.name for check in CHECKS)
-        raise Failure(f"There is no check {', '.join(sorted(unknown))}; there are {names}.",
-                      exit_code=2)  # fmt: skip
+    names = [check.name for check in CHECKS]
+    if unknown := ", ".join(sorted({*(only or ())} - {*names})):
+        there_are = ", ".join(names)
+        raise Failure(f"There is no check {unknown}; there are {there_are}.", exit_code=2)
     verdict = judge(history, only)
     print_report(verdict_fields(verdict), verdict_words(verdict, evidence=evidence), output)
     return 0 if verdict.is_clean else 1

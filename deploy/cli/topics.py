@@ -1,5 +1,7 @@
 """Commands about topics and their configuration."""
 
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -58,9 +60,7 @@ def list_topics(
     with query.admin() as admin:
         found = admin.describe_topics()
         hidden = set[str]() if internal else admin.run(_internal_topics)
-    by_topic: dict[str, list[Any]] = {}
-    for p in found:
-        by_topic.setdefault(p.topic, []).append(p)
+    by_topic = {name: list(group) for name, group in groupby(found, attrgetter("topic"))}
     rows = [
         {
             "topic": name,
@@ -69,7 +69,7 @@ def list_topics(
             "out of sync": sum(len(p.isr) < len(p.replicas) for p in partitions),
             "leaderless": sum(p.leader < 0 for p in partitions),
         }
-        for name, partitions in sorted(by_topic.items())
+        for name, partitions in by_topic.items()
         if name not in hidden
     ]
     show(rows, query.format, columns=TOPIC_COLUMNS)

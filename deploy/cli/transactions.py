@@ -138,8 +138,7 @@ def hanging(
             "id": holder.transaction.transactional_id if holder.transaction else None,
             **_producer_row(holder.producer),
         }
-        for key, held in found.items()
-        for holder in held
+        for key, holder in found
     ]
     show(rows, query.format, columns=HANGING_COLUMNS)
     for row in rows:

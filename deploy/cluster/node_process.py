@@ -70,11 +70,7 @@ class NodeProcess:
             process = psutil.Process(int(self.pid_file.read_text()))
             if self._is_ours(process):
                 return process
-        if thorough:
-            for process in psutil.process_iter():
-                if self._is_ours(process):
-                    return process
-        return None
+        return next(filter(self._is_ours, psutil.process_iter()), None) if thorough else None
 
     def program(self) -> list[str]:
         """What Python runs; -P: the working directory must not be able to shadow a module."""

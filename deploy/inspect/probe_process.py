@@ -65,8 +65,8 @@ class ProcessFiles:
         return int(self._fields("statm", 2)[1]) * PAGE_BYTES
 
     def cpu_s(self) -> float:
-        fields = self._fields("stat", 15)
-        return (int(fields[13]) + int(fields[14])) / CLOCK_TICKS_PER_S
+        fields = self._fields("stat", 13)  # those behind the name
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
 
     def close(self) -> None:
         for file in self._files.values():
@@ -79,8 +79,6 @@ class ProcessFiles:
             fields = os.pread(self._files[name], 1024, 0).rpartition(b")")[2].split()
         except (KeyError, OSError):
             fields = []
-        if name == "stat":
-            fields = [b"0", b"0", *fields]
         return fields if len(fields) >= least else [b"0"] * least
 
 

@@ -88,23 +88,19 @@ async def holders(
 
 async def hanging(
     admin: "Admin", topics: Iterable[str] | None
-) -> dict[TopicPartition, list[PartitionTransaction]]:
+) -> list[tuple[TopicPartition, PartitionTransaction]]:
     """Open transactions that their coordinator does not have; None: in all topics."""
     described = await admin.describe_topics(topics)
     keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
-    suspects = {
-        key: [h for h in held if not h.is_known(key)]
-        for key, held in (await holders(admin, keys)).items()
-    }
-    suspects = {key: held for key, held in suspects.items() if held}
-    still = await admin.transactions.producers(suspects)
-    found: dict[TopicPartition, list[PartitionTransaction]] = {}
-    for key, held in suspects.items():
-        opened = {(p.producer_id, p.first_offset) for p in still[key] if p.is_open}
-        left = [h for h in held if (h.producer.producer_id, h.producer.first_offset) in opened]
-        if left:
-            found[key] = left
-    return found
+    found = await holders(admin, keys)
+    suspects = [(key, h) for key, held in found.items() for h in held if not h.is_known(key)]
+    still = await admin.transactions.producers({key for key, _ in suspects})
+    opened = {(key, p.producer_id, p.first_offset) for key, ps in still.items() for p in ps}
+    return [
+        (key, held)
+        for key, held in suspects
+        if (key, held.producer.producer_id, held.producer.first_offset) in opened
+    ]
 
 
 async def explanation(admin: "Admin", transactional_id: str) -> Explanation:

@@ -95,11 +95,11 @@ class Clusters:
 
 
 def _log_sections(cluster: Cluster) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
     with contextlib.suppress(Failure):
-        for node_id in cluster.node_ids:
-            found.append((f"oncelog node {node_id}", cluster.node(node_id).log_tail(LOG_LINES)))
-    return found
+        return [
+            (f"oncelog node {i}", cluster.node(i).log_tail(LOG_LINES)) for i in cluster.node_ids
+        ]
+    return []
 
 
 def _start_guard(directory: Path, *, is_kept: bool) -> subprocess.Popen[bytes]:
