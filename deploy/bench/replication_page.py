@@ -74,9 +74,9 @@ def curves(results: Sequence[ReplicationResult]) -> str:
         ]
         drawn.append(html.curve(points, colour))
         drawn.append(html.text(CURVE_WIDTH + 8, MARGIN + 16 * i, name, f'style="fill:{colour}"'))
-    for curve in [curve for _, curve in lines[:1]]:
-        drawn += [
-            html.text(x_of(j, curve), CURVE_HEIGHT - 18, f"{share:g}", 'text-anchor="middle"')
-            for j, (share, _) in enumerate(curve)
-        ]
+    _, first = lines[0]
+    drawn += [
+        html.text(x_of(j, first), CURVE_HEIGHT - 18, f"{share:g}", 'text-anchor="middle"')
+        for j, (share, _) in enumerate(first)
+    ]
     return html.svg(CURVE_WIDTH + 380, max(CURVE_HEIGHT, MARGIN + 16 * len(lines)), drawn)

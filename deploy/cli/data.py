@@ -45,11 +45,10 @@ async def produce(
 
     from ...client.producer import Producer
 
-    source = sys.stdin.buffer
     futures: list[Any] = []
     count = 0
     async with cluster.view() as view, Producer(view, acks=acks) as producer:
-        while lines := await asyncio.to_thread(source.readlines, 1 << 20):
+        while lines := await asyncio.to_thread(sys.stdin.buffer.readlines, 1 << 20):
             for line in lines:
                 key, value = _split(line.rstrip(b"\r\n"), key_separator)
                 futures.append(await producer.send(topic, value, key=key))

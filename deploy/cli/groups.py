@@ -87,15 +87,15 @@ def describe(
         "coordinator": group.coordinator,
         "members": len(group.members),
     }
+    idle = [m for m in group.members if not m.partitions]
     if query.format == "json":
-        idle = [m.member_id for m in group.members if not m.partitions]
-        show_one({**summary, "idle members": idle, "offsets": rows}, query.format)
+        names = [member.member_id for member in idle]
+        show_one({**summary, "idle members": names, "offsets": rows}, query.format)
         return
     print("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
     show(rows, query.format, columns=OFFSET_COLUMNS)
-    for member in group.members:
-        if not member.partitions:
-            print(f"{member.member_id} at {member.host} has no partition")
+    for member in idle:
+        print(f"{member.member_id} at {member.host} has no partition")
 
 
 def reset(

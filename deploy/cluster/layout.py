@@ -110,8 +110,7 @@ def write(data: Path, cluster: ClusterFile) -> None:
 
 def require_usable(data: Path) -> None:
     """Failure when the directory holds things that `up` did not put there."""
-    foreign = [p.name for p in data.iterdir() if p.name != LOCK_FILE]
-    if foreign:
+    if foreign := [p.name for p in data.iterdir() if p.name != LOCK_FILE]:
         raise Failure(
             f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and no cluster of oncelog: "
             "it may belong to something else. Choose another --data."

@@ -9,6 +9,7 @@ directory that is removed at the end; with it, the directory stays and `Cluster.
 """
 
 import contextlib
+import itertools
 import random
 import secrets
 import shutil
@@ -59,10 +60,8 @@ class Cluster:
             overrides={k: _text(v) for k, v in (config or {}).items()},
         )
         self.is_temporary = data is None
-        chosen = (
-            Path(data) if data else Path(tempfile.gettempdir()) / f"oncelog-{secrets.token_hex(4)}"
-        )
-        self.data = chosen.resolve()
+        temporary = f"{tempfile.gettempdir()}/oncelog-{secrets.token_hex(4)}"
+        self.data = Path(data or temporary).resolve()
         self._random = random.Random(seed)
         self._file: ClusterFile | None = None
         self._nodes: dict[int, NodeProcess] = {}
@@ -256,12 +255,11 @@ class Cluster:
         left, right = list(one), list(other)
         for node_id in {*left, *right}:
             self.node(node_id)  # a node that there is; nothing is cut before that is known
-        for a in left:
-            for b in right:
-                cut = {"op": "cut", "inbound": not one_way, "outbound": True}
-                self.ask_node(a, {**cut, "peer": b})
-                if not one_way:
-                    self.ask_node(b, {**cut, "peer": a})
+        cut = {"op": "cut", "inbound": not one_way, "outbound": True}
+        for a, b in itertools.product(left, right):
+            self.ask_node(a, {**cut, "peer": b})
+            if not one_way:
+                self.ask_node(b, {**cut, "peer": a})
 
     def slow(self, target: int | str, delay_ms: int) -> int:
         """Delay what a node sends to its peers; returns the node's id."""
@@ -341,8 +339,7 @@ class Cluster:
             thread.start()
         for thread in ending:
             thread.join()
-        left = [n.node_id for n in alive if n.find(thorough=True) is not None]
-        if left:
+        if left := [n.node_id for n in alive if n.find(thorough=True) is not None]:
             raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
         return sorted(killed)
 

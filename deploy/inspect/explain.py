@@ -126,8 +126,7 @@ def why(facts: PartitionFacts) -> Explanation:
             f"{len(where.isr)} in sync ({_listed(where.isr)}) of {facts.min_insync} that "
             "min.insync.replicas demands: what is written now, markers too, cannot be read yet",
         ))  # fmt: skip
-        missing = [node for node in where.replicas if node not in where.isr]
-        if missing:
+        if missing := [node for node in where.replicas if node not in where.isr]:
             lines.append(("to do", f"start or mend node {_listed(missing)}"))
     return Explanation(heading, (*lines, *_group_lines(facts)))
 

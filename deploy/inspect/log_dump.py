@@ -90,9 +90,7 @@ def dump_segment(name: str, data: bytes, *, deep: bool = False) -> Iterator[Dump
 
 def segments(place: Path) -> list[Path]:
     """The segment files that a path means: a .log file, or a partition's folder."""
-    if place.is_file():
-        return [place]
-    return sorted(place.glob("*.log"))
+    return [place] if place.is_file() else sorted(place.glob("*.log"))
 
 
 def trailing_bytes(data: bytes) -> int:

@@ -63,7 +63,7 @@ async def of_partition(
         high_watermark=high,
         holders=held,
         group=facts,
-        now_ms=_now_ms(),
+        now_ms=time.time_ns() // 1_000_000,
     )
 
 
@@ -113,7 +113,7 @@ async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
     led = {(p.topic, p.partition) for p in described if p.leader >= 0}
     return explain(
         transaction,
-        now_ms=_now_ms(),
+        now_ms=time.time_ns() // 1_000_000,
         last_write_ms=await _last_write_ms(admin, transaction, led),
         leaderless=[key for key in transaction.partitions if key not in led],
     )
@@ -172,7 +172,3 @@ async def _is_unstable(admin: "Admin", group: str, key: TopicPartition) -> bool:
     finally:
         admin.groups.timeout_ms = patient
     return False
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
