@@ -163,8 +163,7 @@ def dump(
             print(json.dumps(batch.fields()) if format == "json" else f"  {batch.words()}")
             for record in batch.records:
                 _print_record(file.parent.name, -1, record, format)
-        torn = trailing_bytes(content)
-        if torn and any(content[-torn:]):
+        if (torn := trailing_bytes(content)) and any(content[-torn:]):
             say(f"{file.name}: {torn} bytes after the last whole batch")
     return 1 if is_damaged else 0
 
