@@ -14,8 +14,9 @@ from typing import Any
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from .load import percentile
+from .target import BenchTarget
 
-TOPIC_PREFIX = "failover"
+REPLICAS = 3
 INTERVAL_S, SETTLE_S, TIMEOUT_S = 0.003, 0.7, 60.0
 CLIENT_SETTINGS: dict[str, Any] = {
     "acks": "all",
@@ -70,26 +71,19 @@ class _Drip(threading.Thread):
             self.first_after = time.perf_counter()
 
 
-def run_failovers(cluster: Cluster, kills: int, say: Callable[[str], None]) -> dict[str, Any]:
+def run_failovers(target: BenchTarget, kills: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Kill the leader so many times; milliseconds, with p50, p99 and max."""
-    topic = f"{TOPIC_PREFIX}-{time.time_ns():x}"
-    replicas = min(3, len(cluster.node_ids))
-    if replicas < 3:
+    cluster = target.cluster
+    if cluster is None:
+        raise Failure("Fail-over needs a local cluster: it kills its nodes.")
+    if len(cluster.node_ids) < REPLICAS:
         raise Failure("Fail-over needs 3 nodes: with fewer nobody can take over.")
-    cluster.ask(
-        lambda a: a.create_topic(
-            topic,
-            partitions=1,
-            replication_factor=replicas,
-            configs={"min.insync.replicas": "2"},
-        )
-    )
+    topic = target.make_topic(1, REPLICAS, 2)
     times_ms: list[float] = []
     for kill in range(kills):
-        cluster.wait_for_isr(topic, replicas)
+        cluster.wait_for_isr(topic, REPLICAS)
         times_ms.append(_one(cluster, topic))
         say(f"{kill + 1}/{kills}  {times_ms[-1]:.0f} ms")
-    cluster.ask(lambda a: a.delete_topics([topic]))
     return {
         "kills": kills,
         "p50_ms": statistics.median(times_ms),

@@ -1,22 +1,20 @@
 """`bench replication`: identical load on a grid of guarantees, to see what each of them costs.
 
 Each cell has a topic of its own. It is loaded as fast as it goes (throughput, CPU, bytes between
-nodes) and then at a rate (latency). The repetitions go round the whole grid, not cell by cell, so
-that a machine that grows warm or busy spoils no comparison.
+nodes) and then at a rate (latency).
 """
 
 import itertools
-import statistics
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.failure import Failure
-from .load import LoadResult, perf_line, run_load
+from .grid import CellResult, Grid
+from .load import LoadResult, run_load
 from .target import BenchTarget, NodeUsage
 
 PARTITIONS = 6
-DEFAULT_RATE = 1_000.0  # records/s, the same for every cell: far below what any of them can do
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +33,79 @@ class Cell:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """One measurement of one cell; `used`: by each node meanwhile, nothing without local nodes."""
+
+    throughput: LoadResult
+    latency: LoadResult
+    rate: float
+    used: Mapping[int, NodeUsage]
+
+    @property
+    def per_s(self) -> float:
+        return self.throughput.records_per_s
+
+    @property
+    def words(self) -> str:
+        p99 = self.latency.percentiles_ms[99.0]
+        return f"{self.throughput.mb_per_s:.1f} MB/s, p99 {p99:.2f} ms"
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        return self.throughput.records * self.throughput.record_bytes
+
+    @property
+    def cpu_s_per_gb(self) -> float | None:
+        """CPU seconds of all nodes for each acknowledged GB (1e9)."""
+        if not self.used or not self.acknowledged_bytes:
+            return None
+        return sum(u.cpu_s for u in self.used.values()) / self.acknowledged_bytes * 1e9
+
+    @property
+    def link_bytes_per_acknowledged_byte(self) -> float | None:
+        """Bytes between nodes for each acknowledged byte of values: MB per MB."""
+        sent = [u.link_bytes_sent for u in self.used.values() if u.link_bytes_sent is not None]
+        if not sent or len(sent) < len(self.used) or not self.acknowledged_bytes:
+            return None
+        return sum(sent) / self.acknowledged_bytes
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "records_per_s": round(self.per_s, 1),
+            "mb_per_s": round(self.throughput.mb_per_s, 3),
+            "failed": self.throughput.failed,
+            "latency_rate": round(self.rate, 1),
+            "latency_ms": {str(p): v for p, v in self.latency.percentiles_ms.items()},
+            "latency_max_ms": self.latency.max_ms,
+            "latency_curve_ms": self.latency.curve,
+            "cpu_s_by_node": {i: round(u.cpu_s, 3) for i, u in self.used.items()} or None,
+            "cpu_s_per_gb": self.cpu_s_per_gb,
+            "rss_bytes_by_node": {i: u.rss_bytes for i, u in self.used.items()} or None,
+            "link_bytes_per_acknowledged_byte": self.link_bytes_per_acknowledged_byte,
+        }
+
+
+ReplicationResult = CellResult[Cell, Repetition]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class ReplicationGrid(Grid[Cell, Repetition]):
+    """rate: of the latency run, records/s, far below what any cell can do."""
+
     replication_factors: list[int]
     acks: list[str]
     min_insync: list[int]
     record_bytes: list[int]
     batch_bytes: list[int]
-    repetitions: int = 2
-    seconds: float = 3.0
-    rate: float = DEFAULT_RATE
+    rate: float = 1_000.0
+
+    @property
+    def largest_factor(self) -> int:
+        return max(self.replication_factors)
 
     def cells(self) -> list[Cell]:
-        """Every combination that makes sense, in order: min.insync counts only with acks=all."""
+        """min.insync counts only with acks=all."""
         for value in self.acks:
             if value not in ("0", "1", "all"):
                 raise Failure(f"acks={value} is not 0, 1 or all.", exit_code=2)
@@ -60,139 +118,27 @@ class Grid:
                 found.append(Cell(rf, acks, min_insync, record, batch))
         return found
 
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """One measurement of one cell; CPU, RSS and link bytes are None without local nodes."""
-
-    throughput: LoadResult
-    latency: LoadResult
-    rate: float
-    cpu_s_by_node: dict[int, float] | None
-    rss_bytes_by_node: dict[int, int] | None
-    link_bytes: int | None
-
-    @property
-    def cpu_s_per_gb(self) -> float | None:
-        """CPU seconds of all nodes for each acknowledged GB (1e9)."""
-        gigabytes = self.throughput.records * self.throughput.record_bytes / 1e9
-        if self.cpu_s_by_node is None or not gigabytes:
-            return None
-        return sum(self.cpu_s_by_node.values()) / gigabytes
-
-    @property
-    def link_bytes_per_acknowledged_byte(self) -> float | None:
-        """Bytes between nodes for each acknowledged byte of values: MB per MB."""
-        acknowledged = self.throughput.records * self.throughput.record_bytes
-        if self.link_bytes is None or not acknowledged:
-            return None
-        return self.link_bytes / acknowledged
-
-
-@dataclass(slots=True)
-class CellResult:
-    cell: Cell
-    repetitions: list[Repetition] = field(default_factory=list[Repetition])
-
-    @property
-    def best(self) -> Repetition:
-        """The one with the middle throughput, from which single figures are quoted."""
-        ordered = sorted(self.repetitions, key=lambda r: r.throughput.records_per_s)
-        return ordered[len(ordered) // 2]
-
-    @property
-    def perf_line(self) -> str:
-        """Kafka's summary line of the middle repetition."""
-        return perf_line(self.best.throughput)
-
-    def median(self, of: Callable[[Repetition], float | None]) -> float | None:
-        """The median over the repetitions; None when it is unknown."""
-        values = [v for r in self.repetitions if (v := of(r)) is not None]
-        return statistics.median(values) if values else None
-
-    def spread(self, of: Callable[[Repetition], float]) -> tuple[float, float]:
-        values = [of(r) for r in self.repetitions]
-        return min(values), max(values)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "cell": asdict(self.cell),
-            "perf_line": self.perf_line,
-            "repetitions": [
-                {
-                    "records_per_s": round(r.throughput.records_per_s, 1),
-                    "mb_per_s": round(r.throughput.mb_per_s, 3),
-                    "failed": r.throughput.failed,
-                    "latency_rate": round(r.rate, 1),
-                    "latency_ms": {str(p): v for p, v in r.latency.percentiles_ms.items()},
-                    "latency_max_ms": r.latency.max_ms,
-                    "latency_curve_ms": r.latency.curve,
-                    "cpu_s_by_node": r.cpu_s_by_node,
-                    "cpu_s_per_gb": r.cpu_s_per_gb,
-                    "rss_bytes_by_node": r.rss_bytes_by_node,
-                    "link_bytes_per_acknowledged_byte": r.link_bytes_per_acknowledged_byte,
-                }
-                for r in self.repetitions
-            ],
+    def measure(self, target: BenchTarget, cell: Cell, repetition: int) -> Repetition:
+        topic = target.make_topic(PARTITIONS, cell.replication_factor, cell.min_insync)
+        settings = {
+            **target.client_config,
+            "acks": cell.acks,
+            "batch.size": max(cell.batch_bytes, cell.record_bytes + 512),
         }
-
-
-def run_grid(target: BenchTarget, grid: Grid, say: Callable[[str], None]) -> list[CellResult]:
-    """Measure every cell; Failure when the cluster is too small for the grid."""
-    results = [CellResult(cell) for cell in grid.cells()]
-
-    def measure(result: CellResult, _: int) -> str:
-        measured = _measure(target, grid, result.cell)
-        result.repetitions.append(measured)
-        mb, p99 = measured.throughput.mb_per_s, measured.latency.percentiles_ms[99.0]
-        return f"{result.cell.name}: {mb:.1f} MB/s, p99 {p99:.2f} ms"
-
-    largest = max(grid.replication_factors)
-    target.go_round(results, grid.repetitions, largest, measure, say)
-    return results
-
-
-def _measure(target: BenchTarget, grid: Grid, cell: Cell) -> Repetition:
-    topic = target.make_topic(
-        partitions=PARTITIONS,
-        replication_factor=cell.replication_factor,
-        min_insync_replicas=cell.min_insync,
-    )
-    settings = {
-        **target.client_config,
-        "acks": cell.acks,
-        "batch.size": max(cell.batch_bytes, cell.record_bytes + 512),
-    }
-    before: list[NodeUsage] = []
-    throughput = run_load(
-        settings,
-        topic,
-        record_bytes=cell.record_bytes,
-        seconds=grid.seconds,
-        when_warm=lambda: before.extend(target.usage()),
-    )
-    after = target.usage()
-    rate = grid.rate
-    paced = {**settings, "linger.ms": 0}
-    latency = run_load(
-        paced, topic, record_bytes=cell.record_bytes, seconds=grid.seconds, rate=rate
-    )
-    return Repetition(throughput, latency, rate, *_difference(before, after))
-
-
-def _difference(
-    before: list[NodeUsage], after: list[NodeUsage]
-) -> tuple[dict[int, float] | None, dict[int, int] | None, int | None]:
-    """CPU by node, RSS by node, bytes sent between nodes, from two looks at them."""
-    if not after:
-        return None, None, None
-    earlier = {u.node_id: u for u in before}
-    cpu = {u.node_id: round(u.cpu_s - earlier[u.node_id].cpu_s, 3) for u in after}
-    rss = {u.node_id: u.rss_bytes for u in after}
-    link = 0
-    for usage in after:
-        start = earlier[usage.node_id].link_bytes_sent
-        if usage.link_bytes_sent is None or start is None:
-            return cpu, rss, None
-        link += usage.link_bytes_sent - start
-    return cpu, rss, link
+        before: dict[int, NodeUsage] = {}
+        throughput = run_load(
+            settings,
+            topic,
+            record_bytes=cell.record_bytes,
+            seconds=self.seconds,
+            when_warm=lambda: before.update(target.usage()),
+        )
+        used = {node: usage.since(before[node]) for node, usage in target.usage().items()}
+        latency = run_load(
+            {**settings, "linger.ms": 0},
+            topic,
+            record_bytes=cell.record_bytes,
+            seconds=self.seconds,
+            rate=self.rate,
+        )
+        return Repetition(throughput, latency, self.rate, used)

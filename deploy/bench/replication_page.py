@@ -6,41 +6,42 @@ from typing import Any
 
 from ..cluster import html
 from ..cluster.html import COLOURS
-from .replication import CellResult
-from .report import COLUMNS, rows
+from .load import perf_line
+from .replication import Repetition, ReplicationResult
+from .report import rows
 
 BAR_HEIGHT, LABEL_WIDTH, PLOT_WIDTH = 22, 360, 480
 CURVE_WIDTH, CURVE_HEIGHT, MARGIN = 640, 320, 44
 
 
-def page(environment: dict[str, Any], results: Sequence[CellResult]) -> str:
-    plots: list[tuple[str, Callable[[CellResult], float | None]]] = [
-        ("Throughput, MB/s", lambda r: r.median(lambda x: x.throughput.mb_per_s)),
-        (
-            "Latency p99, ms, at a rate",
-            lambda r: r.median(lambda x: x.latency.percentiles_ms[99.0]),
-        ),
-        ("CPU seconds of all nodes for each GB", lambda r: r.median(lambda x: x.cpu_s_per_gb)),
-        (
-            "MB sent between nodes for each MB acknowledged",
-            lambda r: r.median(lambda x: x.link_bytes_per_acknowledged_byte),
-        ),
+Value = Callable[[Repetition], float | None]
+PLOTS: dict[str, Value] = {
+    "Throughput, MB/s": lambda r: r.throughput.mb_per_s,
+    "Latency p99, ms, at a rate": lambda r: r.latency.percentiles_ms[99.0],
+    "CPU seconds of all nodes for each GB": lambda r: r.cpu_s_per_gb,
+    "MB sent between nodes for each MB acknowledged": lambda r: r.link_bytes_per_acknowledged_byte,
+}
+
+
+def page(environment: dict[str, Any], results: Sequence[ReplicationResult]) -> str:
+    lines = [
+        f"<code>{escape(perf_line(r.middle.throughput))}</code> {escape(r.cell.name)}"
+        for r in results
     ]
-    lines = [f"<code>{escape(r.perf_line)}</code> {escape(r.cell.name)}" for r in results]
     return html.page(
         "oncelog bench replication",
         "What a replica costs",
         html.facts(environment),
-        html.table(COLUMNS.values(), [[row[key] for key in COLUMNS] for row in rows(results)]),
-        *[html.section(title, bars(results, value)) for title, value in plots],
+        html.rows_table(rows(results)),
+        *[html.section(title, bars(results, value)) for title, value in PLOTS.items()],
         html.section("Latency by percentile (corrected for coordinated omission)", curves(results)),
         html.section("In the words of kafka-producer-perf-test", html.bullets(lines)),
     )
 
 
-def bars(results: Sequence[CellResult], value: Callable[[CellResult], float | None]) -> str:
-    """A bar for each cell; a word when nothing is known."""
-    known = [(r, v) for r in results if (v := value(r)) is not None]
+def bars(results: Sequence[ReplicationResult], value: Value) -> str:
+    """A bar for each cell, the median; a word when nothing is known."""
+    known = [(r, v) for r in results if (v := r.median(value)) is not None]
     if not known:
         return "<p>Not known for this cluster.</p>"
     highest = max(v for _, v in known) or 1.0
@@ -55,9 +56,9 @@ def bars(results: Sequence[CellResult], value: Callable[[CellResult], float | No
     return html.svg(LABEL_WIDTH + PLOT_WIDTH + 90, len(known) * BAR_HEIGHT, drawn)
 
 
-def curves(results: Sequence[CellResult]) -> str:
+def curves(results: Sequence[ReplicationResult]) -> str:
     """Latency by percentile, the percentiles spread so that the tail can be seen."""
-    lines = [(r.cell.name, r.best.latency.curve) for r in results if r.repetitions]
+    lines = [(r.cell.name, r.middle.latency.curve) for r in results]
     highest = max((ms for _, curve in lines for _, ms in curve), default=0.0) or 1.0
     inner_width, inner_height = CURVE_WIDTH - 2 * MARGIN, CURVE_HEIGHT - 2 * MARGIN
 
@@ -73,9 +74,9 @@ def curves(results: Sequence[CellResult]) -> str:
         ]
         drawn.append(html.curve(points, colour))
         drawn.append(html.text(CURVE_WIDTH + 8, MARGIN + 16 * i, name, f'style="fill:{colour}"'))
-    for curve in [curve for _, curve in lines[:1]]:
-        drawn += [
-            html.text(x_of(j, curve), CURVE_HEIGHT - 18, f"{share:g}", 'text-anchor="middle"')
-            for j, (share, _) in enumerate(curve)
-        ]
+    _, first = lines[0]
+    drawn += [
+        html.text(x_of(j, first), CURVE_HEIGHT - 18, f"{share:g}", 'text-anchor="middle"')
+        for j, (share, _) in enumerate(first)
+    ]
     return html.svg(CURVE_WIDTH + 380, max(CURVE_HEIGHT, MARGIN + 16 * len(lines)), drawn)

@@ -7,25 +7,8 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
-from .replication import CellResult
+from .replication import ReplicationResult
 from .target import BenchTarget
-
-COLUMNS = {
-    "rf": "RF",
-    "acks": "ACKS",
-    "min_isr": "MIN.ISR",
-    "record": "RECORD B",
-    "batch": "BATCH B",
-    "records_s": "RECORDS/s",
-    "mb_s": "MB/s",
-    "range": "LOW-HIGH",
-    "p50": "p50 ms",
-    "p99": "p99 ms",
-    "p999": "p99.9 ms",
-    "cpu": "CPU s/GB",
-    "rss": "RSS MB",
-    "link": "SENT MB/MB",
-}
 
 
 def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]:
@@ -55,29 +38,27 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
+def rows(results: Sequence[ReplicationResult]) -> list[dict[str, Any]]:
     """One row a cell; medians over the repetitions."""
     found: list[dict[str, Any]] = []
     for result in results:
         cell = result.cell
-        low, high = result.spread(lambda r: r.throughput.mb_per_s)
-        rss = [max(r.rss_bytes_by_node.values()) for r in result.repetitions if r.rss_bytes_by_node]
-        found.append(
-            {
-                "rf": cell.replication_factor,
-                "acks": cell.acks,
-                "min_isr": cell.min_insync if cell.acks == "all" else None,
-                "record": cell.record_bytes,
-                "batch": cell.batch_bytes,
-                "records_s": round(result.median(lambda r: r.throughput.records_per_s) or 0),
-                "mb_s": result.median(lambda r: r.throughput.mb_per_s),
-                "range": f"{low:.1f}-{high:.1f}",
-                "p50": result.median(lambda r: r.latency.percentiles_ms[50.0]),
-                "p99": result.median(lambda r: r.latency.percentiles_ms[99.0]),
-                "p999": result.median(lambda r: r.latency.percentiles_ms[99.9]),
-                "cpu": result.median(lambda r: r.cpu_s_per_gb),
-                "rss": max(rss) // 1_000_000 if rss else None,
-                "link": result.median(lambda r: r.link_bytes_per_acknowledged_byte),
-            }
-        )
+        mb_per_s = [r.throughput.mb_per_s for r in result.repetitions]
+        rss_bytes = [u.rss_bytes for r in result.repetitions for u in r.used.values()]
+        found.append({
+            "RF": cell.replication_factor,
+            "ACKS": cell.acks,
+            "MIN.ISR": cell.min_insync if cell.acks == "all" else None,
+            "RECORD B": cell.record_bytes,
+            "BATCH B": cell.batch_bytes,
+            "RECORDS/s": round(result.median(lambda r: r.per_s) or 0),
+            "MB/s": result.median(lambda r: r.throughput.mb_per_s),
+            "LOW-HIGH": f"{min(mb_per_s):.1f}-{max(mb_per_s):.1f}",
+            "p50 ms": result.median(lambda r: r.latency.percentiles_ms[50.0]),
+            "p99 ms": result.median(lambda r: r.latency.percentiles_ms[99.0]),
+            "p99.9 ms": result.median(lambda r: r.latency.percentiles_ms[99.9]),
+            "CPU s/GB": result.median(lambda r: r.cpu_s_per_gb),
+            "RSS MB": max(rss_bytes) // 1_000_000 if rss_bytes else None,
+            "SENT MB/MB": result.median(lambda r: r.link_bytes_per_acknowledged_byte),
+        })  # fmt: skip
     return found

@@ -1,12 +1,11 @@
 """What a benchmark runs against: a given cluster, the one in a directory, or one of its own."""
 
 import contextlib
-import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..cluster.failure import Failure
 
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from ...client.blocking import BlockingAdmin
     from ..cluster.local_cluster import Cluster
 
-
-Result = TypeVar("Result")
+IN_SYNC_TIMEOUT_S = 30.0
 
 
 @dataclass(slots=True)
@@ -36,78 +34,54 @@ class BenchTarget:
         """Where and as whom to connect, for confluent-kafka."""
         return {"bootstrap.servers": self.bootstrap, **self.login}
 
-    def make_topic(
-        self, *, partitions: int, replication_factor: int, min_insync_replicas: int
-    ) -> str:
+    def make_topic(self, partitions: int, replication_factor: int, min_insync: int) -> str:
         """A new topic whose replicas are all in sync; it goes with `drop_topics`."""
+        from ..cluster.local_cluster import missing_replicas
+
         name = f"bench-{time.time_ns():x}"
-        configs = {"min.insync.replicas": str(min_insync_replicas)}
-        self.admin.run(
-            lambda a: a.create_topic(
-                name, partitions=partitions, replication_factor=replication_factor, configs=configs
-            )
+        self.admin.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs={"min.insync.replicas": str(min_insync)},
         )
         self._topics.append(name)
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with contextlib.suppress(Exception):
-                found = self.admin.run(lambda a: a.describe_topics([name]))
-                if len(found) == partitions and all(
-                    p.leader >= 0 and len(p.isr) == replication_factor for p in found
-                ):
-                    return name
+        deadline = time.monotonic() + IN_SYNC_TIMEOUT_S
+        while short := self.admin.run(lambda a: missing_replicas(a, name, replication_factor)):
+            if time.monotonic() > deadline:
+                raise Failure(f"Not all replicas are in sync in {IN_SYNC_TIMEOUT_S} s: {short[0]}.")
             time.sleep(0.05)
-        raise TimeoutError(f"{name}: not all replicas came into sync within 30 s")
+        return name
 
     def drop_topics(self) -> None:
         """Delete what `make_topic` made."""
         if self._topics:
             with contextlib.suppress(Exception):
-                self.admin.run(lambda a: a.delete_topics(self._topics))
+                self.admin.delete_topics(self._topics)
             self._topics.clear()
 
-    def go_round(
-        self,
-        results: Sequence[Result],
-        repetitions: int,
-        replication_factor: int,
-        measure: Callable[[Result, int], str],
-        say: Callable[[str], None],
-    ) -> None:
-        """Measure all cells again and again; Failure when the cluster is too small for them."""
-        nodes = len(self.admin.run(lambda a: a.describe_cluster()).brokers)
-        if replication_factor > nodes:
-            raise Failure(
-                f"The cluster has {nodes} nodes; replication factor {replication_factor} does "
-                "not fit. Give a smaller --rf."
-            )
-        total = len(results) * repetitions
-        for number, (repetition, result) in enumerate(
-            itertools.product(range(repetitions), results), 1
-        ):
-            figures = measure(result, repetition)
-            say(f"{number}/{total}  {figures}")
-            self.drop_topics()
-
-    def usage(self) -> "list[NodeUsage]":
-        """CPU, memory and link bytes of each node now; empty when the nodes are not ours."""
-        if self.cluster is None:
-            return []
-        cluster = self.cluster
-        return [
-            NodeUsage(s.node_id, s.cpu_s, s.rss_bytes, link_bytes_sent(cluster, s.node_id))
+    def usage(self) -> "dict[int, NodeUsage]":
+        """What each node has used up to now; empty when the nodes are not ours."""
+        if (cluster := self.cluster) is None:
+            return {}
+        return {
+            s.node_id: NodeUsage(s.cpu_s, s.rss_bytes, link_bytes_sent(cluster, s.node_id))
             for s in cluster.status()
-        ]
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """What a node has used up to now, nothing when it is down; None: unknown."""
+    """What a node has used, nothing when it is down; None: unknown."""
 
-    node_id: int
     cpu_s: float
     rss_bytes: int
     link_bytes_sent: int | None
+
+    def since(self, before: "NodeUsage") -> "NodeUsage":
+        sent, sent_before = self.link_bytes_sent, before.link_bytes_sent
+        link_bytes = None if sent is None or sent_before is None else sent - sent_before
+        return NodeUsage(self.cpu_s - before.cpu_s, self.rss_bytes, link_bytes)
 
 
 def link_bytes_sent(cluster: "Cluster", node_id: int) -> int | None:

@@ -3,8 +3,7 @@
 One producer, one transaction after another, each of so many records spread over so many
 partitions: begin, write, wait for the acknowledgements, commit. The same records by the same
 library, idempotent and without transactions, are the yardstick: what a batch of them takes then
-is what the transaction is compared with. The repetitions go round the whole grid, so that a
-machine that grows warm or busy spoils no comparison.
+is what the transaction is compared with.
 """
 
 import itertools
@@ -12,10 +11,11 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.failure import Failure
+from .grid import CellResult, Grid
 from .load import percentile
 from .target import BenchTarget
 
@@ -36,30 +36,6 @@ class TransactionCell:
         return f"records={self.records} partitions={self.partitions}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionGrid:
-    """What to measure. A transaction touches no more partitions than it has records."""
-
-    records: list[int]
-    partitions: list[int]
-    record_bytes: int = 100
-    replication_factor: int = 3
-    min_insync: int = 2
-    repetitions: int = 2
-    seconds: float = 3.0
-    seed: int = 0
-
-    def cells(self) -> list[TransactionCell]:
-        """Every combination that makes sense, in order."""
-        if min(*self.records, *self.partitions, self.record_bytes) < 1:
-            raise Failure("Records, partitions and bytes are above 0.", exit_code=2)
-        return [
-            TransactionCell(records, partitions)
-            for records, partitions in itertools.product(self.records, self.partitions)
-            if partitions <= max(records, min(self.partitions))
-        ]
-
-
 @dataclass(frozen=True, slots=True)
 class TransactionRun:
     """One measurement of one cell. Times in ms, of each transaction; `plain` of each batch."""
@@ -69,7 +45,7 @@ class TransactionRun:
     plain_ms: Sequence[float]
 
     @property
-    def transactions_per_s(self) -> float:
+    def per_s(self) -> float:
         return 1000 / statistics.fmean(self.whole_ms)
 
     @property
@@ -82,61 +58,64 @@ class TransactionRun:
         """Records a second with transactions, as a share of those without."""
         return statistics.fmean(self.plain_ms) / statistics.fmean(self.whole_ms)
 
-
-@dataclass(slots=True)
-class TransactionResult:
-    cell: TransactionCell
-    runs: list[TransactionRun] = field(default_factory=list[TransactionRun])
-
-    def median(self, of: Callable[[TransactionRun], float]) -> float:
-        return statistics.median(map(of, self.runs))
+    @property
+    def words(self) -> str:
+        commit_ms = percentile(self.commit_ms, 0.5)
+        return f"{self.per_s:.1f} transactions/s, commit p50 {commit_ms:.2f} ms"
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "cell": asdict(self.cell),
-            "repetitions": [
-                {
-                    "transactions": len(run.whole_ms),
-                    "transactions_per_s": round(run.transactions_per_s, 2),
-                    "commit_ms": _percentiles(run.commit_ms),
-                    "transaction_ms": _percentiles(run.whole_ms),
-                    "plain_batch_ms": _percentiles(run.plain_ms),
-                    "overhead_ms": round(run.overhead_ms, 3),
-                    "share_of_plain": round(run.share_of_plain, 4),
-                }
-                for run in self.runs
-            ],
+            "transactions": len(self.whole_ms),
+            "transactions_per_s": round(self.per_s, 2),
+            "commit_ms": _percentiles(self.commit_ms),
+            "transaction_ms": _percentiles(self.whole_ms),
+            "plain_batch_ms": _percentiles(self.plain_ms),
+            "overhead_ms": round(self.overhead_ms, 3),
+            "share_of_plain": round(self.share_of_plain, 4),
         }
 
 
-def run_transaction_grid(
-    target: BenchTarget, grid: TransactionGrid, say: Callable[[str], None]
-) -> list[TransactionResult]:
-    """Measure every cell; Failure when the cluster is too small for the grid."""
-    results = [TransactionResult(cell) for cell in grid.cells()]
+TransactionResult = CellResult[TransactionCell, TransactionRun]
 
-    def measure(result: TransactionResult, repetition: int) -> str:
-        run = _measure(target, grid, result.cell, grid.seed + repetition)
-        result.runs.append(run)
-        rate, commit_ms = run.transactions_per_s, percentile(run.commit_ms, 0.5)
-        figures = f"{rate:.1f} transactions/s, commit p50 {commit_ms:.2f} ms"
-        return f"{result.cell.name}: {figures}"
 
-    target.go_round(results, grid.repetitions, grid.replication_factor, measure, say)
-    return results
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionGrid(Grid[TransactionCell, TransactionRun]):
+    """A transaction touches no more partitions than it has records."""
+
+    records: list[int]
+    partitions: list[int]
+    record_bytes: int = 100
+    replication_factor: int = 3
+    min_insync: int = 2
+    seed: int = 0
+
+    @property
+    def largest_factor(self) -> int:
+        return self.replication_factor
+
+    def cells(self) -> list[TransactionCell]:
+        if min(*self.records, *self.partitions, self.record_bytes) < 1:
+            raise Failure("Records, partitions and bytes are above 0.", exit_code=2)
+        return [
+            TransactionCell(records, partitions)
+            for records, partitions in itertools.product(self.records, self.partitions)
+            if partitions <= max(records, min(self.partitions))
+        ]
+
+    def measure(
+        self, target: BenchTarget, cell: TransactionCell, repetition: int
+    ) -> TransactionRun:
+        min_insync = min(self.min_insync, self.replication_factor)
+        topic = target.make_topic(cell.partitions, self.replication_factor, min_insync)
+        value = random.Random(self.seed + repetition).randbytes(self.record_bytes)
+        return _measure(target, cell, topic, value, self.seconds)
 
 
 def _measure(
-    target: BenchTarget, grid: TransactionGrid, cell: TransactionCell, seed: int
+    target: BenchTarget, cell: TransactionCell, topic: str, value: bytes, seconds: float
 ) -> TransactionRun:
     from confluent_kafka import Producer
 
-    topic = target.make_topic(
-        partitions=cell.partitions,
-        replication_factor=grid.replication_factor,
-        min_insync_replicas=min(grid.min_insync, grid.replication_factor),
-    )
-    value = random.Random(seed).randbytes(grid.record_bytes)
     # Whatever waits for company leaves with the flush: so both send the same batches.
     settings = {**target.client_config, "acks": "all", "linger.ms": 1000}
     commit_ms: list[float] = []
@@ -158,8 +137,8 @@ def _measure(
         commit_ms.append((time.perf_counter() - began) * 1000)
 
     idempotent = Producer({**settings, "enable.idempotence": True})
-    plain_ms = _timed(lambda: write(idempotent), grid.seconds / 2)
-    whole_ms = _timed(transaction, grid.seconds)
+    plain_ms = _timed(lambda: write(idempotent), seconds / 2)
+    whole_ms = _timed(transaction, seconds)
     return TransactionRun(commit_ms[-len(whole_ms) :], whole_ms, plain_ms)
 
 

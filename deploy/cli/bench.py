@@ -2,22 +2,29 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_CLUSTER, DEFAULT_DATA, ClusterOptions, Data, Format, add_family, require
+from .common import (
+    DEFAULT_CLUSTER,
+    DEFAULT_DATA,
+    ClusterOptions,
+    Data,
+    Format,
+    add_family,
+    print_report,
+    require,
+)
 
 if TYPE_CHECKING:
-    from ..bench.replication import CellResult
-    from ..bench.transactions import TransactionResult
+    from ..bench.grid import CellResult, CellT, Grid, MeasurementT
 
-Result = TypeVar("Result", "CellResult", "TransactionResult")
 Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off"]
 JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
@@ -102,12 +109,14 @@ def replication(
 ) -> None:
     """What a replica costs: throughput, latency, CPU, memory, bytes between nodes."""
     require("bench", "confluent_kafka", "hdrh")
-    from ..bench import replication_page
-    from ..bench import report as bench_report
-    from ..bench.replication import Grid, run_grid
-    from ..bench.target import bench_target
+    from ..bench.load import perf_line
+    from ..bench.replication import ReplicationGrid
+    from ..bench.replication_page import page
+    from ..bench.report import rows
 
-    grid = Grid(
+    if rate <= 0:
+        raise Failure("--rate is above 0.", exit_code=2)
+    grid = ReplicationGrid(
         replication_factors=_numbers(rf),
         acks=acks.split(","),
         min_insync=_numbers(min_isr),
@@ -117,15 +126,13 @@ def replication(
         seconds=seconds,
         rate=rate,
     )
-    if rate <= 0 or seconds <= 0 or repetitions < 1:
-        raise Failure("--rate, --seconds and --repetitions are above 0.", exit_code=2)
-    with cluster.as_failures(), bench_target(cluster.data, cluster.named_config()) as target:
-        results = run_grid(target, grid, say)
-        described = bench_report.environment(target, asdict(grid))
-    show(bench_report.rows(results), "table", columns=bench_report.COLUMNS)
+    described, results = _measured(grid, cluster)
+    show(rows(results), "table")
     for result in results:
-        print(f"{result.cell.name}: {result.perf_line}")
-    _write(json_file, html_file, described, results, replication_page.page)
+        print(f"{result.cell.name}: {perf_line(result.middle.throughput)}")
+    figures = [r.as_json() | {"perf_line": perf_line(r.middle.throughput)} for r in results]
+    _write(json_file, described, results=figures)
+    _write_page(html_file, page(described, results))
 
 
 def txn(
@@ -144,10 +151,8 @@ def txn(
 ) -> None:
     """What a transaction costs: commit latency and rate, beside plain idempotent writes."""
     require("bench", "confluent_kafka")
-    from ..bench import report as bench_report
-    from ..bench import transactions_page
-    from ..bench.target import bench_target
-    from ..bench.transactions import TransactionGrid, run_transaction_grid
+    from ..bench.transactions import TransactionGrid
+    from ..bench.transactions_page import page, rows
 
     grid = TransactionGrid(
         records=_numbers(records),
@@ -159,14 +164,11 @@ def txn(
         seconds=seconds,
         seed=seed,
     )
-    if seconds <= 0 or repetitions < 1:
-        raise Failure("--seconds and --repetitions are above 0.", exit_code=2)
-    with cluster.as_failures(), bench_target(cluster.data, cluster.named_config()) as target:
-        results = run_transaction_grid(target, grid, say)
-        described = bench_report.environment(target, asdict(grid))
+    described, results = _measured(grid, cluster)
     show_one(described, "table")
-    show(transactions_page.rows(results), "table", columns=transactions_page.COLUMNS)
-    _write(json_file, html_file, described, results, transactions_page.page)
+    show(rows(results), "table")
+    _write(json_file, described, results=[result.as_json() for result in results])
+    _write_page(html_file, page(described, results))
 
 
 def failover(
@@ -178,40 +180,41 @@ def failover(
 ) -> None:
     """kill -9 of a leader until the next acknowledged write, again and again: p50, p99."""
     require("bench", "confluent_kafka")
-    from ..bench import report as bench_report
     from ..bench.failover import run_failovers
+    from ..bench.report import environment
     from ..bench.target import bench_target
 
     with bench_target(data, None) as target:
-        if target.cluster is None:
-            raise Failure("Fail-over needs a local cluster: it kills its nodes.")
-        figures = run_failovers(target.cluster, kills, say)
-        described = bench_report.environment(target, {"kills": kills})
-    content: dict[str, Any] = {"environment": described, **figures}
-    if json_file:
-        json_file.write_text(json.dumps(content, indent=1))
-    if format == "json":
-        print(json.dumps(content))
-        return
-    print(
+        figures = run_failovers(target, kills, say)
+        described = environment(target, {"kills": kills})
+    _write(json_file, described, **figures)
+    told = (
         f"{figures['kills']} kills: p50 {figures['p50_ms']:.0f} ms, p99 {figures['p99_ms']:.0f} ms,"
         f" max {figures['max_ms']:.0f} ms until the next acknowledged write"
     )
+    print_report({"environment": described, **figures}, [told], format)
 
 
-def _write(
-    json_file: Path | None,
-    html_file: Path | None,
-    described: dict[str, Any],
-    results: list[Result],
-    page: Callable[[dict[str, Any], list[Result]], str],
-) -> None:
+def _measured(
+    grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions
+) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
+    """Where it was measured, and what."""
+    from ..bench.report import environment
+    from ..bench.target import bench_target
+
+    with cluster.as_failures(), bench_target(cluster.data, cluster.named_config()) as target:
+        return environment(target, asdict(grid)), grid.run(target, say)
+
+
+def _write(json_file: Path | None, described: dict[str, Any], **figures: Any) -> None:
     if json_file:
-        content = {"environment": described, "results": [r.as_json() for r in results]}
-        json_file.write_text(json.dumps(content, indent=1))
+        json_file.write_text(json.dumps({"environment": described, **figures}, indent=1))
         say(f"figures: {json_file}")
+
+
+def _write_page(html_file: Path | None, page: str) -> None:
     if html_file:
-        html_file.write_text(page(described, results))
+        html_file.write_text(page)
         say(f"page: {html_file}")
 
 

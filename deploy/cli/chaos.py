@@ -1,5 +1,6 @@
 """`oncelog chaos`: break a cluster under load, and judge what is left."""
 
+import itertools
 import signal
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,11 +75,8 @@ def replay(
     from ..chaos.run import settings_of
 
     settings = settings_of(directory)
-    number = 1
-    while out is None:
-        chosen = directory.with_name(f"{directory.name}-replay-{number}")
-        out, number = (None if chosen.exists() else chosen), number + 1
-    return _go(settings, out, format)
+    names = (directory.with_name(f"{directory.name}-replay-{n}") for n in itertools.count(1))
+    return _go(settings, out or next(name for name in names if not name.exists()), format)
 
 
 def report(
@@ -100,10 +98,7 @@ def _go(settings: Any, out: Path, output: str) -> int:
     from ..chaos.run import ChaosRun
     from ..chaos.verdict import fields, judge_run, words
 
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         one = ChaosRun(out, settings, say)
         outcome = one.go()

@@ -1,13 +1,13 @@
 """`oncelog check`: the judge, over a run's history, a cluster's files, or a live topic."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show
-from .common import DEFAULT_CLUSTER, ClusterOptions, Format, headings, print_report, require
+from .common import QUERY, Query, headings, print_report, require
 
 if TYPE_CHECKING:
     from ..judge.history.columns import History
@@ -20,7 +20,7 @@ def register(app: App) -> None:
     app.command(check)
 
 
-def check(
+async def check(
     target: Annotated[
         str | None, Parameter(help="A run's directory, a cluster's directory, or a topic.")
     ] = None,
@@ -29,8 +29,7 @@ def check(
     only: Annotated[list[str] | None, Parameter(help="Only these checks.", negative=())] = None,
     evidence: Annotated[bool, Parameter(help="All that is known of a case.", negative=())] = False,
     catalogue: Annotated[bool, Parameter(help="What is looked for.", negative=())] = False,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> int:
     """Judge a recorded run, the files of a cluster, or a topic of any Kafka-compatible cluster.
 
@@ -39,41 +38,42 @@ def check(
     """
     require("check", "numpy", "pyarrow")
     if catalogue:
-        return _catalogue(format)
+        from ..judge.report import catalogue_rows
+
+        show(catalogue_rows(), query.format, columns=headings("check", "anomaly", "what", "kind"))
+        return 0
     if target is None:
         raise Failure("Name a run's directory or a topic, or ask for --catalogue.", exit_code=2)
-    if (Path(target) / "history").is_dir():
-        return _check_run(Path(target), only, evidence, format)
-    if (Path(target) / "cluster.json").exists():
-        return _check_files(Path(target), only, evidence, format)
-    if Path(target).is_dir():
+    place = Path(target)
+    if (place / "history").is_dir():
+        return _judge(_of_run(place), only, evidence, query.format)
+    if (place / "cluster.json").exists():
+        return _judge(_of_files(place), only or ["A4", "W1", "W2", "W3"], evidence, query.format)
+    if place.is_dir():
         raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
     if only:
         raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
-    config = cluster.client_config()
-    with cluster.as_failures():
-        return _check_topic(target, evidence, config, format)
+    from ..judge.logs.topic_audit import audit_topic
+    from ..judge.report import audit_fields, audit_words
+
+    config = query.client_config()
+    with query.as_failures():
+        audit = await audit_topic(config, target, say)
+    print_report(audit_fields(audit), audit_words(audit, evidence=evidence), query.format)
+    return 0 if audit.is_clean else 1
 
 
-def _catalogue(output: str) -> int:
-    from ..judge.report import catalogue_rows
-
-    show(catalogue_rows(), output, columns=headings("check", "anomaly", "what", "kind"))
-    return 0
-
-
-def _check_run(run: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+def _of_run(run: Path) -> "History":
     from ..judge.history.columns import History
     from ..judge.history.format import HistoryFormat
 
     try:
-        history = History.open(run)
+        return History.open(run)
     except HistoryFormat as problem:
         raise Failure(f"{problem}.") from None
-    return _judge(history, only, evidence, output)
 
 
-def _check_files(data: Path, only: list[str] | None, evidence: bool, output: str) -> int:
+def _of_files(data: Path) -> "History":
     from ..judge.history.columns import History
     from ..judge.history.recorder import Recorder
     from ..judge.logs.scan import dump_logs
@@ -86,8 +86,7 @@ def _check_files(data: Path, only: list[str] | None, evidence: bool, output: str
         )
     recorder = Recorder.in_memory()
     say(f"{dump_logs(recorder, data):,} batches read")
-    history = History.of(recorder, settings={"is_at_rest": False})
-    return _judge(history, only or ["A4", "W1", "W2", "W3"], evidence, output)
+    return History.of(recorder, settings={"is_at_rest": False})
 
 
 def _judge(history: "History", only: list[str] | None, evidence: bool, output: str) -> int:
@@ -95,22 +94,10 @@ def _judge(history: "History", only: list[str] | None, evidence: bool, output: s
     from ..judge.report import verdict_fields, verdict_words
     from ..judge.verdict import judge
 
-    unknown = set(only or ()) - {check.name for check in CHECKS}
-    if unknown:
-        names = ", ".join(check.name for check in CHECKS)
-        raise Failure(f"There is no check {', '.join(sorted(unknown))}; there are {names}.",
-                      exit_code=2)  # fmt: skip
+    names = [check.name for check in CHECKS]
+    if unknown := ", ".join(sorted({*(only or ())} - {*names})):
+        there_are = ", ".join(names)
+        raise Failure(f"There is no check {unknown}; there are {there_are}.", exit_code=2)
     verdict = judge(history, only)
     print_report(verdict_fields(verdict), verdict_words(verdict, evidence=evidence), output)
     return 0 if verdict.is_clean else 1
-
-
-def _check_topic(topic: str, evidence: bool, config: dict[str, Any], output: str) -> int:
-    import asyncio
-
-    from ..judge.logs.topic_audit import audit_topic
-    from ..judge.report import audit_fields, audit_words
-
-    audit = asyncio.run(audit_topic(config, topic, say))
-    print_report(audit_fields(audit), audit_words(audit, evidence=evidence), output)
-    return 0 if audit.is_clean else 1

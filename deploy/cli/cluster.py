@@ -1,12 +1,13 @@
 """Commands about the cluster itself: its life, its health, its faults."""
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -15,15 +16,19 @@ from ..cluster.lookup import bootstrap_line, open_cluster
 from ..cluster.targets import SYNTAX
 from ..cluster.terminal import say, show, show_one
 from .common import (
-    DEFAULT_CLUSTER,
     DEFAULT_DATA,
-    ClusterOptions,
+    QUERY,
     Data,
     Format,
     Pairs,
+    Query,
     headings,
     pairs,
+    print_report,
 )
+
+if TYPE_CHECKING:
+    from ..cluster.local_cluster import Cluster
 
 NODE_COLUMNS = headings(
     "node", "kafka", "pid", "state", "role", "leads", "rss_mb", "cpu_s", "up_s", "stall_ms",
@@ -100,13 +105,9 @@ def ps(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
 
 def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
     """Shell lines that tell clients where the cluster is: eval "$(oncelog env)"."""
-    line = bootstrap_line(data, None)
+    line = bootstrap_line(data)
     values = {"ONCELOG_BOOTSTRAP": line, "KAFKA_BOOTSTRAP_SERVERS": line}
-    if format == "json":
-        show_one(values, format)
-        return
-    for key, value in values.items():
-        print(f"export {key}={value}")
+    print_report(values, (f"export {key}={value}" for key, value in values.items()), format)
 
 
 def doctor(
@@ -115,8 +116,7 @@ def doctor(
         bool, Parameter(help="Ask every node each 5 ms; late answers are told.", negative=())
     ] = False,
     seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> int:
     """Look for what is wrong or will be: this machine, the directory, the cluster.
 
@@ -124,20 +124,17 @@ def doctor(
     when a node that lives was fenced.
     """
     if probe:
-        return _probe(cluster, seconds, format)
-    if cluster.bootstrap is not None or cluster.command_config is not None:
+        return _probe(query, seconds)
+    if query.bootstrap is not None or query.command_config is not None:
         raise Failure(
             "--bootstrap and --command-config belong to --probe; the other checks look at --data.",
             exit_code=2,
         )
     from ..inspect.doctor import examine
 
-    checks = examine(cluster.data)
-    rows = [
-        {"check": c.name, "state": c.state, "found": c.found, "advice": c.advice} for c in checks
-    ]
-    show(rows, format)
-    return 1 if any(c.state == "bad" for c in checks) else 0
+    checks = examine(query.data)
+    show([asdict(check) for check in checks], query.format)
+    return int(any(check.state == "bad" for check in checks))
 
 
 def logs(
@@ -152,20 +149,14 @@ def logs(
     """The log of a node; -f goes on as it grows."""
     process = open_cluster(data).node(node)
     tail = process.log_tail(lines)
-    if format == "json":
-        show_one({"node": node, "file": process.log, "lines": tail.splitlines()}, format)
-        return
-    print(tail)
-    if not follow:
+    print_report({"node": node, "file": process.log, "lines": tail.splitlines()}, [tail], format)
+    if format == "json" or not follow:
         return
     with process.log.open(errors="replace") as file:
         file.seek(0, os.SEEK_END)
         while True:
-            text = file.read()
-            if text:
-                print(text, end="", flush=True)
-            else:
-                time.sleep(0.1)
+            print(file.read(), end="", flush=True)
+            time.sleep(0.1)
 
 
 def down(
@@ -186,51 +177,43 @@ def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     from ..cluster import targets
 
     cluster = open_cluster(data)
-    meant = targets.parse(target)
+    role, name, number = targets.parse(target)
     node_id = cluster.resolve(target, states=("running", "paused"))
     pid = cluster.node(node_id).kill()
     killed_at = time.monotonic()
     print(f"killed node {node_id} (pid {pid} gone, port refuses)", end="", flush=True)
-    if meant.role == "leader":
-        who = f"{meant.name}/{meant.number}: leader"
-        find = partial(cluster.leader, meant.name, meant.number)
-        print(_successor(who, find, node_id, killed_at), end="")
-    elif meant.role in ("group", "txn"):
-        find = partial(cluster.coordinator, meant.role, meant.name)
-        print(_successor(f"{target}: coordinator", find, node_id, killed_at), end="")
+    if role in ("leader", "group", "txn"):
+        what = f"{name}/{number}: leader" if role == "leader" else f"{target}: coordinator"
+        taken_over = _successor(cluster, target, node_id, killed_at)
+        print(f"   {what} {node_id}{taken_over}", end="")
     print()
 
 
 def stop(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Stop a node gracefully (SIGTERM): it moves its leaders away first."""
-    cluster = open_cluster(data)
-    print(f"stopped node {cluster.stop(target)}")
+    print(f"stopped node {open_cluster(data).stop(target)}")
 
 
 def start(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Start a node that is down; returns when it has proved that it serves."""
-    cluster = open_cluster(data)
     began = time.monotonic()
-    node_id = cluster.start(target)
+    node_id = open_cluster(data).start(target)
     print(f"started node {node_id}, ready in {time.monotonic() - began:.1f} s")
 
 
 def restart(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Stop a node gracefully and start it again on the same data."""
-    cluster = open_cluster(data)
-    print(f"restarted node {cluster.restart(target)}")
+    print(f"restarted node {open_cluster(data).restart(target)}")
 
 
 def pause(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """SIGSTOP: the node keeps its connections and answers nothing, as in a very long pause."""
-    cluster = open_cluster(data)
-    print(f"paused node {cluster.pause(target)} (its process is in state T)")
+    print(f"paused node {open_cluster(data).pause(target)} (its process is in state T)")
 
 
 def resume(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Let a paused node go on."""
-    cluster = open_cluster(data)
-    print(f"resumed node {cluster.resume(target)}")
+    print(f"resumed node {open_cluster(data).resume(target)}")
 
 
 def partition(
@@ -272,20 +255,20 @@ def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]
     os.execv(sys.executable, command)
 
 
-def _probe(asked: ClusterOptions, seconds: float, output: str) -> int:
+def _probe(query: Query, seconds: float) -> int:
     """Probe a cluster for a while; a local one says itself what kept its loops."""
     from ..inspect.cluster_watch import ClusterWatch, WatchResult
     from ..inspect.probe import LIMIT_MS, Probe, targets_behind
 
-    config = asked.named_config()
+    config = query.named_config()
     if config is None:
-        with ClusterWatch(open_cluster(asked.data)) as watch:
+        with ClusterWatch(open_cluster(query.data)) as watch:
             time.sleep(seconds)
             seen = watch.stop()
     else:
         is_secured = config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT"
         with (
-            asked.as_failures(),
+            query.as_failures(),
             Probe(targets_behind(config), config=config if is_secured else None) as asking,
         ):
             time.sleep(seconds)
@@ -294,8 +277,8 @@ def _probe(asked: ClusterOptions, seconds: float, output: str) -> int:
         {**row, "fences": seen.fences.get(row["node"], 0), "stalls": seen.stalls.get(row["node"])}
         for row in seen.probe.rows()
     ]
-    show(rows, output, columns=PROBE_COLUMNS)
-    if output != "json":
+    show(rows, query.format, columns=PROBE_COLUMNS)
+    if query.format != "json":
         for row in rows:
             for sentence in row["stalls"] or ():
                 print(f"node {row['node']}: {sentence}")
@@ -303,24 +286,26 @@ def _probe(asked: ClusterOptions, seconds: float, output: str) -> int:
     return 1 if seen.fences or seen.probe.max_ms > LIMIT_MS else 0
 
 
-def _node_rows(cluster: Any) -> list[dict[str, Any]]:
+def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
     """What `ps` shows; roles only when the cluster answers."""
     from ...wire.errors import KafkaError
+    from ..inspect.loop_stalls import loop_metrics
 
-    controller, leads, is_known = -1, dict.fromkeys(cluster.node_ids, 0), False
+    leads: Counter[int] | None = None
+    controller = -1
     statuses = cluster.status()
     if any(s.state == "running" for s in statuses):
         from ..cluster.blocking_admin import blocking_admin
 
         try:
             with blocking_admin(cluster.bootstrap, timeout_ms=2_000) as admin:
-                for p in admin.run(lambda a: a.describe_topics()):
-                    leads[p.leader] = leads.get(p.leader, 0) + 1
-                is_known = True
-                controller = admin.run(lambda a: a.controller())
+                leads = Counter(p.leader for p in admin.describe_topics())
+                controller = admin.controller()
         except KafkaError as problem:
             say(f"roles are not known: {problem}")
     now = time.time()
+    running = [s.node_id for s in statuses if s.state == "running"]
+    loops = {node_id: loop_metrics(cluster, node_id) or {} for node_id in running}
     return [
         {
             "node": s.node_id,
@@ -328,35 +313,23 @@ def _node_rows(cluster: Any) -> list[dict[str, Any]]:
             "pid": s.pid,
             "state": s.state,
             "role": "controller" if s.node_id == controller else "",
-            "leads": leads[s.node_id] if is_known else None,
+            "leads": leads[s.node_id] if leads is not None else None,
             "rss_mb": s.rss_bytes // 1_000_000 if s.pid else None,
             "cpu_s": round(s.cpu_s, 2) if s.pid else None,
             "up_s": round(now - s.started_s, 1) if s.pid else None,
-            "stall_ms": _longest_stall_ms(cluster, s.node_id) if s.state == "running" else None,
+            "stall_ms": loops.get(s.node_id, {}).get("longest_ms"),  # 0: none above 100 ms
         }
         for s in statuses
     ]
 
 
-def _longest_stall_ms(cluster: Any, node_id: int) -> int | None:
-    """The longest turn of the node's event loop, 0 when none was above 100 ms."""
-    from ..inspect.loop_stalls import loop_metrics
-
-    metrics = loop_metrics(cluster, node_id)
-    return metrics["longest_ms"] if metrics else None
-
-
-def _successor(what: str, find: Callable[[], int], old: int, killed_at: float) -> str:
-    """Wait a moment for whoever takes over, and say how long it took."""
+def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str:
+    """Wait a moment for whoever takes a role over, and say how long it took."""
     from ...wire.errors import KafkaError
 
     while time.monotonic() < killed_at + 15:
-        try:
-            new = find()
-        except (Failure, KafkaError):
-            new = old
-        if new != old:
-            ms = (time.monotonic() - killed_at) * 1000
-            return f"   {what} {old} -> {new} in {ms:.0f} ms"
+        with contextlib.suppress(Failure, KafkaError):
+            if (new := cluster.resolve(role)) != old:
+                return f" -> {new} in {(time.monotonic() - killed_at) * 1000:.0f} ms"
         time.sleep(0.01)
-    return f"   {what} {old}, and nobody took over in 15 s"
+    return ", and nobody took over in 15 s"

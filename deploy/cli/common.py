@@ -2,22 +2,19 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.lookup import admin_of, as_failures, client_config, named_config
-
-if TYPE_CHECKING:
-    from ...client.blocking import BlockingAdmin
+from ..cluster.lookup import ClusterChoice
 
 DEFAULT_DATA = Path(".oncelog")
+EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
 
 
 def _check_bootstrap(_type: object, value: str | None) -> None:
@@ -44,8 +41,8 @@ Pairs = Annotated[
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """Which cluster, and how to connect: of commands that speak the Kafka protocol."""
+class ClusterOptions(ClusterChoice):
+    """The options of commands that speak the Kafka protocol."""
 
     data: Data = DEFAULT_DATA
     bootstrap: Bootstrap = None
@@ -57,21 +54,16 @@ class ClusterOptions:
         ),
     ] = None
 
-    def admin(self) -> AbstractContextManager["BlockingAdmin"]:
-        return admin_of(self.data, self.bootstrap, self.command_config)
 
-    def client_config(self) -> dict[str, Any]:
-        return client_config(self.data, self.bootstrap, self.command_config)
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(ClusterOptions):
+    """The same, and how to print what was found."""
 
-    def named_config(self) -> dict[str, Any] | None:
-        """None where neither option names a cluster."""
-        return named_config(self.bootstrap, self.command_config)
-
-    def as_failures(self) -> AbstractContextManager[None]:
-        return as_failures(self.command_config)
+    format: Format = "table"
 
 
-DEFAULT_CLUSTER = ClusterOptions()
+DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
 def add_family(
@@ -91,7 +83,7 @@ def headings(*keys: str, **others: str) -> dict[str, str]:
     return {key: others.get(key, key.replace("_", " ").upper()) for key in keys}
 
 
-def print_report(fields: dict[str, Any], lines: Iterable[str], output: str) -> None:
+def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -> None:
     """A report as one JSON object, or in words."""
     for line in [json.dumps(fields, default=str)] if output == "json" else lines:
         print(line)

@@ -10,7 +10,16 @@ from cyclopts import App, Parameter
 from ..cluster.failure import Failure
 from ..cluster.lookup import open_cluster
 from ..cluster.terminal import say
-from .common import DEFAULT_CLUSTER, DEFAULT_DATA, ClusterOptions, Data, Format, add_family
+from .common import (
+    DEFAULT_CLUSTER,
+    DEFAULT_DATA,
+    QUERY,
+    ClusterOptions,
+    Data,
+    Format,
+    Query,
+    add_family,
+)
 
 LINES_AHEAD = 10_000
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -23,7 +32,7 @@ def register(app: App) -> None:
     add_family(app, "log", "What stands in the log files.", dump)
 
 
-def produce(
+async def produce(
     topic: str,
     /,
     *,
@@ -34,43 +43,22 @@ def produce(
     """Send each line of stdin as a record, exactly once."""
     import asyncio
 
-    config = cluster.client_config()
-    with cluster.as_failures():
-        count = asyncio.run(_produce(config, topic, key_separator, acks))
-    say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
-
-
-async def _produce(config: dict[str, Any], topic: str, separator: str | None, acks: str) -> int:
-    import asyncio
-
     from ...client.producer import Producer
-    from ...client.view_source import view_of
 
-    view = view_of(config)
-    loop, source = asyncio.get_running_loop(), sys.stdin.buffer
     futures: list[Any] = []
     count = 0
-    try:
-        async with Producer(view, acks=acks) as producer:
-            while lines := await loop.run_in_executor(None, source.readlines, 1 << 20):
-                for line in lines:
-                    key, value = _split(line.rstrip(b"\r\n"), separator)
-                    futures.append(await producer.send(topic, value, key=key))
-                    if len(futures) >= LINES_AHEAD:
-                        count += await _settle(futures)
-            await producer.flush()
-            count += await _settle(futures)
-    finally:
-        await view.close()
-    return count
-
-
-async def _settle(futures: list[Any]) -> int:
-    for future in futures:
-        await future
-    settled = len(futures)
-    futures.clear()
-    return settled
+    async with cluster.view() as view, Producer(view, acks=acks) as producer:
+        while lines := await asyncio.to_thread(sys.stdin.buffer.readlines, 1 << 20):
+            for line in lines:
+                key, value = _split(line.rstrip(b"\r\n"), key_separator)
+                futures.append(await producer.send(topic, value, key=key))
+                count += 1
+                if len(futures) >= LINES_AHEAD:
+                    await asyncio.gather(*futures)
+                    futures.clear()
+        await producer.flush()
+        await asyncio.gather(*futures)
+    say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
 
 
 def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
@@ -80,7 +68,7 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
     return (key, value) if found else (None, line)
 
 
-def consume(
+async def consume(
     topic: str,
     /,
     *,
@@ -89,42 +77,20 @@ def consume(
     max_records: Annotated[int | None, Parameter(name=["--max", "-n"])] = None,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
     isolation: Annotated[Isolation, Parameter(help="Transactions.")] = "read_uncommitted",
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """Print records up to the present end of the topic, or on and on with -f."""
     if offset not in ("earliest", "latest") and not offset.isdigit():
         raise Failure("--offset is earliest, latest, or a number.", exit_code=2)
-    import asyncio
-
-    config = cluster.client_config()
-    reading = _consume(config, topic, partition, offset, max_records, follow, isolation, format)
-    with cluster.as_failures():
-        count = asyncio.run(reading)
-    say(f"{count} records")
-
-
-async def _consume(
-    config: dict[str, Any],
-    topic: str,
-    partitions: list[int] | None,
-    offset: str,
-    max_records: int | None,
-    follow: bool,
-    isolation: Isolation,
-    output: str,
-) -> int:
     from ...client.admin import EARLIEST, LATEST, Admin
     from ...client.consumer import Consumer
-    from ...client.view_source import view_of
 
-    view = view_of(config)
     count = 0
-    try:
+    async with query.view() as view:
         admin = Admin(view)
         chosen = [p.partition for p in await admin.describe_topics([topic])]
-        if partitions:
-            chosen = [p for p in partitions if p in chosen]
+        if partition:
+            chosen = [p for p in partition if p in chosen]
         if not chosen:
             raise Failure(f"Topic {topic} has no such partition.")
         keys = [(topic, p) for p in chosen]
@@ -135,26 +101,19 @@ async def _consume(
             starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
         else:
             starts = ends if offset == "latest" else dict.fromkeys(keys, int(offset))
+        unfinished = {key for key in keys if follow or starts[key] < ends[key]}
         async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
-            consumer.assign(starts)
-            unfinished = {key for key in keys if follow or starts[key] < ends[key]}
-            for key in set(keys) - unfinished:
-                consumer.unassign(*key)
-            while unfinished:
-                for record in await consumer.poll(1_000):
-                    if not follow and record.offset >= ends[topic, record.partition]:
-                        continue
-                    _print_record(topic, record.partition, record, output)
-                    count += 1
-                    if max_records is not None and count >= max_records:
-                        return count
+            consumer.assign({key: starts[key] for key in unfinished})
+            while unfinished and (max_records is None or count < max_records):
+                for record in await consumer.poll(1_000, max_records and max_records - count):
+                    if follow or record.offset < ends[topic, record.partition]:
+                        _print_record(topic, record.partition, record, query.format)
+                        count += 1
                 for key in list(unfinished):
                     if not follow and consumer.position(*key) >= ends[key]:
                         unfinished.discard(key)
                         consumer.unassign(*key)
-    finally:
-        await view.close()
-    return count
+    say(f"{count} records")
 
 
 def _print_record(topic: str, partition: int, record: Any, output: str) -> None:
@@ -204,8 +163,7 @@ def dump(
             print(json.dumps(batch.fields()) if format == "json" else f"  {batch.words()}")
             for record in batch.records:
                 _print_record(file.parent.name, -1, record, format)
-        torn = trailing_bytes(content)
-        if torn and any(content[-torn:]):
+        if (torn := trailing_bytes(content)) and any(content[-torn:]):
             say(f"{file.name}: {torn} bytes after the last whole batch")
     return 1 if is_damaged else 0
 

@@ -9,12 +9,20 @@ from cyclopts import App, Parameter
 from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_CLUSTER, ClusterOptions, Format, add_family, headings
+from .common import (
+    DEFAULT_CLUSTER,
+    EARLIEST,
+    LATEST,
+    QUERY,
+    ClusterOptions,
+    Query,
+    add_family,
+    headings,
+)
 
 if TYPE_CHECKING:
-    from ...client.admin import Admin
+    from ...client.blocking import BlockingAdmin
 
-EARLIEST, LATEST = -2, -1
 NO_MEMBERS = ("Empty", "Dead")
 GROUP_COLUMNS = headings("group", "state", "type", "coordinator")
 OFFSET_COLUMNS = headings("topic", "partition", "committed", "end", "lag", "member", "host")
@@ -29,12 +37,11 @@ def register(app: App) -> None:
 
 def list_groups(
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """The groups: state, protocol type, and the node that coordinates them."""
-    with cluster.admin() as admin:
-        found = admin.run(lambda a: a.groups.list_groups())
+    with query.admin() as admin:
+        found = admin.groups.list_groups()
     rows = [
         {
             "group": group.group_id,
@@ -44,39 +51,34 @@ def list_groups(
         }
         for group in found
     ]
-    show(rows, format, columns=GROUP_COLUMNS)
+    show(rows, query.format, columns=GROUP_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """A group's members, what each reads, what is committed, and how far that is from the end."""
-    with cluster.admin() as admin:
-        group = admin.run(lambda a: a.groups.describe(name))
-        committed = admin.run(lambda a: a.groups.committed(name))
+    with query.admin() as admin:
+        group = admin.groups.describe(name)
+        committed = {key: value.offset for key, value in admin.groups.committed(name).items()}
         readers = {where: member for member in group.members for where in member.partitions}
         wanted = sorted({*committed, *readers})
-        ends = admin.run(lambda a: _ends(a, wanted, LATEST))
-    rows = [
-        {
+        ends = _offsets(admin, wanted, LATEST)
+    rows: list[dict[str, Any]] = []
+    for where in wanted:
+        offset, end, reader = committed.get(where), ends.get(where), readers.get(where)
+        rows.append({
             "topic": where[0],
             "partition": where[1],
-            "committed": committed[where].offset if where in committed else None,
-            "end": ends.get(where),
-            "lag": (
-                max(0, ends[where] - committed[where].offset)
-                if where in committed and where in ends
-                else None
-            ),
-            "member": readers[where].member_id if where in readers else None,
-            "host": readers[where].host if where in readers else None,
-        }
-        for where in wanted
-    ]
+            "committed": offset,
+            "end": end,
+            "lag": None if offset is None or end is None else max(0, end - offset),
+            "member": reader.member_id if reader else None,
+            "host": reader.host if reader else None,
+        })  # fmt: skip
     summary = {
         "group": name,
         "state": group.state,
@@ -85,15 +87,15 @@ def describe(
         "coordinator": group.coordinator,
         "members": len(group.members),
     }
-    if format == "json":
-        idle = [m.member_id for m in group.members if not m.partitions]
-        show_one({**summary, "idle members": idle, "offsets": rows}, format)
+    idle = [m for m in group.members if not m.partitions]
+    if query.format == "json":
+        names = [member.member_id for member in idle]
+        show_one({**summary, "idle members": names, "offsets": rows}, query.format)
         return
     print("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
-    show(rows, format, columns=OFFSET_COLUMNS)
-    for member in group.members:
-        if not member.partitions:
-            print(f"{member.member_id} at {member.host} has no partition")
+    show(rows, query.format, columns=OFFSET_COLUMNS)
+    for member in idle:
+        print(f"{member.member_id} at {member.host} has no partition")
 
 
 def reset(
@@ -109,26 +111,19 @@ def reset(
     ] = None,
     by: Annotated[int | None, Parameter(help="So many records on, or back if below 0.")] = None,
     execute: Annotated[bool, Parameter(help="Do it; else it is only shown.", negative=())] = False,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows first, and does nothing."""
     if (to is None) == (by is None):
         raise Failure("Where to? Give either --to or --by.", exit_code=2)
     asked = None if to is None else target(to)
-    with cluster.admin() as admin:
-        committed = admin.run(lambda a: a.groups.committed(name))
-        before = {where: value.offset for where, value in committed.items()}
-        wanted = admin.run(lambda a: _partitions(a, topic, before))
+    with query.admin() as admin:
+        before = {key: value.offset for key, value in admin.groups.committed(name).items()}
+        wanted = _partitions(admin, topic, before)
         if not wanted:
             raise Failure(f"Group {name} has committed nothing; name a topic with --topic.")
-        starts = admin.run(lambda a: _ends(a, wanted, EARLIEST))
-        ends = admin.run(lambda a: _ends(a, wanted, LATEST))
-        found = (
-            admin.run(lambda a: _ends(a, wanted, asked[1]))
-            if asked is not None and asked[0] == "time"
-            else {}
-        )
+        starts, ends = (_offsets(admin, wanted, at) for at in (EARLIEST, LATEST))
+        found = _offsets(admin, wanted, asked[1]) if asked and asked[0] == "time" else {}
         after = {
             where: destination(
                 asked,
@@ -142,16 +137,14 @@ def reset(
         }
         if execute:
             _refuse_members(admin, name)
-            admin.run(lambda a: a.groups.commit(name, after))
+            admin.groups.commit(name, after)
     rows = [
         {"topic": where[0], "partition": where[1], "from": before.get(where), "to": offset}
         for where, offset in after.items()
     ]
-    show(rows, format, columns=RESET_COLUMNS)
-    if execute:
-        say(f"reset {len(after)} offsets of group {name}")
-    else:
-        say("nothing is changed yet; do it with --execute")
+    show(rows, query.format, columns=RESET_COLUMNS)
+    done = f"reset {len(after)} offsets of group {name}"
+    say(done if execute else "nothing is changed yet; do it with --execute")
 
 
 def delete(
@@ -168,14 +161,13 @@ def delete(
     with cluster.admin() as admin:
         for name in names:
             if topic:
-                known = admin.run(lambda a, name=name: a.groups.committed(name))
-                wanted = admin.run(lambda a, known=known: _partitions(a, topic, known))
-                wanted = [where for where in wanted if where in known]
-                admin.run(lambda a, name=name, wanted=wanted: a.groups.delete_offsets(name, wanted))
+                known = admin.groups.committed(name)
+                wanted = [where for where in _partitions(admin, topic, known) if where in known]
+                admin.groups.delete_offsets(name, wanted)
                 say(f"deleted {len(wanted)} offsets of group {name}")
             else:
                 _refuse_members(admin, name)
-                admin.run(lambda a, name=name: a.groups.delete(name))
+                admin.groups.delete(name)
                 say(f"deleted group {name}")
 
 
@@ -217,23 +209,22 @@ def destination(
     return min(max(offset, start), end)
 
 
-async def _ends(
-    admin: "Admin", wanted: list[TopicPartition], timestamp: int
+def _offsets(
+    admin: "BlockingAdmin", wanted: list[TopicPartition], timestamp: int
 ) -> dict[TopicPartition, int]:
     """Offsets by time, of the partitions that are there and led."""
-    known = await admin.describe_topics()
-    led = {(p.topic, p.partition) for p in known if p.leader >= 0}
-    return await admin.list_offsets({where: timestamp for where in wanted if where in led})
+    led = {(p.topic, p.partition) for p in admin.describe_topics() if p.leader >= 0}
+    return admin.list_offsets({where: timestamp for where in wanted if where in led})
 
 
-async def _partitions(
-    admin: "Admin", named: list[str] | None, committed: Mapping[TopicPartition, Any]
+def _partitions(
+    admin: "BlockingAdmin", named: list[str] | None, committed: Mapping[TopicPartition, Any]
 ) -> list[TopicPartition]:
     """The partitions that were named, or all that have a committed offset."""
     if not named:
         return sorted(committed)
     found: set[TopicPartition] = set()
-    known = {(p.topic, p.partition) for p in await admin.describe_topics()}
+    known = {(p.topic, p.partition) for p in admin.describe_topics()}
     for text in named:
         topic, _, partition = text.partition("/")
         matching = {
@@ -245,11 +236,11 @@ async def _partitions(
     return sorted(found)
 
 
-def _refuse_members(admin: Any, name: str) -> None:
+def _refuse_members(admin: "BlockingAdmin", name: str) -> None:
     from ...wire.errors import GroupIdNotFound
 
     try:
-        group = admin.run(lambda a: a.groups.describe(name))
+        group = admin.groups.describe(name)
     except GroupIdNotFound:
         return  # a first commit makes it
     if group.state not in NO_MEMBERS:

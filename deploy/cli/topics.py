@@ -1,12 +1,25 @@
 """Commands about topics and their configuration."""
 
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show, show_one
-from .common import DEFAULT_CLUSTER, ClusterOptions, Format, Pairs, add_family, headings, pairs
+from .common import (
+    DEFAULT_CLUSTER,
+    EARLIEST,
+    LATEST,
+    QUERY,
+    ClusterOptions,
+    Pairs,
+    Query,
+    add_family,
+    headings,
+    pairs,
+)
 
 TOPIC_COLUMNS = headings("topic", "partitions", "replicas", "out of sync", "leaderless")
 PARTITION_COLUMNS = headings(
@@ -32,10 +45,8 @@ def create(
 ) -> None:
     """Create a topic."""
     with cluster.admin() as admin:
-        admin.run(
-            lambda a: a.create_topic(
-                name, partitions=partitions, replication_factor=rf, configs=pairs(config)
-            )
+        admin.create_topic(
+            name, partitions=partitions, replication_factor=rf, configs=pairs(config)
         )
     say(f"created topic {name}")
 
@@ -43,16 +54,13 @@ def create(
 def list_topics(
     *,
     internal: Annotated[bool, Parameter(help="Internal topics too.", negative=())] = False,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """The topics: partitions, replicas, how many partitions are not well."""
-    with cluster.admin() as admin:
-        found = admin.run(lambda a: a.describe_topics())
+    with query.admin() as admin:
+        found = admin.describe_topics()
         hidden = set[str]() if internal else admin.run(_internal_topics)
-    by_topic: dict[str, list[Any]] = {}
-    for p in found:
-        by_topic.setdefault(p.topic, []).append(p)
+    by_topic = {name: list(group) for name, group in groupby(found, attrgetter("topic"))}
     rows = [
         {
             "topic": name,
@@ -61,26 +69,24 @@ def list_topics(
             "out of sync": sum(len(p.isr) < len(p.replicas) for p in partitions),
             "leaderless": sum(p.leader < 0 for p in partitions),
         }
-        for name, partitions in sorted(by_topic.items())
+        for name, partitions in by_topic.items()
         if name not in hidden
     ]
-    show(rows, format, columns=TOPIC_COLUMNS)
+    show(rows, query.format, columns=TOPIC_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """A topic's partitions (leader, ISR, offsets) and the settings that are not defaults."""
-    with cluster.admin() as admin:
-        partitions = admin.run(lambda a: a.describe_topics([name]))
-        led = [p for p in partitions if p.leader >= 0]
-        starts = admin.run(lambda a: a.list_offsets({(name, p.partition): -2 for p in led}))
-        ends = admin.run(lambda a: a.list_offsets({(name, p.partition): -1 for p in led}))
-        configs = admin.run(lambda a: a.describe_configs(name))
+    with query.admin() as admin:
+        partitions = admin.describe_topics([name])
+        led = [(name, p.partition) for p in partitions if p.leader >= 0]
+        starts, ends = (admin.list_offsets(dict.fromkeys(led, at)) for at in (EARLIEST, LATEST))
+        configs = admin.describe_configs(name)
     rows = [
         {
             "topic": p.topic,
@@ -95,10 +101,10 @@ def describe(
         for p in partitions
     ]
     changed = {c.name: c.value for c in configs if c.source != "default"}
-    if format == "json":
-        show_one({"topic": name, "partitions": rows, "configs": changed}, format)
+    if query.format == "json":
+        show_one({"topic": name, "partitions": rows, "configs": changed}, query.format)
         return
-    show(rows, format, columns=PARTITION_COLUMNS)
+    show(rows, query.format, columns=PARTITION_COLUMNS)
     for key, value in changed.items():
         print(f"{key}={value}")
 
@@ -118,9 +124,9 @@ def alter(
         raise Failure("Nothing to change: give --partitions, --config or --unset.", exit_code=2)
     with cluster.admin() as admin:
         if partitions is not None:
-            admin.run(lambda a: a.create_partitions(name, partitions))
+            admin.create_partitions(name, partitions)
         if changes:
-            admin.run(lambda a: a.alter_configs(name, changes))
+            admin.alter_configs(name, changes)
     say(f"altered topic {name}")
 
 
@@ -132,7 +138,7 @@ def delete(
     if not names:
         raise Failure("Which topic? oncelog topic delete NAME ...", exit_code=2)
     with cluster.admin() as admin:
-        admin.run(lambda a: a.delete_topics(names))
+        admin.delete_topics(names)
     say(f"deleted {', '.join(names)}")
 
 

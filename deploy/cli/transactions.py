@@ -4,7 +4,8 @@ All but `txn log` speak the Kafka protocol, as Kafka's own kafka-transactions to
 so they serve any Kafka-compatible cluster.
 """
 
-from typing import Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -12,14 +13,19 @@ from ..cluster.failure import Failure
 from ..cluster.targets import parse_partition
 from ..cluster.terminal import say, show, show_one
 from .common import (
-    DEFAULT_CLUSTER,
     DEFAULT_DATA,
-    ClusterOptions,
+    QUERY,
     Data,
     Format,
+    Query,
     add_family,
     headings,
+    print_report,
 )
+
+if TYPE_CHECKING:
+    from ...client.transaction_admin import DescribedTransaction, PartitionProducer
+    from ..inspect.explain import Explanation
 
 DESCRIBED_MAX = 1_000  # of `txn list`: older ones are listed without their age
 LISTING_COLUMNS = headings(
@@ -56,42 +62,38 @@ def list_transactions(
     state: Annotated[
         list[str] | None, Parameter(help="Ongoing, PrepareCommit, ...; several times.", negative=())
     ] = None,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """The transactional ids: coordinator, state, and the age of what is open."""
-    with cluster.admin() as admin:
-        listed = admin.run(
-            lambda a: a.transactions.list_transactions(prefix=prefix, states=state or ())
-        )
-        described = admin.run(lambda a: a.transactions.describe_listed(listed[:DESCRIBED_MAX]))
+    with query.admin() as admin:
+        listed = admin.transactions.list_transactions(prefix=prefix, states=state or ())
+        described = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
     rows: list[dict[str, Any]] = []
     for each in listed:
         known = described.get(each.transactional_id)
-        is_open = known is not None and known.start_ms >= 0 and bool(known.partitions)
+        open_s = _open_s(known) if known else None
         rows.append({
             "id": each.transactional_id,
             "coordinator": each.coordinator,
             "producer": each.producer_id,
             "epoch": known.producer_epoch if known else None,
             "state": known.state if known else each.state,
-            "open_s": _age_s(known.start_ms) if known and is_open else None,
+            "open_s": open_s,
             "timeout_s": _timeout(known.timeout_ms) if known else None,
-            "partitions": len(known.partitions) if known and is_open else None,
+            "partitions": len(known.partitions) if open_s is not None else None,
         })  # fmt: skip
-    show(rows, format, columns=LISTING_COLUMNS)
+    show(rows, query.format, columns=LISTING_COLUMNS)
 
 
 def describe(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """One transactional id, as its coordinator has it."""
-    with cluster.admin() as admin:
-        known = admin.run(lambda a: a.transactions.describe(name))
+    with query.admin() as admin:
+        known = admin.transactions.describe(name)
     values = {
         "transactional id": known.transactional_id,
         "coordinator": known.coordinator,
@@ -99,37 +101,35 @@ def describe(
         "producer id": known.producer_id,
         "producer epoch": known.producer_epoch,
         "timeout s": _timeout(known.timeout_ms),
-        "open s": _age_s(known.start_ms) if known.start_ms >= 0 and known.partitions else None,
+        "open s": _open_s(known),
         "partitions": [f"{topic}/{index}" for topic, index in known.partitions],
     }
-    show_one(values, format)
+    show_one(values, query.format)
 
 
 def producers(
     partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """What a partition's leader knows of its producers, and what they have open there."""
     key = parse_partition(partition)
-    with cluster.admin() as admin:
-        found = admin.run(lambda a: a.transactions.producers([key]))[key]
-    show([_producer_row(each) for each in found], format, columns=PRODUCER_COLUMNS)
+    with query.admin() as admin:
+        found = admin.transactions.producers([key])[key]
+    show([_producer_row(each) for each in found], query.format, columns=PRODUCER_COLUMNS)
 
 
 def hanging(
     topic: Annotated[str | None, Parameter(help="Only in this topic.")] = None,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> int:
     """Transactions that hold a partition and that no coordinator will end; exit code 1 if any."""
     from ..inspect import transaction_facts
 
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         topics = None if topic is None else [topic]
         found = admin.run(lambda a: transaction_facts.hanging(a, topics))
     rows = [
@@ -138,10 +138,9 @@ def hanging(
             "id": holder.transaction.transactional_id if holder.transaction else None,
             **_producer_row(holder.producer),
         }
-        for key, held in found.items()
-        for holder in held
+        for key, holder in found
     ]
-    show(rows, format, columns=HANGING_COLUMNS)
+    show(rows, query.format, columns=HANGING_COLUMNS)
     for row in rows:
         where = f"--partition {row['partition']} --producer-id {row['producer']}"
         say(f"end it with: oncelog txn abort {where}")
@@ -157,61 +156,47 @@ def abort(
     ] = None,
     producer_id: Annotated[int | None, Parameter(help="Whose; with --partition.")] = None,
     prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
 
     What a Spark sink has decided to commit is kept: a restart of its query does it.
     """
-    from ..inspect import abort_transactions, transaction_facts
+    from ..inspect import abort_transactions
 
-    is_by_marker = partition is not None and producer_id is not None
     ways = [name is not None, prefix is not None, partition is not None or producer_id is not None]
-    if sum(ways) != 1 or (ways[2] and not is_by_marker) or prefix == "":
+    if sum(ways) != 1 or (partition is None) != (producer_id is None) or prefix == "":
         raise Failure(
             "Which ones? oncelog txn abort ID, or oncelog txn abort --prefix PREFIX, or "
             "oncelog txn abort --partition TOPIC/PARTITION --producer-id N",
             exit_code=2,
         )
     if prefix is not None:
-        rows = abort_transactions.abort_prefix(
-            cluster.data, cluster.bootstrap, prefix, cluster.command_config
-        )
-        show(rows, format, columns=ABORTED_COLUMNS)
-        return
-    if name is not None:
-        given = (cluster.data, cluster.bootstrap, name, cluster.command_config)
-        say(f"{name}: {abort_transactions.abort_id(*given)}")
-        return
-    with cluster.admin() as admin:
+        rows = abort_transactions.abort_prefix(query, prefix)
+        show(rows, query.format, columns=ABORTED_COLUMNS)
+    elif name is not None:
+        say(f"{name}: {abort_transactions.abort_id(query, name)}")
+    else:
         assert partition is not None and producer_id is not None
         key = parse_partition(partition)
-        opened = admin.run(lambda a: transaction_facts.open_producer(a, key, producer_id))
-        for holder in admin.run(lambda a: transaction_facts.holders(a, [key]))[key]:
-            if holder.producer == opened and holder.is_known(key) and holder.transaction:
-                raise Failure(
-                    f"It does not hang: {holder.transaction.transactional_id} has it open. End it "
-                    f"with: oncelog txn abort {holder.transaction.transactional_id}"
-                )
-        admin.run(lambda a: a.transactions.abort(*key, opened))
-        say(
-            f"{partition}: aborted what producer {producer_id} had open since {opened.first_offset}"
-        )
+        with query.admin() as admin:
+            since = admin.run(lambda a: abort_transactions.abort_hanging(a, key, producer_id))
+        say(f"{partition}: aborted what producer {producer_id} had open since {since}")
 
 
 def explain(
     name: str,
     /,
     *,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """In words: what a transactional id is doing, when it ends, and whom it has fenced."""
     from ..inspect import transaction_facts
 
-    with cluster.admin() as admin:
-        _print_explanation(admin.run(lambda a: transaction_facts.explanation(a, name)), format)
+    with query.admin() as admin:
+        _print_explanation(
+            admin.run(lambda a: transaction_facts.explanation(a, name)), query.format
+        )
 
 
 def why(
@@ -219,17 +204,16 @@ def why(
     /,
     *,
     group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    format: Format = "table",
+    query: Query = QUERY,
 ) -> None:
     """Why readers of a partition get no further: which transaction, whose, until when."""
     from ..inspect import transaction_facts
     from ..inspect.explain import why as reasons
 
     key = parse_partition(partition)
-    with cluster.admin() as admin:
+    with query.admin() as admin:
         facts = admin.run(lambda a: transaction_facts.of_partition(a, *key, group))
-        _print_explanation(reasons(facts), format)
+    _print_explanation(reasons(facts), query.format)
 
 
 def log(
@@ -256,7 +240,7 @@ def log(
     say(found.summary)
 
 
-def _producer_row(producer: Any) -> dict[str, Any]:
+def _producer_row(producer: "PartitionProducer") -> dict[str, Any]:
     has_written = producer.last_timestamp_ms >= 0
     return {
         "producer": producer.producer_id,
@@ -268,14 +252,9 @@ def _producer_row(producer: Any) -> dict[str, Any]:
     }
 
 
-def _print_explanation(explanation: Any, output: str) -> None:
-    if output == "json":
-        lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
-        show_one({"heading": explanation.heading, "lines": lines}, output)
-        return
-    print(explanation.heading)
-    for about, text in explanation.lines:
-        print(f"  {about:<11}  {text}")
+def _print_explanation(explanation: "Explanation", output: str) -> None:
+    lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
+    print_report({"heading": explanation.heading, "lines": lines}, [explanation.in_words()], output)
 
 
 def _timeout(timeout_ms: int) -> str | float:
@@ -284,7 +263,10 @@ def _timeout(timeout_ms: int) -> str | float:
     return "none" if timeout_ms == NO_TIMEOUT_MS else timeout_ms / 1000
 
 
-def _age_s(since_ms: int) -> float:
-    import time
+def _open_s(known: "DescribedTransaction") -> float | None:
+    """For how long it has had a transaction open."""
+    return _age_s(known.start_ms) if known.start_ms >= 0 and known.partitions else None
 
+
+def _age_s(since_ms: int) -> float:
     return round(max(0.0, time.time() - since_ms / 1000), 1)

@@ -44,6 +44,11 @@ def table(headings: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
+def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Of rows with the same keys, which are the headings."""
+    return table(rows[0], [list(row.values()) for row in rows])
+
+
 def svg(width: float, height: float, drawn: Iterable[str]) -> str:
     return f'<svg role="img" width="{width}" height="{height}">{"".join(drawn)}</svg>'
 

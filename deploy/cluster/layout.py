@@ -68,9 +68,12 @@ def node_directory(data: Path, node_id: int) -> Path:
     return data / f"node-{node_id}"
 
 
-def properties_path(data: Path, node_id: int) -> Path:
-    """The file that a node is started with; it stands in the node's command line."""
-    return node_directory(data, node_id) / "server.properties"
+def existing(data: Path, hint: str = "") -> ClusterFile:
+    """cluster.json; Failure when there is none."""
+    file = read(data)
+    if file is None:
+        raise Failure(f"There is no cluster in {data}. Start one with: oncelog up{hint}")
+    return file
 
 
 def read(data: Path) -> ClusterFile | None:
@@ -106,11 +109,8 @@ def write(data: Path, cluster: ClusterFile) -> None:
 
 
 def require_usable(data: Path) -> None:
-    """Failure when `data` is a file or holds things that `up` did not put there."""
-    if data.exists() and not data.is_dir():
-        raise Failure(f"{data} is a file; --data wants a directory.")
-    foreign = [p.name for p in data.iterdir() if p.name != LOCK_FILE] if data.exists() else []
-    if foreign:
+    """Failure when the directory holds things that `up` did not put there."""
+    if foreign := [p.name for p in data.iterdir() if p.name != LOCK_FILE]:
         raise Failure(
             f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and no cluster of oncelog: "
             "it may belong to something else. Choose another --data."
@@ -134,8 +134,11 @@ def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
 
 @contextlib.contextmanager
 def locked(data: Path) -> Iterator[None]:
-    """Hold the directory's lock; Failure when another command holds it."""
-    data.mkdir(parents=True, exist_ok=True)
+    """Hold the directory's lock, also of a new one; Failure when another command holds it."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise Failure(f"{data} is a file or lies in one; --data wants a directory.") from None
     with (data / LOCK_FILE).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

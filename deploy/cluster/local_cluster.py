@@ -9,13 +9,14 @@ directory that is removed at the end; with it, the directory stays and `Cluster.
 """
 
 import contextlib
+import itertools
 import random
 import secrets
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -59,10 +60,8 @@ class Cluster:
             overrides={k: _text(v) for k, v in (config or {}).items()},
         )
         self.is_temporary = data is None
-        chosen = (
-            Path(data) if data else Path(tempfile.gettempdir()) / f"oncelog-{secrets.token_hex(4)}"
-        )
-        self.data = chosen.resolve()
+        temporary = f"{tempfile.gettempdir()}/oncelog-{secrets.token_hex(4)}"
+        self.data = Path(data or temporary).resolve()
         self._random = random.Random(seed)
         self._file: ClusterFile | None = None
         self._nodes: dict[int, NodeProcess] = {}
@@ -73,9 +72,7 @@ class Cluster:
     def open(cls, data: str | Path) -> "Cluster":
         """The cluster that `up` made in this directory, whether it runs or not."""
         path = Path(data).resolve()
-        file = layout.read(path)
-        if file is None:
-            raise Failure(f"There is no cluster in {path}. Start one with: oncelog up")
+        file = layout.existing(path)
         cluster = cls(len(file.nodes), data=path, profile=file.profile)
         cluster._adopt(file)
         return cluster
@@ -143,7 +140,7 @@ class Cluster:
         """The node whose voter leads the metadata group."""
         return self.ask(lambda admin: admin.controller())
 
-    def resolve(self, target: int | str, *, states: Iterable[str] = ("running",)) -> int:
+    def resolve(self, target: int | str, *, states: Collection[str] = ("running",)) -> int:
         """The node that a target means now; `random` draws among nodes in these states."""
         match targets.parse(str(target)):
             case ("node", _, node_id):
@@ -154,8 +151,7 @@ class Cluster:
                 return self.coordinator(kind, name)
             case ("controller", _, _):
                 return self.controller()
-        allowed = frozenset(states)
-        fitting = [s.node_id for s in self.status() if s.state in allowed]
+        fitting = [s.node_id for s in self.status() if s.state in states]
         if not fitting:
             raise Failure("No node is in a state to which this can be done. See: oncelog ps")
         return self._random.choice(fitting)
@@ -182,7 +178,6 @@ class Cluster:
             layout.write(self.data, file)  # before anything runs: `down` must find it
             self._adopt(file)
             try:
-                layout.make_peer_directory(Path(file.peer_directory))
                 self._start(self.node_ids, on_ready)
             except BaseException:
                 with contextlib.suppress(Failure):
@@ -198,7 +193,10 @@ class Cluster:
 
         Returns the nodes that were asked to stop, did not, and had to be killed: a defect of ours.
         """
-        self._close_admin()
+        with self._admin_lock:
+            if self._admin is not None:
+                self._admin.close()
+                self._admin = None
         with layout.locked(self.data):
             killed = self._end_all(is_graceful=not purge)
             layout.remove_peer_directory(Path(self.file.peer_directory))
@@ -206,25 +204,22 @@ class Cluster:
                 self._purge()
         return killed
 
-    def start(self, target: int | str, on_ready: Callable[[int], None] = lambda _: None) -> int:
+    def start(self, target: int | str) -> int:
         """Start a node that is down; returns when it has proved that it serves."""
         node_id = self.resolve(target, states=("down",))
         if self.node(node_id).find(thorough=True) is not None:
             raise Failure(f"Node {node_id} runs already. See: oncelog ps")
-        layout.make_peer_directory(Path(self.file.peer_directory))
         ports.require_free([self.file.entry(node_id).port])
-        self._start([node_id], on_ready)
+        self._start([node_id])
         return node_id
 
     def start_all(self, node_ids: Iterable[int]) -> None:
         """Start several nodes in this order, then wait for all: none may be ready alone."""
-        layout.make_peer_directory(Path(self.file.peer_directory))
-        self._start(list(node_ids), lambda _: None)
+        self._start(node_ids)
 
     def restart(self, target: int | str) -> int:
         """Stop gracefully, start again on the same data."""
-        node_id = self.stop(target)
-        return self.start(node_id)
+        return self.start(self.stop(target))
 
     # --- faults
 
@@ -260,12 +255,11 @@ class Cluster:
         left, right = list(one), list(other)
         for node_id in {*left, *right}:
             self.node(node_id)  # a node that there is; nothing is cut before that is known
-        for a in left:
-            for b in right:
-                cut = {"op": "cut", "inbound": not one_way, "outbound": True}
-                self.ask_node(a, {**cut, "peer": b})
-                if not one_way:
-                    self.ask_node(b, {**cut, "peer": a})
+        cut = {"op": "cut", "inbound": not one_way, "outbound": True}
+        for a, b in itertools.product(left, right):
+            self.ask_node(a, {**cut, "peer": b})
+            if not one_way:
+                self.ask_node(b, {**cut, "peer": a})
 
     def slow(self, target: int | str, delay_ms: int) -> int:
         """Delay what a node sends to its peers; returns the node's id."""
@@ -289,8 +283,10 @@ class Cluster:
             self.ask_node(node_id, {"op": "heal"})
         self.start_all([i for i in self.node_ids if i not in running])
 
-    def wait_for_isr(self, topic: str, size: int, *, timeout_s: float = 30.0) -> None:
-        """Return when every partition of the topic has a leader and `size` replicas in sync."""
+    def wait_for_isr(
+        self, topic: str | None = None, size: int | None = None, *, timeout_s: float = 30.0
+    ) -> None:
+        """Return when no partition is among `missing_replicas`; Failure when they stay away."""
         deadline = time.monotonic() + timeout_s
         while missing := self.missing_replicas(topic, size):
             if time.monotonic() > deadline:
@@ -299,15 +295,8 @@ class Cluster:
             time.sleep(0.02)
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
-        """The partitions without a leader, or without `size` (else: all) replicas in sync."""
-        found = self.ask(lambda admin: _described(admin, topic))
-        if topic and not found:
-            return [f"{topic} is not known yet"]
-        return [
-            f"{p.topic}/{p.partition} has {list(p.isr)} of {list(p.replicas)}"
-            for p in found
-            if p.leader < 0 or len(p.isr) < (size or len(p.replicas))
-        ]
+        """See the function below."""
+        return self.ask(lambda admin: missing_replicas(admin, topic, size))
 
     # --- inner
 
@@ -318,28 +307,25 @@ class Cluster:
             if known is None or known.entry != entry:
                 self._nodes[entry.node_id] = self.node_type(self.data, entry)
 
-    def _start(self, node_ids: Iterable[int], on_ready: Callable[[int], None]) -> None:
+    def _start(
+        self, node_ids: Iterable[int], on_ready: Callable[[int], None] = lambda _: None
+    ) -> None:
+        layout.make_peer_directory(Path(self.file.peer_directory))
         started = [self._nodes[i] for i in node_ids]
         for node in started:
             node.directory.mkdir(exist_ok=True)
-            values = properties.node_properties(
-                node_id=node.node_id,
-                address=(node.entry.host, node.entry.port),
-                cluster_id=self.file.cluster_id,
-                voters=self.node_ids,
-                directory=node.directory,
-                peer_directory=Path(self.file.peer_directory),
-                settings=self.file.settings,
-            )
+            values = properties.node_properties(node.entry, self.file, node.directory)
             node.properties.write_text(properties.render(values))
             node.spawn()
-        from .blocking_admin import run_apart
-        from .readiness import wait_until_ready  # after the nodes are on their way: import costs
+        # Only now, when the nodes are on their way: these imports cost.
+        from ...client.loop_thread import LoopThread
+        from .readiness import wait_until_ready
 
-        waiting = wait_until_ready(
-            started, self.file.cluster_id, timeout_s=READY_TIMEOUT_S, on_ready=on_ready
-        )
-        run_apart(waiting)
+        thread = LoopThread("oncelog-readiness")  # an event loop of the caller's is no bar to it
+        try:
+            thread.run(wait_until_ready(started, self.file.cluster_id, READY_TIMEOUT_S, on_ready))
+        finally:
+            thread.close()
 
     def _end_all(self, *, is_graceful: bool) -> list[int]:
         """End all nodes, also those of a killed `up`; returns those that did not when asked."""
@@ -353,8 +339,7 @@ class Cluster:
             thread.start()
         for thread in ending:
             thread.join()
-        left = [n.node_id for n in alive if n.find(thorough=True) is not None]
-        if left:
+        if left := [n.node_id for n in alive if n.find(thorough=True) is not None]:
             raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
         return sorted(killed)
 
@@ -367,21 +352,21 @@ class Cluster:
         with contextlib.suppress(OSError):
             self.data.rmdir()  # stays when a person put something there
 
-    def _close_admin(self) -> None:
-        with self._admin_lock:
-            if self._admin is not None:
-                self._admin.close()
-                self._admin = None
 
-
-async def _described(admin: Any, topic: str | None) -> list[Any]:
-    """Its partitions; none while a broker that answers has not heard of the topic yet."""
+async def missing_replicas(admin: Any, topic: str | None, size: int | None) -> list[str]:
+    """The partitions without a leader, or without `size` (else: all) replicas in sync."""
     from ...wire.errors import UnknownTopicOrPartition
 
-    try:
-        return await admin.describe_topics(None if topic is None else [topic])
-    except UnknownTopicOrPartition:
-        return []
+    found: list[Any] = []
+    with contextlib.suppress(UnknownTopicOrPartition):  # not known to the broker that answers
+        found = await admin.describe_topics(None if topic is None else [topic])
+    if topic and not found:
+        return [f"{topic} is not known yet"]
+    return [
+        f"{p.topic}/{p.partition} has {list(p.isr)} of {list(p.replicas)}"
+        for p in found
+        if p.leader < 0 or len(p.isr) < (size or len(p.replicas))
+    ]
 
 
 def _end(node: NodeProcess, is_graceful: bool, killed: list[int]) -> None:

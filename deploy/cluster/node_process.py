@@ -19,11 +19,12 @@ import psutil
 
 from . import ports
 from .failure import Failure
-from .layout import NodeEntry, node_directory, properties_path
+from .layout import NodeEntry, node_directory
 
 POLL_S = 0.002
 STOP_TIMEOUT_S = 30.0
 FAULT_TIMEOUT_S = 10.0
+LOG_TAIL_BYTES = 64 * 1024
 # A node gets only what a process needs to live; settings come from its file alone.
 KEPT_ENVIRONMENT = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
@@ -52,7 +53,7 @@ class NodeProcess:
     def __init__(self, data: Path, entry: NodeEntry) -> None:
         self.data, self.entry, self.node_id = data, entry, entry.node_id
         self.directory = node_directory(data, entry.node_id)
-        self.properties = properties_path(data, entry.node_id)
+        self.properties = self.directory / "server.properties"  # stands in the command line
         self.log, self.pid_file = self.directory / "node.log", self.directory / "node.pid"
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -62,25 +63,20 @@ class NodeProcess:
         `thorough` also looks through all processes, which finds a node whose starter was killed
         before it could write the pid down.
         """
-        self._reap()
-        if self._child is not None and self._child.returncode is None:
+        if self._child is not None and self._child.poll() is None:
             with contextlib.suppress(psutil.Error):
                 return psutil.Process(self._child.pid)
         with contextlib.suppress(OSError, ValueError, psutil.Error):
             process = psutil.Process(int(self.pid_file.read_text()))
             if self._is_ours(process):
                 return process
-        if thorough:
-            for process in psutil.process_iter():
-                if self._is_ours(process):
-                    return process
-        return None
+        return next(filter(self._is_ours, psutil.process_iter()), None) if thorough else None
 
     def program(self) -> list[str]:
         """What Python runs; -P: the working directory must not be able to shadow a module."""
         return ["-P", "-m", self.module]
 
-    def spawn(self) -> int:
+    def spawn(self) -> None:
         """Start the process detached, log to node.log, write node.pid; it is not ready yet."""
         environment = {k: v for k, v in os.environ.items() if k in KEPT_ENVIRONMENT}
         command = [sys.executable, *self.program(), "--config", str(self.properties)]
@@ -95,7 +91,6 @@ class NodeProcess:
                 start_new_session=True,
             )
         self.pid_file.write_text(f"{self._child.pid}\n")
-        return self._child.pid
 
     def exit_code(self) -> int | None:
         """The exit code when the node was started from here and has ended."""
@@ -108,29 +103,26 @@ class NodeProcess:
         self._wait_until_gone(process, FAULT_TIMEOUT_S)
         return process.pid
 
-    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM; returns the pid once the node has stopped by itself."""
+    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM; returns once the node has stopped by itself."""
         process = self._require()
         with contextlib.suppress(psutil.NoSuchProcess):
             if process.status() == psutil.STATUS_STOPPED:
                 process.resume()  # a paused node cannot hear
             process.terminate()
         self._wait_until_gone(process, timeout_s)
-        return process.pid
 
-    def pause(self) -> int:
-        """SIGSTOP; returns the pid once its state is T."""
+    def pause(self) -> None:
+        """SIGSTOP; returns once the process is in state T."""
         process = self._require()
         process.suspend()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=True)
-        return process.pid
 
-    def resume(self) -> int:
-        """SIGCONT; returns the pid once it is no longer in state T."""
+    def resume(self) -> None:
+        """SIGCONT; returns once the process is no longer in state T."""
         process = self._require()
         process.resume()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=False)
-        return process.pid
 
     def owns_its_port(self, pid: int) -> bool:
         """Whether this process itself listens on the node's port."""
@@ -146,10 +138,8 @@ class NodeProcess:
         """State, memory and CPU; `down` when there is no such process."""
         address = f"{self.entry.host}:{self.entry.port}"
         process = self.find()
-        try:
-            if process is None:
-                return NodeStatus(self.node_id, address, None, "down")
-            with process.oneshot():
+        if process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
                 times = process.cpu_times()
                 is_stopped = process.status() == psutil.STATUS_STOPPED
                 return NodeStatus(
@@ -161,28 +151,27 @@ class NodeProcess:
                     times.user + times.system,
                     process.create_time(),
                 )
-        except psutil.NoSuchProcess:
-            return NodeStatus(self.node_id, address, None, "down")
+        return NodeStatus(self.node_id, address, None, "down")
 
-    def log_tail(self, lines: int = 15) -> str:
+    def log_tail(self, lines: int = 15, *, from_byte: int = 0) -> str:
+        """The last lines; empty when there is no log."""
         try:
             with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - 64 * 1024))
+                file.seek(max(from_byte, self.log.stat().st_size - LOG_TAIL_BYTES))
                 text = file.read().decode(errors="replace")
         except OSError:
             return ""
         return "\n".join(text.splitlines()[-lines:])
 
     def _is_ours(self, process: psutil.Process) -> bool:
-        if self._child is not None and self._child.pid == process.pid:
-            return self._child.poll() is None  # inside exec the command line is empty for a moment
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return False
-            command = process.cmdline()
-        except psutil.Error:
+        if not self._is_alive(process):
             return False
-        return self.module in command and str(self.properties) in command
+        if self._child is not None and self._child.pid == process.pid:
+            return True  # inside exec the command line is empty for a moment
+        with contextlib.suppress(psutil.Error):
+            command = process.cmdline()
+            return self.module in command and str(self.properties) in command
+        return False
 
     def _require(self) -> psutil.Process:
         process = self.find(thorough=True)
@@ -209,13 +198,8 @@ class NodeProcess:
             return self._child.poll() is None  # state Z alone may hide threads that still die
         try:
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
+        except psutil.Error:
             return False
-
-    def _reap(self) -> None:
-        """Collect the exit code of a child of ours, else it would stay a zombie."""
-        if self._child is not None:
-            self._child.poll()
 
 
 def wait_for_state(

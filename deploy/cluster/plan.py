@@ -87,10 +87,8 @@ class ClusterPlan:
         return known
 
     def _entries(self, ids: Sequence[int]) -> list[NodeEntry]:
-        if self.first_port is None:
-            chosen = ports.free_ports(len(ids))
-        else:
-            chosen = [self.first_port + i for i in range(len(ids))]
+        first, count = self.first_port, len(ids)
+        chosen = ports.free_ports(count) if first is None else range(first, first + count)
         return [NodeEntry(i, HOST, port) for i, port in zip(ids, chosen, strict=True)]
 
     @property

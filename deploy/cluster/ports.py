@@ -56,33 +56,23 @@ def free_ports(count: int) -> list[int]:
     raise Failure(f"No {count} free ports were found between {lowest} and {highest}.")
 
 
-def holder_of(port: int) -> str:
-    """Who listens on a port, in words: `python3 (pid 77)`; as much as this user may see."""
-    try:
-        for connection in psutil.net_connections(kind="tcp"):
-            if connection.status == psutil.CONN_LISTEN and port in connection.laddr:
-                if connection.pid is None:
-                    return "a process of another user"
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-    except psutil.Error:
-        pass
-    return "another process"
+def holder_of(port: int) -> tuple[str, bool]:
+    """Who has a port, in words, as much as this user may see; and whether anybody listens there.
 
-
-def outgoing_from(port: int) -> str:
-    """In words the connection that keeps a port on which nobody listens; empty if none does."""
+    Who listens: `python3 (pid 77)`. Else the outgoing connection that keeps it.
+    """
     try:
         found = [c for c in psutil.net_connections(kind="tcp") if c.laddr and c.laddr.port == port]
+        listening = [c for c in found if c.status == psutil.CONN_LISTEN]
+        pids = [c.pid for c in listening or found if c.pid is not None]
+        name = f"{psutil.Process(pids[0]).name()} (pid {pids[0]})" if pids else "another process"
     except psutil.Error:
-        return ""
-    statuses = {connection.status for connection in found}
-    if not found or psutil.CONN_LISTEN in statuses:
-        return ""
-    if statuses == {psutil.CONN_TIME_WAIT}:
-        return "a client's connection that has ended; the kernel keeps its port for a minute"
-    (pid, *_) = [c.pid for c in found if c.pid is not None] or [None]
-    owner = "another process" if pid is None else f"{psutil.Process(pid).name()} (pid {pid})"
-    return f"an outgoing connection of {owner}"
+        return "another process", True
+    if listening or not found:
+        return name, True
+    if all(c.status == psutil.CONN_TIME_WAIT for c in found):
+        return "a client's connection that has ended; the kernel keeps its port for a minute", False
+    return f"an outgoing connection of {name}", False
 
 
 def require_free(ports: list[int]) -> None:
@@ -91,15 +81,16 @@ def require_free(ports: list[int]) -> None:
         if not 0 < port <= HIGHEST_PORT:
             raise Failure(f"{port} is not a port: --port and what follows it go up to 65535.")
         if not is_free(port):
-            if connection := outgoing_from(port):
-                raise Failure(
-                    f"Port {port} is taken by {connection}. The kernel gives ports from "
-                    f"{_first_ephemeral_port()} on to outgoing connections: choose lower ones "
-                    "with --port, or leave --port out to get free ones."
+            holder, is_listening = holder_of(port)
+            advice = "Stop it, choose others"
+            if not is_listening:
+                advice = (
+                    f"The kernel gives ports from {_first_ephemeral_port()} on to outgoing "
+                    "connections: choose lower ones"
                 )
             raise Failure(
-                f"Port {port} is taken by {holder_of(port)}. "
-                "Stop it, choose others with --port, or leave --port out to get free ones."
+                f"Port {port} is taken by {holder}. {advice} with --port, "
+                "or leave --port out to get free ones."
             )
 
 

@@ -7,6 +7,8 @@ leaves every key at Kafka's own default. Whatever a person gives with --config w
 from collections.abc import Mapping
 from pathlib import Path
 
+from .layout import ClusterFile, NodeEntry
+
 PROFILES: dict[str, dict[str, str]] = {
     "local": {
         "broker.session.timeout.ms": "1500",
@@ -20,28 +22,19 @@ PROFILES: dict[str, dict[str, str]] = {
 }
 
 
-def node_properties(
-    *,
-    node_id: int,
-    address: tuple[str, int],
-    cluster_id: str,
-    voters: list[int],
-    directory: Path,
-    peer_directory: Path,
-    settings: Mapping[str, str],
-) -> dict[str, str]:
-    """Everything one node must know; `settings` are the cluster-wide ones and win."""
-    listener = f"PLAINTEXT://{address[0]}:{address[1]}"
+def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> dict[str, str]:
+    """Everything one node must know; the cluster-wide settings win."""
+    listener = f"PLAINTEXT://{entry.host}:{entry.port}"
     own = {
-        "node.id": str(node_id),
-        "cluster.id": cluster_id,
+        "node.id": str(entry.node_id),
+        "cluster.id": cluster.cluster_id,
         "listeners": listener,
         "advertised.listeners": listener,
         "log.dirs": str(directory),
-        "oncelog.voters": ",".join(str(v) for v in voters),
-        "oncelog.peer.directory": str(peer_directory),
+        "oncelog.voters": ",".join(map(str, cluster.node_ids)),
+        "oncelog.peer.directory": cluster.peer_directory,
     }
-    return own | dict(settings)
+    return own | cluster.settings
 
 
 def render(properties: Mapping[str, str]) -> str:

@@ -23,21 +23,17 @@ ANSWER_TIMEOUT_MS = 2_000
 async def wait_until_ready(
     nodes: Iterable[NodeProcess],
     cluster_id: str,
-    *,
     timeout_s: float,
-    on_ready: Callable[[int], None] = lambda node_id: None,
+    on_ready: Callable[[int], None],
 ) -> None:
     """Return when every one of these nodes has proved itself; Failure says which one did not."""
     deadline = time.monotonic() + timeout_s
-    async with asyncio.TaskGroup() as group:
-        for node in nodes:
-            group.create_task(_wait_for(node, cluster_id, deadline, on_ready))
+    await asyncio.gather(*(_wait_for(node, cluster_id, deadline, on_ready) for node in nodes))
 
 
 async def _wait_for(
     node: NodeProcess, cluster_id: str, deadline: float, on_ready: Callable[[int], None]
 ) -> None:
-    missing = "its process was not found"
     while True:
         process = node.find()
         if process is None:
@@ -49,7 +45,7 @@ async def _wait_for(
                 f"Its last words: {last or '(none)'}. The whole log: {node.log}"
             )
         try:
-            missing = await _what_is_missing(node, cluster_id) or ""
+            missing = await _what_is_missing(node, cluster_id)
         except KafkaError as problem:
             missing = str(problem)
         if not missing and not node.owns_its_port(process.pid):
@@ -64,8 +60,8 @@ async def _wait_for(
         await asyncio.sleep(POLL_S)
 
 
-async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str | None:
-    """Ask the listener; a sentence about what does not fit yet, None when all does."""
+async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str:
+    """Ask the listener; a sentence about what does not fit yet, empty when all does."""
     entry = node.entry
     connection = await BrokerConnection.open(entry.host, entry.port, timeout_ms=ANSWER_TIMEOUT_MS)
     try:
@@ -85,4 +81,4 @@ async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str | None:
                 return "it is still fenced"
     finally:
         connection.close()
-    return None
+    return ""

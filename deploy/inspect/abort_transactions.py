@@ -7,17 +7,20 @@ them a query has decided to commit. All others are ended by a new session of the
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
-from ..cluster.lookup import admin_of, client_config
+from ..cluster.lookup import ClusterChoice
+from .explain import name_of
+from .transaction_facts import holders
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin
 
 SINKS = "oncelog.spark."
 MODULE = "oncelog.pipeline.sink.orphans"
 TIMEOUT_S = 300.0
-
-
 HAD = {
     "Ongoing": "aborted what it had open",
     "PrepareCommit": "it was being committed, and is",
@@ -25,47 +28,61 @@ HAD = {
 }
 
 
-def abort_id(
-    data: Path, bootstrap: str | None, name: str, command_config: Path | None = None
-) -> str:
+def abort_id(cluster: ClusterChoice, name: str) -> str:
     """What became of the transaction that a transactional id has open, in words."""
     if name.startswith(SINKS):
-        found = _of_sinks(data, bootstrap, command_config, "--id", name)
+        found = _of_sinks(cluster, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
-    with admin_of(data, bootstrap, command_config) as admin:
-        before = admin.run(lambda a: a.transactions.describe(name))
-        _, epoch = admin.run(lambda a: a.transactions.end(name))
+    with cluster.admin() as admin:
+        before = admin.transactions.describe(name)
+        _, epoch = admin.transactions.end(name)
     had = HAD.get(before.state, "it had nothing open")
     return f"{had}; the new session has epoch {epoch}, an older producer is fenced"
 
 
-def abort_prefix(
-    data: Path, bootstrap: str | None, prefix: str, command_config: Path | None = None
-) -> list[dict[str, Any]]:
+def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
     """A row for each transaction that was open: id, outcome, reason."""
     rows: list[dict[str, Any]] = []
-    with admin_of(data, bootstrap, command_config) as admin:
-        listed = admin.run(
-            lambda a: a.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
-        )
+    with cluster.admin() as admin:
+        listed = admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
         names = [each.transactional_id for each in listed]
         for name in names:
             if not name.startswith(SINKS):
-                _, epoch = admin.run(lambda a, name=name: a.transactions.end(name))
+                _, epoch = admin.transactions.end(name)
                 reason = f"its producer is fenced: the new session has epoch {epoch}"
                 rows.append({"id": name, "outcome": "aborted", "reason": reason})
     if any(name.startswith(SINKS) for name in names):
-        rows += _of_sinks(data, bootstrap, command_config, "--prefix", prefix)
+        rows += _of_sinks(cluster, "--prefix", prefix)
     return sorted(rows, key=lambda row: row["id"])
 
 
-def _of_sinks(
-    data: Path, bootstrap: str | None, command_config: Path | None, option: str, text: str
-) -> list[dict[str, Any]]:
-    where = client_config(data, bootstrap, command_config)["bootstrap.servers"]
+async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
+    """By its marker what a producer has open in a partition; the offset since which it had.
+
+    Failure when it has nothing open there, or when its coordinator will end it.
+    """
+    for holder in (await holders(admin, [key]))[key]:
+        opened, known = holder.producer, holder.transaction
+        if opened.producer_id == producer_id:
+            if known is not None and holder.is_known(key):
+                raise Failure(
+                    f"It does not hang: {known.transactional_id} has it open. End it "
+                    f"with: oncelog txn abort {known.transactional_id}"
+                )
+            await admin.transactions.abort(*key, opened)
+            return opened.first_offset
+    raise Failure(
+        f"Producer {producer_id} has no transaction open in {name_of(key)}. "
+        f"See: oncelog txn producers {name_of(key)}"
+    )
+
+
+def _of_sinks(cluster: ClusterChoice, option: str, text: str) -> list[dict[str, Any]]:
+    where = cluster.client_config()["bootstrap.servers"]
     command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", where, option, text]
-    if command_config is not None:  # the file, not what is in it: everybody may see a command line
-        command += ["--command-config", str(command_config)]
+    if (file := cluster.command_config) is not None:
+        # The file, not what is in it: everybody may see a command line.
+        command += ["--command-config", str(file)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

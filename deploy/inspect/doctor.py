@@ -28,7 +28,7 @@ EXTRAS = {
 class HealthCheck:
     """One thing looked at: state is ok, note or bad."""
 
-    name: str
+    check: str
     state: str
     found: str
     advice: str = ""
@@ -97,26 +97,23 @@ def _cluster(data: Path) -> list[HealthCheck]:
     cluster = Cluster.open(data)
     checks: list[HealthCheck] = []
     if not cluster.file.is_complete:
-        checks.append(
-            HealthCheck("start", "bad", "`up` did not finish", "oncelog down, oncelog up")
-        )
+        advice = "oncelog down, oncelog up"
+        checks.append(HealthCheck("start", "bad", "`up` did not finish", advice))
     by_state: dict[str, list[str]] = {}
     for status in cluster.status():
         by_state.setdefault(status.state, []).append(str(status.node_id))
     for state, ids in by_state.items():
         verb = {"down": "start", "paused": "resume"}.get(state)
         advice = f"oncelog {verb} {ids[0]}" if verb else ""
-        checks.append(
-            HealthCheck(f"nodes {state}", "bad" if verb else "ok", ", ".join(ids), advice)
-        )
+        checks.append(_unless(not verb, f"nodes {state}", ", ".join(ids), "bad", advice))
     if "running" not in by_state:
         return checks
     checks += [_event_loop(cluster, int(node_id)) for node_id in by_state["running"]]
     try:
         with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
-            described = admin.run(lambda a: a.describe_cluster())
-            partitions = admin.run(lambda a: a.describe_topics())
-            controller = admin.run(lambda a: a.controller())
+            described = admin.describe_cluster()
+            partitions = admin.describe_topics()
+            controller = admin.controller()
     except KafkaError as problem:
         return [*checks, HealthCheck("answers", "bad", str(problem), "oncelog logs NODE")]
     if described.cluster_id != cluster.file.cluster_id:

@@ -35,6 +35,9 @@ class Explanation:
     heading: str
     lines: tuple[Line, ...] = ()
 
+    def in_words(self) -> str:
+        return "\n".join([self.heading, *(f"  {about:<11}  {text}" for about, text in self.lines)])
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
@@ -99,8 +102,8 @@ def why(facts: PartitionFacts) -> Explanation:
     where, stable, high = facts.partition, facts.last_stable, facts.high_watermark
     if stable is None or high is None:
         heading = f"{facts.name} has no leader: nobody can read or write it."
-        in_sync = ", ".join(map(str, where.isr)) or "none"
-        lines.append(("replicas", f"{_listed(where.replicas)}; in sync were last: {in_sync}"))
+        replicas = f"{_listed(where.replicas)}; in sync were last: {_listed(where.isr)}"
+        lines.append(("replicas", replicas))
         lines.append(("to do", f"start one that was in sync: oncelog start {(*where.isr, 'N')[0]}"))
         return Explanation(heading, (*lines, *_group_lines(facts)))
     short = len(where.isr) < facts.min_insync
@@ -123,8 +126,7 @@ def why(facts: PartitionFacts) -> Explanation:
             f"{len(where.isr)} in sync ({_listed(where.isr)}) of {facts.min_insync} that "
             "min.insync.replicas demands: what is written now, markers too, cannot be read yet",
         ))  # fmt: skip
-        missing = [node for node in where.replicas if node not in where.isr]
-        if missing:
+        if missing := [node for node in where.replicas if node not in where.isr]:
             lines.append(("to do", f"start or mend node {_listed(missing)}"))
     return Explanation(heading, (*lines, *_group_lines(facts)))
 
@@ -146,7 +148,8 @@ def explain(
     lines: list[Line] = [("coordinator", f"node {transaction.coordinator}")]
     match transaction.state:
         case "Ongoing":
-            heading = f"{name} has had a transaction open for {_age(transaction, now_ms)} ({who})."
+            age = _seconds(now_ms - transaction.start_ms)
+            heading = f"{name} has had a transaction open for {age} ({who})."
             lines.append(("partitions", _named(transaction.partitions)))
             if last_write_ms is not None:
                 lines.append(("last write", f"{_seconds(now_ms - last_write_ms)} ago"))
@@ -163,7 +166,11 @@ def explain(
         case other:
             heading = f"{name} is {other} ({who})."
     if transaction.producer_epoch > 0:
-        lines.append(("fenced", _fenced(transaction)))
+        lines.append((
+            "fenced",
+            f"a producer that comes with an epoch below {transaction.producer_epoch}: a newer "
+            "session of the id has begun, or a timeout has ended its transaction",
+        ))  # fmt: skip
     return Explanation(heading, tuple(lines))
 
 
@@ -256,13 +263,6 @@ def _behind(holders: Sequence[PartitionTransaction]) -> list[Line]:
     return [("behind it", f"{len(names)} more open transactions: {listed}{more}")]
 
 
-def _fenced(transaction: DescribedTransaction) -> str:
-    return (
-        f"a producer that comes with an epoch below {transaction.producer_epoch}: a newer session "
-        "of the id has begun, or a timeout has ended its transaction"
-    )
-
-
 # --- a group
 
 
@@ -317,10 +317,6 @@ def _progress(facts: PartitionFacts, group: GroupFacts) -> str:
 
 def _seconds(ms: int) -> str:
     return f"{max(ms, 0) / 1000:.1f} s" if ms < 10_000 else f"{ms / 1000:,.0f} s"
-
-
-def _age(transaction: DescribedTransaction, now_ms: int) -> str:
-    return _seconds(now_ms - transaction.start_ms)
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...wire.compression import CODEC_NAMES
 from ...wire.control_record import decode_marker
 from ...wire.errors import KafkaError
 from ...wire.record_batch import BatchHeader, check_crc, iterate_batches
 from ...wire.records import Record, decode_batch
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+CODECS = (*CODEC_NAMES, "?", "?", "?")  # by three bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class DumpedBatch:
             "producer_id": h.producer_id,
             "producer_epoch": h.producer_epoch,
             "base_sequence": h.base_sequence,
-            "compression": CODECS[h.compression] if h.compression < len(CODECS) else "?",
+            "compression": CODECS[h.compression],
             "is_transactional": h.is_transactional,
             "is_control": h.is_control,
             "marker": self.marker or None,
@@ -89,9 +90,7 @@ def dump_segment(name: str, data: bytes, *, deep: bool = False) -> Iterator[Dump
 
 def segments(place: Path) -> list[Path]:
     """The segment files that a path means: a .log file, or a partition's folder."""
-    if place.is_file():
-        return [place]
-    return sorted(place.glob("*.log"))
+    return [place] if place.is_file() else sorted(place.glob("*.log"))
 
 
 def trailing_bytes(data: bytes) -> int:

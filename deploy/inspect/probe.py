@@ -121,15 +121,14 @@ class Probe:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def close(self, *_: object) -> None:
         """End the process, whatever it has seen."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+    __exit__ = close
 
     def start(self) -> None:
         """Return when every node has answered; Failure when the process ends instead."""
@@ -161,11 +160,8 @@ class Probe:
             found = json.loads(output)
         except ValueError:
             raise Failure(f"The probe ended with exit code {process.returncode}.") from None
-        return ProbeResult(
-            seconds=found["seconds"],
-            waited_ms=found["waited_ms"],
-            nodes=[NodeLateness(**node) for node in found["nodes"]],
-        )
+        nodes = [NodeLateness(**node) for node in found.pop("nodes")]
+        return ProbeResult(**found, nodes=nodes)
 
     def _send(self, words: dict[str, Any]) -> None:
         assert self._process is not None and self._process.stdin is not None
@@ -187,5 +183,5 @@ def targets_behind(config: Mapping[str, Any]) -> list[Target]:
     from ..cluster.blocking_admin import blocking_admin
 
     with blocking_admin(config, timeout_ms=5_000) as admin:
-        described = admin.run(lambda a: a.describe_cluster())
-    return [Target(b.node_id, b.host, b.port) for b in described.brokers if not b.is_fenced]
+        brokers = admin.describe_cluster().brokers
+    return [Target(b.node_id, b.host, b.port) for b in brokers if not b.is_fenced]

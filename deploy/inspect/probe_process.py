@@ -65,8 +65,8 @@ class ProcessFiles:
         return int(self._fields("statm", 2)[1]) * PAGE_BYTES
 
     def cpu_s(self) -> float:
-        fields = self._fields("stat", 15)
-        return (int(fields[13]) + int(fields[14])) / CLOCK_TICKS_PER_S
+        fields = self._fields("stat", 13)  # those behind the name
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
 
     def close(self) -> None:
         for file in self._files.values():
@@ -79,8 +79,6 @@ class ProcessFiles:
             fields = os.pread(self._files[name], 1024, 0).rpartition(b")")[2].split()
         except (KeyError, OSError):
             fields = []
-        if name == "stat":
-            fields = [b"0", b"0", *fields]
         return fields if len(fields) >= least else [b"0"] * least
 
 
@@ -149,12 +147,10 @@ class Watched:
         self,
         selector: selectors.BaseSelector,
         entry: dict[str, Any],
-        config: dict[str, Any] | None = None,
+        config: dict[str, Any] | None,
     ) -> None:
-        self._connect_secured: Callable[[], Future[socket.socket]] | None = None
         self._opening: Future[socket.socket] | None = None
-        if config is not None:
-            self._connect_secured = _secured(config, entry["host"], entry["port"])
+        self._connect_secured = _secured(config, entry["host"], entry["port"]) if config else None
         self.node_id = int(entry["node"])
         self._address = socket.getaddrinfo(entry["host"], entry["port"], type=socket.SOCK_STREAM)[0]
         self.answers = Answers()
@@ -167,11 +163,6 @@ class Watched:
         self._is_connected = self._has_served = False
         self._is_watched = True
         self._received = bytearray()
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether it has answered once, so that the watching can begin."""
-        return self.answers.count > 0
 
     def due(self, due_ns: int, waited_before_ns: int) -> None:
         """One more request; counted from the first connection on."""
@@ -324,7 +315,7 @@ def _secured(config: dict[str, Any], host: str, port: int) -> "Callable[[], Futu
 
 
 def watch(
-    nodes: list[dict[str, Any]], interval_ns: int, config: dict[str, Any] | None = None
+    nodes: list[dict[str, Any]], interval_ns: int, config: dict[str, Any] | None
 ) -> dict[str, Any]:
     """Ask until standard input ends."""
     selector = selectors.SelectSelector()  # epoll's timeout is no finer than 1 ms
@@ -369,7 +360,7 @@ def watch(
                     one.look()
         for one in watched.values():
             one.send()
-        if not is_announced and all(one.has_answered for one in watched.values()):
+        if not is_announced and all(one.answers.count for one in watched.values()):
             is_announced = True
             print("watching", flush=True)
 

@@ -41,8 +41,6 @@ class SecuredConnector:
         """The socket, or OSError; LoginRefused when it will never be."""
         try:
             return asyncio.run(self._connect())
-        except LoginRefused:
-            raise
         except (KafkaError, ValueError) as problem:
             if not getattr(problem, "retriable", False):
                 raise LoginRefused(str(problem)) from None
@@ -103,8 +101,7 @@ class _Conversation:
     def _received(self, count: int) -> bytes:
         data = b""
         while len(data) < count:
-            more = self._socket.recv(count - len(data))
-            if not more:
+            if not (more := self._socket.recv(count - len(data))):
                 self.fail("it hung up in the middle of the login")
             data += more
         return data

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...client.cluster_view import PartitionInfo
-from ...client.transaction_admin import DescribedTransaction, PartitionProducer
+from ...client.fetch.offset_queries import EARLIEST, LATEST
+from ...client.transaction_admin import DescribedTransaction
 from ...wire.errors import (
     GroupIdNotFound,
     KafkaError,
@@ -25,7 +26,6 @@ from .explain import Explanation, GroupFacts, PartitionFacts, PartitionTransacti
 if TYPE_CHECKING:
     from ...client.admin import Admin
 
-EARLIEST, LATEST = -2, -1
 OFFSETS_TOPIC = "__consumer_offsets"
 UNSTABLE_TIMEOUT_MS = 300
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -35,8 +35,18 @@ async def of_partition(
     admin: "Admin", topic: str, index: int, group: str | None = None
 ) -> PartitionFacts:
     """All that may hold its readers. Failure when there is no such partition, or no answer."""
+    start = stable = high = None
+    held: tuple[PartitionTransaction, ...] = ()
+    key = (topic, index)
     try:
-        return await _of_partition(admin, topic, index, group)
+        partition = await _partition(admin, topic, index)
+        configs = await admin.describe_configs(topic)
+        if partition.leader >= 0:
+            stable = (await admin.list_offsets({key: LATEST}, read_committed=True))[key]
+            high = (await admin.list_offsets({key: LATEST}))[key]
+            start = (await admin.list_offsets({key: EARLIEST}))[key]
+            held = (await holders(admin, [key]))[key]
+        facts = None if group is None else await _of_group(admin, group, key)
     except KafkaError as problem:
         if not problem.retriable or isinstance(problem, UnknownTopicOrPartition):
             raise
@@ -44,23 +54,7 @@ async def of_partition(
             f"What holds {topic}/{index} cannot be told while {str(problem).rstrip('.')}. "
             "Are enough nodes up? See: oncelog ps"
         ) from problem
-
-
-async def _of_partition(
-    admin: "Admin", topic: str, index: int, group: str | None
-) -> PartitionFacts:
-    partition = await _partition(admin, topic, index)
-    configs = await admin.describe_configs(topic)
     min_insync = next((int(c.value or 1) for c in configs if c.name == "min.insync.replicas"), 1)
-    start = stable = high = None
-    held: tuple[PartitionTransaction, ...] = ()
-    key = (topic, index)
-    if partition.leader >= 0:
-        stable = (await admin.list_offsets({key: LATEST}, read_committed=True))[key]
-        high = (await admin.list_offsets({key: LATEST}))[key]
-        start = (await admin.list_offsets({key: EARLIEST}))[key]
-        held = (await holders(admin, [key]))[key]
-    facts = None if group is None else await _of_group(admin, group, key)
     return PartitionFacts(
         partition=partition,
         min_insync=min_insync,
@@ -69,7 +63,7 @@ async def _of_partition(
         high_watermark=high,
         holders=held,
         group=facts,
-        now_ms=_now_ms(),
+        now_ms=time.time_ns() // 1_000_000,
     )
 
 
@@ -80,7 +74,9 @@ async def holders(
     found = await admin.transactions.producers(partitions)
     opened = {key: [p for p in producers if p.is_open] for key, producers in found.items()}
     ids = {p.producer_id for producers in opened.values() for p in producers}
-    known = await _by_producer(admin, ids) if ids else {}
+    listed = await admin.transactions.list_transactions(producer_ids=ids) if ids else ()
+    described = await admin.transactions.describe_listed(listed)
+    known = {state.producer_id: state for state in described.values()}
     return {
         key: tuple(
             PartitionTransaction(p, known.get(p.producer_id))
@@ -92,23 +88,19 @@ async def holders(
 
 async def hanging(
     admin: "Admin", topics: Iterable[str] | None
-) -> dict[TopicPartition, list[PartitionTransaction]]:
+) -> list[tuple[TopicPartition, PartitionTransaction]]:
     """Open transactions that their coordinator does not have; None: in all topics."""
     described = await admin.describe_topics(topics)
     keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
-    suspects = {
-        key: [h for h in held if not h.is_known(key)]
-        for key, held in (await holders(admin, keys)).items()
-    }
-    suspects = {key: held for key, held in suspects.items() if held}
-    still = await admin.transactions.producers(suspects)
-    found: dict[TopicPartition, list[PartitionTransaction]] = {}
-    for key, held in suspects.items():
-        opened = {(p.producer_id, p.first_offset) for p in still[key] if p.is_open}
-        left = [h for h in held if (h.producer.producer_id, h.producer.first_offset) in opened]
-        if left:
-            found[key] = left
-    return found
+    found = await holders(admin, keys)
+    suspects = [(key, h) for key, held in found.items() for h in held if not h.is_known(key)]
+    still = await admin.transactions.producers({key for key, _ in suspects})
+    opened = {(key, p.producer_id, p.first_offset) for key, ps in still.items() for p in ps}
+    return [
+        (key, held)
+        for key, held in suspects
+        if (key, held.producer.producer_id, held.producer.first_offset) in opened
+    ]
 
 
 async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
@@ -121,20 +113,9 @@ async def explanation(admin: "Admin", transactional_id: str) -> Explanation:
     led = {(p.topic, p.partition) for p in described if p.leader >= 0}
     return explain(
         transaction,
-        now_ms=_now_ms(),
+        now_ms=time.time_ns() // 1_000_000,
         last_write_ms=await _last_write_ms(admin, transaction, led),
         leaderless=[key for key in transaction.partitions if key not in led],
-    )
-
-
-async def open_producer(admin: "Admin", key: TopicPartition, producer_id: int) -> PartitionProducer:
-    """The producer with a transaction open in the partition. Failure when it has none there."""
-    for producer in (await admin.transactions.producers([key]))[key]:
-        if producer.producer_id == producer_id and producer.is_open:
-            return producer
-    raise Failure(
-        f"Producer {producer_id} has no transaction open in {key[0]}/{key[1]}. "
-        f"See: oncelog txn producers {key[0]}/{key[1]}"
     )
 
 
@@ -143,12 +124,6 @@ async def _partition(admin: "Admin", topic: str, index: int) -> PartitionInfo:
         if partition.partition == index:
             return partition
     raise Failure(f"There is no partition {topic}/{index}.")
-
-
-async def _by_producer(admin: "Admin", ids: set[int]) -> dict[int, DescribedTransaction]:
-    listed = await admin.transactions.list_transactions(producer_ids=ids)
-    described = await admin.transactions.describe_listed(listed)
-    return {state.producer_id: state for state in described.values()}
 
 
 async def _last_write_ms(
@@ -192,14 +167,8 @@ async def _is_unstable(admin: "Admin", group: str, key: TopicPartition) -> bool:
     patient, admin.groups.timeout_ms = admin.groups.timeout_ms, UNSTABLE_TIMEOUT_MS
     try:
         await admin.groups.committed(group, [key], stable=True)
-    except UnstableOffsetCommit:
-        return True
-    except KafkaError:
-        return False
+    except KafkaError as problem:
+        return isinstance(problem, UnstableOffsetCommit)
     finally:
         admin.groups.timeout_ms = patient
     return False
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -75,9 +75,7 @@ class ShardLog:
 
 def shard_log(data: Path, shard: int, node_id: int | None) -> ShardLog:
     """Read every node's copy; Failure when there is no such shard, node or cluster."""
-    file = layout.read(data)
-    if file is None:
-        raise Failure(f"There is no cluster in {data}. Start one with: oncelog up")
+    file = layout.existing(data)
     count = int(file.settings.get(SHARDS_KEY, SHARDS_DEFAULT))
     if not 0 <= shard < count:
         raise Failure(f"The cluster has transaction shards 0 to {count - 1}, and no {shard}.")

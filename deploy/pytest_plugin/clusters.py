@@ -37,11 +37,7 @@ class Clusters:
         self._shared: dict[int, Cluster] = {}
         self._living: list[Cluster] = []
         self._names = itertools.count(1)
-        self._numbers = itertools.count(1)
-
-    def next_number(self) -> int:
-        """1, 2, ...: of the tests that use a shared cluster."""
-        return next(self._numbers)
+        self.numbers = itertools.count(1)  # of the tests that use a shared cluster
 
     def shared(self, nodes: int) -> Cluster:
         """The cluster of so many nodes that all tests share; started when there is none."""
@@ -99,11 +95,11 @@ class Clusters:
 
 
 def _log_sections(cluster: Cluster) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
     with contextlib.suppress(Failure):
-        for node_id in cluster.node_ids:
-            found.append((f"oncelog node {node_id}", cluster.node(node_id).log_tail(LOG_LINES)))
-    return found
+        return [
+            (f"oncelog node {i}", cluster.node(i).log_tail(LOG_LINES)) for i in cluster.node_ids
+        ]
+    return []
 
 
 def _start_guard(directory: Path, *, is_kept: bool) -> subprocess.Popen[bytes]:

@@ -41,7 +41,7 @@ def read_kinds(text: str) -> tuple[str, ...]:
 
 
 class ScheduledFaults(FaultContext[Cluster]):
-    """Made one by one from `start` to `stop`, in a thread of its own; `ended` counts."""
+    """Made one by one until `stop`, in a thread of their own; `ended` counts."""
 
     def __init__(
         self,
@@ -56,10 +56,7 @@ class ScheduledFaults(FaultContext[Cluster]):
         self._note, self._lock = note, lock
         self.thread = Scheduler(self, "oncelog-faults", schedule, ACTIONS, self._wait_for_turn)
         self._undoes = True
-        self._to_mend: set[tuple[int, int]] = set()
-
-    def start(self) -> None:
-        self.thread.start()
+        self._to_mend: set[tuple[int, int]] = set()  # node, its peer
 
     def stop(self, *, undo: bool = True) -> None:
         """Make no more; `undo` what is in effect, however long that takes.
@@ -138,18 +135,12 @@ class ScheduledFaults(FaultContext[Cluster]):
                 self.cluster.resume(node_id)
                 self._note(f"resumed node {node_id}")
         else:
-            self._to_mend |= self._links_of(fault)
+            others = [i for i in self.cluster.node_ids if i != node_id]
+            self._to_mend |= {(node_id, peer) for peer in others}
+            if fault.kind == "partition":
+                self._to_mend |= {(peer, node_id) for peer in others}
             self._mend()
             self._note(f"mended the links of node {node_id}")
-
-    def _links_of(self, fault: Fault) -> set[tuple[int, int]]:
-        """What a fault of links did where, as (node, its peer)."""
-        node_id = _node_of(self.cluster, fault)
-        others = [i for i in self.cluster.node_ids if i != node_id]
-        links = {(node_id, peer) for peer in others}
-        if fault.kind == "partition":
-            links |= {(peer, node_id) for peer in others}
-        return links
 
     def _mend(self) -> None:
         """Mend our links where a node can be asked: one that the test has paused is asked later."""

@@ -5,13 +5,12 @@ open is found and ended, and its topics are removed; names are fresh, so nothing
 Everything that is done to a node stands in a timeline, which a failure shows.
 """
 
-import contextlib
 import shlex
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 from ..cluster.blocking_admin import blocking_admin
 from ..cluster.failure import Failure
@@ -24,8 +23,7 @@ from .leaks import OpenTransaction, abort, in_words, open_transactions, wait_for
 BEGIN_TIMEOUT_S = 40.0
 REPORT_TIMEOUT_MS = 4_000
 LEFT_OPEN = "The test left a transaction open: commit or abort it, then close its producer."
-LOG_LINES, LOG_BYTES_MAX = 25, 64 * 1024
-T = TypeVar("T")
+LOG_LINES = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,10 @@ class ClusterInTest:
     def __init__(
         self, cluster: Cluster, wanted: Wanted, *, seed: int, test: str, number: int
     ) -> None:
-        self.cluster, self.seed = cluster, seed
+        self.cluster, self.seed, self.bootstrap = cluster, seed, cluster.bootstrap
+        self.client_config, self.ask = cluster.client_config, cluster.ask
+        self.leader, self.controller = cluster.leader, cluster.controller
+        self.coordinator = cluster.coordinator
         self._wanted, self._test, self._number = wanted, test, number
         self._began = time.monotonic()
         self._events: list[tuple[float, str]] = []
@@ -69,15 +70,7 @@ class ClusterInTest:
         self._log_starts: dict[int, int] = {}
         self._faults: ScheduledFaults | None = None
 
-    # --- names and addresses
-
-    @property
-    def bootstrap(self) -> str:
-        return self.cluster.bootstrap
-
-    def client_config(self, **settings: Any) -> dict[str, Any]:
-        """A configuration for confluent-kafka; give dotted keys by `**{"acks": "all"}`."""
-        return self.cluster.client_config(**settings)
+    # --- names
 
     def name(self, text: str) -> str:
         """A name that no other test has, for a group or a transactional id."""
@@ -104,24 +97,6 @@ class ClusterInTest:
         self._topics.append(name)
         self.cluster.wait_for_isr(name, 1)
         return name
-
-    # --- questions
-
-    def ask(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Run `work(admin)` with a `client.admin.Admin` and return what it returns."""
-        return self.cluster.ask(work)
-
-    def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition."""
-        return self.cluster.leader(topic, partition)
-
-    def coordinator(self, kind: Literal["group", "txn"], name: str) -> int:
-        """The node that coordinates a group or a transactional id."""
-        return self.cluster.coordinator(kind, name)
-
-    def controller(self) -> int:
-        """The node that leads the metadata."""
-        return self.cluster.controller()
 
     # --- faults
 
@@ -182,15 +157,15 @@ class ClusterInTest:
     def begin(self) -> None:
         """Make the cluster whole, remember how it is, and let the faults begin."""
         self.cluster.heal()
-        self._wait_until_whole()
+        self.cluster.wait_for_isr(timeout_s=BEGIN_TIMEOUT_S)
         self._open_before = self.cluster.ask(open_transactions)
         for node_id in self.cluster.node_ids:
-            self._log_starts[node_id] = _size(self.cluster.node(node_id).log)
+            self._log_starts[node_id] = self.cluster.node(node_id).log.stat().st_size
         self._began = time.monotonic()
         if self._wanted.faults:
             faults = schedule(f"{self.seed} {self._test}", self._wanted.faults)
             self._faults = ScheduledFaults(self.cluster, faults, note=self.note, lock=self._verbs)
-            self._faults.start()
+            self._faults.thread.start()
 
     def abandon(self) -> None:
         """After Ctrl-C: strike no more; the nodes end with the session."""
@@ -242,7 +217,8 @@ class ClusterInTest:
         if opened:
             found.append(("oncelog open transactions", opened))
         for node_id in self.cluster.node_ids:
-            text = self._log_since(node_id)
+            start = self._log_starts.get(node_id, 0)
+            text = self.cluster.node(node_id).log_tail(LOG_LINES, from_byte=start) or "(nothing)"
             found.append((f"oncelog node {node_id}, its log since the test began", text))
         again = f"python -m pytest {shlex.quote(self._test)} --oncelog-seed={self.seed}"
         found.append(("oncelog: the same faults again", f"{again}\ndata: {self.cluster.data}"))
@@ -264,34 +240,9 @@ class ClusterInTest:
             left = sorted(opened - self._open_before)
             return admin.run(lambda a: in_words(a, left))
 
-    def _wait_until_whole(self) -> None:
-        deadline = time.monotonic() + BEGIN_TIMEOUT_S
-        while short := self.cluster.missing_replicas():
-            if time.monotonic() > deadline:
-                raise Failure(
-                    f"The cluster did not become whole in {BEGIN_TIMEOUT_S:.0f} s before the "
-                    f"test: {', '.join(short[:3])}."
-                )
-            time.sleep(0.02)
-
     def _timeline(self) -> Iterator[str]:
         yield f"{0:7.2f} s  nodes {self.cluster.node_ids} serve, seed {self.seed}"
         for at, text in sorted(self._events):
             yield f"{at:7.2f} s  {text}"
         states = ", ".join(f"{s.node_id} {s.state}" for s in self.cluster.status())
         yield f"{time.monotonic() - self._began:7.2f} s  nodes now: {states}"
-
-    def _log_since(self, node_id: int) -> str:
-        log, start = self.cluster.node(node_id).log, self._log_starts.get(node_id, 0)
-        with contextlib.suppress(OSError), log.open("rb") as file:
-            file.seek(max(start, _size(log) - LOG_BYTES_MAX))
-            lines = file.read().decode(errors="replace").splitlines()
-            return "\n".join(lines[-LOG_LINES:]) or "(nothing)"
-        return "(there is no log)"
-
-
-def _size(file: Any) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0

@@ -58,19 +58,15 @@ async def wait_for_decided(
     while waiting := await admin.transactions.list_transactions(states=DECIDED):
         if time.monotonic() > deadline:
             told = await explanation(admin, waiting[0].transactional_id)
-            raise Failure(f"{told.heading} {'; '.join(f'{k}: {v}' for k, v in told.lines)}")
+            raise Failure(told.in_words())
         await asyncio.sleep(POLL_S)
     return sorted(await open_transactions(admin) - known)
 
 
 async def in_words(admin: "Admin", left: Iterable[OpenTransaction]) -> str:
     """What is open, with what will become of it."""
-    paragraphs: list[str] = []
-    for each in left:
-        told = await explanation(admin, each.transactional_id)
-        lines = [f"  {about:11}  {sentence}" for about, sentence in told.lines]
-        paragraphs.append("\n".join([told.heading, *lines]))
-    return "\n".join(paragraphs)
+    told = [await explanation(admin, each.transactional_id) for each in left]
+    return "\n".join(each.in_words() for each in told)
 
 
 async def abort(admin: "Admin", left: Iterable[OpenTransaction]) -> None:

@@ -138,7 +138,7 @@ def oncelog(
     if seed is None:
         seed = oncelog_clusters.seed if wanted.seed is None else wanted.seed
     handle = ClusterInTest(
-        cluster, wanted, seed=seed, test=item.nodeid, number=oncelog_clusters.next_number()
+        cluster, wanted, seed=seed, test=item.nodeid, number=next(oncelog_clusters.numbers)
     )
     item.stash[HANDLE] = handle
     problems: list[str] = []

@@ -127,7 +127,7 @@ def test_doctor_ps_and_the_pytest_plugin_say_who_kept_the_loop(cluster: Cluster)
     [problem] = handle.finish(has_failed=False)
     assert problem.startswith("Node 1 was deaf") and "task taking orders" in problem
 
-    [check] = [one for one in examine(Path(cluster.data)) if one.name == "event loop of node 1"]
+    [check] = [one for one in examine(Path(cluster.data)) if one.check == "event loop of node 1"]
     assert check.state == "bad" and "the event loop was kept for" in check.found
     [row] = _node_rows(cluster)
     assert row["stall_ms"] >= 500

@@ -24,6 +24,7 @@ from unittest import mock
 
 from oncelog.client.produce import sender
 from oncelog.coordinator.raft.settings import RaftSettings
+from oncelog.deploy.cluster.layout import ClusterFile, NodeEntry
 from oncelog.deploy.cluster.properties import node_properties
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.controller import service
@@ -209,16 +210,10 @@ class VirtualCluster:
             **({"log.flush.interval.messages": "1"} if shape.durable else {}),
             **dict(shape.broker),
         }
-        properties = node_properties(
-            node_id=node_id,
-            address=("127.0.0.1", PORT_BASE + node_id),
-            cluster_id=CLUSTER_ID,
-            voters=self.ids,
-            directory=Path(self.disks.nodes[node_id].path),
-            peer_directory=self.root,
-            settings=settings,
-        )
-        config = BrokerConfig.from_properties(properties)
+        entries = {i: NodeEntry(i, "127.0.0.1", PORT_BASE + i) for i in self.ids}
+        cluster = ClusterFile(CLUSTER_ID, str(self.root), "", list(entries.values()), settings)
+        directory = Path(self.disks.nodes[node_id].path)
+        config = BrokerConfig.from_properties(node_properties(entries[node_id], cluster, directory))
         raft = QUIET_RAFT if shape.pace >= QUIET_PACE else RAFT
         # Whether a node comes back by its journal or by a snapshot, and how old that is.
         snapshot_entries = random.Random(f"raft of {self.seed}").choice([20, 60, 250])

@@ -5,9 +5,15 @@ import re
 import pytest
 
 from oncelog.deploy.bench.load import LoadResult, perf_line
-from oncelog.deploy.bench.replication import Cell, CellResult, Grid, Repetition
+from oncelog.deploy.bench.replication import (
+    Cell,
+    Repetition,
+    ReplicationGrid,
+    ReplicationResult,
+)
 from oncelog.deploy.bench.replication_page import page
-from oncelog.deploy.bench.report import COLUMNS, rows
+from oncelog.deploy.bench.report import rows
+from oncelog.deploy.bench.target import NodeUsage
 from oncelog.deploy.cluster.failure import Failure
 
 # The form of Kafka's ProducerPerformance, as its users parse it.
@@ -30,9 +36,12 @@ def load(mean_ms: float = 3.25) -> LoadResult:
     )
 
 
-def result(link_bytes: int | None = 100_000_000) -> CellResult:
-    one = Repetition(load(), load(), 1000.0, {1: 0.2, 2: 0.1}, {1: 50_000_000}, link_bytes)
-    return CellResult(Cell(3, "all", 2, 1000, 16384), [one])
+def result(link_bytes: int | None = 100_000_000) -> ReplicationResult:
+    begun = NodeUsage(0.8, 40_000_000, 7)
+    ended = NodeUsage(1.0, 50_000_000, None if link_bytes is None else link_bytes + 7)
+    used = {1: ended.since(begun), 2: NodeUsage(0.1, 1_000_000, 0)}
+    one = Repetition(load(), load(), 1000.0, used)
+    return ReplicationResult(Cell(3, "all", 2, 1000, 16384), [one])
 
 
 def test_the_summary_line_has_kafkas_form():
@@ -43,7 +52,7 @@ def test_the_summary_line_has_kafkas_form():
 
 
 def test_min_insync_is_varied_only_where_it_counts():
-    grid = Grid(
+    grid = ReplicationGrid(
         replication_factors=[1, 3],
         acks=["0", "all"],
         min_insync=[1, 2],
@@ -55,7 +64,7 @@ def test_min_insync_is_varied_only_where_it_counts():
 
 
 def test_an_unknown_acks_is_refused():
-    grid = Grid(
+    grid = ReplicationGrid(
         replication_factors=[1], acks=["2"], min_insync=[1], record_bytes=[1], batch_bytes=[1]
     )
     with pytest.raises(Failure, match="acks=2"):
@@ -64,11 +73,11 @@ def test_an_unknown_acks_is_refused():
 
 def test_node_metrics_are_shown_or_unknown():
     (row,) = rows([result()])
-    assert set(row) == set(COLUMNS)
-    assert row["cpu"] == pytest.approx(6.0)
-    assert row["link"] == pytest.approx(2.0)
+    assert row["CPU s/GB"] == pytest.approx(6.0)
+    assert row["SENT MB/MB"] == pytest.approx(2.0)
+    assert row["RSS MB"] == 50
     (unknown,) = rows([result(None)])
-    assert unknown["link"] is None
+    assert unknown["SENT MB/MB"] is None
 
 
 def test_the_page_needs_nothing_from_anywhere():

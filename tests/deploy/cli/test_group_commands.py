@@ -78,7 +78,7 @@ def test_a_missing_address_is_refused_in_words(
 def test_a_command_that_is_interrupted_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> str:
+    def interrupted(_: object) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lookup, "bootstrap_line", interrupted)

@@ -36,7 +36,7 @@ def test_every_command_that_connects_by_an_address_takes_a_client_properties():
     for name, command in commands(build()):
         parameters = inspect.signature(command).parameters
         assert "bootstrap" not in parameters, f"{name}: the address alone"
-        if any(p.default.__class__ is ClusterOptions for p in parameters.values()):
+        if any(isinstance(p.default, ClusterOptions) for p in parameters.values()):
             takes_login.add(name)
     assert takes_login == CONNECTING
 

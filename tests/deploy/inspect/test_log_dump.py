@@ -38,6 +38,13 @@ def test_a_flipped_bit_is_noticed():
     assert "BAD" in words(bytes(data))[0]
 
 
+def test_a_codec_that_there_is_not_is_shown_as_such():
+    data = bytearray(batch(0))
+    data[22] |= 7  # the low byte of the attributes
+    (line,) = words(bytes(data))
+    assert "bytes, ?" in line and "BAD" in line
+
+
 def test_a_batch_below_the_next_offset_is_marked_bad():
     assert "BAD: offset 0 after 2" in words(batch(0) + batch(0))[1]
 

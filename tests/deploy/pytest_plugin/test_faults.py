@@ -135,7 +135,7 @@ def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
             return []
 
     context = scheduled(SilentCluster(), fault("slow"))
-    context.start()
+    context.thread.start()
     assert asked.wait(10.0)
     context.stop(undo=False)
     assert context.thread.is_alive()  # it has waited for no answer
@@ -158,7 +158,7 @@ def test_a_fault_that_never_struck_is_not_counted():
 
     cluster = KilledMeanwhile()
     context = scheduled(cluster, fault("slow"))
-    context.start()
+    context.thread.start()
     deadline = time.monotonic() + 10.0
     while cluster.checks < 3:
         assert time.monotonic() < deadline

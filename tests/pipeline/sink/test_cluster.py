@@ -16,6 +16,7 @@ import pytest
 
 from oncelog.client import Admin, Producer
 from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.lookup import ClusterChoice
 from oncelog.deploy.inspect.abort_transactions import abort_id
 from oncelog.pipeline.sink import decision as sink_decision
 from oncelog.pipeline.sink.batch_check import SinkStopped
@@ -288,12 +289,12 @@ def test_orphans_are_ended_and_what_is_decided_is_kept(bootstrap: str, tmp_path:
         decided = await dead.on(effect, CommitChildren)
         assert isinstance(decided, CommitChildren)
         first = decided.children[0].transactional_id
-        by_id = await asyncio.to_thread(abort_id, Path(), bootstrap, first)
+        cluster = ClusterChoice(data=Path(), bootstrap=bootstrap)
+        by_id = await asyncio.to_thread(abort_id, cluster, first)
         assert by_id.startswith("kept: it belongs to batch 0, which is decided")
         outcomes = await asyncio.to_thread(abort_by_command, bootstrap, f"oncelog.spark.{sink}")
-        assert await asyncio.to_thread(abort_id, Path(), bootstrap, orphan.transactional_id) == (
-            "nothing is open"
-        )
+        nothing = await asyncio.to_thread(abort_id, cluster, orphan.transactional_id)
+        assert nothing == "nothing is open"
         kept = {c.transactional_id: "kept" for c in decided.children}
         assert outcomes == kept | {orphan.transactional_id: "aborted"}
         await dead.close()
