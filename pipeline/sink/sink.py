@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...client import PreparedTransaction, Producer
 from ...client.settings import producer_settings
+from ..progress.written import note_written
 from . import steps
 from .batch_check import SinkStopped, Terms
 from .checkpoint import plan_digest
@@ -188,6 +189,7 @@ class ExactlyOnceSink:
             _compute(rows)
         self._last_s = time.monotonic()
         self.record_count = self.record_count if effect.was_written else 0
+        note_written(given.query_id, batch_id, self.record_count)
         log.info(
             "sink %s: batch %s %s, %s records",
             self.sink_id,

@@ -23,12 +23,6 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from ...client.fetch.record_columns import RecordColumns, read_columns
@@ -42,6 +36,14 @@ from .log_folders import SegmentFile, read_segment, segments_of
 from .offsets import DataLost, Known, OffsetRange, Position
 from .options import AtTime, OptionError, Place, SourceOptions, read_options
 from .range_reader import RangeReader
+from .spark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    check_reads_streams,
+    check_writes_streams,
+)
 
 METADATA_TIMEOUT_S = (
     30.0  # within moments brokers have new metadata, a new leader the high watermark
@@ -67,6 +69,7 @@ class OncelogSource(DataSource):
         return BatchReader(read_options(self.options, is_streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> "StreamReader":
+        check_reads_streams()
         return StreamReader(read_options(self.options, is_streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -77,6 +80,7 @@ class OncelogSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """For `df.writeStream`, at least once."""
+        check_writes_streams()
         if overwrite:
             raise OptionError('a topic cannot be overwritten: say .outputMode("append") or update')
         return StreamWriter(self.options, schema)
