@@ -25,7 +25,7 @@ asks Spark for the query's checkpoint (checkpoint.py):
 
 What the sink cannot square with the checkpoint stops the query with a SinkStopped, which says what
 was found and what to do. This is about classic Spark: with Spark Connect foreachBatch runs in
-another process, which is not tried.
+another process, and the sink refuses to (connect.py).
 """
 
 import contextlib
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...client import PreparedTransaction, Producer
 from ...client.settings import producer_settings
+from ..connect import refuse_connect
 from ..progress.written import note_written
 from . import steps
 from .batch_check import SinkStopped, Terms
@@ -152,6 +153,7 @@ class ExactlyOnceSink:
 
     def check(self, frame: "DataFrame") -> None:
         """Raises ValueError when rows of this form cannot be written."""
+        refuse_connect(frame)
         prepare(frame, self.topic)
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
@@ -275,6 +277,7 @@ class ExactlyOnceSink:
         await ready_topic(cluster.admin)
 
     def _given(self, frame: "DataFrame", batch_id: int) -> steps.BatchGiven:
+        refuse_connect(frame)
         spark = frame.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
         if query_id is None:
