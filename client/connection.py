@@ -40,7 +40,7 @@ CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version":
 # What we speak of each API: the versions whose meaning this client knows.
 SPOKEN: dict[int, tuple[int, int]] = {
     0: (3, 12),  # Produce
-    1: (4, 12),  # Fetch by topic name
+    1: (4, 16),  # Fetch; from 13 on by topic id
     2: (1, 8),  # ListOffsets
     3: (4, 13),  # Metadata
     8: (2, 9),  # OffsetCommit by topic name

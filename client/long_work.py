@@ -17,9 +17,14 @@ class LongWork:
     def is_running(self) -> bool:
         return self._task is not None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether `begin` would begin."""
+        return self._task is None or self._task.done()
+
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin it, when the last piece is done; what that has raised is not told."""
-        if self._task is None or self._task.done():
+        if self.is_idle:
             self._task = asyncio.create_task(work())
 
     async def until(self, deadline_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:

@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .progress.lag import lag_of as lag_of
+    from .progress.listener import watch as watch
     from .session import spark_session as spark_session
     from .sink.batch_check import SinkStopped as SinkStopped
     from .sink.sink import ExactlyOnceSink as ExactlyOnceSink
@@ -22,7 +24,9 @@ _WHERE = {
     "ExactlyOnceSink": "sink.sink",
     "SinkStopped": "sink.batch_check",
     "exactly_once": "sink.sink",
+    "lag_of": "progress.lag",
     "spark_session": "session",
+    "watch": "progress.listener",
 }
 
 

@@ -6,24 +6,28 @@ each leader on its way) and the broker works while the program does. Fetches hav
 their own: a long poll would keep everything else on the connection waiting. A problem with one
 partition is kept in `problems` for the next poll; a leader that has moved is looked for, and asked
 whether its log goes on from what we know before anything is fetched from it.
+
+Fetches go by the names of topics, unless the caller says which topic it means: then by ids, where
+the broker serves that (KIP-516), and a topic that was made anew is another one.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages import fetch
 from ..cluster_view import ClusterView
+from ..connection import BrokerConnection
 from ..long_work import LongWork
 from ..security.permissions import error_about
 from ..settings import Settings
 from .epoch_queries import EpochEnd, epoch_ends
 from .state import FetchState
 
-FETCH, BY_NAME_NEWEST, CHANNEL = 1, 12, "fetch"
+FETCH, BY_NAME_NEWEST, BY_ID_NEWEST, CHANNEL = 1, 12, 16, "fetch"
 ANSWERS_AHEAD = 2
 RETRY_PAUSE_MS = 50
 
@@ -31,8 +35,13 @@ RETRY_PAUSE_MS = 50
 class Fetcher:
     """See the top of the file; `states` are the caller's, and may change at any time."""
 
-    def __init__(self, view: ClusterView, settings: Settings) -> None:
+    def __init__(
+        self, view: ClusterView, settings: Settings, topic_ids: Mapping[str, bytes] | None = None
+    ) -> None:
+        """topic_ids: of all topics that are to be fetched by them."""
         self._view, self._settings = view, settings
+        self._topic_ids = topic_ids or {}
+        self.has_gone_by_name = False  # a fetch, so that its answer may be of another topic
         self._is_committed = settings.isolation_level == "read_committed"
         self.arrived = asyncio.Event()
         self.problems: list[KafkaError] = []
@@ -67,6 +76,11 @@ class Fetcher:
                 self._run(leader, self._fetch(leader, wanted))
         if unknown:
             self._looking.begin(lambda: self._look(unknown))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._tasks and self._looking.is_idle
 
     async def close(self) -> None:
         """Give up what is on its way."""
@@ -138,7 +152,8 @@ class Fetcher:
             name, number = state.topic, state.partition
             known = self._view.snapshot.partitions.get((name, number))
             epoch = known.leader_epoch if known is not None else -1
-            topic = topics.setdefault(name, fetch.FetchTopic(name, None, []))
+            topic_id = self._topic_ids.get(name)
+            topic = topics.setdefault(name, fetch.FetchTopic(name, topic_id, []))
             topic.partitions.append(
                 fetch.FetchPartition(number, state.fetch_offset, s.max_partition_fetch_bytes, epoch)
             )
@@ -152,7 +167,7 @@ class Fetcher:
         )
         try:
             connection = await self._view.broker(leader, CHANNEL)
-            version = connection.version_for(FETCH, newest=BY_NAME_NEWEST)
+            version = self._version_for(connection, topics.values())
             body = fetch.encode_request(request, version)
             limit_ms = s.request_timeout_ms + s.fetch_max_wait_ms
             answer = await connection.send(FETCH, version, body, timeout_ms=limit_ms)
@@ -168,16 +183,24 @@ class Fetcher:
         if stale:
             await self._look(stale)
 
+    def _version_for(self, connection: BrokerConnection, topics: Iterable[fetch.FetchTopic]) -> int:
+        newest = BY_ID_NEWEST if all(topic.topic_id for topic in topics) else BY_NAME_NEWEST
+        version = connection.version_for(FETCH, newest=newest)
+        self.has_gone_by_name |= version <= BY_NAME_NEWEST
+        return version
+
     def _take(
         self,
         response: fetch.FetchResponse,
         asked: dict[TopicPartition, tuple[FetchState, int, int]],
     ) -> set[str]:
         stale: set[str] = set()
+        names = {topic_id: name for name, topic_id in self._topic_ids.items()}
         for topic in response.topics:
-            assert topic.name is not None
+            name = topic.name if topic.topic_id is None else names[topic.topic_id]
+            assert name is not None
             for p in topic.partitions:
-                state, offset, leader_epoch = asked[(topic.name, p.index)]
+                state, offset, leader_epoch = asked[(name, p.index)]
                 if state.fetch_offset != offset:
                     continue  # a seek meanwhile
                 if p.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -186,12 +209,12 @@ class Fetcher:
                 elif p.error_code:
                     problem = error_for(p.error_code)
                     if not problem.retriable:
-                        words = f"{topic.name}/{p.index}: {problem}"
-                        self.problems.append(error_about(p.error_code, topic.name, "Read", words))
+                        words = f"{name}/{p.index}: {problem}"
+                        self.problems.append(error_about(p.error_code, name, "Read", words))
                         continue
-                    stale.add(topic.name)
+                    stale.add(name)
                     endpoints = response.node_endpoints
-                    self._view.learn_leader(topic.name, p.index, p.current_leader, endpoints)
+                    self._view.learn_leader(name, p.index, p.current_leader, endpoints)
                 else:
                     state.high_watermark = p.high_watermark
                     state.last_stable_offset = p.last_stable_offset

@@ -25,7 +25,7 @@ asks Spark for the query's checkpoint (checkpoint.py):
 
 What the sink cannot square with the checkpoint stops the query with a SinkStopped, which says what
 was found and what to do. This is about classic Spark: with Spark Connect foreachBatch runs in
-another process, which is not tried.
+another process, and the sink refuses to (connect.py).
 """
 
 import contextlib
@@ -38,6 +38,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...client import PreparedTransaction, Producer
 from ...client.settings import producer_settings
+from ..connect import refuse_connect
+from ..progress.written import note_written
 from . import steps
 from .batch_check import SinkStopped, Terms
 from .checkpoint import plan_digest
@@ -151,6 +153,7 @@ class ExactlyOnceSink:
 
     def check(self, frame: "DataFrame") -> None:
         """Raises ValueError when rows of this form cannot be written."""
+        refuse_connect(frame)
         prepare(frame, self.topic)
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
@@ -188,6 +191,7 @@ class ExactlyOnceSink:
             _compute(rows)
         self._last_s = time.monotonic()
         self.record_count = self.record_count if effect.was_written else 0
+        note_written(given.query_id, batch_id, self.record_count)
         log.info(
             "sink %s: batch %s %s, %s records",
             self.sink_id,
@@ -273,6 +277,7 @@ class ExactlyOnceSink:
         await ready_topic(cluster.admin)
 
     def _given(self, frame: "DataFrame", batch_id: int) -> steps.BatchGiven:
+        refuse_connect(frame)
         spark = frame.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
         if query_id is None:

@@ -10,17 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ...client.blocking_producer import BlockingProducer
 from ...client.security.config import security_config
 from ...client.settings import producer_settings
 from ..source.options import OptionError, client_options, named_options
+from ..source.spark_versions import DataSourceStreamArrowWriter
 from .columns import check_columns, rows_by_topic
 
 TAKEN = ("topic", "includeHeaders", "path", "checkpointLocation", "queryName")

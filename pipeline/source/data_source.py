@@ -23,12 +23,6 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from ...client.fetch.record_columns import RecordColumns, read_columns
@@ -42,10 +36,19 @@ from .log_folders import SegmentFile, read_segment, segments_of
 from .offsets import DataLost, Known, OffsetRange, Position
 from .options import AtTime, OptionError, Place, SourceOptions, read_options
 from .range_reader import RangeReader
+from .spark_versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    check_reads_streams,
+    check_writes_streams,
+)
 
 METADATA_TIMEOUT_S = (
     30.0  # within moments brokers have new metadata, a new leader the high watermark
 )
+REUSE_S = 10.0  # what was asked while a micro-batch is planned need not be asked again
 log = logging.getLogger(__name__)
 
 
@@ -66,6 +69,7 @@ class OncelogSource(DataSource):
         return BatchReader(read_options(self.options, is_streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> "StreamReader":
+        check_reads_streams()
         return StreamReader(read_options(self.options, is_streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -76,6 +80,7 @@ class OncelogSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """For `df.writeStream`, at least once."""
+        check_writes_streams()
         if overwrite:
             raise OptionError('a topic cannot be overwritten: say .outputMode("append") or update')
         return StreamWriter(self.options, schema)
@@ -182,6 +187,17 @@ class BatchReader(_Reading, DataSourceReader):
             self._lookup.close()
 
 
+class _Asked:
+    """What the cluster has said while a micro-batch is planned; end: of the one it was for."""
+
+    def __init__(self, known: Known, end: dict[str, Any] | None = None) -> None:
+        self.known, self.end, self._at_s = known, end, time.monotonic()
+
+    @property
+    def is_recent(self) -> bool:
+        return time.monotonic() - self._at_s < REUSE_S
+
+
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A query without an end, in micro-batches."""
 
@@ -191,11 +207,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._until: Position | None = None
         self._newest: Position | None = None
         self._missed: set[TopicPartition] = set()  # reported, and not waited for again
+        self._asked: _Asked | None = None  # for the trigger that is being planned
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins; the same each time it is asked."""
         if self._initial is None:
             known = self._lookup.known()
+            self._asked = _Asked(known)
             found = self._resolve(self._options.starting, known, "starting")
             self._initial = Position(found.offsets, found.topic_ids, is_initial=True)
         return self._initial.to_json()
@@ -212,12 +230,15 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch, not beyond the last stable offsets."""
         begin = Position.from_json(start)
-        known = self._known_with(begin)
+        asked, self._asked = self._asked, None
+        known = self._known_with(begin, asked if asked is not None and asked.end is None else None)
         self._newest = known.at({key: bounds.end for key, bounds in known.bounds.items()})
         if self._until is not None:
             self._until = rules.not_before(self._until, begin, known)
         count = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return rules.latest(begin, known, offsets_max=count, until=self._until).to_json()
+        end = rules.latest(begin, known, offsets_max=count, until=self._until).to_json()
+        self._asked = _Asked(known, end)
+        return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._newest is None else self._newest.to_json()
@@ -227,22 +248,24 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         stop = Position.from_json(end)
         begin = Position.from_json(start).before(stop)
         new = dict.fromkeys(stop.offsets, 0)
-        known = self._known_with(Position({**new, **begin.offsets}, begin.topic_ids))
+        asked = self._asked if self._asked is not None and self._asked.end == end else None
+        known = self._known_with(Position({**new, **begin.offsets}, begin.topic_ids), asked)
         rules.check_identity(stop, known)
         return [*self._pieces(begin, stop, known)]
 
     def stop(self) -> None:
         self._lookup.close()
 
-    def _known_with(self, begin: Position) -> Known:
+    def _known_with(self, begin: Position, asked: "_Asked | None") -> Known:
         """What the cluster has, once it has all that was read already.
 
         What is still missing after a while is reported, once: a query that goes on without it does
-        not wait again.
+        not wait again. asked: a moment ago, to be taken if it is recent.
         """
         deadline_s = time.monotonic() + METADATA_TIMEOUT_S
+        recent = asked.known if asked is not None and asked.is_recent else None
         while True:
-            known = self._lookup.known(must_exist=False)
+            known, recent = recent or self._lookup.known(must_exist=False), None
             rules.check_identity(begin, known)
             losses = rules.losses(begin, known)
             self._missed &= losses.keys()

@@ -7,6 +7,10 @@ an error, when remote storage takes longer than remote.fetch.max.wait.ms (KIP-10
 leader knows its high watermark, but not yet where that stands in its files. So such a range is
 asked for until the deadline. What retention takes away meanwhile is reported. Fetches run ahead in
 the client's thread while the caller works on what has come, but never ahead of the range.
+
+Fetches go by the topic's id, so that the rows are its own; where a broker knows names only, the id
+is looked at before the first of them and behind the last. Connections and metadata are those that
+the process keeps (kept_views.py): a range that is read in a warm process is its fetches alone.
 """
 
 import asyncio
@@ -19,10 +23,9 @@ from ...client.cluster_view import ClusterView
 from ...client.fetch.fetcher import Fetcher, wait_for
 from ...client.fetch.offset_queries import EARLIEST, list_offsets
 from ...client.fetch.state import FetchState, RawBatch
-from ...client.loop_thread import LoopThread
 from ...client.settings import Settings, consumer_settings
-from ...client.view_source import open_view
 from ...wire.errors import KafkaError, OffsetOutOfRange, RequestTimedOut
+from .kept_views import kept_views
 from .offsets import NO_TOPIC_ID, DataLost, OffsetRange, Report
 
 ANSWER_MS = 500  # between two looks at the clock
@@ -43,9 +46,10 @@ class RangeReader:
         )
         self._wanted, self._report, self._is_committed = wanted, report, is_committed
         self._state = FetchState(wanted.topic, wanted.partition, wanted.start)
-        self._view: ClusterView = open_view(None, self._settings)[0]
-        self._thread = LoopThread("oncelog-range")
-        self._fetcher = self._thread.run(self._make())
+        self._kept = kept_views()
+        self._thread = self._kept.thread
+        self._is_read = self._is_checked = self._is_closed = False
+        self._thread.run(self._make())
         try:
             self._thread.run(self._open())
         except BaseException:
@@ -59,40 +63,54 @@ class RangeReader:
         self.close()
 
     def close(self) -> None:
-        """Give up what is on its way, and end the thread."""
-        if not self._thread.loop.is_closed():
-            try:
-                self._thread.run(self._close())
-            finally:
-                self._thread.close()
+        """Give up what is on its way, and hand the connections back."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._thread.run(self._close())
 
     def __iter__(self) -> Iterator[list[RawBatch]]:
         while batches := self._thread.run(self._next()):
             yield batches
 
-    async def _make(self) -> Fetcher:
-        return Fetcher(self._view, self._settings)
+    async def _make(self) -> None:
+        topic, topic_id = self._wanted.topic, self._wanted.topic_id
+        ids = {} if topic_id == NO_TOPIC_ID else {topic: bytes.fromhex(topic_id)}
+        self._view: ClusterView = await self._kept.take(self._settings)
+        self._fetcher = Fetcher(self._view, self._settings, ids)
 
     async def _open(self) -> None:
-        await self._check_identity()
+        known = self._view.snapshot.partitions.get((self._wanted.topic, self._wanted.partition))
+        if known is None or known.leader < 0 or self._other_id():
+            await self._check_identity()
         self._ask()
 
     async def _check_identity(self) -> None:
-        """Raises DataLost when the topic is another one by now: fetches go by its name."""
-        topic, topic_id = self._wanted.topic, self._wanted.topic_id
-        snapshot = await self._view.retrying(
-            lambda: self._view.refresh([topic]), timeout_ms=self._settings.default_api_timeout_ms
+        """Raises DataLost when the topic is another one by now."""
+        await self._view.retrying(
+            lambda: self._view.refresh([self._wanted.topic]),
+            timeout_ms=self._settings.default_api_timeout_ms,
         )
-        now = snapshot.topic_ids.get(topic, b"").hex()
-        if topic_id != NO_TOPIC_ID and now.strip("0") and now != topic_id:
+        self._is_checked = True
+        self._check_known_id()
+
+    def _check_known_id(self) -> None:
+        if now := self._other_id():
+            topic, topic_id = self._wanted.topic, self._wanted.topic_id
             raise DataLost(
                 f"topic {topic} was deleted and made anew while it was read (its id was "
                 f"{topic_id}, now it is {now}): begin with another checkpointLocation"
             )
 
+    def _other_id(self) -> str:
+        """The topic's id as it was last told, where it is not the one that is wanted."""
+        topic, topic_id = self._wanted.topic, self._wanted.topic_id
+        now = self._view.snapshot.topic_ids.get(topic, b"").hex()
+        return now if topic_id != NO_TOPIC_ID and now.strip("0") and now != topic_id else ""
+
     async def _close(self) -> None:
+        is_sound = self._is_read and self._fetcher.is_idle
         await self._fetcher.close()
-        await self._view.close()
+        await self._kept.give_back(self._settings, self._view, is_sound=is_sound)
 
     def _ask(self) -> None:
         if self._state.fetch_offset < self._wanted.end:
@@ -107,7 +125,10 @@ class RangeReader:
             found = self._take()
             if found:
                 self._ask()
+                if fetcher.has_gone_by_name and not self._is_checked:
+                    await self._check_identity()
                 return found
+            self._check_known_id()
             if fetcher.problems:
                 raise fetcher.problems.pop(0)
             if fetcher.out_of_range:
@@ -125,7 +146,9 @@ class RangeReader:
             fetcher.arrived.clear()
             self._ask()
             await wait_for(fetcher.arrived, ANSWER_MS)
-        await self._check_identity()  # it may have become so on the way
+        if fetcher.has_gone_by_name:  # it may have become another on the way
+            await self._check_identity()
+        self._is_read = True
         return []
 
     def _take(self) -> list[RawBatch]:

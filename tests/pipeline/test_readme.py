@@ -1,14 +1,18 @@
-"""The README's program: as it stands there, killed, and on a Spark cluster by options alone."""
+"""The README's program: as it stands there, killed, and on a Spark cluster by options alone, also
+on one whose executors have nothing of ours installed.
+"""
 
 import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -21,7 +25,8 @@ from ..waiting import until
 from .standalone import ENVIRONMENT, LIMIT_S, standalone
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 COUNT = 100_000
 
 
@@ -46,10 +51,15 @@ def environment(cluster: Cluster) -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT, "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap}
 
 
-def run(command: list[str], cluster: Cluster, folder: Path) -> subprocess.Popen[bytes]:
+def run(
+    command: list[str],
+    cluster: Cluster,
+    folder: Path,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.Popen[bytes]:
     with open(folder / "program.log", "ab") as log:
         return subprocess.Popen(
-            command, cwd=folder, stdout=log, stderr=log, env=environment(cluster)
+            command, cwd=folder, stdout=log, stderr=log, env={**environment(cluster), **more}
         )
 
 
@@ -81,3 +91,42 @@ def test_the_same_file_on_a_spark_cluster(program: Path, cluster: Cluster) -> No
         assert done.wait(LIMIT_S) == 0, (folder / "program.log").read_text()[-3000:]
         assert spark.worked()
     assert invoices(cluster) == list(range(COUNT))
+
+
+def pack(folder: Path) -> None:
+    """An environment with what a task needs, and an archive of it, as docs/spark.md says."""
+    hidden = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
+    shutil.copytree(ROOT, folder / "source", ignore=hidden)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--copies", "environment"], check=True, cwd=folder
+    )
+    pip = ["environment/bin/python", "-m", "pip", "install", "-q"]
+    packages = [str(folder / "source"), "pyarrow>=18", "pandas>=2.2,<3", "numpy"]
+    subprocess.run([*pip, *packages], check=True, cwd=folder, timeout=LIMIT_S)
+    tar = ["tar", "czf", "environment.tgz", "-C", "environment", "."]
+    subprocess.run(tar, check=True, cwd=folder)
+
+
+def test_executors_that_have_nothing_installed_get_a_packed_environment(
+    program: Path, cluster: Cluster
+) -> None:
+    folder = program.parent
+    pack(folder)
+    seen = 'print("imported from", spark.sparkContext.parallelize([0]).map('
+    seen += 'lambda _: __import__("oncelog").__file__).first())\n'
+    program.write_text(program.read_text(encoding="utf-8") + seen, encoding="utf-8")
+    bare = {"PYTHONPATH": "", "SPARK_LOCAL_IP": "127.0.0.1"}
+    with standalone(folder, bare) as spark:
+        submit = [str(spark.home / "bin" / "spark-submit"), "--master", spark.url]
+        submit += ["--conf", "spark.executor.memory=512m", "--conf", "spark.driver.host=127.0.0.1"]
+        submit += ["--archives", "environment.tgz#environment"]
+        told = {
+            "PYSPARK_PYTHON": "environment/bin/python",
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
+        done = run([*submit, program.name], cluster, folder, told)
+        assert done.wait(LIMIT_S) == 0, (folder / "program.log").read_text()[-3000:]
+        assert spark.worked()
+    assert invoices(cluster) == list(range(COUNT))
+    (place,) = re.findall(r"imported from (\S+)", (folder / "program.log").read_text())
+    assert place.startswith(str(folder / "worker-")) and "/environment/" in place

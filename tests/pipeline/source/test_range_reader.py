@@ -1,16 +1,17 @@
 """A range of offsets is read to its end, or it is said what is missing."""
 
 import itertools
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 import pytest
 
-from oncelog.client import Admin, BlockingAdmin, BlockingProducer
+from oncelog.client import Admin, BlockingAdmin, BlockingProducer, connection
 from oncelog.client.fetch import fetcher
 from oncelog.client.fetch.state import RawBatch
 from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline.source import kept_views
 from oncelog.pipeline.source.offsets import DataLost, OffsetRange
 from oncelog.pipeline.source.range_reader import RangeReader
 from oncelog.wire.errors import RequestTimedOut
@@ -92,6 +93,39 @@ def test_a_recreated_topic_is_not_read(cluster: Cluster, topic: str) -> None:
         read(cluster, topic, 0, 44, topic_id="ab" * 16)
 
 
+@pytest.fixture(params=["by id", "by name"])
+def _fetches_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As a broker before KIP-516 has them, too, in a process that has not read yet."""
+    if request.param == "by name":
+        monkeypatch.setitem(connection.SPOKEN, fetcher.FETCH, (4, fetcher.BY_NAME_NEWEST))
+    monkeypatch.setattr(kept_views, "_kept", made := kept_views.KeptViews())
+    yield
+    made.close()
+
+
+@pytest.mark.usefixtures("_fetches_by")
+def test_a_topic_recreated_in_a_warm_process_is_not_read(
+    cluster: Cluster, topic: str, admin: BlockingAdmin
+) -> None:
+    topic_id = admin.run(lambda a: topic_id_of(a, topic))
+    config = {"bootstrap.servers": cluster.bootstrap}
+
+    def first(wanted_id: str) -> list[RawBatch]:
+        wanted = OffsetRange(topic, 0, 0, 44, wanted_id)
+        with RangeReader(config, wanted, is_committed=True, report=refuse) as reader:
+            return [batch for found in reader for batch in found]
+
+    assert len(first(topic_id)) == 8
+    admin.delete_topics([topic])
+    admin.create_topic(topic, partitions=1)
+    with BlockingProducer(cluster.bootstrap) as producer:
+        producer.send_many(topic, [b"another one"] * 100)
+    with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
+        first(topic_id)
+    assert first(admin.run(lambda a: topic_id_of(a, topic)))
+
+
+@pytest.mark.usefixtures("_fetches_by")
 def test_a_topic_recreated_during_a_read_is_not_read_on(
     cluster: Cluster, topic: str, admin: BlockingAdmin
 ) -> None:

@@ -1,0 +1,67 @@
+"""How far a query is behind, from what Spark says of its batches.
+
+Pure. Spark asks sources that are written in Java for figures of their own (`metrics` in
+lastProgress: minOffsetsBehindLatest and its kin), and Python's for none. But it asks ours for the
+newest offsets whenever it plans a batch, and hands them on as `latestOffset`: what lies between
+them and `endOffset` is what the batch left, in the same sense as Spark's own Kafka source has it.
+
+Offsets are counted, so markers and aborted records count, too; and no further than readers are let:
+what stands in a transaction that is open is not behind, it is not there yet.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...wire.identifiers import TopicPartition
+from ..source.offsets import Position
+from ..source.options import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Offsets behind the latest, by partition; at least one."""
+
+    by_partition: Mapping[TopicPartition, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_partition.values())
+
+    @property
+    def least(self) -> int:
+        return min(self.by_partition.values())
+
+    @property
+    def most(self) -> int:
+        return max(self.by_partition.values())
+
+    @property
+    def average(self) -> float:
+        return self.total / len(self.by_partition)
+
+
+def lag_of(progress: Mapping[str, Any] | None) -> Lag | None:
+    """That of a `lastProgress`; None where none of its sources is ours or has been asked yet.
+
+    A partition that two sources of the query read is as far behind as the slower one.
+    """
+    found: dict[TopicPartition, int] = {}
+    for source in progress["sources"] if progress is not None else ():
+        latest, end = _position(source["latestOffset"]), _position(source["endOffset"])
+        if latest is None or end is None:
+            continue
+        for key, offset in latest.offsets.items():
+            behind = max(0, offset - end.offsets.get(key, 0))
+            found[key] = max(behind, found.get(key, 0))
+    return Lag(dict(sorted(found.items()))) if found else None
+
+
+def _position(said: Any) -> Position | None:
+    """The offsets of our source; None of any other one's."""
+    try:
+        value = json.loads(said) if isinstance(said, str) else said
+        return Position.from_json(value) if isinstance(value, dict) else None
+    except (ValueError, KeyError, TypeError, OptionError):
+        return None

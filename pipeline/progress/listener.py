@@ -1,0 +1,85 @@
+"""One line in the log for each micro-batch of a session's queries, and their figures in a file.
+
+    from oncelog.pipeline import watch
+
+    watch(spark)                                              # the log, by Python's logging
+    watch(spark, metrics_file="/var/lib/node_exporter/invoices.prom")       # for Prometheus, too
+
+What a line says is Spark's own account of the batch (numInputRows, the offsets), with the rows that
+an exactly-once sink has written, which Spark does not know. Nothing that goes wrong here disturbs a
+query. The logger is `oncelog.progress`.
+"""
+
+import logging
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ..failure_words import sentence_of
+from .batch_figures import figures_of
+from .exposition import Exposition
+from .written import take_written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("oncelog.progress")
+
+
+def watch(spark: "SparkSession", *, metrics_file: str | Path | None = None) -> "BatchListener":
+    """Report on all queries of a session, until `spark.streams.removeListener` is told to stop.
+
+    metrics_file: kept in Prometheus' text format; in a folder that exists. Raises OSError.
+    """
+    listener = BatchListener(None if metrics_file is None else Path(metrics_file))
+    spark.streams.addListener(listener)
+    return listener
+
+
+class BatchListener(StreamingQueryListener):
+    """See the top of the file; Spark calls it from a thread of its own."""
+
+    def __init__(self, metrics_file: Path | None = None) -> None:
+        self._lock = threading.Lock()
+        self._exposition, self._file = Exposition(), metrics_file
+        self._names: dict[str, str] = {}  # of running queries, by the id of their run
+        if metrics_file is not None:
+            self._exposition.write(metrics_file)
+
+    def onQueryStarted(self, event: Any) -> None:
+        with self._lock:
+            query = self._names[str(event.runId)] = str(event.name or event.id)
+            self._exposition.started(query)
+            self._write()
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = event.progress
+        written = take_written(str(progress.id), progress.batchId)
+        figures = figures_of(progress, written)
+        log.info("%s", figures)
+        with self._lock:
+            self._exposition.took(figures)
+            self._write()
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing to tell: the last figures hold."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        with self._lock:
+            query = self._names.pop(str(event.runId), str(event.id))
+            self._exposition.ended(query)
+            self._write()
+        if event.exception is None:
+            log.info("query %s: ended", query)
+        else:
+            log.error("query %s: failed: %s", query, sentence_of(RuntimeError(event.exception)))
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        try:
+            self._exposition.write(self._file)
+        except OSError as problem:
+            log.warning("figures cannot be written: %s", problem)

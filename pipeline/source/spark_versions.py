@@ -1,0 +1,66 @@
+"""What not every Spark 4 has: 4.0 and 4.1 read no stream by us, and 4.0 writes none.
+
+Their Python sources are not told where a query stands. What such a source does not see when the
+query starts again (a broker may have old metadata) is missing in the checkpoint from then on, and
+would be read again from its beginning; so it is refused. Nor can it bound a batch. A stream that
+is written comes in rows there, and not in Arrow.
+"""
+
+from typing import TYPE_CHECKING
+
+from .options import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    READS_STREAMS = WRITES_STREAMS = True
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:  # 4.0
+        DataSourceStreamArrowWriter = object
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxRows,
+            SupportsTriggerAvailableNow,
+        )
+    except ImportError:  # 4.0 and 4.1
+        ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object
+    READS_STREAMS = ReadLimit is not object
+    WRITES_STREAMS = DataSourceStreamArrowWriter is not object
+
+__all__ = [
+    "DataSourceStreamArrowWriter",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "SupportsTriggerAvailableNow",
+]
+
+
+def check_reads_streams() -> None:
+    """Raises OptionError, with the way round."""
+    if not READS_STREAMS:
+        raise OptionError(
+            'format("oncelog") is read as a stream from Spark 4.2 on: before, Spark does not tell '
+            "a Python source where its query stands. Read batches with it (spark.read), or the "
+            'stream with Spark\'s own format("kafka") and kafka.isolation.level=read_committed; '
+            "exactly_once writes both"
+        )
+
+
+def check_writes_streams() -> None:
+    """Raises OptionError, with the way round."""
+    if not WRITES_STREAMS:
+        raise OptionError(
+            'format("oncelog") is written as a stream from Spark 4.1 on; exactly_once, or '
+            "df.write within foreachBatch, writes with Spark 4.0, too"
+        )

@@ -1,0 +1,95 @@
+"""What a running query tells: a line for each batch, a file, and Spark's own progress."""
+
+import logging
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncelog.client import BlockingAdmin, BlockingProducer
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline import exactly_once, lag_of, watch
+
+from ...waiting import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+EACH, LIMIT = 30, 40  # records in each of two partitions; offsets in a batch
+
+
+def read(spark: "SparkSession", cluster: Cluster) -> "DataFrame":
+    return (
+        spark.readStream.format("oncelog")
+        .option("kafka.bootstrap.servers", cluster.bootstrap)
+        .options(subscribe="watched", startingOffsets="earliest", maxOffsetsPerTrigger=LIMIT)
+        .load()
+    )
+
+
+def start(spark: "SparkSession", cluster: Cluster, folder: Path) -> "StreamingQuery":
+    return exactly_once(
+        read(spark, cluster).where("partition = 0 OR offset < 10").select("value"),
+        sink_id="watched",
+        bootstrap=cluster.bootstrap,
+        topic="watched-output",
+        checkpoint=str(folder / "checkpoint"),
+        query_name="bills",
+        trigger={"availableNow": True},
+    )
+
+
+def test_a_query_is_watched_by_lines_figures_and_lag(
+    spark: "SparkSession",
+    cluster: Cluster,
+    admin: BlockingAdmin,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    admin.create_topic("watched", partitions=2)
+    admin.create_topic("watched-output", partitions=1)
+    with BlockingProducer(cluster.bootstrap) as producer:
+        for partition in range(2):
+            producer.send_many("watched", [b"value"] * EACH, partition=partition)
+    caplog.set_level(logging.INFO, "oncelog.progress")
+    file = tmp_path / "bills.prom"
+    listener = watch(spark, metrics_file=file)
+    try:
+        query = start(spark, cluster, tmp_path)
+        assert query.awaitTermination(60)
+        until(lambda: 'query_running{query="bills"} 0' in file.read_text(), "the end is told")
+        progress = query.recentProgress
+        bad = (
+            read(spark, cluster)
+            .selectExpr("raise_error('no such bill')")
+            .writeStream.format("noop")
+            .queryName("broken")
+            .option("checkpointLocation", str(tmp_path / "broken"))
+            .start()
+        )
+        with pytest.raises(Exception, match="no such bill"):
+            bad.awaitTermination(60)
+        until(lambda: 'query_running{query="broken"} 0' in file.read_text(), "that end, too")
+    finally:
+        spark.streams.removeListener(listener)
+    lines = [r.getMessage() for r in caplog.records if r.name == "oncelog.progress"]
+    first, second, end, failure = lines
+    shape = r"query bills: batch \d: (\d+) rows read, (\d+) written, (.*), \d+ ms"
+    assert re.fullmatch(shape, first).groups() == (  # type: ignore[union-attr]
+        "40", "30", "20 offsets behind in 2 partitions, 10 of them in watched/0"
+    )  # fmt: skip
+    assert re.fullmatch(shape, second).groups() == ("20", "10", "0 offsets behind")  # type: ignore[union-attr]
+    assert end == "query bills: ended"
+    assert failure.startswith("query broken: failed: ") and "no such bill" in failure
+    assert [(each.numInputRows, lag_of(each).most) for each in progress] == [(40, 10), (20, 0)]  # type: ignore[union-attr]
+    text = file.read_text()
+    for name, value in {
+        "rows_read_total": 60,
+        "rows_written_total": 40,
+        "batches_total": 2,
+    }.items():
+        assert f'oncelog_spark_{name}{{query="bills"}} {value}' in text
+    behind = 'oncelog_spark_offsets_behind_latest{query="bills",topic="watched",partition="1"} 0'
+    assert behind in text
