@@ -1,17 +1,18 @@
 """Names of the links between brokers: where a broker listens, and who may come in.
 
-Each broker has two sockets, control and bulk, so a heartbeat never waits behind megabytes.
+Each broker has two sockets, control (ZeroMQ) and bulk (streams, `streams`): a heartbeat never
+waits behind megabytes.
 They are Unix sockets in a directory that only the owner may enter: that is the whole access
 control, so the directory's mode is checked. A sender is known by the routing id of its
 connection, never by what its message says.
 """
 
 import os
+import socket
 from functools import lru_cache
 from pathlib import Path
 
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, less the closing zero byte
-CHANNELS = ("control", "bulk")
 
 
 class PeerSocketError(Exception):
@@ -57,3 +58,16 @@ def node_of(routing_id: bytes) -> int | None:
     if routing_id[:1] != b"n" or not digits.isdigit() or len(digits) > 10:
         return None
     return int(digits)
+
+
+def is_served(path: Path) -> bool:
+    """Whether a process listens on this Unix socket; a killed one leaves its file."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:  # a full backlog, or no socket at all: somebody else's
+            return path.exists()
+        return True
