@@ -8,7 +8,6 @@ connection, never by what its message says.
 """
 
 import os
-import socket
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,16 +57,3 @@ def node_of(routing_id: bytes) -> int | None:
     if routing_id[:1] != b"n" or not digits.isdigit() or len(digits) > 10:
         return None
     return int(digits)
-
-
-def is_served(path: Path) -> bool:
-    """Whether a process listens on this Unix socket; a killed one leaves its file."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(str(path))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError:  # a full backlog, or no socket at all: somebody else's
-            return path.exists()
-        return True

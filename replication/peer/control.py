@@ -17,7 +17,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from .address import node_of
-from .handlers import ENVELOPE_BYTES, Buffer, Message, What, envelope, open_envelope
+from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What, envelope, open_envelope
 from .sockets import PeerSockets, Socket
 
 _COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ copies whatever is asked for
@@ -95,7 +95,7 @@ class _Asker(NamedTuple):
 
 
 ControlLink = ControlChannel | _Asker
-Received = Callable[[ControlLink, int, bool, Message, int], object]
+Received = Callable[[ControlLink, int, bool, PeerPacket, int], object]
 
 
 class ControlChannels:
@@ -222,7 +222,7 @@ def _parts(
     return (first + header, *frames)
 
 
-def _message(parts: list[zmq.Frame]) -> Message | None:
+def _message(parts: list[zmq.Frame]) -> PeerPacket | None:
     first = parts[0].bytes
     if len(first) < ENVELOPE_BYTES:
         return None
@@ -234,7 +234,7 @@ def _message(parts: list[zmq.Frame]) -> Message | None:
     if len(first) > header_end:
         frames.append(memoryview(first)[header_end:])
     frames += [part.bytes for part in parts[1:]]
-    return Message(what, kind, correlation_id, first[ENVELOPE_BYTES:header_end], frames)
+    return PeerPacket(what, kind, correlation_id, first[ENVELOPE_BYTES:header_end], frames)
 
 
 def _descriptor(sock: Socket) -> int:

@@ -50,7 +50,7 @@ class What(IntEnum):
     FAILURE = 3
 
 
-class Message(NamedTuple):
+class PeerPacket(NamedTuple):
     """What came over a link; header and frames may be parts of memory that was received."""
 
     what: int

@@ -1,10 +1,11 @@
 """The ZeroMQ sockets of one broker: a ROUTER to listen on, a DEALER for each peer."""
 
+import socket
 from pathlib import Path
 
 import zmq
 
-from .address import PeerSocketError, is_served, routing_id, socket_path
+from .address import PeerSocketError, routing_id, socket_path
 
 RECONNECT_INTERVAL_MS = 15
 RECONNECT_INTERVAL_MAX_MS = 100  # a dead peer should not cost a thousand attempts a minute
@@ -61,3 +62,16 @@ class PeerSockets:
         sock.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
         sock.setsockopt(zmq.MAXMSGSIZE, self._max_message_bytes)
         return sock
+
+
+def is_served(path: Path) -> bool:
+    """Whether a process listens on this Unix socket; a killed one leaves its file."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:  # a full backlog, or no socket at all: somebody else's
+            return path.exists()
+        return True

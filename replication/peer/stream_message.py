@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 
 from ...wire.primitives import MalformedFrame
-from .handlers import ENVELOPE_BYTES, Buffer, Message, What, envelope, open_envelope
+from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What, envelope, open_envelope
 
 COPY_BELOW_BYTES = 4 * 1024  # one write of a copy costs less than one of two parts
 _LENGTH, _COUNT = struct.Struct(">I"), struct.Struct(">I")
@@ -36,7 +36,7 @@ def encode(
     return parts, _LENGTH.size + length
 
 
-def decode(frame: memoryview) -> Message:
+def decode(frame: memoryview) -> PeerPacket:
     """The message in a frame without its length. Raises MalformedFrame."""
     try:
         what, kind, correlation_id, header_bytes = open_envelope(frame)
@@ -55,4 +55,4 @@ def decode(frame: memoryview) -> Message:
     for size in sizes:
         frames.append(frame[position : position + size])
         position += size
-    return Message(what, kind, correlation_id, header, frames)
+    return PeerPacket(what, kind, correlation_id, header, frames)

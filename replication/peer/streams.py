@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from ...wire.framing import FrameReceiver
 from ...wire.primitives import MalformedFrame
 from ..background_task import background_task, end_tasks
-from .address import PeerSocketError, is_served
-from .handlers import Buffer, Message, What
+from .address import PeerSocketError
+from .handlers import Buffer, PeerPacket, What
+from .sockets import is_served
 from .stream_message import decode, encode
 
 StreamAddress = Path | tuple[str, int]  # of a Unix socket; host and port
@@ -152,7 +153,7 @@ class PeerStreams:
         peers: Mapping[int, StreamAddress],
         *,
         max_message_bytes: int,
-        received: Callable[[PeerStream, int, bool, Message, int], object],
+        received: Callable[[PeerStream, int, bool, PeerPacket, int], object],
         lost: Callable[[PeerStream, int], object],
         dropped: dict[str, int],
         tls: StreamTls | None = None,

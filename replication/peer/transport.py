@@ -21,9 +21,9 @@ from .control import ControlChannel, ControlChannels, ControlLink
 from .handlers import (
     Answered,
     Buffer,
-    Message,
     PeerError,
     PeerHandlers,
+    PeerPacket,
     PeerTimeout,
     PeerUnavailable,
     What,
@@ -183,7 +183,7 @@ class PeerTransport(PeerHandlers):
         link: ControlLink | PeerStream,
         peer: int,
         is_ours: bool,
-        message: Message,
+        message: PeerPacket,
         size_bytes: int,
     ) -> None:
         """is_ours: it came on a connection on which we ask."""
@@ -194,7 +194,7 @@ class PeerTransport(PeerHandlers):
             self._take(link, peer, is_ours, message)
 
     def _take(
-        self, link: ControlLink | PeerStream, peer: int, is_ours: bool, message: Message
+        self, link: ControlLink | PeerStream, peer: int, is_ours: bool, message: PeerPacket
     ) -> None:
         what, kind, correlation_id, header, frames = message
         if is_ours and what in (What.REPLY, What.FAILURE):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.replication.peer.handlers import Message, What
+from oncelog.replication.peer.handlers import PeerPacket, What
 from oncelog.replication.peer.streams import (
     UNSENT_BYTES_MAX,
     PeerStream,
@@ -40,7 +40,7 @@ class Side:
         peers: dict[int, StreamAddress],
         tls: StreamTls | None = None,
     ) -> None:
-        self.heard: list[tuple[int, Message]] = []
+        self.heard: list[tuple[int, PeerPacket]] = []
         self.lost: list[int] = []
         self.dropped = {"stranger": 0, "malformed": 0}
         self.streams = PeerStreams(
@@ -49,7 +49,7 @@ class Side:
         )  # fmt: skip
 
     def _received(
-        self, stream: PeerStream, peer: int, is_ours: bool, message: Message, size_bytes: int
+        self, stream: PeerStream, peer: int, is_ours: bool, message: PeerPacket, size_bytes: int
     ) -> None:
         self.heard.append((peer, message))
         if not is_ours:
