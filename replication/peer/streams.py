@@ -31,7 +31,8 @@ RECONNECT_INTERVAL_S = 0.015
 RECONNECT_INTERVAL_MAX_S = 0.1  # a dead peer should not cost a thousand attempts a minute
 CONNECT_TIMEOUT_S = 5.0
 HELLO_TIMEOUT_S = 5.0
-UNSENT_BYTES_MAX = 4 * 1024 * 1024  # beyond, nothing more is handed to a peer that does not read
+STOP_TIMEOUT_S = 1.0
+UNSENT_BYTES_MAX = 4 * 1024 * 1024  # beyond, a stream is full
 _MAGIC = b"oncelog1"
 _HELLO = struct.Struct(">I8sII")  # length of the rest, _MAGIC, who dials, whom it means
 _HELLO_BYTES = _HELLO.size - 4
@@ -61,8 +62,12 @@ class PeerStream(asyncio.BufferedProtocol):
     def send(
         self, what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
     ) -> int:
-        """How many bytes were sent: none to a peer that is gone, or does not read."""
-        if self._transport is None or self._is_full:
+        """How many bytes were sent: none to a peer that is gone, no request to one that is slow.
+
+        An answer is never refused: its asker would wait for it until the deadline. While the stream
+        is full we hear no more of its requests instead.
+        """
+        if self._transport is None or (self._is_full and self.is_ours):
             return 0
         parts, size_bytes = encode(what, kind, correlation_id, header, frames)
         self._transport.writelines(parts)
@@ -78,7 +83,9 @@ class PeerStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-        if self.peer is None:
+        if not self._streams.made(self):
+            self.abort()
+        elif self.peer is None:
             asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._is_late)
         elif self._is_certified(self.peer):
             transport.write(_HELLO.pack(_HELLO_BYTES, _MAGIC, self._streams.node_id, self.peer))
@@ -97,22 +104,34 @@ class PeerStream(asyncio.BufferedProtocol):
                 if self.peer is None:
                     self._introduced(frame)
                 else:
-                    message = decode(frame)
-                    self._streams.received(self, self.peer, self.is_ours, message, len(frame))
+                    self._received(self.peer, decode(frame), len(frame))
         except MalformedFrame:
             self._refuse("malformed")
 
     def pause_writing(self) -> None:
         self._is_full = True
+        if not self.is_ours and self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._is_full = False
+        if not self.is_ours and self._transport is not None:
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if not self.ended.done():
             self.ended.set_result(None)
         self._streams.closed(self)
+
+    def _received(self, peer: int, message: PeerPacket, size_bytes: int) -> None:
+        """An error of who gets it is told; neither the stream ends nor what came behind it."""
+        try:
+            self._streams.received(self, peer, self.is_ours, message, size_bytes)
+        except Exception as error:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"a message from broker {peer}: {error!r}", "exception": error}
+            )
 
     # -- who it is
 
@@ -172,36 +191,45 @@ class PeerStreams:
         self._address = address
         self._lost = lost
         self._streams: dict[tuple[int, bool], PeerStream] = {}  # by peer, and whether we dialled
+        self._open: set[PeerStream] = set()  # those, and who has not said yet who he is
+        self._is_stopped = False
         self._is_wanted = {peer: asyncio.Event() for peer in peers}
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Listen, and begin to dial. Raises PeerSocketError with a sentence for people."""
-        loop = asyncio.get_running_loop()
-        context = self.tls.listening if self.tls else None
-        if isinstance(self._address, Path):
-            if is_served(self._address):
-                raise PeerSocketError(
-                    f"another process serves {self._address}: does this node run already?"
-                )
-            self._server = await loop.create_unix_server(
-                lambda: PeerStream(self), str(self._address), ssl=context
-            )
-        else:
-            host, port = self._address
-            self._server = await loop.create_server(
-                lambda: PeerStream(self), host, port, ssl=context
-            )
+        try:
+            self._server = await self._listen()
+        except OSError as error:
+            raise PeerSocketError(f"cannot listen at {self._address}: {error}") from error
         for peer in self.peers:
             self._tasks.append(background_task(f"stream to broker {peer}", self._keep(peer)))
 
+    async def _listen(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        context = self.tls.listening if self.tls else None
+        if not isinstance(self._address, Path):
+            return await loop.create_server(lambda: PeerStream(self), *self._address, ssl=context)
+        if is_served(self._address):
+            raise PeerSocketError(
+                f"another process serves {self._address}: does this node run already?"
+            )
+        return await loop.create_unix_server(
+            lambda: PeerStream(self), str(self._address), ssl=context
+        )
+
     async def stop(self) -> None:
+        """End all streams, and wait until they are closed."""
+        self._is_stopped = True
         await end_tasks(*self._tasks)
         if self._server is not None:
             self._server.close()
-        for stream in list(self._streams.values()):
+        ended = [stream.ended for stream in self._open]
+        for stream in list(self._open):
             stream.abort()
+        if ended:
+            await asyncio.wait(ended, timeout=STOP_TIMEOUT_S)
 
     def to(self, peer: int) -> PeerStream | None:
         """The stream on which the peer is asked; None while there is none."""
@@ -210,6 +238,11 @@ class PeerStreams:
     def dial_now(self, peer: int) -> None:
         """The peer is there: do not wait before the next attempt."""
         self._is_wanted[peer].set()
+
+    def made(self, stream: PeerStream) -> bool:
+        """A connection stands. Whether it may stay."""
+        self._open.add(stream)
+        return not self._is_stopped
 
     def opened(self, stream: PeerStream) -> None:
         assert stream.peer is not None
@@ -220,7 +253,9 @@ class PeerStreams:
             former.abort()
 
     def closed(self, stream: PeerStream) -> None:
-        if stream.peer is None:
+        was_open = stream in self._open
+        self._open.discard(stream)
+        if stream.peer is None or not was_open:
             return
         key = stream.peer, stream.is_ours
         if self._streams.get(key) is stream:
@@ -250,17 +285,21 @@ class PeerStreams:
                 if asyncio.get_running_loop().time() - begun_s > RECONNECT_INTERVAL_MAX_S:
                     wait_s = RECONNECT_INTERVAL_S
                 await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RECONNECT_INTERVAL_MAX_S)
 
     async def _dial(self, peer: int) -> PeerStream:
-        loop, address = asyncio.get_running_loop(), self.peers[peer]
-        if isinstance(address, Path):
-            _, stream = await loop.create_unix_connection(
-                lambda: PeerStream(self, peer), str(address)
-            )
-        else:
-            context = self.tls.dialling if self.tls else None
-            _, stream = await loop.create_connection(
-                lambda: PeerStream(self, peer), *address, ssl=context,
-                server_hostname=f"broker-{peer}" if context else None,
-            )  # fmt: skip
+        loop, address, stream = asyncio.get_running_loop(), self.peers[peer], PeerStream(self, peer)
+        try:
+            if isinstance(address, Path):
+                await loop.create_unix_connection(lambda: stream, str(address))
+            else:
+                context = self.tls.dialling if self.tls else None
+                await loop.create_connection(
+                    lambda: stream, *address, ssl=context,
+                    server_hostname=f"broker-{peer}" if context else None,
+                )  # fmt: skip
+        except BaseException:
+            # Given up when it stood already: uvloop closes it, and does not tell the stream.
+            stream.connection_lost(None)
+            raise
         return stream
