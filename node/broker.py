@@ -108,7 +108,9 @@ class Broker:
             config.node_id,
             Path(config.peer_directory),
             config.voter_ids,
-            max_message_bytes=config.socket_request_max_bytes + PEER_MESSAGE_BYTES_MARGIN,
+            max_message_bytes=config.socket_request_max_bytes
+            + config.replica_fetch_response_max_bytes  # all of an answer is one message
+            + PEER_MESSAGE_BYTES_MARGIN,
             gate=self._gate,
         )
         self._build_controller(loop)

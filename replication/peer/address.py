@@ -1,6 +1,7 @@
 """Names of the links between brokers: where a broker listens, and who may come in.
 
-Each broker has two sockets, control and bulk, so a heartbeat never waits behind megabytes.
+Each broker has two sockets, control (ZeroMQ) and bulk (streams, `streams`): a heartbeat never
+waits behind megabytes.
 They are Unix sockets in a directory that only the owner may enter: that is the whole access
 control, so the directory's mode is checked. A sender is known by the routing id of its
 connection, never by what its message says.
@@ -11,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux, less the closing zero byte
-CHANNELS = ("control", "bulk")
 
 
 class PeerSocketError(Exception):

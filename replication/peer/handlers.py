@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
+from typing import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 MessageHandler = Callable[[int, bytes], None]
@@ -47,6 +48,16 @@ class What(IntEnum):
     REQUEST = 1
     REPLY = 2
     FAILURE = 3
+
+
+class PeerPacket(NamedTuple):
+    """What came over a link; header and frames may be parts of memory that was received."""
+
+    what: int
+    kind: int
+    correlation_id: int
+    header: bytes
+    frames: list[Buffer]
 
 
 def envelope(what: What, kind: int, correlation_id: int, header_bytes: int) -> bytes:

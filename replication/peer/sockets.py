@@ -1,6 +1,4 @@
-"""The ZeroMQ sockets of one broker, opened as the link needs them: one ROUTER to listen on each
-channel, one DEALER for each peer and channel.
-"""
+"""The ZeroMQ sockets of one broker: a ROUTER to listen on, a DEALER for each peer."""
 
 import socket
 from dataclasses import dataclass
@@ -12,9 +10,7 @@ from .address import PeerSocketError, routing_id, socket_path
 
 RECONNECT_INTERVAL_MS = 15
 RECONNECT_INTERVAL_MAX_MS = 100  # a dead peer should not cost a thousand attempts a minute
-CONTROL_QUEUE_MESSAGES = 4096
-BULK_QUEUE_MESSAGES = 64
-
+QUEUE_MESSAGES = 4096
 
 Socket = zmq.Socket[bytes]
 
@@ -28,21 +24,21 @@ class PeerSockets:
     node_id: int
     max_message_bytes: int
 
-    def listen(self, channel: str) -> Socket:
+    def listen(self) -> Socket:
         """Where peers connect to. Raises PeerSocketError when another process serves it."""
-        path = socket_path(self.directory, channel, self.node_id)
-        if _is_served(path):  # a stale file of a killed broker is replaced by bind
+        path = socket_path(self.directory, "control", self.node_id)
+        if is_served(path):  # a stale file of a killed broker is replaced by bind
             raise PeerSocketError(f"another process serves {path}: does this node run already?")
-        router = self._open(zmq.ROUTER, channel)
+        router = self._open(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a restarted peer takes its name over at once
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a reply to nobody is an error, not a silence
         router.bind(f"ipc://{path}")
         return router
 
-    def dial(self, channel: str, peer: int, events: int) -> tuple[Socket, Socket]:
+    def dial(self, peer: int, events: int) -> tuple[Socket, Socket]:
         """The connection to a peer, made and re-made, and the monitor of its `events`."""
-        path = socket_path(self.directory, channel, peer)
-        dealer = self._open(zmq.DEALER, channel)
+        path = socket_path(self.directory, "control", peer)
+        dealer = self._open(zmq.DEALER)
         dealer.setsockopt(zmq.ROUTING_ID, routing_id(self.node_id))
         # Nothing is queued for a peer that is not there, and what was queued for a connection
         # that broke is lost with it: no stale request reaches the peer's next incarnation.
@@ -53,17 +49,17 @@ class PeerSockets:
         dealer.connect(f"ipc://{path}")
         return dealer, monitor
 
-    def _open(self, kind: int, channel: str) -> Socket:
+    def _open(self, kind: int) -> Socket:
         sock = self.context.socket(kind)
-        queue_messages = BULK_QUEUE_MESSAGES if channel == "bulk" else CONTROL_QUEUE_MESSAGES
         sock.setsockopt(zmq.LINGER, 0)
-        sock.setsockopt(zmq.SNDHWM, queue_messages)
-        sock.setsockopt(zmq.RCVHWM, queue_messages)
+        sock.setsockopt(zmq.SNDHWM, QUEUE_MESSAGES)
+        sock.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
         sock.setsockopt(zmq.MAXMSGSIZE, self.max_message_bytes)
         return sock
 
 
-def _is_served(path: Path) -> bool:
+def is_served(path: Path) -> bool:
+    """Whether a process listens on this Unix socket; a killed one leaves its file."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
         try:

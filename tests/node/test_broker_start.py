@@ -11,7 +11,7 @@ from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.partition_log import PartitionLog
 
 from ..awaiting import until
-from .own_broker import as_killed, running
+from .own_broker import OwnBroker, as_killed, running
 
 NEW_ID = b"another topic id"
 
@@ -106,3 +106,18 @@ async def test_the_first_leader_makes_up_a_name_for_the_cluster_once(tmp_path: P
             names.add(broker.state.cluster_id)
     (name,) = names
     assert len(name) == 22
+
+
+async def test_an_answer_as_large_as_followers_may_want_fits_into_a_message(
+    roots: tuple[Path, Path],
+) -> None:
+    """All records of an answer are one message; a larger one than allowed ends its stream."""
+    wanted = 500 * 1024 * 1024
+    settings = {"replica.fetch.response.max.bytes": str(wanted)}
+    broker = OwnBroker(roots[0], settings=settings)
+    await broker.start()
+    try:
+        largest_batch = broker.config.socket_request_max_bytes
+        assert broker.transport._max_message_bytes > wanted + largest_batch
+    finally:
+        await broker.stop()

@@ -1,10 +1,10 @@
-"""The links between simulated brokers: `PeerTransport` without ZeroMQ, with its promises.
+"""The links between simulated brokers: `PeerTransport` without sockets, with its promises.
 
 A dialled connection to each peer carries two channels in order. Nothing is queued for a peer that
 is not connected; what is under way on a connection that breaks is lost with it, or arrives late,
 beside what the next one brings; a queue has a bound. A killed process's connections break at once
 and are refused from then on; a cut, and a machine without power, are silent. Raft frames alone may
-be repeated or overtake one another: that the engine must bear is its own promise, not ZeroMQ's.
+be repeated or overtake one another: that the engine must bear is its own promise, not a link's.
 """
 
 from collections.abc import Iterable, Sequence

@@ -25,6 +25,8 @@ SHELLS = {
     "replication/peer/handlers.py",
     "replication/peer/requests.py",
     "replication/peer/sockets.py",
+    "replication/peer/control.py",
+    "replication/peer/streams.py",
     "client/connection.py",
     "client/produce/delivery.py",
     "client/retries.py",

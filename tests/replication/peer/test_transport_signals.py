@@ -12,6 +12,7 @@ from pathlib import Path
 import uvloop
 
 from oncelog.replication.peer.address import routing_id
+from oncelog.replication.peer.handlers import What
 from oncelog.replication.peer.transport import PeerTransport
 
 KIND = 7
@@ -30,21 +31,19 @@ def test_a_send_that_fails_leaves_no_message_lying() -> None:
                 heard.append(peer)
                 reply(header, ())
 
-            server.on_request(KIND, serve, bulk=True)
+            server.on_request(KIND, serve)
             await server.start()
             await asker.start()
             while not (asker.is_up(2) and server.is_up(1)):
                 await asyncio.sleep(0.01)
-            assert (await asker.request(2, KIND, b"a", timeout_ms=5000, bulk=True))[0] == b"a"
-            router = next(c for c in server._routers if c.is_bulk)
+            assert (await asker.request(2, KIND, b"a", timeout_ms=5000))[0] == b"a"
+            router = server._control._router
+            assert router is not None
             for _ in range(20):
-                asked = asyncio.ensure_future(
-                    asker.request(2, KIND, b"b", timeout_ms=2000, bulk=True)
-                )
+                asked = asyncio.ensure_future(asker.request(2, KIND, b"b", timeout_ms=2000))
                 await asyncio.sleep(0)  # it is on its way now
                 time.sleep(0.01)  # and has arrived, while this event loop has not looked
-                sent = server._post_now(router, 3, (routing_id(3), b"nobody"))
-                assert not sent
+                assert not router.send(What.REPLY, 0, 1, b"nobody", (), routing_id(3))
                 assert (await asked)[0] == b"b"
             assert heard == [1] * 21
             await asker.stop()

@@ -1,0 +1,245 @@
+"""The ZeroMQ sockets of one broker on its event loop: for what is decided, and heartbeats.
+
+A ROUTER is bound, a DEALER connects to every peer. They are used raw: ZeroMQ's file descriptor is
+edge-triggered and covers both directions, so it becomes readable once, and any call on the socket
+may swallow that signal. Hence we read until the socket is empty, and look at EVENTS after every
+send.
+
+A message is one part of ZeroMQ with its envelope and header, and frames. One small frame rides in
+the same part: another costs more than the copy. Large ones are not copied.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from .address import node_of
+from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What, envelope, open_envelope
+from .sockets import PeerSockets, Socket
+
+_COPY_BELOW_BYTES = zmq.COPY_THRESHOLD  # below it ZeroMQ copies whatever is asked for
+_RIDES_BELOW_BYTES = _COPY_BELOW_BYTES // 2
+_DRAIN_MESSAGES = 64  # then others have their turn on the event loop
+_LINK_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
+_UNREACHABLE = (zmq.EAGAIN, zmq.EHOSTUNREACH)
+# Plain numbers: flags of pyzmq cost microseconds, and these are used for each message.
+_EVENTS = zmq.EVENTS
+_POLLIN, _NOBLOCK, _MORE = int(zmq.POLLIN), int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_send = zmq.backend.Socket.send  # without the Python layer above it, which makes a Frame first
+
+
+class ControlChannel:
+    """One socket. peer: whom it is connected to; None: our ROUTER, whose messages name theirs."""
+
+    __slots__ = ("_channels", "is_scheduled", "monitor", "peer", "socket")
+    is_bulk = False
+
+    def __init__(self, channels: "ControlChannels", sock: Socket, peer: int | None) -> None:
+        self.socket = sock
+        self.peer = peer
+        self.monitor: Socket | None = None
+        self.is_scheduled = False
+        self._channels = channels
+
+    def send(
+        self,
+        what: What,
+        kind: int,
+        correlation_id: int,
+        header: bytes,
+        frames: Sequence[Buffer],
+        routing_id: bytes = b"",
+    ) -> int:
+        """How many bytes were sent: none when there is no connection, or its queue is full."""
+        sock = self.socket
+        if sock.closed:
+            return 0
+        parts = _parts(what, kind, correlation_id, header, frames)
+        if routing_id:
+            parts = (routing_id, *parts)
+        left, sent_bytes = len(parts), 0
+        try:
+            for part in parts:
+                left -= 1
+                size_bytes = part.nbytes if type(part) is memoryview else len(part)
+                sent_bytes += size_bytes
+                flags = _MORE if left else _NOBLOCK
+                if size_bytes < _COPY_BELOW_BYTES:
+                    _send(sock, part, flags, True, False)
+                else:
+                    sock.send(part, flags, copy=False)
+        except zmq.ZMQError as error:
+            if error.errno not in _UNREACHABLE:
+                raise
+            return 0
+        finally:
+            if not self.is_scheduled:
+                self._channels.look_again(self)  # a send that fails swallows the signal, too
+        return sent_bytes
+
+
+class _Asker(NamedTuple):
+    """The connection of a peer to our ROUTER, for a reply."""
+
+    router: ControlChannel
+    routing_id: bytes
+    is_bulk = False
+
+    def send(
+        self, what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
+    ) -> int:
+        return self.router.send(what, kind, correlation_id, header, frames, self.routing_id)
+
+
+ControlLink = ControlChannel | _Asker
+Received = Callable[[ControlLink, int, bool, PeerPacket, int], object]
+
+
+class ControlChannels:
+    """All of them. `received` and `event` are called on the event loop that started them."""
+
+    def __init__(
+        self,
+        peers: Iterable[int],
+        *,
+        received: Received,
+        event: Callable[[ControlChannel, int, int], object],
+        dropped: dict[str, int],
+    ) -> None:
+        """received: gets a link, the peer, whether we ask on it, a message, its bytes.
+
+        event: gets a channel, its peer, and what ZeroMQ's monitor saw of the connection.
+        """
+        self._peers = frozenset(peers)
+        self._received, self._event = received, event
+        self._dropped = dropped
+        self._context: zmq.Context[Socket] | None = None
+        self._router: ControlChannel | None = None
+        self._dealers: dict[int, ControlChannel] = {}
+
+    def start(self, open_sockets: Callable[["zmq.Context[Socket]"], PeerSockets]) -> None:
+        """Bind, and begin to connect. Raises PeerSocketError with a sentence for people."""
+        self._loop = asyncio.get_running_loop()
+        self._context = zmq.Context(io_threads=1)
+        sockets = open_sockets(self._context)
+        self._router = ControlChannel(self, sockets.listen(), None)
+        self._watch(self._router)
+        for peer in self._peers:
+            self._dial(sockets, peer)
+
+    async def stop(self) -> None:
+        if self._context is None:
+            return
+        for channel in [*self._dealers.values(), *([self._router] if self._router else ())]:
+            self._loop.remove_reader(_descriptor(channel.socket))
+            if channel.monitor is not None:
+                self._loop.remove_reader(_descriptor(channel.monitor))
+                channel.socket.disable_monitor()
+                channel.monitor.close(0)
+            channel.socket.close(0)
+        self._router, self._dealers = None, {}
+        context, self._context = self._context, None
+        await self._loop.run_in_executor(None, context.term)
+
+    def to(self, peer: int) -> ControlChannel | None:
+        """The channel on which the peer is asked; None for who is no peer, and after the stop."""
+        return self._dealers.get(peer)
+
+    def look_again(self, channel: ControlChannel) -> None:
+        """Make up for a signal that a call on the socket may have swallowed."""
+        if _has_input(channel.socket):
+            channel.is_scheduled = True
+            self._loop.call_soon(self._drain, channel)
+
+    def _dial(self, sockets: PeerSockets, peer: int) -> None:
+        dealer, monitor = sockets.dial(peer, _LINK_EVENTS)
+        channel = self._dealers[peer] = ControlChannel(self, dealer, peer)
+        channel.monitor = monitor
+        self._loop.add_reader(_descriptor(monitor), self._read_monitor, channel, monitor)
+        self._loop.call_soon(self._read_monitor, channel, monitor)
+        self._watch(channel)
+
+    def _watch(self, channel: ControlChannel) -> None:
+        self._loop.add_reader(_descriptor(channel.socket), self._drain, channel)
+        self.look_again(channel)
+
+    def _read_monitor(self, channel: ControlChannel, monitor: Socket) -> None:
+        assert channel.peer is not None
+        while not monitor.closed and _has_input(monitor):
+            event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"]
+            self._event(channel, channel.peer, event)
+
+    def _drain(self, channel: ControlChannel) -> None:
+        """Receive until the socket says that it is empty: only then is its signal armed anew."""
+        channel.is_scheduled = True  # what is sent meanwhile need not look
+        sock = channel.socket
+        try:
+            for _ in range(_DRAIN_MESSAGES):
+                if sock.closed:
+                    return
+                sender = sock.recv(_NOBLOCK) if channel.peer is None else b""
+                parts = [part := sock.recv(_NOBLOCK, False)]
+                while part.more:
+                    parts.append(part := sock.recv(_NOBLOCK, False))
+                self._take(channel, sender, parts)
+                if sock.closed or not _has_input(sock):  # asking costs less than an exception
+                    channel.is_scheduled = False
+                    return
+            self._loop.call_soon(self._drain, channel)
+        except zmq.Again:
+            channel.is_scheduled = False
+        except BaseException:
+            self._loop.call_soon(self._drain, channel)
+            raise
+
+    def _take(self, channel: ControlChannel, sender: bytes, parts: list[zmq.Frame]) -> None:
+        """`sender` is the routing id, which a ROUTER puts before the parts of a message."""
+        peer = channel.peer
+        link: ControlLink = channel
+        if peer is None:
+            peer = node_of(sender)
+            if peer is None or peer not in self._peers:
+                self._dropped["stranger"] += 1
+                return
+            link = _Asker(channel, sender)
+        message = _message(parts)
+        if message is None:
+            self._dropped["malformed"] += 1
+            return
+        size_bytes = len(sender) + sum(map(len, parts))
+        self._received(link, peer, channel.peer is not None, message, size_bytes)
+
+
+def _parts(
+    what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
+) -> tuple[Buffer, ...]:
+    first = envelope(what, kind, correlation_id, len(header))
+    if len(frames) == 1 and len(frames[0]) < _RIDES_BELOW_BYTES:
+        return (b"".join((first, header, frames[0])),)
+    return (first + header, *frames)
+
+
+def _message(parts: list[zmq.Frame]) -> PeerPacket | None:
+    first = parts[0].bytes
+    if len(first) < ENVELOPE_BYTES:
+        return None
+    what, kind, correlation_id, header_bytes = open_envelope(first)
+    header_end = ENVELOPE_BYTES + header_bytes
+    if len(first) < header_end:
+        return None
+    frames: list[Buffer] = []
+    if len(first) > header_end:
+        frames.append(memoryview(first)[header_end:])
+    frames += [part.bytes for part in parts[1:]]
+    return PeerPacket(what, kind, correlation_id, first[ENVELOPE_BYTES:header_end], frames)
+
+
+def _descriptor(sock: Socket) -> int:
+    return int(sock.get(zmq.FD))
+
+
+def _has_input(sock: Socket) -> bool:
+    return bool(sock.get(_EVENTS) & _POLLIN)  # type: ignore[operator]

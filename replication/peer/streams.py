@@ -1,0 +1,305 @@
+"""The streams between brokers, for records: who asks dials, and is answered on that connection.
+
+A request and its answer of 16 kB cost two brokers 20 µs here and 100 µs by ZeroMQ, whose thread
+each of them enters and leaves (docs/decisions/0010). What is decided stays there, so a heartbeat
+never waits behind megabytes.
+
+A stream begins with a hello: who dials, and whom it means. All that comes later is from that
+broker. With TLS the certificates of both sides must agree: `broker-ID` is one of their DNS names.
+A newer stream of a broker ends the one before, with what was still to be answered there: it has
+restarted, or has lost the other end.
+"""
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...wire.framing import FrameReceiver
+from ...wire.primitives import MalformedFrame
+from ..background_task import background_task, end_tasks
+from .address import PeerSocketError
+from .handlers import Buffer, PeerPacket, What
+from .sockets import is_served
+from .stream_message import decode, encode
+
+StreamAddress = Path | tuple[str, int]  # of a Unix socket; host and port
+
+RECONNECT_INTERVAL_S = 0.015
+RECONNECT_INTERVAL_MAX_S = 0.1  # a dead peer should not cost a thousand attempts a minute
+CONNECT_TIMEOUT_S = 5.0
+HELLO_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 1.0
+UNSENT_BYTES_MAX = 4 * 1024 * 1024  # beyond, a stream is full
+_MAGIC = b"oncelog1"
+_HELLO = struct.Struct(">I8sII")  # length of the rest, _MAGIC, who dials, whom it means
+_HELLO_BYTES = _HELLO.size - 4
+
+
+class StreamTls(NamedTuple):
+    """Contexts that ask for the other side's certificate, for streams over TCP."""
+
+    listening: ssl.SSLContext
+    dialling: ssl.SSLContext
+
+
+class PeerStream(asyncio.BufferedProtocol):
+    """One connection. peer: who is at the other end, None until its hello has come."""
+
+    is_bulk = True
+
+    def __init__(self, streams: "PeerStreams", dialled: int | None = None) -> None:
+        self.peer = dialled
+        self.is_ours = dialled is not None  # we ask, the peer answers
+        self.ended = asyncio.get_running_loop().create_future()
+        self._streams = streams
+        self._receiver = FrameReceiver(streams.max_message_bytes, streams.spare_buffers)
+        self._transport: asyncio.Transport | None = None
+        self._is_full = False
+
+    def send(
+        self, what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
+    ) -> int:
+        """How many bytes were sent: none to a peer that is gone, no request to one that is slow.
+
+        An answer is never refused: its asker would wait for it until the deadline. While the stream
+        is full we hear no more of its requests instead.
+        """
+        if self._transport is None or (self._is_full and self.is_ours):
+            return 0
+        parts, size_bytes = encode(what, kind, correlation_id, header, frames)
+        self._transport.writelines(parts)
+        return size_bytes
+
+    def abort(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    # -- called by the event loop
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        if not self._streams.made(self):
+            self.abort()
+        elif self.peer is None:
+            asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._is_late)
+        elif self._is_certified(self.peer):
+            transport.write(_HELLO.pack(_HELLO_BYTES, _MAGIC, self._streams.node_id, self.peer))
+            self._streams.opened(self)
+        else:
+            self._refuse("stranger")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._receiver.buffer_updated(nbytes):
+                if self._transport is None:
+                    return
+                if self.peer is None:
+                    self._introduced(frame)
+                else:
+                    self._received(self.peer, decode(frame), len(frame))
+        except MalformedFrame:
+            self._refuse("malformed")
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        if not self.is_ours and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        if not self.is_ours and self._transport is not None:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._streams.closed(self)
+
+    def _received(self, peer: int, message: PeerPacket, size_bytes: int) -> None:
+        """An error of who gets it is told; neither the stream ends nor what came behind it."""
+        try:
+            self._streams.received(self, peer, self.is_ours, message, size_bytes)
+        except Exception as error:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"a message from broker {peer}: {error!r}", "exception": error}
+            )
+
+    # -- who it is
+
+    def _introduced(self, hello: memoryview) -> None:
+        if len(hello) != _HELLO_BYTES or bytes(hello[:8]) != _MAGIC:
+            raise MalformedFrame("it does not begin with a hello")
+        peer, meant = struct.unpack_from(">II", hello, 8)
+        is_known = peer in self._streams.peers and meant == self._streams.node_id
+        if is_known and self._is_certified(peer):
+            self.peer = peer
+            self._streams.opened(self)
+        else:
+            self._refuse("stranger")
+
+    def _is_certified(self, peer: int) -> bool:
+        assert self._transport is not None
+        if self._streams.tls is None:
+            return True
+        names = self._transport.get_extra_info("peercert", {}).get("subjectAltName", ())
+        return ("DNS", f"broker-{peer}") in names
+
+    def _is_late(self) -> None:
+        if self.peer is None:
+            self.abort()
+
+    def _refuse(self, reason: str) -> None:
+        self._streams.dropped[reason] += 1
+        self.abort()
+
+
+class PeerStreams:
+    """All streams of one broker: one to each peer, where we ask, and one from each."""
+
+    def __init__(
+        self,
+        node_id: int,
+        address: StreamAddress,
+        peers: Mapping[int, StreamAddress],
+        *,
+        max_message_bytes: int,
+        received: Callable[[PeerStream, int, bool, PeerPacket, int], object],
+        lost: Callable[[PeerStream, int], object],
+        dropped: dict[str, int],
+        tls: StreamTls | None = None,
+    ) -> None:
+        """received: gets a stream, the peer, whether we ask on it, a message, its bytes.
+
+        lost: gets a stream on which we asked, and the peer.
+        """
+        self.node_id = node_id
+        self.peers = peers
+        self.max_message_bytes = max_message_bytes
+        self.received = received
+        self.dropped = dropped
+        self.tls = tls
+        self.spare_buffers: list[bytearray] = []
+        self._address = address
+        self._lost = lost
+        self._streams: dict[tuple[int, bool], PeerStream] = {}  # by peer, and whether we dialled
+        self._open: set[PeerStream] = set()  # those, and who has not said yet who he is
+        self._is_stopped = False
+        self._is_wanted = {peer: asyncio.Event() for peer in peers}
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Listen, and begin to dial. Raises PeerSocketError with a sentence for people."""
+        try:
+            self._server = await self._listen()
+        except OSError as error:
+            raise PeerSocketError(f"cannot listen at {self._address}: {error}") from error
+        for peer in self.peers:
+            self._tasks.append(background_task(f"stream to broker {peer}", self._keep(peer)))
+
+    async def _listen(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        context = self.tls.listening if self.tls else None
+        if not isinstance(self._address, Path):
+            return await loop.create_server(lambda: PeerStream(self), *self._address, ssl=context)
+        if is_served(self._address):
+            raise PeerSocketError(
+                f"another process serves {self._address}: does this node run already?"
+            )
+        return await loop.create_unix_server(
+            lambda: PeerStream(self), str(self._address), ssl=context
+        )
+
+    async def stop(self) -> None:
+        """End all streams, and wait until they are closed."""
+        self._is_stopped = True
+        await end_tasks(*self._tasks)
+        if self._server is not None:
+            self._server.close()
+        ended = [stream.ended for stream in self._open]
+        for stream in list(self._open):
+            stream.abort()
+        if ended:
+            await asyncio.wait(ended, timeout=STOP_TIMEOUT_S)
+
+    def to(self, peer: int) -> PeerStream | None:
+        """The stream on which the peer is asked; None while there is none."""
+        return self._streams.get((peer, True))
+
+    def dial_now(self, peer: int) -> None:
+        """The peer is there: do not wait before the next attempt."""
+        self._is_wanted[peer].set()
+
+    def made(self, stream: PeerStream) -> bool:
+        """A connection stands. Whether it may stay."""
+        self._open.add(stream)
+        return not self._is_stopped
+
+    def opened(self, stream: PeerStream) -> None:
+        assert stream.peer is not None
+        key = stream.peer, stream.is_ours
+        former = self._streams.get(key)
+        self._streams[key] = stream
+        if former is not None:
+            former.abort()
+
+    def closed(self, stream: PeerStream) -> None:
+        was_open = stream in self._open
+        self._open.discard(stream)
+        if stream.peer is None or not was_open:
+            return
+        key = stream.peer, stream.is_ours
+        if self._streams.get(key) is stream:
+            del self._streams[key]
+        if stream.is_ours:
+            self._lost(stream, stream.peer)
+
+    async def _keep(self, peer: int) -> None:
+        """Dial, wait for the end of the stream, dial again."""
+        wait_s = RECONNECT_INTERVAL_S
+        is_wanted = self._is_wanted[peer]
+        while True:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    stream = await self._dial(peer)
+            except (OSError, TimeoutError):  # ssl.SSLError is an OSError
+                is_wanted.clear()
+                try:
+                    async with asyncio.timeout(wait_s):
+                        await is_wanted.wait()
+                except TimeoutError:
+                    pass
+                wait_s = min(2 * wait_s, RECONNECT_INTERVAL_MAX_S)
+            else:
+                begun_s = asyncio.get_running_loop().time()
+                await stream.ended
+                if asyncio.get_running_loop().time() - begun_s > RECONNECT_INTERVAL_MAX_S:
+                    wait_s = RECONNECT_INTERVAL_S
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RECONNECT_INTERVAL_MAX_S)
+
+    async def _dial(self, peer: int) -> PeerStream:
+        loop, address, stream = asyncio.get_running_loop(), self.peers[peer], PeerStream(self, peer)
+        try:
+            if isinstance(address, Path):
+                await loop.create_unix_connection(lambda: stream, str(address))
+            else:
+                context = self.tls.dialling if self.tls else None
+                await loop.create_connection(
+                    lambda: stream, *address, ssl=context,
+                    server_hostname=f"broker-{peer}" if context else None,
+                )  # fmt: skip
+        except BaseException:
+            # Given up when it stood already: uvloop closes it, and does not tell the stream.
+            stream.connection_lost(None)
+            raise
+        return stream

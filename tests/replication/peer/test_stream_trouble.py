@@ -1,0 +1,217 @@
+"""Streams when something goes wrong: errors in callbacks, full streams, stops, vain attempts."""
+
+import asyncio
+import gc
+import socket
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.replication.peer.address import PeerSocketError
+from oncelog.replication.peer.handlers import Body, PeerError, PeerPacket, What
+from oncelog.replication.peer.stream_message import encode
+from oncelog.replication.peer.streams import UNSENT_BYTES_MAX, PeerStream
+from oncelog.replication.peer.transport import PeerTransport
+
+from .peer_process import BULK
+from .test_streams import HELLO, Side, pair, refused, running
+from .test_transport import directory, until
+
+__all__ = ["directory"]  # a fixture
+pytestmark = pytest.mark.uvloop
+HELLO_OF_TWO = HELLO.pack(16, b"oncelog1", 2, 1)
+
+
+def packed(what: What, correlation_id: int, header: bytes = b"") -> bytes:
+    parts, _ = encode(what, BULK, correlation_id, header, [])
+    return b"".join(parts)
+
+
+class LavishSide(Side):
+    """It answers each request with more than a stream holds."""
+
+    answer = bytes(UNSENT_BYTES_MAX + 1_000_000)
+
+    def _received(
+        self, stream: PeerStream, peer: int, is_ours: bool, message: PeerPacket, size_bytes: int
+    ) -> None:
+        self.heard.append((peer, message))
+        assert stream.send(What.REPLY, 0, message.correlation_id, b"", [self.answer])
+
+
+async def read_answer(reader: asyncio.StreamReader) -> int:
+    """The bytes of one message."""
+    async with asyncio.timeout(20):
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        await reader.readexactly(length)
+    return length
+
+
+async def test_an_answer_is_given_even_while_another_is_under_way(directory: Path) -> None:
+    """A follower may ask again before it has its answer; it must not wait for a lost one."""
+    one = LavishSide(1, directory / "1", {2: directory / "2"})
+    async with running(one):
+        reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
+        writer.write(HELLO_OF_TWO + packed(What.REQUEST, 1) + packed(What.REQUEST, 2))
+        await until(lambda: len(one.heard) == 2)
+        for _ in range(2):
+            assert await read_answer(reader) > len(LavishSide.answer)
+        writer.close()
+
+
+async def test_who_does_not_take_answers_is_not_asked_what_else_he_wants(directory: Path) -> None:
+    one = LavishSide(1, directory / "1", {2: directory / "2"})
+    async with running(one):
+        reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
+        writer.write(HELLO_OF_TWO + packed(What.REQUEST, 1))
+        await until(lambda: len(one.heard) == 1)
+        writer.write(packed(What.REQUEST, 2))
+        await asyncio.sleep(0.1)
+        assert len(one.heard) == 1
+        for _ in range(2):
+            await read_answer(reader)
+        assert len(one.heard) == 2
+        writer.close()
+
+
+async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -> None:
+    """Nor the messages behind, and it is told, even when it is an error of the system."""
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    transport = PeerTransport(1, directory, [1, 2], max_message_bytes=1 << 20)
+    server = PeerTransport(2, directory, [1, 2], max_message_bytes=1 << 20)
+    kept: list[Any] = []
+    server.on_request(BULK, lambda peer, header, frames, reply: kept.append(reply), bulk=True)
+    answers: list[Body | PeerError] = []
+
+    def broken(outcome: Body | PeerError) -> None:
+        raise OSError("on purpose")
+
+    await transport.start()
+    await server.start()
+    try:
+        streams = transport._streams
+        assert streams is not None
+        await until(lambda: streams.to(2) is not None)
+        stream = streams.to(2)
+        for answered in (broken, answers.append):
+            transport.ask(2, BULK, b"", answered=answered, timeout_ms=5000, bulk=True)
+        await until(lambda: len(kept) == 2)
+        for reply in kept:
+            reply(b"x", ())
+        await until(lambda: bool(answers))
+        assert answers == [(b"x", [])]
+        assert streams.to(2) is stream
+        assert [str(context["exception"]) for context in told] == ["on purpose"]
+    finally:
+        await transport.stop()
+        await server.stop()
+
+
+async def test_after_the_stop_nobody_comes_in(directory: Path) -> None:
+    """One who had connected, and only then says who he is, is not heard."""
+    one, _ = pair(directory)
+    async with running(one):
+        connected = await asyncio.open_unix_connection(str(directory / "1"))
+        await asyncio.sleep(0.05)
+    connected[1].write(HELLO_OF_TWO + packed(What.REQUEST, 1))
+    await refused(connected)
+    assert one.heard == []
+
+
+async def test_who_is_accepted_while_we_stop_does_not_come_in(directory: Path) -> None:
+    one, _ = pair(directory)
+    await one.streams.start()
+    with socket.socket(socket.AF_UNIX) as newcomer:
+        newcomer.connect(str(directory / "1"))
+        newcomer.sendall(HELLO_OF_TWO + packed(What.REQUEST, 1))
+        await one.streams.stop()
+        await asyncio.sleep(0.05)
+    assert one.heard == []
+
+
+def test_a_stop_leaves_no_connection_open(directory: Path) -> None:
+    async def scenario() -> None:
+        one, two = pair(directory)
+        async with running(one, two):
+            await one.open_to(2)
+            await two.open_to(1)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        uvloop = pytest.importorskip("uvloop")
+        loop = uvloop.new_event_loop()
+        loop.run_until_complete(scenario())
+        loop.close()  # at once: what is open by now says so
+        gc.collect()
+    assert [str(w.message) for w in caught if w.category is ResourceWarning] == []
+
+
+async def test_an_attempt_given_up_too_late_leaves_no_stream(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop closes such a connection without a word to its protocol."""
+    one, two = pair(directory)
+    opened, streams = one.streams.opened, one.streams
+    seen: list[PeerStream] = []
+
+    def give_up_once(stream: PeerStream) -> None:
+        opened(stream)
+        if stream.is_ours:
+            seen.append(stream)
+            streams._tasks[0].cancel()
+
+    monkeypatch.setattr(streams, "opened", give_up_once)
+    async with running(one, two):
+        await until(lambda: bool(seen))
+        await asyncio.sleep(0.05)
+        assert streams.to(2) is None
+        assert seen[0].send(What.REQUEST, BULK, 1, b"", []) == 0
+
+
+async def test_who_is_sent_away_at_once_dials_ever_less(directory: Path) -> None:
+    attempts = 0
+
+    def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+
+    one, _ = pair(directory)
+    server = await asyncio.start_unix_server(accept, str(directory / "2"))
+    async with running(one):
+        await asyncio.sleep(1.0)
+        assert 1 < attempts < 20
+    server.close()
+
+
+async def test_a_place_that_cannot_be_had_is_told_in_words(directory: Path) -> None:
+    (directory / "1").mkdir()
+    one, _ = pair(directory)
+    with pytest.raises(PeerSocketError, match="cannot listen"):
+        await one.streams.start()
+    await one.streams.stop()
+
+
+async def test_a_hello_may_come_in_pieces(directory: Path) -> None:
+    one, _ = pair(directory)
+    async with running(one):
+        reader, writer = await asyncio.open_unix_connection(str(directory / "1"))
+        for byte in HELLO_OF_TWO + packed(What.REQUEST, 1, b"x"):
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.001)
+        await read_answer(reader)
+        assert one.heard[0][1].header == b"x"
+        writer.close()
+
+
+async def test_views_of_nothing_are_sent(directory: Path) -> None:
+    one, two = pair(directory)
+    async with running(one, two):
+        stream = await one.open_to(2)
+        frames = [memoryview(b""), memoryview(bytes(70_000)), memoryview(b"x")[1:]]
+        stream.send(What.REQUEST, BULK, 1, b"", frames)
+        await until(lambda: bool(one.heard))
+        assert [len(frame) for frame in one.heard[0][1].frames] == [0, 70_000, 0]
