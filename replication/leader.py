@@ -9,7 +9,8 @@ never be seen at or beyond the high watermark, which is the ticket into the ISR.
 
 The log keeps the high watermark. Whatever happens here (`appended`, `flushed`, `follower_fetched`,
 an ISR change, `tick`) comes to an offset that it rises to, or None, for `raise_high_watermark` of
-the replica manager: the one place where it rises, and where those who wait for it are freed.
+the replica manager: the one place where a leader's rises, and where those who wait for it are
+freed. A follower takes over its leader's (`node/partitions/replica_fetcher.py`).
 
 Our own copy counts up to `own_end_offset`: while a flush is owed, not to the log end.
 
@@ -93,21 +94,21 @@ class PartitionLeader:
         if is_flushed:
             self.own_end_offset = log_end_offset
         if not self.followers:
-            return self._raised(now_ms)
+            return self._raised_high_watermark(now_ms)
         last_fetch_ms = self._peers.last_fetch_ms
         for follower in self.followers.values():
             if follower.log_end_offset == previous_end:
                 # It was at the end when its session last spoke; from here on it lags.
                 seen_ms = last_fetch_ms.get(follower.node_id, follower.last_fetch_ms)
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, seen_ms)
-        return self._raised(now_ms) if len(self._maximal_isr) == 1 else None
+        return self._raised_high_watermark(now_ms) if len(self._maximal_isr) == 1 else None
 
     def flushed(self, offset: int, now_ms: int) -> int | None:
         """Note that our copy counts up to `offset`; what the high watermark rises to."""
         if offset <= self.own_end_offset:
             return None
         self.own_end_offset = offset
-        return self._raised(now_ms)
+        return self._raised_high_watermark(now_ms)
 
     def follower_fetched(
         self,
@@ -150,7 +151,7 @@ class PartitionLeader:
         else:
             joins = self.pending_isr_change is None and self._may_join(follower, now_ms)
         # An outsider can hold the high watermark back, so its progress can free it too.
-        raised = self._raised(now_ms) if moved else None
+        raised = self._raised_high_watermark(now_ms) if moved else None
         return FetchedOutcome(True, raised, joins) if joins or raised is not None else _NOTED
 
     # -- the ISR
@@ -170,7 +171,7 @@ class PartitionLeader:
         )
 
     def next_isr_change(self, now_ms: int) -> IsrChange | None:
-        """The change to propose now, if any; it is pending until told otherwise.
+        """The ISR shrink or expand to propose now, if any; it is pending until told otherwise.
 
         Out goes who has not been caught up for lag_time_max_ms; in comes who keeps up, is at
         or beyond the high watermark and the start of this leader epoch, live, and in the
@@ -249,7 +250,7 @@ class PartitionLeader:
             self._min_insync_replicas = min_insync_replicas
             self._weigh()
         if partition_epoch <= self.partition_epoch:
-            return self._raised(now_ms)
+            return self._raised_high_watermark(now_ms)
         if replicas is not None:
             self.replicas = tuple(replicas)
             self.followers = {
@@ -261,7 +262,7 @@ class PartitionLeader:
 
     def tick(self, now_ms: int) -> int | None:
         """What the high watermark rises to: outsiders that stopped keeping up hold it no longer."""
-        return self._raised(now_ms)
+        return self._raised_high_watermark(now_ms)
 
     # -- questions
 
@@ -279,14 +280,15 @@ class PartitionLeader:
         self.pending_isr_change = None
         self._maximal_isr = isr
         self._weigh()
-        return self._raised(now_ms)
+        return self._raised_high_watermark(now_ms)
 
     def _weigh(self) -> None:
         """What acks=all needs (never more than there are replicas), and whether it is there."""
         self.min_insync_replicas = min(self._min_insync_replicas, len(self.replicas))
         self.is_under_min_isr = len(self.isr) < self.min_insync_replicas
 
-    def _raised(self, now_ms: int) -> int | None:
+    def _raised_high_watermark(self, now_ms: int) -> int | None:
+        """What the high watermark rises to now, if it does."""
         if self.is_under_min_isr:
             return None
         lowest = self.own_end_offset

@@ -190,7 +190,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """What readers of committed data may read up to (exclusive)."""
+        """The LSO: what readers of committed data may read up to (exclusive)."""
         local = self.local
         if local.rebuild is not None:
             run_to_end(local.rebuilding())

@@ -174,7 +174,7 @@ class Controller:
                 self._add(due, node_id, self._broker_command(self._state.brokers[node_id]))
         if self._awake_ms >= self._next_rebalance_ms:
             self._next_rebalance_ms = self._awake_ms + self._settings.rebalance_interval_ms
-            self._add(due, "leaders", self._rebalance_command())
+            self._add(due, "leaders", self._preferred_election_command())
         return due
 
     def settled(self, command: Command, result: Result | None) -> None:
@@ -232,7 +232,7 @@ class Controller:
             for other in self._state.live_brokers
         )
 
-    def _rebalance_command(self) -> Command | None:
+    def _preferred_election_command(self) -> Command | None:
         if not self._settings.rebalances_leaders:
             return None
         state = self._state

@@ -21,7 +21,7 @@ from .group_messages import (
 from .group_states import GroupState
 from .joining import join
 from .leaving import leave, session_deadline
-from .rebalance import begin, expect_heartbeat, join_deadline, release
+from .rebalance import expect_heartbeat, join_deadline, prepare_rebalance, release
 from .records import GroupValue
 from .syncing import heartbeat, sync, sync_deadline
 from .turn import HEARTBEAT, JOIN, DeadlineKey, Turn
@@ -56,7 +56,7 @@ class GroupTable:
             for member in group.members.values():
                 expect_heartbeat(group, member, turn)
             if len(group.members) > turn.settings.max_size:
-                begin(group, turn, "it has more members than group.max.size now")
+                prepare_rebalance(group, turn, "it has more members than group.max.size now")
 
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -21,7 +21,12 @@ from .classic_group import ClassicGroup
 from .group_member import Member
 from .group_messages import NO_MEMBER, JoinAnswer, JoinRequest
 from .group_states import GroupState
-from .rebalance import begin, begin_or_complete, complete_if_all_joined, expect_heartbeat
+from .rebalance import (
+    begin_or_complete,
+    complete_if_all_joined,
+    expect_heartbeat,
+    prepare_rebalance,
+)
 from .turn import HEARTBEAT, Turn
 
 PENDING_MAX = 10_000  # members of one group that have been told their id and have not come yet
@@ -139,7 +144,7 @@ def _take_place(group: ClassicGroup, request: JoinRequest, ticket: object, turn:
     _update(group, member, request, ticket, turn)
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may be assigning to the id that was; the new one would go without.
-        begin(group, turn, _reason(f"static member {instance_id} came back", request))
+        prepare_rebalance(group, turn, _reason(f"static member {instance_id} came back", request))
     elif group.state is not GroupState.STABLE:
         complete_if_all_joined(group, turn)
     elif group.choose_protocol() != group.protocol_name:

@@ -11,7 +11,7 @@ from ...wire.errors import CoordinatorNotAvailable, ErrorCode, KafkaError
 from .classic_group import ClassicGroup
 from .group_messages import NO_MEMBER, LeavingMember
 from .group_states import GroupState
-from .rebalance import begin_or_complete, complete, complete_if_all_joined, remove_member
+from .rebalance import begin_or_complete, complete_if_all_joined, complete_rebalance, remove_member
 from .turn import HEARTBEAT, Turn
 
 _HAS_A_GENERATION = frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
@@ -68,4 +68,4 @@ def session_deadline(group: ClassicGroup, member_id: str, turn: Turn) -> None:
 
 def _complete_if_the_last(group: ClassicGroup, turn: Turn) -> None:
     if group.state is GroupState.PREPARING_REBALANCE and group.have_all_joined:
-        complete(group, turn)
+        complete_rebalance(group, turn)

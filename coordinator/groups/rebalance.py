@@ -27,12 +27,12 @@ def expect_heartbeat(
 def begin_or_complete(group: ClassicGroup, turn: Turn, reason: str) -> None:
     """Something about the members has changed: rebalance, or see whether they are all there."""
     if group.may_rebalance:
-        begin(group, turn, reason)
+        prepare_rebalance(group, turn, reason)
     else:
         complete_if_all_joined(group, turn)
 
 
-def begin(group: ClassicGroup, turn: Turn, reason: str) -> None:
+def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
     """Have every member rejoin. Who waits for an assignment is told to."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         drop_assignments(group, turn, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -49,7 +49,7 @@ def begin(group: ClassicGroup, turn: Turn, reason: str) -> None:
     if is_first:
         return
     if group.have_all_joined:
-        complete(group, turn)
+        complete_rebalance(group, turn)
     else:
         turn.set_deadline(JOIN, group.group_id, "", group.rebalance_timeout_ms)
 
@@ -61,7 +61,7 @@ def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
         and group.previous_state is not GroupState.EMPTY
         and group.have_all_joined
     ):
-        complete(group, turn)
+        complete_rebalance(group, turn)
 
 
 def join_deadline(group: ClassicGroup, turn: Turn) -> None:
@@ -74,10 +74,10 @@ def join_deadline(group: ClassicGroup, turn: Turn) -> None:
         group.initial_wait_left_ms -= delay_ms
         turn.set_deadline(JOIN, group.group_id, "", delay_ms)
     else:
-        complete(group, turn)
+        complete_rebalance(group, turn)
 
 
-def complete(group: ClassicGroup, turn: Turn) -> None:
+def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
     """Go on with those who are there: the next generation, or none if nobody is."""
     turn.cancel_deadline(JOIN, group.group_id)
     absent = [

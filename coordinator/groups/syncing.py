@@ -24,7 +24,13 @@ from .classic_group import ClassicGroup
 from .group_member import Member
 from .group_messages import SyncAnswer, SyncRequest
 from .group_states import GroupState
-from .rebalance import begin, begin_or_complete, drop_assignments, expect_heartbeat, remove_member
+from .rebalance import (
+    begin_or_complete,
+    drop_assignments,
+    expect_heartbeat,
+    prepare_rebalance,
+    remove_member,
+)
 from .turn import SYNC, Turn
 
 
@@ -111,7 +117,7 @@ def sync_deadline(group: ClassicGroup, turn: Turn) -> None:
     absent = sorted(group.pending_sync)
     for member_id in absent:
         remove_member(group, group.members[member_id], turn)
-    begin(group, turn, f"no SyncGroup from {', '.join(absent)}")
+    prepare_rebalance(group, turn, f"no SyncGroup from {', '.join(absent)}")
 
 
 def heartbeat(

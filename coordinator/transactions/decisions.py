@@ -97,7 +97,7 @@ class EndTransaction:
 
 Decision = Refused | Granted | Change | FenceProducer | ProducerIdNeeded
 _CONCURRENT = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
-_FENCED = Refused(ErrorCode.PRODUCER_FENCED)
+_PRODUCER_FENCED = Refused(ErrorCode.PRODUCER_FENCED)
 _UNKNOWN = Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 _WRONG_STATE = Refused(ErrorCode.INVALID_TXN_STATE)
 
@@ -127,14 +127,14 @@ def init_producer_id(
         )
     expected = request.expected
     if expected is not None and not _may_go_on(record, expected):
-        return _FENCED
+        return _PRODUCER_FENCED
     if record.state in PREPARED:
         return _CONCURRENT
     if record.state == TransactionState.ONGOING:
         # Kafka aborts first, and looks at the epoch when the producer asks again: so a zombie ends
         # the transaction of the session that has replaced it.
         if expected is not None and expected[1] not in (record.producer_epoch, record.client[1]):
-            return _FENCED
+            return _PRODUCER_FENCED
         if request.keeps_prepared:
             return _keep_prepared(record, request, context)
         return abort_transaction(record, context)
@@ -145,7 +145,7 @@ def init_producer_id(
         if isinstance(identity, ProducerIdNeeded):
             return identity
     elif expected is None or expected[1] != record.last_producer_epoch:  # else the answer got lost
-        return _FENCED
+        return _PRODUCER_FENCED
     last_epoch = NO_EPOCH
     if expected is not None:
         last_epoch = record.producer_epoch if is_current else record.last_producer_epoch
@@ -268,7 +268,7 @@ def _check_identity(record: TransactionRecord, identity: Identity) -> Refused | 
     producer_id, producer_epoch = record.client
     if identity[0] != producer_id:
         return _UNKNOWN
-    return None if identity[1] == producer_epoch else _FENCED
+    return None if identity[1] == producer_epoch else _PRODUCER_FENCED
 
 
 def _may_go_on(record: TransactionRecord, expected: Identity) -> bool:

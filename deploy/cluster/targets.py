@@ -1,4 +1,7 @@
-"""Targets of faults: a node by its number, or by the role that it plays at this moment."""
+"""Targets of faults: a node by its number, or by the role that it plays at this moment.
+
+`Cluster.resolve` finds the node, `Cluster.kill` does the kill -9.
+"""
 
 import re
 from typing import Literal, NamedTuple

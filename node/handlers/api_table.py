@@ -1,6 +1,7 @@
 """All APIs that a broker serves, in one table; ApiVersions, the tests and the docs read it.
 
-A new API is a row in its handler file, and its file stands here.
+A new API (Kafka: ApiKeys, KafkaApis) is a row in its handler file, and its file stands here; its
+key and schemas are in `wire/messages/apis.py`.
 """
 
 import logging

@@ -133,6 +133,7 @@ class MarkerWriter:
         return _Written(partition, leader, offset)
 
     def _write(self, partition: HostedPartition, marker: TransactionMarker) -> int:
+        """Append one marker; its offset."""
         batch = memoryview(
             bytearray(
                 encode_marker(

@@ -1,7 +1,8 @@
 """The transactions of a partition that committed readers may not pass yet.
 
 A transaction is ongoing until its marker is written, and unreplicated until the high watermark
-is above the marker. Readers of committed data stop at the first offset of the first of either.
+is above the marker. Readers of committed data stop at the first offset of the first of either:
+the last stable offset (LSO).
 """
 
 import heapq

@@ -78,7 +78,7 @@ class ProducerStateTable:
 
         `guard` is what `begin_verification` gave this request, if it did. An offset commit
         (origin COORDINATOR) has no sequence: its epoch and its guard are judged.
-        Raises InvalidProducerEpoch (fenced), OutOfOrderSequenceNumber (a gap would lose records,
+        Raises InvalidProducerEpoch (a zombie), OutOfOrderSequenceNumber (a gap would lose records,
         or a duplicate older than five batches), InvalidTxnState (no verified transaction, or a
         plain batch inside an open one). The order of the checks is part of the protocol: a fenced
         producer learns that it is fenced, whatever else is wrong (KAFKA-19690).

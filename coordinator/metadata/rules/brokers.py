@@ -195,7 +195,7 @@ def _shrink_isrs(
     tables: ClusterTables, node_id: int, *, lost_power: bool = False, lost_directory: bool = False
 ) -> Steps[None]:
     """Shrink every ISR by the node, which is no longer active; and out of every ELR when it
-    may have lost data."""
+    may have lost data. (A shrink by lag is its leader's: `replication/leader.py`.)"""
     keys = dict.fromkeys(tables.partitions_in_sync_on(node_id))
     if lost_power or lost_directory:
         keys |= dict.fromkeys(tables.partitions_eligible_on(node_id))

@@ -1,7 +1,8 @@
 """WriteTxnMarkers 1-2 and DescribeProducers 0: how people look into hanging transactions, and end
 them (KIP-664).
 
-The cluster's own markers travel over the peer link; these come from admin clients. Version 2 of
+The cluster's own markers travel over the peer link; these come from admin clients. Both are written
+by `node/transactions/marker_writer.py`. Version 2 of
 WriteTxnMarkers tells the transaction version (KIP-1228).
 """
 
