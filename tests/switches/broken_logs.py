@@ -130,7 +130,7 @@ def lone_high_watermark() -> AbstractContextManager[Any]:
         return sound(self, log_end_offset, now_ms, **flushed) or raised(self, now_ms)
 
     return together(
-        replaced(PartitionLeader, "_raised", raised),
+        replaced(PartitionLeader, "_raised_high_watermark", raised),
         replaced(PartitionLeader, "appended", appended),
     )
 
