@@ -14,6 +14,7 @@ Every other call waits for what was handed over before it.
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -293,9 +294,10 @@ class BlockingProducer:
         self._run(self._producer.abort_transaction())
         self._problem = None
 
-    def prepare(self) -> PreparedTransaction:
+    def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
         """As `Producer.prepare`; raises also what kept a record out of the transaction."""
-        return self._run(self._when_complete(self._producer.prepare))
+        prepare = functools.partial(self._producer.prepare, may_time_out=may_time_out)
+        return self._run(self._when_complete(prepare))
 
     def complete(self, token: PreparedTransaction | str, commit: bool) -> None:
         """As `Producer.complete`."""

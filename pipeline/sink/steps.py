@@ -66,15 +66,32 @@ class ChildrenCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenRefused:
-    """These cannot be committed: they have been ended otherwise. The others are committed."""
+    """These cannot be ended as was asked: they have been ended otherwise. The others are.
+
+    forgotten: those whose ids have expired, so that nobody knows how they were ended.
+    """
 
     names: tuple[str, ...]
     reason: str
+    forgotten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenAborted:
     """These have nothing open any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenDescribed:
+    """By names: those that can be committed yet, and those that certainly cannot and are not.
+
+    What is in neither was committed, or forgotten. expiring: of the open ones, those that are about
+    to time out.
+    """
+
+    open: tuple[str, ...]
+    ended: tuple[str, ...] = ()
+    expiring: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +130,7 @@ Event = (
     | ChildrenCommitted
     | ChildrenRefused
     | ChildrenAborted
+    | ChildrenDescribed
     | TasksDone
     | TasksFailed
     | Failed
@@ -145,7 +163,25 @@ class WriteDecision:
 
 @dataclass(frozen=True, slots=True)
 class CommitChildren:
-    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused"""
+    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused
+
+    times_out: they are ordinary transactions, so an id that has expired tells nothing.
+    """
+
+    children: tuple[PreparedTransaction, ...]
+    times_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeChildren:
+    """Ask the coordinators how each stands. → ChildrenDescribed"""
+
+    children: tuple[PreparedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackChildren:
+    """EndTxn(abort) for each, which says whether it was. → ChildrenAborted or ChildrenRefused"""
 
     children: tuple[PreparedTransaction, ...]
 
@@ -159,7 +195,7 @@ class AbortChildren:
 
 @dataclass(frozen=True, slots=True)
 class RunTasks:
-    """Write the rows, a prepared transaction for each attempt. → TasksDone or TasksFailed
+    """Write the rows, a transaction for each attempt, left open. → TasksDone or TasksFailed
 
     committed: ids that attempts may use again.
     """
@@ -195,6 +231,8 @@ Effect = (
     | ListOpen
     | WriteDecision
     | CommitChildren
+    | DescribeChildren
+    | RollBackChildren
     | AbortChildren
     | RunTasks
     | WriteBatch

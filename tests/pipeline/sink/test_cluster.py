@@ -196,7 +196,7 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
         effect = await dead.until(CommitChildren if isinstance(point, str) else point, 1)
         if point == "half":
             assert isinstance(effect, CommitChildren)
-            await dead.cluster.commit_children(effect.children[:1])
+            await dead.cluster.children.commit(effect.children[:1])
         await dead.close()
         await until_forgotten(forgetful, topic)
         successor = ManualDriver(forgetful, topic, topic)
@@ -348,7 +348,7 @@ def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(bootstrap: s
         await driver.write(0)
         effect = await driver.until(CommitChildren, 1)
         assert isinstance(effect, CommitChildren)
-        await driver.cluster.abort_children([effect.children[1].transactional_id])
+        await driver.cluster.children.abort([effect.children[1].transactional_id])
         with pytest.raises(SinkStopped, match="ARE MISSING"):
             await driver.on(effect)
         await driver.close()
