@@ -146,9 +146,15 @@ def _outcome(refused: dict[str, KafkaError]) -> steps.ChildrenRefused | None:
         return None
     return steps.ChildrenRefused(
         tuple(sorted(refused)),
-        "; ".join(sorted({str(problem) for problem in refused.values()})),
+        "; ".join(sorted({_in_words(problem) for problem in refused.values()})),
         tuple(sorted(name for name, p in refused.items() if p.number == FORGOTTEN)),
     )
+
+
+def _in_words(problem: KafkaError) -> str:
+    if problem.number == FORGOTTEN:
+        return "the id has expired, so nobody can tell how it was ended"
+    return str(problem)
 
 
 def standing(child: PreparedTransaction, found: DescribedTransaction, now_ms: int) -> str:

@@ -67,6 +67,10 @@ class DecidedChildren:
         self.phase = Phase.UNDECIDING
         return steps.WriteDecision(self.decision)
 
+    def _undo_in_doubt(self, doubt: steps.ControlInDoubt) -> steps.Effect:
+        batch_id = self._given.batch_id
+        raise stop_words.taken_over_while_undone(self.sink_id, batch_id, doubt.reason)
+
     def _refused(self, refused: steps.ChildrenRefused) -> steps.Effect:
         """An alarm, and a record of it: once the id has expired, nobody could tell any more."""
         assert self.decision is not None

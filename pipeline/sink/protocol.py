@@ -320,7 +320,7 @@ RULES: Mapping[tuple[Phase, type], Callable[[SinkProtocol, Any], steps.Effect]] 
     (_P.ROLLING_BACK, steps.ChildrenAborted): SinkProtocol._undo,
     (_P.ROLLING_BACK, steps.ChildrenRefused): SinkProtocol._roll_forward,
     (_P.UNDECIDING, steps.ControlCommitted): SinkProtocol._recovered,
-    (_P.UNDECIDING, steps.ControlInDoubt): SinkProtocol._claim_in_doubt,
+    (_P.UNDECIDING, steps.ControlInDoubt): SinkProtocol._undo_in_doubt,
     (_P.RECOVERING, steps.ChildrenCommitted): SinkProtocol._recovered,
     (_P.RECOVERING, steps.ChildrenRefused): SinkProtocol._refused,
     (_P.SWEEPING, steps.ChildrenAborted): SinkProtocol._swept,

@@ -25,13 +25,12 @@ def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
 
 def _torn(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
     count, whole = len(decision.lost), len(decision.children)
-    found = "IS TORN" if count < whole else "IS LOST"
     return SinkStopped(
-        f"BATCH {decision.batch_id} {found} in the output of sink {sink_id}: of its {whole} "
-        f"transactions {whole - count} are committed, and {count} cannot be ({reason}): "
+        f"BATCH {decision.batch_id} IS TORN in the output of sink {sink_id}: of its {whole} "
+        f"transactions {whole - count} are known to be committed, {count} cannot be ({reason}): "
         f"{' and '.join(decision.lost)}. An outage was longer than transaction.timeout.ms, or "
-        "somebody has ended them by hand. Write again what is missing (docs/spark.md, "
-        f'"A torn batch"); then {_how_to_go_on(decision)}.'
+        "somebody has ended them by hand. Look at what is there and write what is missing "
+        f'(docs/spark.md, "A torn batch"); then {_how_to_go_on(decision)}.'
     )
 
 
@@ -66,6 +65,14 @@ def taken_over_at_start(sink_id: str, reason: str) -> SinkStopped:
         f"Another driver of sink {sink_id} took over while this one started "
         f"({reason}). Only one query may use a sink_id at a time. Nothing was written by "
         "this one; if no other one runs, start it again."
+    )
+
+
+def taken_over_while_undone(sink_id: str, batch_id: int, reason: str) -> SinkStopped:
+    return SinkStopped(
+        f"The transactions of batch {batch_id} of sink {sink_id} were aborted before one was "
+        f"committed, and another driver took over before this could be written down ({reason}), so "
+        "this one ends. If no other one runs, start the query again: nothing is lost or doubled."
     )
 
 

@@ -322,11 +322,12 @@ class SinkModel:
 
     def stand_still(self) -> None:
         """For longer than transactions may take, perhaps; not every coordinator has looked yet."""
-        if self.parts.mode is Mode.TRANSACTIONAL and self.parts.outages:
-            if self.random.random() < 0.3:
-                for name in self.cluster.listed():
-                    if self.random.random() < 0.7:
-                        self.cluster.time_out(name)
+        if self.parts.mode is not Mode.TRANSACTIONAL or not self.parts.outages:
+            return
+        share = 0.7 if self.random.random() < 0.3 else 0
+        for name in self.cluster.listed():
+            if self.random.random() < share:
+                self.cluster.time_out(name)
 
     def unfinished(self) -> set[str]:
         """Children that are decided, and perhaps not committed."""
