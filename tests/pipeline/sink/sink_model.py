@@ -45,7 +45,7 @@ class SinkModel:
         self.idle: list[WorkerIds] = []
         self.workers = 0
         self.errors: Counter[str] = Counter()
-        self.is_calm = False
+        self.is_calm = self.is_torn = False
 
     # --- requests
 
@@ -287,6 +287,8 @@ class SinkModel:
                 self.arrive_late()
             elif self.live:
                 self.advance(self.random.choice(self.live))
+            if self.is_torn:
+                break
             if not any(kind == "driver" for kind, _ in self.live) and self.has_more():
                 self.live.append(("driver", self.driver()))
         self.settle()
@@ -348,6 +350,7 @@ class SinkModel:
             self.live.remove(process)
         except (Refused, SinkStopped) as problem:
             self.live.remove(process)
+            self.is_torn |= "IS TORN" in str(problem)
             self.errors[f"{process[0]}: {type(problem).__name__}"] += 1
 
     def settle(self) -> None:
@@ -363,6 +366,8 @@ class SinkModel:
                     break
                 self.advance(self.random.choice(self.live))
             if self.checkpoint >= self.size.batches and not self.cluster.listed():
+                return
+            if self.is_torn:  # nobody goes on without a person
                 return
             self.checkpoint = min(self.checkpoint, self.size.batches - 1)
             self.live.append(("driver", self.driver()))

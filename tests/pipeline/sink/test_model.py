@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.pipeline.sink.modes import Mode
+
 from .model_parts import Parts, Size
 from .sink_model import run
 
@@ -66,3 +68,44 @@ def test_each_part_is_missed(missed: str, parts: Parts) -> None:
         if getattr(run(seed, parts), missed):
             return
     pytest.fail("the model does not notice")
+
+
+# --- mode "transactional"
+
+TRANSACTIONAL = Parts(mode=Mode.TRANSACTIONAL)
+
+
+def outcomes(seeds: range, parts: Parts) -> Counter[str]:
+    """Runs in which rows are missing: with an alarm that stays, or without a word."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        verdict = run(seed, parts)
+        found["doubled"] += bool(verdict.doubled)
+        if verdict.missing:
+            found["torn" if verdict.is_told else "silent"] += 1
+    return +found
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_ordinary_transactions_are_exact_while_no_outage_is_longer_than_they_may_take(
+    is_v2: bool,
+) -> None:
+    parts = replace(TRANSACTIONAL, outages=False, is_v2=is_v2)
+    assert not outcomes(range(SEEDS // 4), parts)
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_what_an_outage_costs_is_told_and_nothing_is_doubled(is_v2: bool) -> None:
+    found = outcomes(range(SEEDS // 20), replace(TRANSACTIONAL, is_v2=is_v2))
+    assert found.keys() == {"torn"}
+
+
+def test_without_asking_how_children_stand_more_batches_are_torn() -> None:
+    seeds = range(SEEDS // 20)
+    rash = outcomes(seeds, replace(TRANSACTIONAL, asks=False))
+    assert rash["torn"] > 1.5 * outcomes(seeds, TRANSACTIONAL)["torn"]
+
+
+def test_a_forgotten_id_that_is_taken_for_committed_loses_rows_without_a_word() -> None:
+    careless = replace(TRANSACTIONAL, minds_the_forgotten=False)
+    assert any(outcomes(range(seed, seed + 1), careless)["silent"] for seed in range(SEEDS))

@@ -33,7 +33,7 @@ from oncelog.pipeline.sink.steps import (
 )
 from oncelog.pipeline.sink.stop_words import SinkStopped
 
-from ...interop.client_peers import KAFKA, OURS, new_topic
+from ...interop.client_peers import KAFKAS, OURS, new_topic
 from ...interop.kafka_peer import KafkaPeer, is_enabled
 from .manual_driver import TASKS, ManualDriver, batch_rows, rows
 from .output import assert_once
@@ -44,16 +44,10 @@ FORGETS = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
 }
 SHORT = {"transaction.max.timeout.ms": "100000"}
-V1, BEFORE_KIP_890 = f"{KAFKA} 4.3, transactions V1", f"{KAFKA} 3.5"
-PEERS: dict[str, dict[str, Any]] = {
-    KAFKA: {},
-    V1: {"format_options": ("--feature", "transaction.version=1")},
-    BEFORE_KIP_890: {"version": "3.5.2"},
-}
 TIMEOUT_MS = 3_000
 
 
-EITHER = [OURS, *(pytest.param(name, marks=pytest.mark.kafka) for name in PEERS)]
+EITHER = [OURS, *(pytest.param(name, marks=pytest.mark.kafka) for name in KAFKAS)]
 
 
 @contextmanager
@@ -66,7 +60,7 @@ def running(name: str, folder: Path, **more: str) -> Iterator[str]:
     elif not is_enabled():
         pytest.skip("ONCELOG_KAFKA is not 1")
     else:
-        with KafkaPeer(folder, settings=settings, **PEERS[name]) as peer:
+        with KafkaPeer(folder, settings=settings, **KAFKAS[name]) as peer:
             yield peer.bootstrap
 
 
@@ -254,9 +248,7 @@ def test_a_batch_is_torn_when_a_part_is_committed_and_another_has_timed_out(boot
         await until_timed_out(driver, children, 1)
         for _ in range(2):
             follower = successor(driver)
-            with pytest.raises(
-                SinkStopped, match=r"BATCH 1 IS TORN .* 2 are known .* 1 cannot"
-            ):
+            with pytest.raises(SinkStopped, match=r"BATCH 1 IS TORN .* 2 are known .* 1 cannot"):
                 await follower.write(1)
             await follower.close()
         follower = successor(driver, first_batch=2)
