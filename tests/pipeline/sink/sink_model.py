@@ -322,6 +322,11 @@ class SinkModel:
         elif not is_control or self.random.random() < 0.3:
             self.cluster.forget(name)
 
+    def has_alarm(self) -> bool:
+        """In the topic: that of a driver that was superseded is no more than its opinion."""
+        decision = decode(SINK, self.cluster.decisions)
+        return decision is not None and bool(decision.lost)
+
     def stand_still(self) -> None:
         """For longer than transactions may take, perhaps; not every coordinator has looked yet."""
         if self.parts.mode is not Mode.TRANSACTIONAL or not self.parts.outages:
@@ -350,7 +355,7 @@ class SinkModel:
             self.live.remove(process)
         except (Refused, SinkStopped) as problem:
             self.live.remove(process)
-            self.is_torn |= "IS TORN" in str(problem)
+            self.is_torn |= "IS TORN" in str(problem) and self.has_alarm()
             self.errors[f"{process[0]}: {type(problem).__name__}"] += 1
 
     def settle(self) -> None:
@@ -380,12 +385,11 @@ class SinkModel:
             for index in range(self.rows_of(batch, partition))
         ]
         rows = self.cluster.rows
-        decision = decode(SINK, self.cluster.decisions)
         return Verdict(
             doubled=sum(1 for row in wanted if rows[row] > 1) + len(rows.keys() - set(wanted)),
             missing=sum(1 for row in wanted if not rows[row]),
             left_open=0 if self.parts.mode is Mode.TRANSACTIONAL else len(self.cluster.listed()),
-            is_told=decision is not None and bool(decision.lost),
+            is_told=self.has_alarm(),
         )
 
 
