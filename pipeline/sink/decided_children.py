@@ -14,7 +14,7 @@ end it, so only an end that was not ours can be in the way. An id that is forgot
 
 from . import steps, stop_words
 from .decision import Decision
-from .phases import Phase
+from .steps import Phase
 from .stop_words import SinkStopped
 
 

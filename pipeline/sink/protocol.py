@@ -45,7 +45,7 @@ from .decided_children import DecidedChildren
 from .decision import Decision
 from .modes import Mode
 from .names import Leftovers, check_sink_id, generation_of
-from .phases import Phase
+from .steps import Phase
 from .stop_words import SinkStopped
 
 GIVEN_BACK_MAX = 2_000  # ids that tasks are told of

@@ -48,8 +48,8 @@ from .cluster import ClusterThread, SinkCluster
 from .columns import prepare, rows_by_topic
 from .login import ClusterLogin, client_keywords
 from .modes import Mode
-from .phases import Phase
 from .protocol import SinkProtocol
+from .steps import Phase
 from .stop_words import SinkStopped
 from .task import REPORT, TaskSpec, write_attempt
 

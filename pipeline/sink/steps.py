@@ -2,10 +2,11 @@
 
 Values only. The protocol (protocol.py) returns one effect at a time; whoever executes it (sink.py
 with a cluster, a model in the tests) answers with the event that is named beside it, or with Failed
-when it could not be executed and nothing is decided by that.
+when it could not be executed and nothing is decided by that. A phase is what it waits for.
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ...client import PreparedTransaction
 from .decision import Decision
@@ -238,3 +239,34 @@ Effect = (
     | WriteBatch
     | BatchOver
 )
+
+# --- phases
+
+
+class Phase(Enum):
+    """The names are those of what was asked for last."""
+
+    IDLE = auto()  # nothing is known
+    LOOKING = auto()
+    FENCING = auto()
+    READING = auto()
+    LISTING = auto()
+    CLAIMING = auto()
+    JUDGING = auto()  # whether what was decided can be committed
+    ROLLING_BACK = auto()
+    UNDECIDING = auto()
+    RECOVERING = auto()  # roll forward at the start
+    SWEEPING = auto()
+    READY = auto()
+    WRITING = auto()
+    ASKING = auto()  # whether what tasks left open can be committed
+    DECIDING = auto()
+    READING_AGAIN = auto()
+    COMMITTING = auto()
+    LISTING_LEFT = auto()
+    SWEEPING_LEFT = auto()
+    FINISHING = auto()
+    ALARMING = auto()
+    LISTING_FAILED = auto()
+    SWEEPING_FAILED = auto()
+    STOPPED = auto()

@@ -7,8 +7,8 @@ from oncelog.pipeline.sink import steps
 from oncelog.pipeline.sink.decision import Decision
 from oncelog.pipeline.sink.modes import Mode
 from oncelog.pipeline.sink.names import Leftovers
-from oncelog.pipeline.sink.phases import Phase
 from oncelog.pipeline.sink.protocol import SinkProtocol
+from oncelog.pipeline.sink.steps import Phase
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from oncelog.pipeline.sink.batch_check import Terms
 from oncelog.pipeline.sink.decision import Decision, decode, encode
 from oncelog.pipeline.sink.modes import Mode
 from oncelog.pipeline.sink.names import WorkerIds, control_id
-from oncelog.pipeline.sink.phases import Phase
 from oncelog.pipeline.sink.protocol import SinkProtocol
+from oncelog.pipeline.sink.steps import Phase
 from oncelog.pipeline.sink.stop_words import SinkStopped
 
 from .model_cluster import SINK, Handle, ModelCluster, Refused, handle_of
