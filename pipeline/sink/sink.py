@@ -282,7 +282,8 @@ class ExactlyOnceSink:
 
     async def _ready(self, cluster: SinkCluster) -> None:
         chosen = await settle_mode(cluster.admin, self.sink_id, self._wanted, self.timeout_ms)
-        log.info("%s", chosen.in_words)
+        is_plain = chosen.mode is not Mode.TRANSACTIONAL and self._wanted is not None
+        log.log(logging.INFO if is_plain else logging.WARNING, "%s", chosen.in_words)
         self.protocol.mode = chosen.mode
         self._task_timeout_ms = chosen.task_timeout_ms
         cluster.control_timeout_ms = chosen.control_timeout_ms
