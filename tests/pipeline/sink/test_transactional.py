@@ -321,9 +321,14 @@ def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(forgetful: str
     play(forgetful, scene)
 
 
-def test_the_longest_timeout_is_seen_or_asked_for(bootstrap: str) -> None:
+def test_what_brokers_answer_settles_the_mode_and_its_timeout(
+    bootstrap: str, request: pytest.FixtureRequest
+) -> None:
+    best = Mode.PREPARED if request.node.callspec.params["bootstrap"] == OURS else Mode.DRIVER
+
     async def look() -> None:
         async with Admin(bootstrap) as admin:
+            assert (await settle_mode(admin, "asking", None, 70_000)).mode is best
             chosen = await settle_mode(admin, "asking", Mode.TRANSACTIONAL, None)
             assert chosen.task_timeout_ms == 100_000
             assert "is longer than 100 s" in chosen.in_words
