@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .session import spark_session as spark_session
-    from .sink.batch_check import SinkStopped as SinkStopped
     from .sink.sink import ExactlyOnceSink as ExactlyOnceSink
     from .sink.sink import exactly_once as exactly_once
+    from .sink.stop_words import SinkStopped as SinkStopped
 
 _WHERE = {
     "ExactlyOnceSink": "sink.sink",
-    "SinkStopped": "sink.batch_check",
+    "SinkStopped": "sink.stop_words",
     "exactly_once": "sink.sink",
     "spark_session": "session",
 }
