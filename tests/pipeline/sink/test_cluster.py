@@ -18,7 +18,6 @@ from oncelog.client import Admin, Producer
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.inspect.abort_transactions import abort_id
 from oncelog.pipeline.sink import decision as sink_decision
-from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.checks import SMALL, check_brokers, flaws, ready_topic
 from oncelog.pipeline.sink.names import control_id
 from oncelog.pipeline.sink.protocol import Mode
@@ -34,6 +33,7 @@ from oncelog.pipeline.sink.steps import (
     WriteBatch,
     WriteDecision,
 )
+from oncelog.pipeline.sink.stop_words import SinkStopped
 from oncelog.wire.errors import KafkaError
 
 from ...interop.client_peers import KAFKA, OURS, PREPARES, new_topic
