@@ -262,9 +262,9 @@ class BlockingProducer(BlockingClient[Producer]):
         self.run(Producer.abort_transaction)
         self._problem = None
 
-    def prepare(self) -> PreparedTransaction:
+    def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
         """As `Producer.prepare`; raises also what kept a record out of the transaction."""
-        return self.run(lambda _: self._whole().prepare())
+        return self.run(lambda _: self._whole().prepare(may_time_out=may_time_out))
 
     def _whole(self) -> Producer:
         """The producer; for those who end a transaction, which must not lack a record."""

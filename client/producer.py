@@ -350,9 +350,13 @@ class Producer:
         """Abort: nothing of it counts."""
         await self._transactional.abort(self._sender)
 
-    async def prepare(self) -> PreparedTransaction:
-        """Flush, and return the token by which any process can `complete` the transaction."""
-        return await self._transactional.prepare(self._sender)
+    async def prepare(self, *, may_time_out: bool = False) -> PreparedTransaction:
+        """Flush, and return the token by which any process can `complete` the transaction.
+
+        may_time_out: of a transaction without two-phase commit, which the cluster aborts after
+        transaction.timeout.ms, counted from its first record; `complete` tells that then.
+        """
+        return await self._transactional.prepare(self._sender, may_time_out=may_time_out)
 
     async def complete(self, token: PreparedTransaction | str, commit: bool) -> None:
         """End a prepared transaction of whichever producer; see `prepared.complete`."""

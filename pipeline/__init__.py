@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .progress.lag import lag_of as lag_of
     from .progress.listener import watch as watch
     from .session import spark_session as spark_session
-    from .sink.batch_check import SinkStopped as SinkStopped
     from .sink.sink import ExactlyOnceSink as ExactlyOnceSink
     from .sink.sink import exactly_once as exactly_once
+    from .sink.stop_words import SinkStopped as SinkStopped
 
 _WHERE = {
     "ExactlyOnceSink": "sink.sink",
-    "SinkStopped": "sink.batch_check",
+    "SinkStopped": "sink.stop_words",
     "exactly_once": "sink.sink",
     "lag_of": "progress.lag",
     "spark_session": "session",

@@ -149,10 +149,10 @@ class TransactionSession:
             scope.is_uncertain = True  # the caller went away; the request did not
             raise
 
-    async def prepare(self, sending: Sending) -> PreparedTransaction:
+    async def prepare(self, sending: Sending, *, may_time_out: bool = False) -> PreparedTransaction:
         """Flush, and hand out the token of the transaction; nothing more goes into it."""
         self.identity.require(Call.PREPARE)
-        if not self._settings.transaction_two_phase_commit_enable:
+        if not (may_time_out or self._settings.transaction_two_phase_commit_enable):
             raise IllegalProducerState(
                 "prepare() needs transaction.two.phase.commit.enable=true: "
                 "the cluster would abort the transaction after its timeout"

@@ -44,6 +44,7 @@ from ..command_line import (
     with_prefix,
 )
 from ..failure_words import sentence_of
+from ..sink.modes import MODE_NAMES
 from .flight_frames import WINDOWS, delay_sums, enrich, parse, sum_records
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         "--late-by", help="forget windows that began so long ago, such as '40 days' (default never)"
     )
     add("--airlines", type=Path, help="CSV with the columns carrier and name")
-    add("--mode", default="prepared", choices=("prepared", "driver"), help="of the sink")
+    add("--mode", default="prepared", choices=MODE_NAMES, help="of the sink")
     add("--sink-id", default="flights", help="begins the names of the two sinks")
     add("--max-offsets", type=int, help="of a micro-batch (default: all there are)")
     add("--available-now", action="store_true", help="end when all that is there now is done")

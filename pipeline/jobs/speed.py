@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ...client.blocking import BlockingAdmin
 from ..session import spark_session
+from ..sink.modes import MODE_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,7 +137,7 @@ def main() -> None:
     parser.add_argument("--value-bytes", default="100,1000")
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--mode", default="prepared", choices=("prepared", "driver"))
+    parser.add_argument("--mode", default="prepared", choices=MODE_NAMES)
     parser.add_argument("--master", default=f"local[{os.cpu_count()}]")
     settings = parser.parse_args()
     confs = {"master": settings.master}

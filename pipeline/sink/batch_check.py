@@ -10,10 +10,7 @@ from enum import Enum, auto
 
 from .decision import NO_BATCH, Decision
 from .steps import BatchGiven
-
-
-class SinkStopped(RuntimeError):
-    """The sink will not go on, since rows might be lost or doubled; the text says what to do."""
+from .stop_words import SinkStopped, rows_missing
 
 
 class BatchAction(Enum):
@@ -79,18 +76,6 @@ def check_batch(
         f"batches {last + 1} to {batch - 1} did not pass through it. Was the query run without "
         f"the sink, or the topic of decisions restored? If they need not be written, say "
         f"first_batch={batch}."
-    )
-
-
-def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
-    """The alarm: a transaction that was decided to be committed is not, and cannot be."""
-    return SinkStopped(
-        f"ROWS OF BATCH {decision.batch_id} ARE MISSING in the output of sink {sink_id}: its "
-        f"transaction {' and '.join(decision.lost)} was decided to be committed, and somebody has "
-        f"ended it otherwise ({reason}). Was it aborted by hand, or by a program that uses its id? "
-        "The other parts of the batch are committed or can be. Write again what was lost, by "
-        f"hand; then say first_batch={decision.batch_id + 1} to go on (with a new checkpoint: and "
-        f"replaces_query={decision.query_id!r})."
     )
 
 

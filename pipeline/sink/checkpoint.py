@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from ..session import hadoop_path
-from .batch_check import SinkStopped
+from .stop_words import SinkStopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

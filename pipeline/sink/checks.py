@@ -8,26 +8,42 @@ is made where it is missing, and where it is there it must not be able to forget
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...client import Admin
 from ...client.admin import BROKER_RESOURCE
 from ...client.cluster_view import PartitionInfo
+from ...client.retries import now_ms
+from ...client.transactions.requests import TransactionRequests
 from ...wire.errors import (
     ClusterAuthorizationFailed,
+    ErrorCode,
     InvalidReplicationFactor,
     KafkaError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from .batch_check import SinkStopped
 from .decision import TOPIC
+from .modes import (
+    CONTROL_TIMEOUT_MS,
+    DRIVER_TIMEOUT_MS,
+    TIMEOUT_MAX,
+    BrokerAnswers,
+    Mode,
+    choose_mode,
+    mode_in_words,
+)
+from .names import timeout_id
+from .stop_words import SinkStopped
 
 log = logging.getLogger("oncelog.sink")
 
 INIT_PRODUCER_ID, PREPARES_FROM = 22, 6
 UNSTABLE, TWO_PHASE = "unstable.api.versions.enable", "transaction.two.phase.commit.enable"
-TIMEOUT_MAX = "transaction.max.timeout.ms"
+GIVEN_MS = "transaction_timeout_ms"
+TIMEOUT_MAX_DEFAULT_MS, TIMEOUT_STEP_MS = 900_000, 1_000
+ASK_TIMEOUT_MS = 10_000
 REPLICAS = 3
 SMALL = {
     "segment.bytes": str(16 * 1024 * 1024),
@@ -37,18 +53,55 @@ SMALL = {
 APPEARS_S = 30.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenMode:
+    """task_timeout_ms: of ordinary transactions of tasks, None where there are none."""
+
+    mode: Mode
+    control_timeout_ms: int
+    task_timeout_ms: int | None = None
+    in_words: str
+
+
+async def settle_mode(
+    admin: Admin, sink_id: str, wanted: Mode | None, given_ms: int | None
+) -> ChosenMode:
+    """How to write, by what the brokers answer. given_ms: transaction_timeout_ms of the user.
+
+    Raises SinkStopped when they do not serve what was asked for.
+    """
+    control_ms, task_ms = given_ms or CONTROL_TIMEOUT_MS, None
+    answers = await check_brokers(
+        admin, control_ms, GIVEN_MS, needs_prepared=wanted is Mode.PREPARED
+    )
+    mode = choose_mode(wanted, answers)
+    if mode is Mode.DRIVER:
+        control_ms = given_ms or DRIVER_TIMEOUT_MS
+        answers.require_timeout(control_ms, GIVEN_MS)
+    if mode is Mode.TRANSACTIONAL:
+        control_ms = CONTROL_TIMEOUT_MS
+        task_ms = given_ms or await longest_timeout_ms(admin, sink_id, answers)
+    return ChosenMode(
+        mode=mode,
+        control_timeout_ms=control_ms,
+        task_timeout_ms=task_ms,
+        in_words=mode_in_words(sink_id, wanted, mode, answers, task_ms or control_ms),
+    )
+
+
 async def check_brokers(
     admin: Admin, timeout_ms: int, timeout_name: str, *, needs_prepared: bool
-) -> None:
+) -> BrokerAnswers:
     """Raises SinkStopped when some broker would refuse what the sink is going to ask for.
 
     A broker that is still listed and does not answer is left out: it is dying, and who coordinates
     in its place is asked. Where configurations may not be described (DescribeConfigs of the
-    cluster) and need not be (mode "driver") they are not looked at: a broker refuses by itself a
-    timeout that is too long.
+    cluster) and need not be (mode "prepared" alone needs it) they are not looked at: a broker
+    refuses by itself a timeout that is too long.
     """
     lacking: dict[str, list[int]] = {}
-    shorter: dict[int, int] = {}
+    timeout_max_ms: dict[int, int] = {}
+    unseen: list[int] = []
     await admin.view.refresh([])
     for node_id in sorted(admin.view.snapshot.brokers):
         try:
@@ -60,28 +113,42 @@ async def check_brokers(
             continue
         if served < PREPARES_FROM:
             lacking.setdefault(f"{UNSTABLE}=true", []).append(node_id)
+        if configs is None:
+            unseen.append(node_id)
+            continue
         if configs.get(TWO_PHASE, "true") != "true":
             lacking.setdefault(f"{TWO_PHASE}=true", []).append(node_id)
-        most = int(configs.get(TIMEOUT_MAX) or timeout_ms)
-        if timeout_ms > most:
-            shorter[node_id] = most
-    if lacking and needs_prepared:
-        missing = "; ".join(
-            f"{setting} on broker {', '.join(map(str, nodes))}"
-            for setting, nodes in lacking.items()
-        )
-        raise SinkStopped(
-            "This cluster does not serve prepared transactions (KIP-939: InitProducerId 6 with "
-            f'Enable2Pc), which mode="prepared" needs. Apache Kafka 4.3 serves them with these '
-            f"settings, which are missing: {missing}. Set them in server.properties and restart, "
-            'or use mode="driver", which needs neither.'
-        )
-    for node_id, most in shorter.items():
-        raise SinkStopped(
-            f"{timeout_name}={timeout_ms} is above {TIMEOUT_MAX}={most} of broker {node_id}. A "
-            "batch that takes longer than its transaction may is aborted and written again. Lower "
-            f"the one, or raise {TIMEOUT_MAX} on all brokers."
-        )
+        if configs.get(TIMEOUT_MAX):
+            timeout_max_ms[node_id] = int(configs[TIMEOUT_MAX])
+    answers = BrokerAnswers(lacking=lacking, timeout_max_ms=timeout_max_ms, unseen=tuple(unseen))
+    if needs_prepared:
+        answers.require_prepared()
+    answers.require_timeout(timeout_ms, timeout_name)
+    return answers
+
+
+async def longest_timeout_ms(admin: Admin, sink_id: str, answers: BrokerAnswers) -> int:
+    """What every broker takes as the timeout of a transaction.
+
+    Where that may not be seen a coordinator is asked, by a new session of an id that serves nothing
+    else: Kafka's default first, then by halves what is not refused.
+    """
+    if not answers.unseen and answers.timeout_max_ms:
+        return min(answers.timeout_max_ms.values())
+    requests = TransactionRequests(
+        admin.view, timeout_id(sink_id), timeout_ms=ASK_TIMEOUT_MS, backoff=(20, 500)
+    )
+    taken, refused, asked = 0, 2 * TIMEOUT_MAX_DEFAULT_MS, TIMEOUT_MAX_DEFAULT_MS
+    while not taken or (taken < TIMEOUT_MAX_DEFAULT_MS and refused - taken > TIMEOUT_STEP_MS):
+        try:
+            await requests.init_producer_id(now_ms() + ASK_TIMEOUT_MS, transaction_timeout_ms=asked)
+            taken = asked
+        except KafkaError as problem:
+            if problem.number != ErrorCode.INVALID_TRANSACTION_TIMEOUT or asked < TIMEOUT_STEP_MS:
+                raise
+            refused = asked
+        asked = (taken + refused) // 2
+    return min([taken, *answers.timeout_max_ms.values()])
 
 
 async def ready_topic(admin: Admin) -> None:
@@ -167,14 +234,14 @@ async def _make(admin: Admin) -> None:
         return
 
 
-async def _broker_configs(admin: Admin, node_id: int, *, must_see: bool) -> dict[str, Any]:
+async def _broker_configs(admin: Admin, node_id: int, *, must_see: bool) -> dict[str, Any] | None:
     try:
         return await _configs(admin, str(node_id), BROKER_RESOURCE)
     except ClusterAuthorizationFailed:
         if must_see:
             raise
         log.info("broker %s does not let us see its configuration: it is not checked", node_id)
-        return {}
+        return None
 
 
 async def _configs(admin: Admin, name: str, kind: int | None = None) -> dict[str, Any]:

@@ -1,52 +1,42 @@
-"""The sink's requests to a cluster: the control transaction, the decision, the children's ends.
+"""The sink's requests to a cluster: the control transaction, and the decision.
 
 All by Kafka's protocol. What an answer means to the protocol stands here, and nothing else: a
 request is tried for as long as it can still be decided; one that is refused becomes an event, and
 only what leaves nothing in doubt is raised.
 """
 
-import asyncio
 import atexit
 import contextlib
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ...client import Admin, ClusterView, Consumer, PreparedTransaction, Producer, ProducerState
-from ...client import complete as complete_prepared
+from ...client import Admin, ClusterView, Consumer, Producer, ProducerState
 from ...client.fetch.offset_queries import EARLIEST, LATEST
 from ...client.loop_thread import LoopThread
-from ...client.transaction_admin import TransactionAdmin
 from ...wire.errors import ErrorCode, KafkaError
 from . import steps
+from .child_requests import ChildRequests
 from .decision import TOPIC, Decision, decode, encode, newest_by_key
 from .idle_sweep import LAST_SWEEP_S, LINGER_S, IdleSweep
 from .login import ClusterLogin
-from .names import Leftovers, child_prefix, control_id
+from .modes import CONTROL_TIMEOUT_MS
+from .names import Leftovers, control_id
 
 log = logging.getLogger("oncelog.sink")
 
-CONTROL_TIMEOUT_MS = 60_000
 CONTROL_TRIES = 5  # of a transaction that had to be aborted
 # Another sink's control transaction holds the topic until it times out. For mode "driver" that may
 # be transaction.max.timeout.ms: Kafka's default, and a minute for its coordinator to see to it.
 READ_TIMEOUT_S = 900.0 + 60.0
 LOG_INTERVAL_S = 30.0
-LIST_TIMEOUT_MS = 2_000
-ENDS_AT_ONCE = 32
-END_TIMEOUT_MS = 60_000
 PLACE = (TOPIC, 0)
 THREAD = "oncelog-sink-driver"
 T = TypeVar("T")
 Write = Callable[[Producer], Awaitable[None]]
-ENDED_OTHERWISE = {
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.PRODUCER_FENCED,
-}
 OF_THE_TRANSACTION = {  # and not of what was written in it: another one may well succeed
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.INVALID_TXN_STATE,
@@ -71,8 +61,9 @@ class SinkCluster:
     ) -> None:
         self.view, self.sink_id = view, sink_id
         self.admin = Admin(view)
+        self.children = ChildRequests(self.admin, sink_id)
         self._control: Producer | None = None
-        self._timeout_ms, self._settings = control_timeout_ms, settings or {}
+        self.control_timeout_ms, self._settings = control_timeout_ms, settings or {}
 
     async def close(self) -> None:
         """Close the control producer; a transaction that it has open is aborted, if that can be."""
@@ -88,13 +79,17 @@ class SinkCluster:
             case steps.FenceControlId():
                 return await self.fence()
             case steps.ListOpen():
-                return await self.list_open()
+                return await self.children.list_open()
             case steps.WriteDecision(decision):
                 return await self.write_decision(decision)
-            case steps.CommitChildren(children):
-                return await self.commit_children(children)
+            case steps.CommitChildren(children, times_out):
+                return await self.children.commit(children, times_out=times_out)
+            case steps.DescribeChildren(children):
+                return await self.children.describe(children)
+            case steps.RollBackChildren(children):
+                return await self.children.roll_back(children)
             case steps.AbortChildren(names):
-                return await self.abort_children(names)
+                return await self.children.abort(names)
             case _:
                 raise AssertionError(effect)
 
@@ -104,7 +99,7 @@ class SinkCluster:
         control = Producer(
             self.view,
             transactional_id=control_id(self.sink_id),
-            transaction_timeout_ms=self._timeout_ms,
+            transaction_timeout_ms=self.control_timeout_ms,
             **self._settings,
         )
         await control.init_transactions()  # waits while its last transaction is being ended
@@ -114,24 +109,6 @@ class SinkCluster:
     async def read_decision(self) -> steps.Event:
         """The decision as of now: everything that was acknowledged before this call counts."""
         return steps.DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
-
-    async def list_open(self) -> steps.OpenListed:
-        """Open children. A broker that does not answer for a while is left out.
-
-        What it coordinated is another one's by then, or is found at the next batch.
-        """
-        wanted: dict[str, Any] = {"prefix": child_prefix(self.sink_id), "states": ["Ongoing"]}
-        try:
-            brief = TransactionAdmin(self.view, timeout_ms=LIST_TIMEOUT_MS)
-            found = await brief.list_transactions(**wanted)
-        except KafkaError as problem:
-            if not problem.retriable:
-                raise
-            log.info("sink %s: some broker lists no transactions: %s", self.sink_id, problem)
-            found = await self.admin.transactions.list_transactions(
-                **wanted, needs_all_brokers=False
-            )
-        return steps.OpenListed(tuple(each.transactional_id for each in found))
 
     async def write_decision(self, decision: Decision, write: Write | None = None) -> steps.Event:
         """Commit the decision's records, and what `write` sends, in one control transaction."""
@@ -165,52 +142,15 @@ class SinkCluster:
         assert last is not None
         raise last
 
-    async def commit_children(self, children: Iterable[PreparedTransaction]) -> steps.Event:
-        """Commit all that can be, as long as it takes."""
-        refused: dict[str, str] = {}
-
-        async def commit(child: PreparedTransaction) -> None:
-            reason = await self._commit_child(child)
-            if reason is not None:
-                refused[child.transactional_id] = reason
-
-        await _for_each(children, commit)
-        if refused:
-            return steps.ChildrenRefused(tuple(refused), "; ".join(sorted(set(refused.values()))))
-        return steps.ChildrenCommitted()
-
-    async def _commit_child(self, child: PreparedTransaction) -> str | None:
-        while True:
-            try:
-                await complete_prepared(self.view, child, commit=True, timeout_ms=END_TIMEOUT_MS)
-            except KafkaError as problem:
-                if problem.number == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-                    return None  # it was committed, and its id has expired since
-                if problem.number in ENDED_OTHERWISE:
-                    return str(problem)
-                if not problem.retriable:
-                    raise
-                log.warning("sink %s: %s waits: %s", self.sink_id, child.transactional_id, problem)
-            else:
-                return None
-
-    async def abort_children(self, names: Iterable[str]) -> steps.Event:
-        """End what these have open."""
-        await _for_each(names, self.admin.transactions.end)
-        return steps.ChildrenAborted()
-
 
 class ClusterThread:
     """A SinkCluster on a loop in a thread of its own, for callers that have none."""
 
-    def __init__(
-        self, login: ClusterLogin, sink_id: str, control_timeout_ms: int, settings: dict[str, Any]
-    ) -> None:
+    def __init__(self, login: ClusterLogin, sink_id: str, settings: dict[str, Any]) -> None:
         self._thread = LoopThread(THREAD)
         self._make = lambda: SinkCluster(  # on the loop
             login.open_view(THREAD),
             sink_id,
-            control_timeout_ms=control_timeout_ms,
             settings=settings,
         )
         self._cluster: SinkCluster | None = None
@@ -340,16 +280,3 @@ async def _commit(control: Producer) -> None:
             log.warning("the end of a control transaction is not known yet: %s", problem)
         else:
             return
-
-
-async def _for_each(items: Iterable[T], end: Callable[[T], Awaitable[object]]) -> None:
-    """End all of them, ENDS_AT_ONCE at a time; then raise the first problem."""
-    gate = asyncio.Semaphore(ENDS_AT_ONCE)
-
-    async def one(item: T) -> None:
-        async with gate:
-            await end(item)
-
-    for result in await asyncio.gather(*map(one, items), return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result

@@ -36,7 +36,7 @@ class Decision:
 
     generation: of the driver that was last in office. decided_by: of the one that decided the
     batch. batch_id: NO_BATCH before the first. children: one of each task attempt that counts.
-    is_done: all children are known to be committed.
+    is_done: all children are known to be committed. times_out: they are ordinary transactions.
     digest: of what Spark's checkpoint says about the batch, "" when it was not known.
     lost: children that were ended otherwise, so that rows of the batch are missing.
     """
@@ -49,6 +49,7 @@ class Decision:
     is_done: bool = True
     digest: str = ""
     lost: tuple[str, ...] = ()
+    times_out: bool = False
 
     @property
     def unfinished(self) -> tuple[PreparedTransaction, ...]:
@@ -61,11 +62,18 @@ class Decision:
         return replace(self, generation=generation)
 
     def without(self, names: tuple[str, ...]) -> "Decision":
-        """The same with an alarm that stays."""
-        return replace(self, lost=(*self.lost, *names))
+        """The same with an alarm that stays. The others are committed; of ordinary transactions
+        that is written down, since later their ids would not tell."""
+        return replace(self, lost=(*self.lost, *names), is_done=self.is_done or self.times_out)
 
     def done(self) -> "Decision":
         return replace(self, is_done=True)
+
+    def undone(self) -> "Decision":
+        """As before the batch, of which nothing was committed or can be any more."""
+        return Decision(
+            generation=self.generation, query_id=self.query_id, batch_id=self.batch_id - 1
+        )
 
 
 def encode(sink_id: str, decision: Decision) -> list[Record]:
@@ -85,6 +93,7 @@ def encode(sink_id: str, decision: Decision) -> list[Record]:
         "is_done": decision.is_done,
         "digest": decision.digest,
         "lost": decision.lost,
+        "times_out": decision.times_out,
         "chunks": len(chunks),
         "children": chunks[0] if chunks else [],
     }
@@ -126,6 +135,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
             is_done=bool(head["is_done"]),
             digest=str(head["digest"]),
             lost=tuple(map(str, head.get("lost", ()))),
+            times_out=bool(head.get("times_out", False)),
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise UnreadableDecision(

@@ -50,10 +50,10 @@ class IdleSweep:
         """One sweep; what a cluster refuses now is tried again with the next."""
         sink = self._leftovers.sink_id
         try:
-            names = self._leftovers.among((await self._cluster.list_open()).names)
+            names = self._leftovers.among((await self._cluster.children.list_open()).names)
             if names:
                 self._swept += names
                 log.warning("sink %s: attempts came too late; ended: %s", sink, ", ".join(names))
-                await self._cluster.abort_children(names)
+                await self._cluster.children.abort(names)
         except KafkaError as problem:
             log.info("sink %s: what attempts left open is not known now: %s", sink, problem)

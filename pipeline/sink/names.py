@@ -40,6 +40,11 @@ def control_id(sink_id: str) -> str:
     return f"{PREFIX}{sink_id}.ctl"
 
 
+def timeout_id(sink_id: str) -> str:
+    """The id by which a coordinator is asked how long transactions may take; it never has one."""
+    return f"{PREFIX}{sink_id}.timeout"
+
+
 def child_prefix(sink_id: str) -> str:
     """What the sink's child ids begin with; those of other sinks may, too (see generation_of)."""
     return f"{PREFIX}{sink_id}.g"

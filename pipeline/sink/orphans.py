@@ -69,7 +69,7 @@ async def _end_of_sink(view: ClusterView, sink: str, names: list[str]) -> list[d
             decision = None
         kept = {} if decision is None else {c.transactional_id for c in decision.unfinished}
         orphans = [name for name in names if name not in kept and name != control_id(sink)]
-        await cluster.abort_children(orphans)
+        await cluster.children.abort(orphans)
     finally:
         await cluster.close()
     outcomes: list[dict[str, Any]] = []

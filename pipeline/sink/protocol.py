@@ -11,10 +11,12 @@ At the first batch of a run
     claim a generation         above all others; sweeps go by it, so that a driver that was
                                superseded, and does not know, leaves its successor's children alone
     roll forward               commit the children of the decision; each may be committed already
+                               (mode "transactional": or take the decision back)
     sweep                      abort the open children of own and older generations
 At each batch
     check                      skip what is decided (batch_check.py)
-    run the tasks              those with rows end with a prepared transaction each
+    run the tasks              those with rows leave a transaction open each
+    ask                        mode "transactional": whether all of these can be committed yet
     decide                     one record, in a transaction of the control id
     roll forward, sweep, and write down that the decision is done
 Between batches
@@ -25,54 +27,31 @@ expired; whoever finds another generation than its own ends there.
 
 With mode "driver" a batch is written by the driver itself, in the transaction of its decision.
 
+With mode "transactional" the cluster may abort a decided child, when an outage was longer than its
+timeout: then the decision is taken back, or the batch is torn (decided_children.py).
+
 When a decision is in doubt (the control id was taken over, or its transaction timed out) the topic
 is read again: if the decision is there it counts, whoever is in office now. A claim in doubt stops
 the driver, since two drivers could believe in the same generation.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum, auto
 from typing import Any
 
-from . import steps
-from .batch_check import BatchAction, SinkStopped, Terms, check_batch, rows_missing
+from ...client import PreparedTransaction
+from . import steps, stop_words
+from .batch_check import BatchAction, Terms, check_batch
+from .decided_children import DecidedChildren
 from .decision import Decision
+from .modes import Mode
 from .names import Leftovers, check_sink_id, generation_of
+from .steps import Phase
+from .stop_words import SinkStopped
 
 GIVEN_BACK_MAX = 2_000  # ids that tasks are told of
 
 
-class Mode(Enum):
-    PREPARED = "prepared"
-    DRIVER = "driver"
-
-
-class Phase(Enum):
-    """What the protocol waits for."""
-
-    IDLE = auto()  # nothing is known
-    LOOKING = auto()
-    FENCING = auto()
-    READING = auto()
-    LISTING = auto()
-    CLAIMING = auto()
-    RECOVERING = auto()  # roll forward at the start
-    SWEEPING = auto()
-    READY = auto()
-    WRITING = auto()
-    DECIDING = auto()
-    READING_AGAIN = auto()
-    COMMITTING = auto()
-    LISTING_LEFT = auto()
-    SWEEPING_LEFT = auto()
-    FINISHING = auto()
-    ALARMING = auto()
-    LISTING_FAILED = auto()
-    SWEEPING_FAILED = auto()
-    STOPPED = auto()
-
-
-class SinkProtocol:
+class SinkProtocol(DecidedChildren):
     """See the top of the file. One object for one driver; after SinkStopped it stays stopped."""
 
     def __init__(
@@ -85,6 +64,7 @@ class SinkProtocol:
         self.terms = terms or Terms()
         self._given = steps.BatchGiven(query_id="", batch_id=0)
         self._open: tuple[str, ...] = ()
+        self._written_by: tuple[PreparedTransaction, ...] = ()  # the children of this batch
         self.reusable_ids: dict[str, None] = {}  # ids of this generation, the newest last
         self.leftovers: Leftovers | None = None  # while no batch runs, where that is known
         self._stopped: SinkStopped | None = None
@@ -143,10 +123,7 @@ class SinkProtocol:
 
     def _check_found(self, found: Decision | None) -> None:
         if self.generation and (found is None or found.generation != self.generation):
-            raise SinkStopped(
-                f"Another driver of sink {self.sink_id} has taken over while this one had nothing "
-                "to do, so this one ends. Only one query may use a sink_id at a time."
-            )
+            raise stop_words.taken_over_while_idle(self.sink_id)
         check_batch(self.sink_id, found, self._given, self.terms)
 
     def _listed(self, listed: steps.OpenListed) -> steps.Effect:
@@ -161,21 +138,17 @@ class SinkProtocol:
     def _claimed(self, _: steps.ControlCommitted) -> steps.Effect:
         assert self.decision is not None
         self.generation = self.decision.generation
-        self.phase = Phase.RECOVERING
-        return steps.CommitChildren(self.decision.unfinished)
+        return self._take_up()
 
     def _claim_in_doubt(self, doubt: steps.ControlInDoubt) -> steps.Effect:
-        raise SinkStopped(
-            f"Another driver of sink {self.sink_id} took over while this one started "
-            f"({doubt.reason}). Only one query may use a sink_id at a time. Nothing was written by "
-            "this one; if no other one runs, start it again."
-        )
+        raise stop_words.taken_over_at_start(self.sink_id, doubt.reason)
 
-    def _recovered(self, _: steps.ChildrenCommitted) -> steps.Effect:
+    def _recovered(self, _: steps.Event) -> steps.Effect:
         self.phase = Phase.SWEEPING
         return steps.AbortChildren(self._sweepable(self._open))
 
     def _swept(self, _: steps.ChildrenAborted) -> steps.Effect:
+        self._open = ()
         return self._checked()
 
     # --- a batch
@@ -198,12 +171,27 @@ class SinkProtocol:
 
     def _written(self, done: steps.TasksDone) -> steps.Effect:
         _require_one_report_each(done.reports)
-        children = tuple(r.child for r in done.reports if r.child is not None)
-        self.decision = self._decided(children)
+        self._written_by = tuple(r.child for r in done.reports if r.child is not None)
+        if self.mode is Mode.TRANSACTIONAL and self._written_by:
+            self.phase = Phase.ASKING
+            return steps.DescribeChildren(self._written_by)
+        return self._decide()
+
+    def _asked(self, found: steps.ChildrenDescribed) -> steps.Effect:
+        whole = len(self._written_by)
+        late = whole - len(set(found.open) - set(found.expiring))
+        if not late:
+            return self._decide()
+        self._last_word = stop_words.took_too_long(self.sink_id, self._given.batch_id, late, whole)
+        self.phase = Phase.LISTING_FAILED
+        return steps.ListOpen()
+
+    def _decide(self) -> steps.Effect:
+        self.decision = self._decided(self._written_by)
         self.phase = Phase.DECIDING
         return steps.WriteDecision(self.decision)
 
-    def _decided(self, children: tuple[Any, ...]) -> Decision:
+    def _decided(self, children: tuple[PreparedTransaction, ...]) -> Decision:
         return Decision(
             generation=self.generation,
             query_id=self._given.query_id,
@@ -212,6 +200,7 @@ class SinkProtocol:
             children=children,
             is_done=not children,
             digest=self._given.digest,
+            times_out=self.mode is Mode.TRANSACTIONAL and bool(children),
         )
 
     def _in_doubt(self, _: steps.ControlInDoubt) -> steps.Effect:
@@ -226,11 +215,7 @@ class SinkProtocol:
             wanted.batch_id,
         ):
             return self._decision_stands(steps.ControlCommitted())
-        self._last_word = SinkStopped(
-            f"Batch {wanted.batch_id} of sink {self.sink_id} was not decided: another driver took "
-            "over, or the control transaction timed out. Nothing of the batch is visible, and it "
-            "will be written again in full. Start the query again, if no other one has its place."
-        )
+        self._last_word = stop_words.not_decided(self.sink_id, wanted.batch_id)
         self.decision = found
         self.phase = Phase.LISTING_FAILED
         return steps.ListOpen()
@@ -240,23 +225,11 @@ class SinkProtocol:
         if self.mode is Mode.DRIVER:
             return self._over()
         self.phase = Phase.COMMITTING
-        return steps.CommitChildren(self.decision.children)
+        return steps.CommitChildren(self.decision.children, self.decision.times_out)
 
     def _committed_all(self, _: steps.ChildrenCommitted) -> steps.Effect:
         self.phase = Phase.LISTING_LEFT
         return steps.ListOpen()
-
-    def _refused(self, refused: steps.ChildrenRefused) -> steps.Effect:
-        """An alarm, and a record of it: once the id has expired, nobody could tell any more."""
-        assert self.decision is not None
-        self.decision = self.decision.without(refused.names)
-        self._last_word = rows_missing(self.sink_id, self.decision, refused.reason)
-        self.phase = Phase.ALARMING
-        return steps.WriteDecision(self.decision)
-
-    def _alarmed(self, _: steps.ControlCommitted | steps.ControlInDoubt) -> steps.Effect:
-        assert self._last_word is not None
-        raise self._last_word
 
     def _listed_left(self, listed: steps.OpenListed) -> steps.Effect:
         self.phase = Phase.SWEEPING_LEFT
@@ -280,11 +253,7 @@ class SinkProtocol:
         return self._over()
 
     def _finish_in_doubt(self, doubt: steps.ControlInDoubt) -> steps.Effect:
-        raise SinkStopped(
-            f"Batch {self._given.batch_id} of sink {self.sink_id} is written, but another driver "
-            f"has taken over ({doubt.reason}), so this one ends. If no other one runs, start the "
-            "query again: nothing is lost or doubled."
-        )
+        raise stop_words.written_and_taken_over(self.sink_id, self._given.batch_id, doubt.reason)
 
     def _over(self, *, was_written: bool = True) -> steps.Effect:
         self.phase, self.leftovers = Phase.READY, self._leftovers()
@@ -335,10 +304,7 @@ class SinkProtocol:
 def _require_one_report_each(reports: tuple[steps.TaskReport, ...]) -> None:
     found = sorted(report.partition_id for report in reports)
     if found != list(range(len(found))):
-        raise SinkStopped(
-            f"The tasks of the batch reported partitions {found[:20]}, which are not each one "
-            "once: nothing was decided. This is a fault of the sink or of Spark; please report it."
-        )
+        raise stop_words.reports_do_not_fit(found)
 
 
 _P = Phase
@@ -350,12 +316,18 @@ RULES: Mapping[tuple[Phase, type], Callable[[SinkProtocol, Any], steps.Effect]] 
     (_P.LISTING, steps.OpenListed): SinkProtocol._listed,
     (_P.CLAIMING, steps.ControlCommitted): SinkProtocol._claimed,
     (_P.CLAIMING, steps.ControlInDoubt): SinkProtocol._claim_in_doubt,
+    (_P.JUDGING, steps.ChildrenDescribed): SinkProtocol._judged,
+    (_P.ROLLING_BACK, steps.ChildrenAborted): SinkProtocol._undo,
+    (_P.ROLLING_BACK, steps.ChildrenRefused): SinkProtocol._roll_forward,
+    (_P.UNDECIDING, steps.ControlCommitted): SinkProtocol._recovered,
+    (_P.UNDECIDING, steps.ControlInDoubt): SinkProtocol._undo_in_doubt,
     (_P.RECOVERING, steps.ChildrenCommitted): SinkProtocol._recovered,
     (_P.RECOVERING, steps.ChildrenRefused): SinkProtocol._refused,
     (_P.SWEEPING, steps.ChildrenAborted): SinkProtocol._swept,
     (_P.READY, steps.BatchGiven): SinkProtocol._next,
     (_P.WRITING, steps.TasksDone): SinkProtocol._written,
     (_P.WRITING, steps.TasksFailed): SinkProtocol._tasks_failed,
+    (_P.ASKING, steps.ChildrenDescribed): SinkProtocol._asked,
     (_P.WRITING, steps.ControlCommitted): SinkProtocol._decision_stands,
     (_P.WRITING, steps.ControlInDoubt): SinkProtocol._in_doubt,
     (_P.DECIDING, steps.ControlCommitted): SinkProtocol._decision_stands,

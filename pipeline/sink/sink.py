@@ -12,8 +12,10 @@
 
 Readers with isolation.level=read_committed see the rows of each batch once, whatever was killed
 meanwhile. mode="prepared": every task writes by itself, into a prepared transaction, and the driver
-decides (protocol.py); the cluster has to serve KIP-939. mode="driver": all rows of a batch go
-through the driver, in one transaction that also holds the decision; any Kafka from 3.0 on.
+decides (protocol.py); the cluster has to serve KIP-939. mode="transactional": the same in ordinary
+transactions, on any Kafka from 3.0 on; exact as long as no outage is longer than their timeout.
+mode="driver": all rows of a batch go through the driver, in one transaction that also holds the
+decision; any Kafka from 3.0 on. mode="auto": "prepared" where brokers serve it, else "driver".
 
 Within a foreachBatch of your own, call an ExactlyOnceSink for every batch, and for nothing else; it
 asks Spark for the query's checkpoint (checkpoint.py):
@@ -41,13 +43,16 @@ from ...client.settings import producer_settings
 from ..connect import refuse_connect
 from ..progress.written import note_written
 from . import steps
-from .batch_check import SinkStopped, Terms
+from .batch_check import Terms
 from .checkpoint import plan_digest
-from .checks import check_brokers, ready_topic
-from .cluster import CONTROL_TIMEOUT_MS, ClusterThread, SinkCluster
+from .checks import ready_topic, settle_mode
+from .cluster import ClusterThread, SinkCluster
 from .columns import prepare, rows_by_topic
 from .login import ClusterLogin, client_keywords
-from .protocol import Mode, Phase, SinkProtocol
+from .modes import Mode
+from .protocol import SinkProtocol
+from .steps import Phase
+from .stop_words import SinkStopped
 from .task import REPORT, TaskSpec, write_attempt
 
 if TYPE_CHECKING:
@@ -59,7 +64,6 @@ __all__ = ["ExactlyOnceSink", "SinkStopped", "exactly_once"]
 log = logging.getLogger("oncelog.sink")
 
 IDLE_S = 600.0  # after that the control id is taken anew; brokers forget it after days
-DRIVER_TIMEOUT_MS = 600_000  # of the transaction that holds a whole batch
 QUERY_ID = "sql.streaming.queryId"
 OUR_KEYS = (
     "bootstrap_servers",
@@ -67,6 +71,7 @@ OUR_KEYS = (
     "transactional_id",
     "transaction_two_phase_commit_enable",
 )
+V1_ONLY = "oncelog_transaction_version_max"
 CHUNK_ROWS = 10_000
 
 
@@ -77,7 +82,7 @@ def exactly_once(
     bootstrap: str,
     topic: str | None = None,
     checkpoint: str,
-    mode: str = "prepared",
+    mode: str | None = "prepared",
     output_mode: str = "append",
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
@@ -107,10 +112,10 @@ class ExactlyOnceSink:
     """A sink for foreachBatch; one for each query, in the driver.
 
     checkpoint: of the query, needed only where Spark itself does not tell it. replaces_query,
-    first_batch: see batch_check.py. transaction_timeout_ms: of mode "driver", how long a batch
-    may take. settings: of the producers (compression_type, linger_ms, batch_size...;
-    client/settings.py), TLS and SASL included, by keywords or as the source has them
-    (`**{"kafka.sasl.password": ...}`).
+    first_batch: see batch_check.py. transaction_timeout_ms: how long a batch may take, with mode
+    "driver" (10 minutes) or "transactional" (the longest that brokers allow). settings: of the
+    producers (compression_type, linger_ms, batch_size...; client/settings.py), TLS and SASL
+    included, by keywords or as the source has them (`**{"kafka.sasl.password": ...}`).
     """
 
     def __init__(
@@ -119,7 +124,7 @@ class ExactlyOnceSink:
         bootstrap: str,
         topic: str | None = None,
         *,
-        mode: str = "prepared",
+        mode: str | None = "prepared",
         checkpoint: str | None = None,
         replaces_query: str | None = None,
         first_batch: int | str | None = None,
@@ -127,19 +132,23 @@ class ExactlyOnceSink:
         **settings: Any,
     ) -> None:
         self.sink_id, self.bootstrap, self.topic = sink_id, bootstrap, topic
-        self.mode, self._checkpoint = Mode(mode), checkpoint
+        self._wanted, self._checkpoint = Mode.named(mode), checkpoint
         settings = client_keywords(settings)
         for key in OUR_KEYS:
             if key in settings:
                 raise ValueError(f"{key} is the sink's own to set")
         producer_settings(None, {"transactional_id": sink_id, **settings})  # raises what is wrong
+        if self._wanted is Mode.TRANSACTIONAL and V1_ONLY in settings:
+            raise ValueError(
+                f'{V1_ONLY} does not go with mode="transactional": the driver ends what tasks have '
+                "written, which the brokers of oncelog allow to clients with transactions V2 only"
+            )
         self._login = ClusterLogin.of(bootstrap, settings)
         first_batch = _whole("first_batch", first_batch)
         terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
-        self.protocol = SinkProtocol(sink_id, mode=self.mode, terms=terms)
-        default_ms = CONTROL_TIMEOUT_MS if self.mode is Mode.PREPARED else DRIVER_TIMEOUT_MS
-        given_ms = _whole("transaction_timeout_ms", transaction_timeout_ms)
-        self.timeout_ms = given_ms or default_ms
+        self.protocol = SinkProtocol(sink_id, mode=self._wanted or Mode.PREPARED, terms=terms)
+        self.timeout_ms = _whole("transaction_timeout_ms", transaction_timeout_ms)
+        self._task_timeout_ms: int | None = None
         self._settings = settings
         self._opened: ClusterThread | None = None
         self._last_s = time.monotonic()
@@ -219,7 +228,8 @@ class ExactlyOnceSink:
 
     def _sweep_while_idle(self) -> None:
         leftovers = self.protocol.leftovers
-        if self._opened is not None and leftovers is not None and self.mode is Mode.PREPARED:
+        has_tasks = self.protocol.mode is not Mode.DRIVER
+        if self._opened is not None and leftovers is not None and has_tasks:
             self._opened.start_sweeps(leftovers)
 
     # --- carrying out
@@ -232,6 +242,12 @@ class ExactlyOnceSink:
             case steps.WriteBatch():
                 return self._write_batch(effect, rows)
             case _:
+                if self.protocol.phase is Phase.UNDECIDING:
+                    log.warning(
+                        "sink %s: the transactions of a decided batch were aborted before one was "
+                        "committed (a timeout, after an outage): it is written again",
+                        self.sink_id,
+                    )
                 return self._run(lambda cluster: cluster.perform(effect))
 
     def _run_tasks(self, effect: steps.RunTasks, rows: "DataFrame") -> steps.Event:
@@ -241,6 +257,7 @@ class ExactlyOnceSink:
             batch_id=effect.batch_id,
             login=self._login,
             topic=self.topic,
+            timeout_ms=self._task_timeout_ms,
             committed=effect.committed,
             settings=self._settings,
         )
@@ -262,18 +279,18 @@ class ExactlyOnceSink:
 
     def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
         if self._opened is None:
-            self._opened = ClusterThread(self._login, self.sink_id, self.timeout_ms, self._settings)
+            self._opened = ClusterThread(self._login, self.sink_id, self._settings)
             # Nobody tells a foreachBatch that its query has ended; it is only let go of.
             weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)
 
     async def _ready(self, cluster: SinkCluster) -> None:
-        await check_brokers(
-            cluster.admin,
-            self.timeout_ms,
-            "transaction_timeout_ms",
-            needs_prepared=self.mode is Mode.PREPARED,
-        )
+        chosen = await settle_mode(cluster.admin, self.sink_id, self._wanted, self.timeout_ms)
+        is_plain = chosen.mode is not Mode.TRANSACTIONAL and self._wanted is not None
+        log.log(logging.INFO if is_plain else logging.WARNING, "%s", chosen.in_words)
+        self.protocol.mode = chosen.mode
+        self._task_timeout_ms = chosen.task_timeout_ms
+        cluster.control_timeout_ms = chosen.control_timeout_ms
         await ready_topic(cluster.admin)
 
     def _given(self, frame: "DataFrame", batch_id: int) -> steps.BatchGiven:

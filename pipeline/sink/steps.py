@@ -2,10 +2,11 @@
 
 Values only. The protocol (protocol.py) returns one effect at a time; whoever executes it (sink.py
 with a cluster, a model in the tests) answers with the event that is named beside it, or with Failed
-when it could not be executed and nothing is decided by that.
+when it could not be executed and nothing is decided by that. A phase is what it waits for.
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ...client import PreparedTransaction
 from .decision import Decision
@@ -66,15 +67,32 @@ class ChildrenCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenRefused:
-    """These cannot be committed: they have been ended otherwise. The others are committed."""
+    """These cannot be ended as was asked: they have been ended otherwise. The others are.
+
+    forgotten: those whose ids have expired, so that nobody knows how they were ended.
+    """
 
     names: tuple[str, ...]
     reason: str
+    forgotten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenAborted:
     """These have nothing open any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenDescribed:
+    """By names: those that can be committed yet, and those that certainly cannot and are not.
+
+    What is in neither was committed, or forgotten. expiring: of the open ones, those that are about
+    to time out.
+    """
+
+    open: tuple[str, ...]
+    ended: tuple[str, ...] = ()
+    expiring: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +131,7 @@ Event = (
     | ChildrenCommitted
     | ChildrenRefused
     | ChildrenAborted
+    | ChildrenDescribed
     | TasksDone
     | TasksFailed
     | Failed
@@ -145,7 +164,25 @@ class WriteDecision:
 
 @dataclass(frozen=True, slots=True)
 class CommitChildren:
-    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused"""
+    """EndTxn(commit) for each, for as long as it takes. → ChildrenCommitted or ChildrenRefused
+
+    times_out: they are ordinary transactions, so an id that has expired tells nothing.
+    """
+
+    children: tuple[PreparedTransaction, ...]
+    times_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeChildren:
+    """Ask the coordinators how each stands. → ChildrenDescribed"""
+
+    children: tuple[PreparedTransaction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RollBackChildren:
+    """EndTxn(abort) for each, which says whether it was. → ChildrenAborted or ChildrenRefused"""
 
     children: tuple[PreparedTransaction, ...]
 
@@ -159,7 +196,7 @@ class AbortChildren:
 
 @dataclass(frozen=True, slots=True)
 class RunTasks:
-    """Write the rows, a prepared transaction for each attempt. → TasksDone or TasksFailed
+    """Write the rows, a transaction for each attempt, left open. → TasksDone or TasksFailed
 
     committed: ids that attempts may use again.
     """
@@ -195,8 +232,41 @@ Effect = (
     | ListOpen
     | WriteDecision
     | CommitChildren
+    | DescribeChildren
+    | RollBackChildren
     | AbortChildren
     | RunTasks
     | WriteBatch
     | BatchOver
 )
+
+# --- phases
+
+
+class Phase(Enum):
+    """The names are those of what was asked for last."""
+
+    IDLE = auto()  # nothing is known
+    LOOKING = auto()
+    FENCING = auto()
+    READING = auto()
+    LISTING = auto()
+    CLAIMING = auto()
+    JUDGING = auto()  # whether what was decided can be committed
+    ROLLING_BACK = auto()
+    UNDECIDING = auto()
+    RECOVERING = auto()  # roll forward at the start
+    SWEEPING = auto()
+    READY = auto()
+    WRITING = auto()
+    ASKING = auto()  # whether what tasks left open can be committed
+    DECIDING = auto()
+    READING_AGAIN = auto()
+    COMMITTING = auto()
+    LISTING_LEFT = auto()
+    SWEEPING_LEFT = auto()
+    FINISHING = auto()
+    ALARMING = auto()
+    LISTING_FAILED = auto()
+    SWEEPING_FAILED = auto()
+    STOPPED = auto()

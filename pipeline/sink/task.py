@@ -1,10 +1,14 @@
-"""The part of the sink that runs in Spark's workers: one prepared transaction for each attempt.
+"""The part of the sink that runs in Spark's workers: one open transaction for each attempt.
 
 Rules of this file. A worker process has one event loop and one view of the cluster, and keeps them
 from task to task. An attempt opens its transaction at its first row; one without rows opens
 nothing. The first request of an id is InitProducerId, and an id for which its answer was lost is
 left: the request may arrive a second time, much later, and would then abort what the id has open.
 An attempt that fails aborts what it has, as well as it can; the driver sweeps what it cannot.
+
+With transactions V1 an answer to AddPartitionsToTxn that was lost fails an attempt of mode
+"transactional": the request may arrive again behind the commit, and would open the id's transaction
+anew, under the same epoch; when that times out, the committed one looks as if it were aborted.
 """
 
 import asyncio
@@ -18,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...client import ClusterView, Producer
 from ...client.loop_thread import LoopThread
-from ...wire.errors import KafkaError
+from ...wire.errors import KafkaError, RequestTimedOut
 from .columns import rows_by_topic
 from .login import ClusterLogin
 from .names import WorkerIds
@@ -38,13 +42,17 @@ ID_TRIES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """What the driver tells every attempt of a batch. settings: of the producers."""
+    """What the driver tells every attempt of a batch. settings: of the producers.
+
+    timeout_ms: of ordinary transactions; None: prepared ones, which have none.
+    """
 
     sink_id: str
     generation: int
     batch_id: int
     login: ClusterLogin
     topic: str | None
+    timeout_ms: int | None = None
     committed: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -150,8 +158,16 @@ class Attempt:
         producer, self._producer = self._producer, None
         if producer is None:
             return None
+        may_time_out = self._spec.timeout_ms is not None
         try:
-            return await producer.prepare()
+            child = await producer.prepare(may_time_out=may_time_out)
+            if may_time_out and producer.lost_answers:
+                await producer.abort_transaction()
+                raise RequestTimedOut(
+                    f"an answer of the coordinator about {child.transactional_id} was lost, and "
+                    "its transaction cannot be relied upon; the attempt has to be made again"
+                )
+            return child
         finally:
             await producer.close()  # leaves open what is prepared
 
@@ -165,7 +181,7 @@ class Attempt:
             producer = Producer(
                 self._worker.view(spec.login),
                 transactional_id=name,
-                transaction_two_phase_commit_enable=True,
+                **_kind_of_transaction(spec.timeout_ms),
                 **spec.settings,
             )
             try:
@@ -186,3 +202,9 @@ class Attempt:
         raise problem or RuntimeError(
             f"the answer to InitProducerId was lost {ID_TRIES} times in a row"
         )
+
+
+def _kind_of_transaction(timeout_ms: int | None) -> dict[str, Any]:
+    if timeout_ms is None:
+        return {"transaction_two_phase_commit_enable": True}
+    return {"transaction_timeout_ms": timeout_ms}

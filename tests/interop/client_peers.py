@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,13 @@ TIMEOUT_S = 30.0
 PREPARES = {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",
+}
+# Kinds of Apache Kafka: 4.3 as it comes, with transactions V1, and one without KIP-890's guard.
+KAFKA_V1, KAFKA_3 = "kafka-v1", "kafka-3.5"
+KAFKAS: dict[str, dict[str, Any]] = {
+    KAFKA: {},
+    KAFKA_V1: {"format_options": ("--feature", "transaction.version=1")},
+    KAFKA_3: {"version": "3.5.2"},
 }
 SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 

@@ -29,13 +29,13 @@ def is_enabled() -> bool:
     return os.environ.get("ONCELOG_KAFKA") == "1"
 
 
-def jar_folder() -> Path:
+def jar_folder(version: str = KAFKA_VERSION) -> Path:
     """The folder with Kafka's jars; fetched through Maven when it is not there yet."""
     cache = Path(
         os.environ.get("ONCELOG_KAFKA_CACHE") or Path(tempfile.gettempdir()) / "oncelog-kafka"
     )
     wanted = Path(__file__).with_name("pom.xml")
-    folder = cache / f"kafka-{KAFKA_VERSION}-{zlib.crc32(wanted.read_bytes()):08x}"
+    folder = cache / f"kafka-{version}-{zlib.crc32(wanted.read_bytes()):08x}"
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
@@ -44,6 +44,7 @@ def jar_folder() -> Path:
         shutil.copy(wanted, work / "pom.xml")
         command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"]
+        command += [f"-Dkafka.version={version}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, f"Maven could not fetch Kafka's jars:\n{done.stdout[-2000:]}"
         try:
@@ -78,9 +79,11 @@ def archive_classes() -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def java(main_class: str, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
+def java(
+    main_class: str, *arguments: str, flags: Sequence[str] = (), version: str = KAFKA_VERSION
+) -> list[str]:
     """The command that runs one of Kafka's classes."""
-    jars = jar_folder()
+    jars = jar_folder(version)
     if not any(flag.startswith("-XX") for flag in flags) and _class_archive(jars).exists():
         flags = (*flags, f"-XX:SharedArchiveFile={_class_archive(jars)}", "-Xlog:disable")
     return ["java", *JVM_FLAGS, *flags, QUIET, "-cp", f"{jars}/*", main_class, *arguments]
@@ -92,11 +95,15 @@ def java_source(file: Path, *arguments: str) -> list[str]:
 
 
 def run_tool(
-    main_class: str, *arguments: str, timeout_s: float = 90, folder: Path | None = None
+    main_class: str,
+    *arguments: str,
+    timeout_s: float = 90,
+    folder: Path | None = None,
+    version: str = KAFKA_VERSION,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end; the caller judges the exit code and the output."""
     return subprocess.run(
-        java(main_class, *arguments),
+        java(main_class, *arguments, version=version),
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -131,13 +138,14 @@ class KafkaPeer:
         flags: Sequence[str] = (),
         format_options: Sequence[str] = (),
         settings: Mapping[str, str] = MappingProxyType({}),
+        version: str = KAFKA_VERSION,
     ) -> None:
         self.folder, self.nodes, self._format_options = folder, nodes, format_options
         self._voters = nodes if voters is None else voters
         self._first = nodes if started is None else started
         ports = free_ports(nodes + self._voters)
         self._client_ports, self._controller_ports = ports[:nodes], ports[nodes:]
-        self._settings, self._flags = settings, flags
+        self._settings, self._flags, self._version = settings, flags, version
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -234,13 +242,14 @@ class KafkaPeer:
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if not (self.folder / f"node-{number}").exists():
             options = ("-t", CLUSTER_ID, "-c", str(file), *self._format_options)
-            done = run_tool("kafka.tools.StorageTool", "format", *options)
+            tool = "kafka.tools.StorageTool"
+            done = run_tool(tool, "format", *options, version=self._version)
             assert done.returncode == 0, (
                 f"Kafka's storage could not be formatted:\n{done.stderr[-2000:]}"
             )
         with open(self.folder / f"node-{number}.log", "ab") as log:
             self._processes[number] = subprocess.Popen(
-                java("kafka.Kafka", str(file), flags=self._flags),
+                java("kafka.Kafka", str(file), flags=self._flags, version=self._version),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 

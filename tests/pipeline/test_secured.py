@@ -63,6 +63,11 @@ async def prepare(kafka: SecuredKafka) -> None:
         "alice", "transactional_id", SINKS, "Write", "TwoPhaseCommit", pattern=PREFIXED
     )
     await kafka.allow("alice", "cluster", CLUSTER_NAME, "DescribeConfigs")
+    # mode "transactional" needs neither TwoPhaseCommit nor the cluster's configuration
+    await kafka.allow("bob", "topic", SOURCE, "Read", "DescribeConfigs")
+    await kafka.allow("bob", "topic", OUTPUT, "Read", "Write")
+    await kafka.allow("bob", "topic", "oncelog.spark.decisions", *decisions)
+    await kafka.allow("bob", "transactional_id", SINKS, "Write", pattern=PREFIXED)
     with BlockingProducer(kafka.login("SASL_SSL", "PLAIN")) as producer:
         producer.send_many(SOURCE, [str(number).encode() for number in range(ROWS)])
         producer.flush()
@@ -128,11 +133,12 @@ def test_the_source_reads_by_each_way_to_log_in(spark, kafka, way):
 
 @pytest.mark.parametrize(
     ("mode", "mechanism"),
-    [("prepared", "SCRAM-SHA-512"), ("driver", "PLAIN"), ("prepared", "OAUTHBEARER")],
-)
+    [("prepared", "SCRAM-SHA-512"), ("driver", "PLAIN"), ("prepared", "OAUTHBEARER"),
+     ("transactional", "SCRAM-SHA-512")],
+)  # fmt: skip
 def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpoint, caplog, capfd):
     caplog.set_level(logging.DEBUG, "oncelog")
-    login = kafka.login("SASL_SSL", mechanism)
+    login = kafka.login("SASL_SSL", mechanism, "bob" if mode == "transactional" else "alice")
     servers = login.pop("bootstrap.servers")
     rows = stream(spark, {**login, "bootstrap.servers": servers})
     query = exactly_once(

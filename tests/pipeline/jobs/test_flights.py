@@ -18,8 +18,8 @@ from oncelog.pipeline.jobs.flights import (
     offsets_of,
     stop,
 )
-from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
+from oncelog.pipeline.sink.stop_words import SinkStopped
 
 REQUIRED = ("--bootstrap", "h:1", "--checkpoint", "/c")
 

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ class MortalSink(ExactlyOnceSink):
             assert self.protocol.decision is not None
             batch_id = self.protocol.decision.batch_id
             if self._job.deaths.get("mid-roll-forward") == batch_id:
-                super().perform(CommitChildren(effect.children[:1]), rows)
+                super().perform(replace(effect, children=effect.children[:1]), rows)
             self._reach("mid-roll-forward", batch_id)
         return super().perform(effect, rows)
 

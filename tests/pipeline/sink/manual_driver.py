@@ -40,9 +40,11 @@ class ManualDriver:
         *,
         mode: Mode = Mode.PREPARED,
         timeout_ms: int = 60_000,
+        task_timeout_ms: int = 60_000,
     ) -> None:
         self.bootstrap, self.topic, self.sink_id, self.tasks = bootstrap, topic, sink_id, TASKS
         self.protocol = SinkProtocol(sink_id, mode=mode)
+        self.task_timeout_ms = task_timeout_ms if mode is Mode.TRANSACTIONAL else None
         self.view = ClusterView(bootstrap, client_id="driver")
         self.cluster = SinkCluster(self.view, sink_id, control_timeout_ms=timeout_ms)
         self.workers: list[SinkWorker] = []
@@ -101,6 +103,7 @@ class ManualDriver:
             batch_id=effect.batch_id,
             login=ClusterLogin(self.bootstrap),
             topic=self.topic,
+            timeout_ms=self.task_timeout_ms,
             committed=effect.committed,
         )
 

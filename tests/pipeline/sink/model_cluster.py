@@ -7,10 +7,15 @@ answered as the first one, InitProducerId that aborts, prepared transactions tha
 from collections import Counter
 from typing import Any
 
+from oncelog.client import PreparedTransaction
 from oncelog.pipeline.sink.names import control_id
 
 SINK = "s"
 Handle = tuple[str, int, int]
+
+
+def handle_of(child: PreparedTransaction) -> Handle:
+    return child.transactional_id, child.producer_id, child.producer_epoch
 
 
 class Refused(Exception):
@@ -26,7 +31,8 @@ class Transaction:
 class ModelCluster:
     """Transactions by id; rows and decisions that are committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, children_have_v2: bool = True) -> None:
+        self._children_have_v2 = children_have_v2
         self.ids: dict[str, Transaction] = {}
         self.rows: Counter[Any] = Counter()
         self.decisions: dict[bytes, bytes | None] = {}
@@ -54,13 +60,16 @@ class ModelCluster:
         known = self._own(handle)
         if known.epoch != handle[2]:
             raise Refused("47")
+        if known.state in ("Commit", "Abort") and not self._has_v2(handle[0]):
+            raise Refused("48")  # a repeat that comes late: known by its sequence, or verified
         known.state = "Ongoing"
         known.pending.setdefault(sequence, row)
 
     def end(self, handle: Handle, commit: bool) -> None:
         known = self._own(handle)
         wanted = "Commit" if commit else "Abort"
-        if known.epoch == handle[2] + 1 and known.state in ("Commit", "Abort"):
+        has_v2 = self._has_v2(handle[0])
+        if known.epoch == handle[2] + has_v2 and known.state in ("Commit", "Abort"):
             if known.state != wanted:
                 raise Refused("48")
             return
@@ -75,7 +84,22 @@ class ModelCluster:
                 else:
                     self.rows[row] += 1
         known.pending, known.state = {}, wanted
-        known.epoch += 1
+        known.epoch += has_v2
+
+    def _has_v2(self, name: str) -> bool:
+        return self._children_have_v2 or name == control_id(SINK)
+
+    def standing(self, handle: Handle) -> str:
+        """As its coordinator describes it."""
+        known = self.ids.get(handle[0])
+        if known is None or known.producer_id != handle[1]:
+            return "other"
+        raised = known.epoch - handle[2]
+        if not raised and known.state == "Ongoing":
+            return "open"
+        if known.state == "Commit" and raised == self._has_v2(handle[0]):
+            return "other"
+        return "ended" if raised or known.state == "Abort" else "other"
 
     def listed(self) -> tuple[str, ...]:
         opened = [name for name, known in self.ids.items() if known.state == "Ongoing"]

@@ -6,57 +6,38 @@ Bad luck: drivers and attempts are killed, freeze and wake; several drivers on o
 attempts; answers that are lost, with requests that arrive a second time much later; the control
 transaction times out; ids that are idle are forgotten.
 
-`Parts` takes parts of the protocol out, to see that the model notices.
+`Parts` (model_parts.py) takes parts of the protocol out, to see that the model notices.
 """
 
 import random
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from oncelog.client import PreparedTransaction
-from oncelog.pipeline.sink import protocol as sink_protocol
 from oncelog.pipeline.sink import steps
-from oncelog.pipeline.sink.batch_check import SinkStopped, Terms
+from oncelog.pipeline.sink.batch_check import Terms
 from oncelog.pipeline.sink.decision import Decision, decode, encode
-from oncelog.pipeline.sink.names import Leftovers, WorkerIds, control_id
+from oncelog.pipeline.sink.modes import Mode
+from oncelog.pipeline.sink.names import WorkerIds, control_id
 from oncelog.pipeline.sink.protocol import SinkProtocol
+from oncelog.pipeline.sink.steps import Phase
+from oncelog.pipeline.sink.stop_words import SinkStopped
 
-from .model_cluster import SINK, Handle, ModelCluster, Refused
+from .model_cluster import SINK, Handle, ModelCluster, Refused, handle_of
+from .model_parts import Parts, Reduced, Size, Verdict
 
 QUERY = "query"
+WHOLE, SMALL = Parts(), Size()
 STEPS_MAX, RUNS_MAX, RECOVERIES_MAX = 6_000, 8, 30
 Process = Generator[None, None, None]
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What the sink has; all of it is there unless a test takes it out."""
-
-    decides: bool = True
-    sweeps_in_order: bool = True
-    has_generations: bool = True
-    keeps_banks: bool = True
-    writes_done: bool = True
-    prepares: bool = True  # transactions of children do not time out
-    ids_of_workers: bool = True  # else ids of partition and attempt, two banks
-    abandons_ids: bool = True  # whose first request was not answered
-    sleepers: bool = True  # attempts may freeze
-    repeats: bool = True  # requests whose answer was lost may arrive again
-
-
-@dataclass(frozen=True)
-class Size:
-    batches: int = 4
-    tasks: int = 3
-    rows: int = 2
 
 
 class SinkModel:
     def __init__(self, seed: int, parts: Parts, size: Size) -> None:
         self.random, self.parts, self.size = random.Random(seed), parts, size
-        self.cluster = ModelCluster()
+        self.cluster = ModelCluster(children_have_v2=parts.is_v2)
+        self.found_open: set[str] = set()
         self.checkpoint = -1
         self.live: list[tuple[str, Process]] = []
         self.frozen: list[tuple[str, Process]] = []
@@ -64,7 +45,7 @@ class SinkModel:
         self.idle: list[WorkerIds] = []
         self.workers = 0
         self.errors: Counter[str] = Counter()
-        self.is_calm = False
+        self.is_calm = self.is_torn = False
 
     # --- requests
 
@@ -137,13 +118,13 @@ class SinkModel:
         for index in range(count):
             row = (run.batch_id, place[0], index)
             yield from self.ask(lambda i=index, row=row: self.cluster.produce(handle, i, row))
-        return PreparedTransaction(*handle, is_v2=True)
+        return PreparedTransaction(*handle, is_v2=self.parts.is_v2)
 
     def driver(self) -> Process:
-        protocol = SinkProtocol(SINK)
-        if self.parts != Parts():
+        protocol = SinkProtocol(SINK, mode=self.parts.mode)
+        if self.parts != WHOLE:
             terms = Terms(first_batch=None if self.parts.decides else self.checkpoint + 1)
-            protocol = Reduced(SINK, terms=terms)
+            protocol = Reduced(SINK, mode=self.parts.mode, terms=terms)
             protocol.parts = self.parts
         control: list[Handle] = []
         batch = self.checkpoint + 1
@@ -157,7 +138,7 @@ class SinkModel:
                 if isinstance(effect, steps.BatchOver):
                     break
                 event = yield from self.perform(effect, control)
-            if protocol.phase is not sink_protocol.Phase.READY:
+            if protocol.phase is not Phase.READY:
                 return  # the query has failed
             yield
             self.checkpoint = max(self.checkpoint, batch)
@@ -195,7 +176,11 @@ class SinkModel:
             case steps.WriteDecision():
                 return (yield from self.write_decision(effect.decision, control))
             case steps.CommitChildren():
-                return (yield from self.commit_children(effect.children))
+                return (yield from self.end_children(effect.children, commit=True))
+            case steps.RollBackChildren():
+                return (yield from self.end_children(effect.children, commit=False))
+            case steps.DescribeChildren():
+                return (yield from self.describe(effect.children))
             case steps.AbortChildren():
                 for name in effect.names:
                     yield from self.ask(lambda name=name: cluster.init(name))
@@ -220,20 +205,41 @@ class SinkModel:
         control[0] = (handle[0], handle[1], handle[2] + 1)
         return steps.ControlCommitted()
 
-    def commit_children(
+    def end_children(
+        self, children: Iterable[PreparedTransaction], *, commit: bool
+    ) -> Generator[None, None, steps.Event]:
+        refused: dict[str, str] = {}
+        fine = set[str]() if commit else {"90"}
+        if commit and not (
+            self.parts.mode is Mode.TRANSACTIONAL and self.parts.minds_the_forgotten
+        ):
+            fine = {"49"}
+        for child in children:
+            handle = handle_of(child)
+            try:
+                yield from self.ask(lambda handle=handle: self.cluster.end(handle, commit))
+            except Refused as problem:
+                if str(problem) not in fine:
+                    refused[child.transactional_id] = str(problem)
+        if refused:
+            forgotten = tuple(name for name, why in refused.items() if why == "49")
+            return steps.ChildrenRefused(tuple(refused), "refused", forgotten)
+        return steps.ChildrenCommitted() if commit else steps.ChildrenAborted()
+
+    def describe(
         self, children: Iterable[PreparedTransaction]
     ) -> Generator[None, None, steps.Event]:
-        refused: list[str] = []
+        found: dict[str, str] = {}
         for child in children:
-            handle = (child.transactional_id, child.producer_id, child.producer_epoch)
-            try:
-                yield from self.ask(lambda handle=handle: self.cluster.end(handle, True))
-            except Refused as problem:
-                if str(problem) != "49":
-                    refused.append(child.transactional_id)
-        if refused:
-            return steps.ChildrenRefused(tuple(refused), "refused")
-        return steps.ChildrenCommitted()
+            yield
+            how = self.cluster.standing(handle_of(child))
+            found[child.transactional_id] = how
+            if how == "open":
+                self.found_open.add(child.transactional_id)
+        opened = tuple(name for name, how in found.items() if how == "open")
+        return steps.ChildrenDescribed(
+            opened, tuple(n for n, how in found.items() if how == "ended")
+        )
 
     def run_tasks(self, run: steps.RunTasks) -> Generator[None, None, steps.Event]:
         kept: dict[int, Any] = {}
@@ -268,6 +274,7 @@ class SinkModel:
             luck = self.random.random()
             if luck < 0.015 and drivers < RUNS_MAX:
                 self.end_one("driver", freezes=self.random.random() < 0.5)
+                self.stand_still()
                 self.live.append(("driver", self.driver()))
                 drivers += 1
             elif luck < 0.03 and self.frozen:
@@ -280,6 +287,8 @@ class SinkModel:
                 self.arrive_late()
             elif self.live:
                 self.advance(self.random.choice(self.live))
+            if self.is_torn:
+                break
             if not any(kind == "driver" for kind, _ in self.live) and self.has_more():
                 self.live.append(("driver", self.driver()))
         self.settle()
@@ -301,11 +310,36 @@ class SinkModel:
             return
         name = self.random.choice(names)
         is_control = name == control_id(SINK)
+        if not is_control and self.parts.mode is Mode.TRANSACTIONAL:
+            if self.parts.outages or name not in self.found_open:
+                self.cluster.time_out(name)
+            if (self.parts.outages and self.random.random() < 0.3) or name not in self.unfinished():
+                self.cluster.forget(name)
+            return
         times_out = self.random.random() < 0.3 if is_control else not self.parts.prepares
         if times_out:
             self.cluster.time_out(name)
         elif not is_control or self.random.random() < 0.3:
             self.cluster.forget(name)
+
+    def has_alarm(self) -> bool:
+        """In the topic: that of a driver that was superseded is no more than its opinion."""
+        decision = decode(SINK, self.cluster.decisions)
+        return decision is not None and bool(decision.lost)
+
+    def stand_still(self) -> None:
+        """For longer than transactions may take, perhaps; not every coordinator has looked yet."""
+        if self.parts.mode is not Mode.TRANSACTIONAL or not self.parts.outages:
+            return
+        share = 0.7 if self.random.random() < 0.3 else 0
+        for name in self.cluster.listed():
+            if self.random.random() < share:
+                self.cluster.time_out(name)
+
+    def unfinished(self) -> set[str]:
+        """Children that are decided, and perhaps not committed."""
+        decision = decode(SINK, self.cluster.decisions)
+        return set() if decision is None else {c.transactional_id for c in decision.unfinished}
 
     def arrive_late(self) -> None:
         request = self.late.pop(self.random.randrange(len(self.late)))
@@ -321,6 +355,7 @@ class SinkModel:
             self.live.remove(process)
         except (Refused, SinkStopped) as problem:
             self.live.remove(process)
+            self.is_torn |= "IS TORN" in str(problem) and self.has_alarm()
             self.errors[f"{process[0]}: {type(problem).__name__}"] += 1
 
     def settle(self) -> None:
@@ -337,11 +372,12 @@ class SinkModel:
                 self.advance(self.random.choice(self.live))
             if self.checkpoint >= self.size.batches and not self.cluster.listed():
                 return
+            if self.is_torn:  # nobody goes on without a person
+                return
             self.checkpoint = min(self.checkpoint, self.size.batches - 1)
             self.live.append(("driver", self.driver()))
 
-    def verdict(self) -> tuple[int, int, int]:
-        """Rows that are doubled, rows that are missing, transactions that are open."""
+    def verdict(self) -> Verdict:
         wanted = [
             (batch, partition, index)
             for batch in range(self.size.batches)
@@ -349,47 +385,16 @@ class SinkModel:
             for index in range(self.rows_of(batch, partition))
         ]
         rows = self.cluster.rows
-        doubled = sum(1 for row in wanted if rows[row] > 1) + len(rows.keys() - set(wanted))
-        return doubled, sum(1 for row in wanted if not rows[row]), len(self.cluster.listed())
+        return Verdict(
+            doubled=sum(1 for row in wanted if rows[row] > 1) + len(rows.keys() - set(wanted)),
+            missing=sum(1 for row in wanted if not rows[row]),
+            left_open=0 if self.parts.mode is Mode.TRANSACTIONAL else len(self.cluster.listed()),
+            is_told=self.has_alarm(),
+        )
 
 
-class OfAnyGeneration(Leftovers):
-    def is_ours(self, name: str) -> bool:
-        return True
-
-
-class Reduced(SinkProtocol):
-    """The protocol without some of its parts."""
-
-    parts = Parts()
-
-    def step(self, event: steps.Event) -> steps.Effect:
-        effect = super().step(event)
-        while True:
-            if isinstance(effect, steps.WriteDecision) and not self.writes(effect.decision):
-                effect = super().step(steps.ControlCommitted())
-            else:
-                return effect
-
-    def writes(self, decision: Decision) -> bool:
-        if self.phase is sink_protocol.Phase.FINISHING:
-            return self.parts.writes_done
-        return self.parts.decides or self.phase is not sink_protocol.Phase.DECIDING
-
-    def _leftovers(self) -> Leftovers:
-        found = super()._leftovers()
-        if self.parts.sweeps_in_order and self.parts.has_generations:
-            return found
-        return OfAnyGeneration(found.sink_id, found.generation, found.kept)
-
-    def _given_back(self) -> tuple[str, ...]:
-        if self.parts.keeps_banks:
-            return super()._given_back()
-        return tuple(self.reusable_ids)
-
-
-def run(seed: int, parts: Parts = Parts(), size: Size = Size()) -> tuple[int, int, int]:
-    """(doubled, missing, left open) of one seed."""
+def run(seed: int, parts: Parts = WHOLE, size: Size = SMALL) -> Verdict:
+    """Of one seed."""
     model = SinkModel(seed, parts, size)
     model.run()
     return model.verdict()

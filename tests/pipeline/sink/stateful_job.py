@@ -37,6 +37,7 @@ class StatefulJob:
     point: str = ""
     batch: int = -1
     confs: dict[str, str] = field(default_factory=dict[str, str])
+    mode: str = "prepared"
 
     def input(self, name: str) -> Path:
         return Path(self.folder) / name / "input"
@@ -66,7 +67,7 @@ class MeetingSink(ExactlyOnceSink):
 
     def __init__(self, job: StatefulJob, name: str, meet: Callable[[], object]) -> None:
         topic = job.topic(name)
-        super().__init__(topic, job.bootstrap, topic)
+        super().__init__(topic, job.bootstrap, topic, mode=job.mode)
         self._job, self._meet = job, meet
 
     def _reach(self, point: str, batch_id: int) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.checkpoint import plan_digest
+from oncelog.pipeline.sink.stop_words import SinkStopped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,6 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.lookup import ClusterChoice
 from oncelog.deploy.inspect.abort_transactions import abort_id
 from oncelog.pipeline.sink import decision as sink_decision
-from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.checks import SMALL, check_brokers, flaws, ready_topic
 from oncelog.pipeline.sink.names import control_id
 from oncelog.pipeline.sink.protocol import Mode
@@ -35,6 +34,7 @@ from oncelog.pipeline.sink.steps import (
     WriteBatch,
     WriteDecision,
 )
+from oncelog.pipeline.sink.stop_words import SinkStopped
 from oncelog.wire.errors import KafkaError
 
 from ...interop.client_peers import KAFKA, OURS, PREPARES, new_topic
@@ -197,7 +197,7 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
         effect = await dead.until(CommitChildren if isinstance(point, str) else point, 1)
         if point == "half":
             assert isinstance(effect, CommitChildren)
-            await dead.cluster.commit_children(effect.children[:1])
+            await dead.cluster.children.commit(effect.children[:1])
         await dead.close()
         await until_forgotten(forgetful, topic)
         successor = ManualDriver(forgetful, topic, topic)
@@ -349,7 +349,7 @@ def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(bootstrap: s
         await driver.write(0)
         effect = await driver.until(CommitChildren, 1)
         assert isinstance(effect, CommitChildren)
-        await driver.cluster.abort_children([effect.children[1].transactional_id])
+        await driver.cluster.children.abort([effect.children[1].transactional_id])
         with pytest.raises(SinkStopped, match="ARE MISSING"):
             await driver.on(effect)
         await driver.close()

@@ -116,7 +116,7 @@ def test_sweeps_go_on_for_a_while_when_the_query_was_let_go_of(
         await driver.on(effect)
         leftovers = driver.protocol.leftovers
         assert leftovers is not None
-        thread = ClusterThread(ClusterLogin(ours.bootstrap), topic, 60_000, {})
+        thread = ClusterThread(ClusterLogin(ours.bootstrap), topic, {})
         await asyncio.to_thread(thread.start_sweeps, leftovers)
         thread.let_go()
         await come_late(driver, effect)
@@ -135,7 +135,7 @@ from oncelog.pipeline.sink.login import ClusterLogin
 from oncelog.pipeline.sink.names import Leftovers
 
 bootstrap, sink, generation = sys.argv[1], sys.argv[2], int(sys.argv[3])
-thread = ClusterThread(ClusterLogin(bootstrap), sink, 60_000, {})
+thread = ClusterThread(ClusterLogin(bootstrap), sink, {})
 thread.start_sweeps(Leftovers(sink, generation, frozenset()))
 """
 

@@ -18,6 +18,8 @@ import pytest
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ...interop.client_peers import KAFKA, KAFKA_V1, KAFKAS, OURS
+from ...interop.kafka_peer import KafkaPeer, is_enabled
 from ..standalone import standalone
 from . import job as sink_job
 from .job import COUNTS, POINTS, Job, write_input, write_times
@@ -30,16 +32,38 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 SPECULATION = {"": "true", ".interval": "50ms", ".quantile": "0.5", ".multiplier": "1.1"}
 
 
+Nodes = Cluster | KafkaPeer
+FROM_TASKS = [
+    (OURS, "prepared"),
+    (OURS, "transactional"),
+    pytest.param(KAFKA, "transactional", marks=pytest.mark.kafka),
+    pytest.param(KAFKA_V1, "transactional", marks=pytest.mark.kafka),
+]
+in_modes_of_tasks = pytest.mark.parametrize(("nodes", "mode"), FROM_TASKS, indirect=["nodes"])
+in_all_modes = pytest.mark.parametrize(
+    ("nodes", "mode"), [*FROM_TASKS, (OURS, "driver")], indirect=["nodes"]
+)
+
+
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(nodes=3, data=tmp_path_factory.mktemp("kills") / "data") as running:
-        yield running
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nodes]:
+    folder, name = tmp_path_factory.mktemp("kills"), getattr(request, "param", OURS)
+    if name == OURS:
+        with Cluster(nodes=3, data=folder / "data") as running:
+            yield running
+    elif not is_enabled():
+        pytest.skip("ONCELOG_KAFKA is not 1")
+    else:
+        with KafkaPeer(folder, nodes=3, **KAFKAS[name]) as peer:
+            yield peer
 
 
-def new_job(nodes: Cluster, folder: Path, **fields: object) -> Job:
+def new_job(nodes: Nodes, folder: Path, **fields: object) -> Job:
     topic = f"out-{os.urandom(4).hex()}"
     with BlockingAdmin(nodes.bootstrap) as admin:
-        admin.create_topic(topic, partitions=3)
+        admin.create_topic(topic, partitions=3, replication_factor=3)
     return Job(nodes.bootstrap, topic, str(folder), sink_id=topic, **fields)  # type: ignore[arg-type]
 
 
@@ -63,11 +87,11 @@ def run(job: Job) -> int:
     return end_of(job, begin(job))
 
 
-@pytest.mark.parametrize("mode", ["prepared", "driver"])
+@in_all_modes
 def test_a_driver_and_its_jvm_are_killed_at_each_point(
-    nodes: Cluster, tmp_path: Path, mode: str
+    nodes: Nodes, tmp_path: Path, mode: str
 ) -> None:
-    points = POINTS if mode == "prepared" else (POINTS[1], POINTS[2], POINTS[4])
+    points = POINTS if mode != "driver" else (POINTS[1], POINTS[2], POINTS[4])
     deaths = {point: batch for batch, point in enumerate(points, 1)}
     job = new_job(nodes, tmp_path, mode=mode, deaths=deaths)
     values = write_input(job, batches=len(points) + 2)
@@ -91,30 +115,38 @@ def test_state_in_rocksdb_with_checkpoint_ids_goes_on(nodes: Cluster, tmp_path: 
     assert_once(nodes.bootstrap, job.topic, COUNTS)
 
 
-def test_an_executor_is_killed_in_the_middle_of_a_task(nodes: Cluster, tmp_path: Path) -> None:
-    job = new_job(nodes, tmp_path, deaths={"mid-write": 1}, master="local-cluster[2,1,1024]")
+@in_modes_of_tasks
+def test_an_executor_is_killed_in_the_middle_of_a_task(
+    nodes: Nodes, tmp_path: Path, mode: str
+) -> None:
+    master = "local-cluster[2,1,1024]"
+    job = new_job(nodes, tmp_path, mode=mode, deaths={"mid-write": 1}, master=master)
     values = write_input(job, batches=3)
     assert run(job) == 0, (tmp_path / "log").read_text()[-4000:]
     assert job.mark("mid-write").exists()
     assert_once(nodes.bootstrap, job.topic, values)
 
 
-def test_a_speculative_twin_writes_what_its_brother_writes(nodes: Cluster, tmp_path: Path) -> None:
+@in_modes_of_tasks
+def test_a_speculative_twin_writes_what_its_brother_writes(
+    nodes: Nodes, tmp_path: Path, mode: str
+) -> None:
     with standalone(tmp_path) as spark:
         confs = {f"spark.speculation{name}": value for name, value in SPECULATION.items()}
         confs["spark.executor.memory"] = "512m"
-        job = new_job(nodes, tmp_path, twin=1, master=spark.url, confs=confs)
+        job = new_job(nodes, tmp_path, mode=mode, twin=1, master=spark.url, confs=confs)
         values = write_input(job, batches=3)
         assert run(job) == 0, (tmp_path / "log").read_text()[-4000:]
     assert all(job.mark(f"attempt-{number}").exists() for number in range(2))
     assert_once(nodes.bootstrap, job.topic, values)
 
 
+@in_modes_of_tasks
 @pytest.mark.parametrize("point", ["before the decision", "mid-roll-forward"])
 def test_a_paused_driver_wakes_when_another_one_has_its_place(
-    nodes: Cluster, tmp_path: Path, point: str
+    nodes: Nodes, tmp_path: Path, point: str, mode: str
 ) -> None:
-    job = new_job(nodes, tmp_path, pauses_at=point)
+    job = new_job(nodes, tmp_path, mode=mode, pauses_at=point)
     values = write_input(job, batches=3)
     zombie = begin(job)
     until = time.monotonic() + RUN_S
@@ -131,8 +163,8 @@ def test_a_paused_driver_wakes_when_another_one_has_its_place(
     assert_once(nodes.bootstrap, job.topic, values)
 
 
-@pytest.mark.parametrize("mode", ["prepared", "driver"])
-def test_nodes_are_killed_while_a_query_runs(nodes: Cluster, tmp_path: Path, mode: str) -> None:
+@in_all_modes
+def test_nodes_are_killed_while_a_query_runs(nodes: Nodes, tmp_path: Path, mode: str) -> None:
     job = new_job(nodes, tmp_path, mode=mode)
     values = write_input(job, batches=8)
     process = begin(job)
@@ -142,7 +174,11 @@ def test_nodes_are_killed_while_a_query_runs(nodes: Cluster, tmp_path: Path, mod
         assert process.poll() is None, (tmp_path / "log").read_text()[-4000:]
         time.sleep(0.1)
     while process.poll() is None and kills < 9:
-        node = nodes.kill(roles[kills % len(roles)])
+        if isinstance(nodes, Cluster):
+            node = nodes.kill(roles[kills % len(roles)])
+        else:
+            node = kills % 3 + 1
+            nodes.kill(node)
         kills += 1
         time.sleep(1.5)
         nodes.start(node)

@@ -9,7 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from .sink_model import Parts, Size, run
+from oncelog.pipeline.sink.modes import Mode
+
+from .model_parts import Parts, Size
+from .sink_model import run
 
 SEEDS = int(os.environ.get("ONCELOG_SINK_SEEDS", "1200"))
 LARGE = Size(batches=5, tasks=4, rows=1)
@@ -18,10 +21,10 @@ LARGE = Size(batches=5, tasks=4, rows=1)
 def verdicts(seeds: range, parts: Parts, size: Size = Size()) -> Counter[str]:  # noqa: B008
     found: Counter[str] = Counter()
     for seed in seeds:
-        doubled, missing, left_open = run(seed, parts, size)
-        found["doubled"] += bool(doubled)
-        found["missing"] += bool(missing)
-        found["left open"] += bool(left_open)
+        verdict = run(seed, parts, size)
+        found["doubled"] += bool(verdict.doubled)
+        found["missing"] += bool(verdict.missing)
+        found["left open"] += bool(verdict.left_open)
     return +found
 
 
@@ -62,7 +65,47 @@ def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
 )
 def test_each_part_is_missed(missed: str, parts: Parts) -> None:
     for seed in range(SEEDS):
-        doubled, missing, _ = run(seed, parts)
-        if {"doubled": doubled, "missing": missing}[missed]:
+        if getattr(run(seed, parts), missed):
             return
     pytest.fail("the model does not notice")
+
+
+# --- mode "transactional"
+
+TRANSACTIONAL = Parts(mode=Mode.TRANSACTIONAL)
+
+
+def outcomes(seeds: range, parts: Parts) -> Counter[str]:
+    """Runs in which rows are missing: with an alarm that stays, or without a word."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        verdict = run(seed, parts)
+        found["doubled"] += bool(verdict.doubled)
+        if verdict.missing:
+            found["torn" if verdict.is_told else "silent"] += 1
+    return +found
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_ordinary_transactions_are_exact_while_no_outage_is_longer_than_they_may_take(
+    is_v2: bool,
+) -> None:
+    parts = replace(TRANSACTIONAL, outages=False, is_v2=is_v2)
+    assert not outcomes(range(SEEDS // 4), parts)
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_what_an_outage_costs_is_told_and_nothing_is_doubled(is_v2: bool) -> None:
+    found = outcomes(range(SEEDS // 20), replace(TRANSACTIONAL, is_v2=is_v2))
+    assert found.keys() == {"torn"}
+
+
+def test_without_asking_how_children_stand_more_batches_are_torn() -> None:
+    seeds = range(SEEDS // 20)
+    rash = outcomes(seeds, replace(TRANSACTIONAL, asks=False))
+    assert rash["torn"] > 1.5 * outcomes(seeds, TRANSACTIONAL)["torn"]
+
+
+def test_a_forgotten_id_that_is_taken_for_committed_loses_rows_without_a_word() -> None:
+    careless = replace(TRANSACTIONAL, minds_the_forgotten=False)
+    assert any(outcomes(range(seed, seed + 1), careless)["silent"] for seed in range(SEEDS))

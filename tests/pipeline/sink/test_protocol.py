@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.client import PreparedTransaction
 from oncelog.pipeline.sink import protocol as sink_protocol
-from oncelog.pipeline.sink.batch_check import SinkStopped, Terms
+from oncelog.pipeline.sink.batch_check import Terms
 from oncelog.pipeline.sink.decision import Decision
 from oncelog.pipeline.sink.names import child_prefix
 from oncelog.pipeline.sink.protocol import RULES, Mode, Phase, SinkProtocol
@@ -36,6 +36,7 @@ from oncelog.pipeline.sink.steps import (
     WriteBatch,
     WriteDecision,
 )
+from oncelog.pipeline.sink.stop_words import SinkStopped
 
 EVENTS = tuple(each for each in get_args(Event) if each is not Failed)
 

@@ -154,27 +154,30 @@ def test_rows_that_cannot_be_written_are_refused_before_the_query_starts(
         )
 
 
+@pytest.mark.parametrize("mode", ["prepared", "transactional"])
 def test_all_columns_arrive(
-    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path, mode: str
 ) -> None:
     from oncelog.client import BlockingConsumer
     from oncelog.pipeline import exactly_once
 
-    for topic in ("columns-1", "columns-2"):
+    topics = [f"columns-{mode}-{number}" for number in (1, 2)]
+    for topic in topics:
         admin.create_topic(topic, partitions=2)
     job = Job(cluster.bootstrap, "", str(tmp_path))
     write_input(job, batches=1, rows=4)
     rows = spark.readStream.text(str(job.input)).selectExpr(
         "nullif(value, '0-00000') AS value",
         "value AS key",
-        "if(value < '0-00002', 'columns-1', 'columns-2') AS topic",
+        f"if(value < '0-00002', '{topics[0]}', '{topics[1]}') AS topic",
         "int(right(value, 1)) % 2 AS partition",
         "array(struct('h' AS key, binary('x') AS value)) AS headers",
         "timestamp_millis(1700000000000) AS timestamp",
     )
     query = exactly_once(
         rows,
-        sink_id="columns",
+        sink_id=f"columns-{mode}",
+        mode=mode,
         bootstrap=cluster.bootstrap,
         checkpoint=job.checkpoint,
         trigger={"availableNow": True},
@@ -182,7 +185,7 @@ def test_all_columns_arrive(
     query.awaitTermination()
     found: dict[tuple[str, int], Any] = {}
     with BlockingConsumer(cluster.bootstrap, isolation_level="read_committed") as consumer:
-        consumer.assign({(t, p): 0 for t in ("columns-1", "columns-2") for p in (0, 1)})
+        consumer.assign({(t, p): 0 for t in topics for p in (0, 1)})
         for _ in range(50):
             for record in consumer.poll(500):
                 found[record.topic, record.partition] = record
@@ -190,10 +193,10 @@ def test_all_columns_arrive(
                 break
     rows_seen = {place: (r.key, r.value) for place, r in found.items()}
     assert rows_seen == {
-        ("columns-1", 0): (b"0-00000", None),
-        ("columns-1", 1): (b"0-00001", b"0-00001"),
-        ("columns-2", 0): (b"0-00002", b"0-00002"),
-        ("columns-2", 1): (b"0-00003", b"0-00003"),
+        (topics[0], 0): (b"0-00000", None),
+        (topics[0], 1): (b"0-00001", b"0-00001"),
+        (topics[1], 0): (b"0-00002", b"0-00002"),
+        (topics[1], 1): (b"0-00003", b"0-00003"),
     }
     assert {r.timestamp for r in found.values()} == {1_700_000_000_000}
     assert {tuple(r.headers) for r in found.values()} == {(("h", b"x"),)}

@@ -69,21 +69,22 @@ def words(job: StatefulJob) -> str:
     return (Path(job.folder) / "log").read_text()[-6000:]
 
 
+@pytest.mark.parametrize("mode", ["prepared", "transactional"])
 @pytest.mark.parametrize("form", FORMS)
 def test_output_is_that_of_a_run_without_kills(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, form: str
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, form: str, mode: str
 ) -> None:
-    folder = tmp_path_factory.mktemp(form)
+    folder = tmp_path_factory.mktemp(f"{form}-{mode}")
     broken = queries_in(form)
     whole = [f"whole-{name}" for name in broken]
     confs = CONFS | FORMS[form]
-    last = StatefulJob(cluster.bootstrap, str(folder), broken + whole, confs=confs)
+    last = StatefulJob(cluster.bootstrap, str(folder), broken + whole, confs=confs, mode=mode)
     write_files(last)
     with BlockingAdmin(cluster.bootstrap) as admin:
         for name in last.names:
             admin.create_topic(last.topic(name), partitions=1)
     for point, batch in DEATHS:
-        job = StatefulJob(cluster.bootstrap, str(folder), broken, point, batch, confs)
+        job = StatefulJob(cluster.bootstrap, str(folder), broken, point, batch, confs, mode)
         assert run(job) == -signal.SIGKILL, words(job)
         for name in broken:
             assert (job.checkpoint(name) / "offsets" / str(batch)).exists()

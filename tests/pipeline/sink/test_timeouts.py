@@ -12,11 +12,11 @@ import pytest
 from oncelog.client import ClusterView, ProducerState
 from oncelog.pipeline.sink import checks
 from oncelog.pipeline.sink import cluster as sink_cluster
-from oncelog.pipeline.sink.batch_check import SinkStopped
 from oncelog.pipeline.sink.checks import check_brokers, ready_topic
 from oncelog.pipeline.sink.cluster import CONTROL_TRIES, READ_TIMEOUT_S, THREAD, SinkCluster
 from oncelog.pipeline.sink.decision import TOPIC, Decision
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
+from oncelog.pipeline.sink.stop_words import SinkStopped
 from oncelog.wire.errors import (
     ClusterAuthorizationFailed,
     InvalidReplicationFactor,

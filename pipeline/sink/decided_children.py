@@ -1,0 +1,87 @@
+"""What becomes of a decision's children: they are committed, or it is taken back, or an alarm.
+
+Pure; a part of the table of protocol.py. Prepared transactions are committed, whatever happens.
+Ordinary ones (mode "transactional") the cluster aborts when an outage was longer than their
+timeout, each at a moment of its own. So at a start they are described first. Where one is gone and
+none is committed, none is to be: the others are aborted, by requests that tell if somebody has
+committed one meanwhile (a driver that was superseded, and does not know, may be at it); then the
+decision is taken back, and the batch written again. Where one is gone and another is committed, the
+batch is torn.
+
+That a child is refused means that it is aborted: nobody touches the id of a decided child but to
+end it, so only an end that was not ours can be in the way. An id that is forgotten tells nothing.
+"""
+
+from . import steps, stop_words
+from .decision import Decision
+from .steps import Phase
+from .stop_words import SinkStopped
+
+
+class DecidedChildren:
+    """The rules that deal with them; the state is SinkProtocol's."""
+
+    sink_id: str
+    phase: Phase
+    decision: Decision | None
+    _given: steps.BatchGiven
+    _last_word: SinkStopped | None
+
+    def _take_up(self) -> steps.Effect:
+        """At a start: the decision may be unfinished."""
+        assert self.decision is not None
+        if self.decision.times_out and self.decision.unfinished:
+            self.phase = Phase.JUDGING
+            return steps.DescribeChildren(self.decision.unfinished)
+        return self._roll_forward()
+
+    def _roll_forward(self, _: steps.Event | None = None) -> steps.Effect:
+        assert self.decision is not None
+        self.phase = Phase.RECOVERING
+        return steps.CommitChildren(self.decision.unfinished, self.decision.times_out)
+
+    def _judged(self, found: steps.ChildrenDescribed) -> steps.Effect:
+        assert self.decision is not None
+        wanted = self.decision.unfinished
+        is_known = {*found.open, *found.ended}.issuperset(c.transactional_id for c in wanted)
+        if not found.ended or not is_known or not self._may_be_undone:
+            return self._roll_forward()
+        self.phase = Phase.ROLLING_BACK
+        left = (child for child in wanted if child.transactional_id not in found.ended)
+        return steps.RollBackChildren(tuple(left))
+
+    @property
+    def _may_be_undone(self) -> bool:
+        """Whether Spark has this batch written again, and nothing of it counts as lost yet."""
+        decision, given = self.decision, self._given
+        return (
+            decision is not None
+            and decision.times_out
+            and not decision.lost
+            and (decision.query_id, decision.batch_id) == (given.query_id, given.batch_id)
+        )
+
+    def _undo(self, _: steps.Event | None = None) -> steps.Effect:
+        assert self.decision is not None
+        self.decision = self.decision.undone()
+        self.phase = Phase.UNDECIDING
+        return steps.WriteDecision(self.decision)
+
+    def _undo_in_doubt(self, doubt: steps.ControlInDoubt) -> steps.Effect:
+        batch_id = self._given.batch_id
+        raise stop_words.taken_over_while_undone(self.sink_id, batch_id, doubt.reason)
+
+    def _refused(self, refused: steps.ChildrenRefused) -> steps.Effect:
+        """An alarm, and a record of it: once the id has expired, nobody could tell any more."""
+        assert self.decision is not None
+        is_whole = len(refused.names) == len(self.decision.children) and not refused.forgotten
+        if is_whole and self._may_be_undone:
+            return self._undo()
+        self.decision = self.decision.without(refused.names)
+        self._last_word = stop_words.rows_missing(self.sink_id, self.decision, refused.reason)
+        self.phase = Phase.ALARMING
+        return steps.WriteDecision(self.decision)
+
+    def _alarmed(self, _: steps.ControlCommitted | steps.ControlInDoubt) -> steps.Effect:
+        assert self._last_word is not None
+        raise self._last_word

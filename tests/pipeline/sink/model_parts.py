@@ -1,0 +1,95 @@
+"""What a run of the sink's model is given and finds; the protocol without some of its parts."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.pipeline.sink import steps
+from oncelog.pipeline.sink.decision import Decision
+from oncelog.pipeline.sink.modes import Mode
+from oncelog.pipeline.sink.names import Leftovers
+from oncelog.pipeline.sink.protocol import SinkProtocol
+from oncelog.pipeline.sink.steps import Phase
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the sink has; all of it is there unless a test takes it out."""
+
+    decides: bool = True
+    sweeps_in_order: bool = True
+    has_generations: bool = True
+    keeps_banks: bool = True
+    writes_done: bool = True
+    prepares: bool = True  # transactions of children do not time out
+    mode: Mode = Mode.PREPARED
+    # Of mode "transactional", where transactions of children do time out:
+    is_v2: bool = True  # an end raises the epoch
+    outages: bool = True  # a child may time out that was found open, or is decided
+    asks: bool = True  # how children stand, before a decision and at a start
+    takes_back: bool = True
+    rolls_back: bool = True  # before a decision is taken back
+    minds_the_forgotten: bool = True  # an id that is forgotten may be that of an aborted child
+    ids_of_workers: bool = True  # else ids of partition and attempt, two banks
+    abandons_ids: bool = True  # whose first request was not answered
+    sleepers: bool = True  # attempts may freeze
+    repeats: bool = True  # requests whose answer was lost may arrive again
+
+
+@dataclass(frozen=True)
+class Size:
+    batches: int = 4
+    tasks: int = 3
+    rows: int = 2
+
+
+class Verdict(NamedTuple):
+    """Rows, and transactions that are open. is_told: an alarm stands in the topic."""
+
+    doubled: int
+    missing: int
+    left_open: int
+    is_told: bool
+
+
+class OfAnyGeneration(Leftovers):
+    def is_ours(self, name: str) -> bool:
+        return True
+
+
+class Reduced(SinkProtocol):
+    """The protocol without some of its parts."""
+
+    parts = Parts()
+
+    def step(self, event: steps.Event) -> steps.Effect:
+        effect = super().step(event)
+        while True:
+            if isinstance(effect, steps.WriteDecision) and not self.writes(effect.decision):
+                effect = super().step(steps.ControlCommitted())
+            elif isinstance(effect, steps.DescribeChildren) and not self.parts.asks:
+                names = tuple(child.transactional_id for child in effect.children)
+                effect = super().step(steps.ChildrenDescribed(names))
+            elif isinstance(effect, steps.RollBackChildren) and not self.parts.rolls_back:
+                effect = super().step(steps.ChildrenAborted())
+            else:
+                return effect
+
+    @property
+    def _may_be_undone(self) -> bool:
+        return self.parts.takes_back and super()._may_be_undone
+
+    def writes(self, decision: Decision) -> bool:
+        if self.phase is Phase.FINISHING:
+            return self.parts.writes_done
+        return self.parts.decides or self.phase is not Phase.DECIDING
+
+    def _leftovers(self) -> Leftovers:
+        found = super()._leftovers()
+        if self.parts.sweeps_in_order and self.parts.has_generations:
+            return found
+        return OfAnyGeneration(found.sink_id, found.generation, found.kept)
+
+    def _given_back(self) -> tuple[str, ...]:
+        if self.parts.keeps_banks:
+            return super()._given_back()
+        return tuple(self.reusable_ids)

@@ -1,0 +1,298 @@
+"""Mode "transactional" in the table of the sink's protocol, and how modes are chosen and told."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oncelog.client import PreparedTransaction
+from oncelog.client.transaction_admin import DescribedTransaction
+from oncelog.pipeline.sink.batch_check import Terms
+from oncelog.pipeline.sink.child_requests import standing
+from oncelog.pipeline.sink.decision import Decision, decode, encode
+from oncelog.pipeline.sink.login import ClusterLogin
+from oncelog.pipeline.sink.modes import BrokerAnswers, Mode, choose_mode, mode_in_words
+from oncelog.pipeline.sink.protocol import SinkProtocol
+from oncelog.pipeline.sink.sink import ExactlyOnceSink
+from oncelog.pipeline.sink.steps import (
+    AbortChildren,
+    BatchGiven,
+    BatchOver,
+    ChildrenAborted,
+    ChildrenCommitted,
+    ChildrenDescribed,
+    ChildrenRefused,
+    CommitChildren,
+    ControlCommitted,
+    ControlInDoubt,
+    DecisionRead,
+    DescribeChildren,
+    ListOpen,
+    OpenListed,
+    RollBackChildren,
+    RunTasks,
+    TasksDone,
+    WriteDecision,
+)
+from oncelog.pipeline.sink.stop_words import SinkStopped
+from oncelog.pipeline.sink.task import Attempt, TaskSpec
+from oncelog.wire.errors import RequestTimedOut
+
+from .test_protocol import child, decided, feed, given, report, start
+
+CHILDREN = (child(0), child(1), child(2))
+NAMES = tuple(each.transactional_id for each in CHILDREN)
+FOUND = decided(3, *CHILDREN, times_out=True)
+BATCH = given(3)
+UNDONE = Decision(generation=2, query_id="q", batch_id=2)
+
+
+def at_start(
+    found: Decision = FOUND,
+    first: BatchGiven = BATCH,
+    mode: Mode = Mode.TRANSACTIONAL,
+    terms: Terms | None = None,
+) -> tuple[SinkProtocol, Any]:
+    protocol = SinkProtocol("s", mode=mode, terms=terms)
+    return protocol, start(protocol, found, first, *NAMES)
+
+
+def reported() -> tuple[SinkProtocol, Any]:
+    """A protocol whose tasks are done, and what it does then."""
+    protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
+    start(protocol, None, given(0))
+    assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 0, ())
+    return protocol, protocol.step(TasksDone(tuple(map(report, range(3)))))
+
+
+def test_what_tasks_left_open_is_described_before_the_decision() -> None:
+    protocol, effect = reported()
+    assert effect == DescribeChildren(CHILDREN)
+    decision = decided(0, *CHILDREN, times_out=True)
+    assert protocol.step(ChildrenDescribed(NAMES)) == WriteDecision(decision)
+    assert protocol.step(ControlCommitted()) == CommitChildren(CHILDREN, times_out=True)
+    effect = feed(protocol, ChildrenCommitted(), OpenListed(()), ChildrenAborted())
+    assert effect == WriteDecision(decision.done())
+    assert protocol.step(ControlCommitted()) == BatchOver(was_written=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "late"),
+    [
+        (ChildrenDescribed(NAMES[:2], ended=NAMES[2:]), 1),
+        (ChildrenDescribed(NAMES, expiring=NAMES[1:]), 2),
+        (ChildrenDescribed(()), 3),
+    ],
+)
+def test_a_batch_that_took_too_long_is_not_decided(found: ChildrenDescribed, late: int) -> None:
+    protocol, _ = reported()
+    assert protocol.step(found) == ListOpen()
+    assert protocol.step(OpenListed(NAMES[:1])) == AbortChildren(NAMES[:1])
+    with pytest.raises(SinkStopped, match=f"was not decided: {late} of the 3 transactions"):
+        protocol.step(ChildrenAborted())
+
+
+def test_at_a_start_all_are_committed_where_all_can_be() -> None:
+    protocol, effect = at_start()
+    assert effect == DescribeChildren(CHILDREN)
+    assert protocol.step(ChildrenDescribed(NAMES)) == CommitChildren(CHILDREN, times_out=True)
+    assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == BatchOver(was_written=False)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_part_that_has_timed_out_before_any_was_committed_takes_the_decision_back(
+    mode: Mode,
+) -> None:
+    protocol, _ = at_start(mode=mode)  # the mode may change from start to start
+    effect = protocol.step(ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
+    assert effect == RollBackChildren(CHILDREN[1:])
+    assert protocol.step(ChildrenAborted()) == WriteDecision(UNDONE)
+    assert protocol.step(ControlCommitted()) == AbortChildren(NAMES)
+    effect = protocol.step(ChildrenAborted())
+    if mode is not Mode.DRIVER:
+        assert effect == RunTasks(2, 3, ())
+
+
+def test_a_part_that_is_committed_keeps_the_decision() -> None:
+    protocol, _ = at_start()
+    effect = protocol.step(ChildrenDescribed(NAMES[2:], ended=NAMES[:1]))
+    assert effect == CommitChildren(CHILDREN, times_out=True)
+    alarm = replace(FOUND, generation=2, lost=NAMES[:1], is_done=True)
+    assert protocol.step(ChildrenRefused(NAMES[:1], "PRODUCER_FENCED")) == WriteDecision(alarm)
+    with pytest.raises(SinkStopped, match=r"BATCH 3 IS TORN .* 2 are known"):
+        protocol.step(ControlCommitted())
+    protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
+    protocol.step(given(3))
+    with pytest.raises(SinkStopped, match=r"BATCH 3 IS TORN .* say first_batch=4"):
+        protocol.step(DecisionRead(alarm))
+    protocol, effect = at_start(alarm, terms=Terms(first_batch=4))
+    assert effect == CommitChildren((), times_out=True)
+    assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == BatchOver(was_written=False)
+
+
+def test_one_that_is_committed_while_it_is_rolled_back_keeps_the_decision() -> None:
+    protocol, _ = at_start()
+    protocol.step(ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
+    effect = protocol.step(ChildrenRefused(NAMES[1:2], "INVALID_TXN_STATE"))
+    assert effect == CommitChildren(CHILDREN, times_out=True)
+
+
+def test_all_that_are_refused_take_the_decision_back_also_in_the_middle_of_a_run() -> None:
+    protocol, _ = reported()
+    feed(protocol, ChildrenDescribed(NAMES), ControlCommitted())
+    effect = protocol.step(ChildrenRefused(NAMES, "PRODUCER_FENCED"))
+    assert effect == WriteDecision(Decision(generation=1, query_id="q"))
+    assert protocol.step(ControlCommitted()) == AbortChildren(())
+    assert protocol.step(ChildrenAborted()) == RunTasks(1, 0, ())
+
+
+def test_a_decision_that_is_taken_back_in_doubt_stops_the_driver() -> None:
+    protocol, _ = at_start()
+    feed(protocol, ChildrenDescribed((), ended=NAMES), ChildrenAborted())
+    with pytest.raises(SinkStopped, match="were aborted before one was committed, and another"):
+        protocol.step(ControlInDoubt("90"))
+
+
+@pytest.mark.parametrize(
+    ("found", "first", "terms", "refused"),
+    [
+        (FOUND, BATCH, None, ChildrenRefused(NAMES, "forgotten", NAMES[:1])),
+        (FOUND, BATCH, None, ChildrenRefused(NAMES[1:], "90")),
+        # Spark will not have it written again:
+        (FOUND, given(0, "other"), Terms(replaces_query="q"), ChildrenRefused(NAMES, "90")),
+        (FOUND, given(4), None, ChildrenRefused(NAMES, "90")),
+        (decided(3, *CHILDREN), BATCH, None, ChildrenRefused(NAMES, "90")),
+    ],
+)
+def test_what_is_not_written_again_is_an_alarm(
+    found: Decision, first: BatchGiven, terms: Terms | None, refused: ChildrenRefused
+) -> None:
+    protocol, effect = at_start(found, first, terms=terms)
+    if found.times_out:
+        assert isinstance(effect, DescribeChildren)
+        effect = protocol.step(ChildrenDescribed((), ended=NAMES[1:]))
+    assert effect == CommitChildren(CHILDREN, found.times_out)
+    assert isinstance(protocol.step(refused), WriteDecision)
+    words = "BATCH 3 IS TORN" if found.times_out else "ROWS OF BATCH 3 ARE MISSING"
+    with pytest.raises(SinkStopped, match=words):
+        protocol.step(ControlCommitted())
+
+
+def test_a_decision_says_whether_its_transactions_time_out() -> None:
+    assert decode("s", dict(encode("s", FOUND))) == FOUND
+    key, value = encode("s", decided(3, *CHILDREN))[0]
+    before = value.replace(b'"times_out":false,', b"")
+    assert before != value
+    assert decode("s", {key: before}) == decided(3, *CHILDREN)
+
+
+# --- how a child stands
+
+
+V2 = PreparedTransaction("id", 7, 4, True)
+V1 = replace(V2, is_v2=False)
+NOW_MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("child", "state", "epoch", "expected"),
+    [
+        (V2, "Ongoing", 4, "open"),
+        (V2, "PrepareCommit", 5, "other"),
+        (V2, "CompleteCommit", 5, "other"),
+        (V2, "PrepareAbort", 5, "ended"),
+        (V2, "CompleteAbort", 6, "ended"),
+        (V2, "Empty", 6, "ended"),
+        (V2, "Ongoing", 6, "ended"),
+        (V1, "Ongoing", 4, "open"),
+        (V1, "CompleteCommit", 4, "other"),
+        (V1, "CompleteAbort", 4, "ended"),
+        (V1, "CompleteAbort", 5, "ended"),
+        (V1, "PrepareEpochFence", 5, "ended"),
+    ],
+)
+def test_how_a_child_stands(
+    child: PreparedTransaction, state: str, epoch: int, expected: str
+) -> None:
+    described = DescribedTransaction(
+        transactional_id="id", coordinator=1, state=state, producer_id=7, producer_epoch=epoch,
+        timeout_ms=60_000, start_ms=NOW_MS - 50_000,
+    )  # fmt: skip
+    assert standing(child, described, NOW_MS) == expected
+    assert standing(replace(child, producer_id=8), described, NOW_MS) == "other"
+    if expected == "open":
+        assert standing(child, described, NOW_MS + 5_000) == "expiring"
+
+
+def test_an_attempt_whose_coordinator_did_not_answer_is_not_relied_upon() -> None:
+    class OfV1:
+        lost_answers, calls = 1, list[str]()
+
+        async def prepare(self, *, may_time_out: bool) -> PreparedTransaction:
+            return V1
+
+        async def abort_transaction(self) -> None:
+            self.calls.append("abort")
+
+        async def close(self) -> None:
+            self.calls.append("close")
+
+    async def prepare(timeout_ms: int | None) -> Any:
+        login = ClusterLogin("127.0.0.1:1")
+        spec = TaskSpec(
+            sink_id="s", generation=1, batch_id=0, login=login, topic="t", timeout_ms=timeout_ms
+        )
+        worker: Any = None
+        attempt = Attempt(spec, worker)
+        attempt._producer = OfV1()  # type: ignore[assignment]
+        return await attempt._prepare()
+
+    assert asyncio.run(prepare(None)) == V1
+    with pytest.raises(RequestTimedOut, match="cannot be relied upon"):
+        asyncio.run(prepare(60_000))
+    assert OfV1.calls == ["close", "abort", "close"]
+
+
+# --- modes
+
+LACKING = BrokerAnswers(lacking={"x.enable=true": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answers", "chosen"),
+    [
+        (None, BrokerAnswers(), Mode.PREPARED),
+        (None, LACKING, Mode.DRIVER),
+        (None, BrokerAnswers(unseen=(1,)), Mode.DRIVER),
+        (Mode.TRANSACTIONAL, BrokerAnswers(), Mode.TRANSACTIONAL),
+        (Mode.DRIVER, BrokerAnswers(), Mode.DRIVER),
+    ],
+)
+def test_auto_takes_the_best_that_is_exact_whatever_happens(
+    wanted: Mode | None, answers: BrokerAnswers, chosen: Mode
+) -> None:
+    assert choose_mode(wanted, answers) is chosen
+
+
+def test_what_is_chosen_is_told() -> None:
+    words = mode_in_words("s", None, Mode.DRIVER, LACKING, 600_000)
+    assert "lack x.enable=true on broker 1, 2" in words
+    words = mode_in_words("s", Mode.TRANSACTIONAL, Mode.TRANSACTIONAL, LACKING, 900_000)
+    assert 'mode="transactional": exact as long as' in words
+    assert "longer than 900 s" in words
+    assert mode_in_words("s", None, Mode.PREPARED, BrokerAnswers(), 1).endswith(
+        'mode="prepared": exact whatever happens'
+    )
+    with pytest.raises(SinkStopped, match=r'mode="driver", as exact.*mode="transactional"'):
+        LACKING.require_prepared()
+
+
+def test_a_mode_is_named_or_refused() -> None:
+    assert Mode.named("auto") is Mode.named(None) is None
+    with pytest.raises(ValueError, match="none of prepared, transactional, driver, auto"):
+        ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="best")
+    with pytest.raises(ValueError, match="transactions V2 only"):
+        ExactlyOnceSink(
+            "s", "127.0.0.1:1", "t", mode="transactional", oncelog_transaction_version_max=1
+        )
