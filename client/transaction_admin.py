@@ -10,11 +10,12 @@ coordinates some ids. A partition's producers are asked of its leader. Errors ar
              that the coordinator does not know, and that would hold its partition for ever.
 """
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire.errors import KafkaError
+from ..wire.errors import KafkaError, TransactionalIdNotFound
 from ..wire.identifiers import Identity, TopicPartition
 from .cluster_view import ClusterView
 from .coordinator_lookup import TRANSACTION, find_coordinator, raise_error_of
@@ -139,7 +140,12 @@ class TransactionAdmin:
         for node_id, ids in by_node.items():
             for start in range(0, len(ids), IDS_PER_REQUEST):
                 found = await self._describe(node_id, ids[start : start + IDS_PER_REQUEST])
-                states |= {k: v for k, v in found.items() if isinstance(v, DescribedTransaction)}
+                for name, state in found.items():
+                    if isinstance(state, DescribedTransaction):
+                        states[name] = state
+                    elif state.retriable:  # its coordinator has moved since
+                        with contextlib.suppress(TransactionalIdNotFound):
+                            states[name] = await self.describe(name)
         return states
 
     async def producers(
