@@ -2,12 +2,15 @@
 
 import io
 import random
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from kio.serial import entity_reader, entity_writer
 
 from oncelog.wire.messages.control import _encode, _schema
 from oncelog.wire.messages.schema import Kind, kinds_of
+from oncelog.wire.primitives import MalformedFrame
 
 ALPHABET = "ab-._é€𐍈"
 ACCENTS = ALPHABET * 16
@@ -110,3 +113,30 @@ def through_kafka_python(cls: Any, version: int, data: bytes) -> bytes:
     message = cls.decode(data, version=version)
     message._header = None  # `decode` leaves out what `encode` asks for
     return bytes(message.encode(version=version))
+
+
+def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
+    """Name and id of a topic in Produce and Fetch: version 13 names it by its id (KIP-516)."""
+    return (None, s.uuid()) if version >= 13 else (s.text(), None)
+
+
+def check_ends(codec: Any, request: Any, response: Any, version: int) -> None:
+    """Bytes beyond a request are ignored, beyond a response refused."""
+    body = join(codec.encode_request(request, version))
+    assert codec.decode_request(memoryview(body + b"\0\0\0"), version) == request
+    body = join(codec.encode_response(response, version))
+    with pytest.raises(MalformedFrame):
+        codec.decode_response(memoryview(body + b"\0"), version)
+
+
+def check_truncations(codec: Any, version: int, **makers: Callable[[int, Samples], Any]) -> None:
+    """Every truncation of what the makers of `request` and `response` make is refused."""
+    samples = Samples(7)
+    for kind, make in makers.items():
+        encode, decode = getattr(codec, f"encode_{kind}"), getattr(codec, f"decode_{kind}")
+        value = make(version, samples)
+        while not value.topics or len(body := join(encode(value, version))) > 3000:
+            value = make(version, samples)
+        for end in range(len(body)):
+            with pytest.raises(MalformedFrame):
+                decode(memoryview(body[:end]), version)

@@ -20,14 +20,18 @@ from oncelog.wire.messages.fetch import (
 from oncelog.wire.primitives import MalformedFrame
 from oncelog.wire.steps import run_to_end
 
-from .samples import Samples, join, through_kafka_python, through_kio
+from .samples import (
+    Samples,
+    check_ends,
+    check_truncations,
+    join,
+    names,
+    through_kafka_python,
+    through_kio,
+)
 
 FETCH = 1
 every_version = pytest.mark.parametrize("version", range(fetch.OLDEST, fetch.NEWEST + 1))
-
-
-def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
-    return (None, s.uuid()) if version >= 13 else (s.text(), None)
 
 
 def some_request(version: int, s: Samples) -> FetchRequest:
@@ -173,27 +177,12 @@ def test_the_number_of_partitions_is_bounded() -> None:
 
 @every_version
 def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
-    request = FetchRequest(1, 1, [])
-    body = join(fetch.encode_request(request, version))
-    assert fetch.decode_request(memoryview(body + b"\0\0\0"), version) == request
-    body = join(fetch.encode_response(FetchResponse([]), version))
-    with pytest.raises(MalformedFrame):
-        fetch.decode_response(memoryview(body + b"\0"), version)
+    check_ends(fetch, FetchRequest(1, 1, []), FetchResponse([]), version)
 
 
 @every_version
 def test_every_truncation_is_refused(version: int) -> None:
-    samples = Samples(7)
-    for make, kind in ((some_request, "request"), (some_response, "response")):
-        value = make(version, samples)
-        while (
-            not value.topics
-            or len(body := join(getattr(fetch, f"encode_{kind}")(value, version))) > 3000
-        ):
-            value = make(version, samples)
-        for end in range(len(body)):
-            with pytest.raises(MalformedFrame):
-                getattr(fetch, f"decode_{kind}")(memoryview(body[:end]), version)
+    check_truncations(fetch, version, request=some_request, response=some_response)
 
 
 @pytest.mark.parametrize("version", [4, 9, 12, 13, 18])

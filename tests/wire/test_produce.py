@@ -15,15 +15,19 @@ from oncelog.wire.messages.produce import (
 )
 from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX, MalformedFrame, encode_count
 
-from .samples import Samples, join, through_kafka_python, through_kio
+from .samples import (
+    Samples,
+    check_ends,
+    check_truncations,
+    join,
+    names,
+    through_kafka_python,
+    through_kio,
+)
 
 PRODUCE = 0
 VERSIONS = range(produce.OLDEST, produce.NEWEST + 1)
 every_version = pytest.mark.parametrize("version", VERSIONS)
-
-
-def names(version: int, s: Samples) -> tuple[str | None, bytes | None]:
-    return (None, s.uuid()) if version >= 13 else (s.text(), None)
 
 
 def some_request(version: int, s: Samples) -> ProduceRequest:
@@ -130,24 +134,9 @@ def test_the_number_of_partitions_is_bounded(version: int) -> None:
 
 @every_version
 def test_bytes_beyond_a_request_are_ignored_and_beyond_a_response_refused(version: int) -> None:
-    request = ProduceRequest(None, -1, 1, [])
-    body = join(produce.encode_request(request, version))
-    assert produce.decode_request(memoryview(body + b"\0\0\0"), version) == request
-    body = join(produce.encode_response(ProduceResponse([]), version))
-    with pytest.raises(MalformedFrame):
-        produce.decode_response(memoryview(body + b"\0"), version)
+    check_ends(produce, ProduceRequest(None, -1, 1, []), ProduceResponse([]), version)
 
 
 @every_version
 def test_every_truncation_is_refused(version: int) -> None:
-    samples = Samples(7)
-    for make, kind in ((some_request, "request"), (some_response, "response")):
-        value = make(version, samples)
-        while (
-            not value.topics
-            or len(body := join(getattr(produce, f"encode_{kind}")(value, version))) > 3000
-        ):
-            value = make(version, samples)
-        for end in range(len(body)):
-            with pytest.raises(MalformedFrame):
-                getattr(produce, f"decode_{kind}")(memoryview(body[:end]), version)
+    check_truncations(produce, version, request=some_request, response=some_response)

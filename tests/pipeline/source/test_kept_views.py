@@ -65,7 +65,7 @@ print("both read")
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[CountingProxy]:
     with counted_broker() as proxy:
-        with BlockingAdmin(proxy.address) as admin:
+        with BlockingAdmin(proxy.bootstrap) as admin:
             admin.create_topic("counted", partitions=PARTITIONS)
         yield proxy
 
@@ -92,7 +92,7 @@ def counted(proxy: CountingProxy) -> tuple[int, dict[str, int]]:
 def test_a_trigger_asks_nothing_twice_and_a_warm_range_only_fetches(
     proxy: CountingProxy, kept: KeptViews
 ) -> None:
-    options = {"kafka.bootstrap.servers": proxy.address, "subscribe": "counted"}
+    options = {"kafka.bootstrap.servers": proxy.bootstrap, "subscribe": "counted"}
     reader = StreamReader(
         read_options({**options, "startingOffsets": "earliest"}, is_streaming=True),
         SCHEMA,
@@ -104,7 +104,7 @@ def test_a_trigger_asks_nothing_twice_and_a_warm_range_only_fetches(
             rows.num_rows for p in reader.partitions(start, end) for rows in reader.read(p)
         )
 
-    with BlockingProducer(proxy.address) as producer:
+    with BlockingProducer(proxy.bootstrap) as producer:
         put(producer)
         proxy.take()
         place, count = trigger(reader.initialOffset())
@@ -128,10 +128,10 @@ def test_a_trigger_asks_nothing_twice_and_a_warm_range_only_fetches(
 def test_a_reader_that_is_left_in_the_middle_hands_nothing_on(
     proxy: CountingProxy, kept: KeptViews
 ) -> None:
-    with BlockingProducer(proxy.address) as producer:
+    with BlockingProducer(proxy.bootstrap) as producer:
         put(producer)
         put(producer)
-    config = {"bootstrap.servers": proxy.address, "max.partition.fetch.bytes": "100"}
+    config = {"bootstrap.servers": proxy.bootstrap, "max.partition.fetch.bytes": "100"}
     wanted = OffsetRange("counted", 0, 0, 20)
     for _ in range(2):
         proxy.take()
