@@ -118,7 +118,9 @@ class _Group(NamedTuple):
             name = asked.name
             topic = self.state.topics.get(name)
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-        partitions = [self._answer(name, index, topic_id) for index in indexes]
+        partitions = [
+            self._answer(name, index, topic_id) or _partition(index, None) for index in indexes
+        ]
         return {"name": name, "topic_id": topic_id, "partitions": partitions}, partitions
 
     def all_topics(self) -> "Steps[list[_Topic]]":
@@ -134,7 +136,7 @@ class _Group(NamedTuple):
                 continue
             topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
             answer = self._answer(name, index, topic_id)
-            if answer == _partition(index, None):  # deleted meanwhile, or a namesake's
+            if answer is None:  # deleted meanwhile, or a namesake's
                 continue
             if name not in by_topic:
                 by_topic[name] = []
@@ -142,16 +144,17 @@ class _Group(NamedTuple):
             by_topic[name].append(answer)
         return answers
 
-    def _answer(self, name: str, index: int, topic_id: bytes) -> "_Partition":
-        """An offset that was committed to another topic of this name counts as none."""
+    def _answer(self, name: str, index: int, topic_id: bytes) -> "_Partition | None":
+        """None for none; as such counts what was committed to another topic of this name."""
         if self.offsets is None:
-            return _partition(index, None)
+            return None
         if self.stable and self.offsets.is_unstable(self.group_id, name, index):
             return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         value = self.offsets.fetch(self.group_id, name, index)
-        if value is not None and value.topic_id != topic_id:
-            is_namesakes = NO_TOPIC_ID not in (value.topic_id, topic_id)
-            value = None if is_namesakes else value
+        if value is None or (
+            value.topic_id != topic_id and NO_TOPIC_ID not in (value.topic_id, topic_id)
+        ):
+            return None
         return _partition(index, value)
 
 

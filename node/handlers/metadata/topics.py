@@ -43,6 +43,7 @@ from .topic_ids import new_topic_id
 ZERO_ID = bytes(16)
 ASSIGNMENTS_MAX = 10_000  # of one topic, as many as one command creates partitions
 TIMEOUT_MS_MIN = 100  # a shorter one would time out what has been done
+UNDECIDED = Item(error=ErrorCode.UNKNOWN_SERVER_ERROR)  # nobody is told of a success by mistake
 
 
 def bounded_timeout_ms(timeout_ms: int) -> int:
@@ -79,7 +80,7 @@ async def _decide(
 ) -> dict[str, Item]:
     """What comes of each topic, by its name: some are refused here, the others are decided."""
     work, times = context.broker.work, Counter(topic.name for topic in request.topics)
-    outcomes = {name: Item(name=name) for name in times}
+    outcomes = dict.fromkeys(times, UNDECIDED)
     wanted: list[Any] = []
 
     def sort(topic: Any) -> None:
@@ -88,7 +89,7 @@ async def _decide(
                 raise InvalidRequest("Duplicate topic name.")
             wanted.append(wanted_of(topic))
         except KafkaError as error:
-            outcomes[topic.name] = outcomes[topic.name].refused(error)
+            outcomes[topic.name] = Item(error=error.number, message=str(error))
 
     await work.finish("topics", made(sort, request.topics))
     if wanted:
@@ -96,8 +97,8 @@ async def _decide(
             command_of(wanted), timeout_ms=bounded_timeout_ms(request.timeout)
         )
         if result.error:
-            failed = error_for(result.error, result.message)
-            outcomes |= {topic.name: outcomes[topic.name].refused(failed) for topic in wanted}
+            failed = Item(error=result.error, message=result.message)
+            outcomes |= dict.fromkeys((topic.name for topic in wanted), failed)
         outcomes |= {item.name: item for item in result.items}
     return outcomes
 

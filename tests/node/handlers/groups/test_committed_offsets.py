@@ -103,6 +103,11 @@ def test_null_asks_for_all(broker: GroupBroker, version: int) -> None:
     }
 
 
+def test_an_offset_of_minus_one_was_committed_all_the_same(broker: GroupBroker) -> None:
+    put(broker, "u", 1, -1)
+    assert fetch(broker)["u", 1] == NONE
+
+
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
 def test_an_unknown_group_has_no_offsets_and_no_error(broker: GroupBroker, version: int) -> None:
     broker.shard.is_known = False
