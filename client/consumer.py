@@ -16,7 +16,7 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar, cast
 
@@ -44,7 +44,7 @@ Callback = Callable[[list[TopicPartition]], Any]
 
 
 @contextlib.contextmanager
-def _told_later(found: list[Any]) -> Iterator[None]:
+def _told_later(found: list[Any]) -> Generator[None, None, None]:
     """What cannot be read is fetched again; behind what was found the next poll tells of it."""
     try:
         yield
