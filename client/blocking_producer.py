@@ -32,6 +32,7 @@ from .view_source import Source
 HANDED_MAX = 20_000
 RECORD_BYTES = 100  # what a record takes beside key and value while it waits
 TAKEN: tuple[Any, ...] = ()
+NOT_SENT = "the producer was closed before the record went"
 TURN = 500  # records between two looks at the network
 T = TypeVar("T")
 
@@ -65,10 +66,14 @@ class HandedDelivery:
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Where the record stands, once it is decided. Raises why not, or TimeoutError."""
         if not self.done():
-            self._blocking.wait_for(self, timeout_s)
+            try:
+                self._blocking.wait_for(self, timeout_s)
+            except ClientClosed:
+                if not self.done():
+                    raise
         if self._delivery is None:
             self.is_seen = True
-            raise self._problem or ClientClosed("the producer was closed before the record went")
+            raise self._problem or ClientClosed(NOT_SENT)
         return self._delivery.result()
 
     def taken(self, delivery: Delivery) -> None:
@@ -155,7 +160,7 @@ class BlockingProducer(BlockingClient[Producer]):
             while True:
                 item = self._handed.popleft()
                 if isinstance(item, HandedDelivery):
-                    item.refused(ClientClosed("the producer was closed before the record went"))
+                    item.refused(ClientClosed(NOT_SENT))
 
     # --- on the loop
 
@@ -178,6 +183,9 @@ class BlockingProducer(BlockingClient[Producer]):
                         item.taken(taken)
                     except Exception as problem:  # also a value that is no bytes
                         self._refuse(item, problem)
+                    except asyncio.CancelledError:
+                        item.refused(ClientClosed(NOT_SENT))
+                        raise
                     self._taken_bytes += item.size_bytes
                 self._room.set()
                 await asyncio.sleep(0)
@@ -232,14 +240,15 @@ class BlockingProducer(BlockingClient[Producer]):
 
     def close(self) -> None:
         """As `Producer.close`; raises also why a record could not go, where nobody has looked."""
-        if self._is_closed:
-            return
-        try:
-            self.run(Producer.close)
-        finally:
-            self._is_closed = True
-            self._thread.close()
-            self._refuse_rest()
+        with self._ending:
+            if self._is_closed:
+                return
+            try:
+                self.run(Producer.close)
+            finally:
+                self._is_closed = True
+                self._thread.close()
+                self._refuse_rest()
         if self._client.settings.transactional_id is None:
             self._raise_refused()
 

@@ -16,7 +16,7 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar, cast
 
@@ -41,6 +41,16 @@ __all__ = ["Consumer", "ConsumerRecord"]
 
 T = TypeVar("T")
 Callback = Callable[[list[TopicPartition]], Any]
+
+
+@contextlib.contextmanager
+def _told_later(found: list[Any]) -> Generator[None, None, None]:
+    """What cannot be read is fetched again; behind what was found the next poll tells of it."""
+    try:
+        yield
+    except KafkaError:
+        if not found:
+            raise
 
 
 class Consumer:
@@ -176,10 +186,11 @@ class Consumer:
         def take_all() -> list[T]:
             found: list[T] = []
             left = max_records if max_records is not None else LONG_MAX
-            for state in self._in_turn():
-                while left > 0 and (batch := take(state)) is not None:
-                    found.append(batch)
-                    left -= count(batch)
+            with _told_later(found):
+                for state in self._in_turn():
+                    while left > 0 and (batch := take(state)) is not None:
+                        found.append(batch)
+                        left -= count(batch)
             return found
 
         return await self._poll(timeout_ms, take_all)
@@ -189,9 +200,16 @@ class Consumer:
         deadline_ms = now_ms() + timeout_ms
         while True:
             await self._prepare(deadline_ms)
+            states = self._positions.states.values()
+            before = [(s, s.position, s.position_epoch) for s in states if s.has_data]
             if found := take():
-                self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
-                await asyncio.sleep(0)
+                self._fetcher.start(states)  # the next ones come meanwhile
+                try:
+                    await asyncio.sleep(0)
+                except asyncio.CancelledError:  # nobody gets these: they are read again
+                    for state, *place in before:
+                        state.seek(*place)
+                    raise
                 return found
             if not await self._wait(deadline_ms):
                 return []
@@ -243,12 +261,13 @@ class Consumer:
     def _take(self, limit: int) -> list[ConsumerRecord]:
         """From one partition after the other."""
         found: list[ConsumerRecord] = []
-        for state in self._in_turn():
-            while len(found) < limit:
-                records = state.take(limit - len(found), read_committed=self._is_committed)
-                if not records:
-                    break
-                found = records if not found else found + records
+        with _told_later(found):
+            for state in self._in_turn():
+                while len(found) < limit:
+                    records = state.take(limit - len(found), read_committed=self._is_committed)
+                    if not records:
+                        break
+                    found += records
         return found
 
     def _in_turn(self) -> list[FetchState]:

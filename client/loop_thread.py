@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ..wire.errors import KafkaError
+from .failures import ClientClosed
 
 
 class Closing(Protocol):
@@ -38,27 +39,40 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
+        self._lock, self._is_ending = threading.Lock(), False
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run to its end and return what it returns; TimeoutError (and cancelled) after a time.
 
-        RuntimeError from the loop's own thread, where waiting would wait for itself.
+        ClientClosed when the loop has ended, or ends meanwhile. RuntimeError from the loop's own
+        thread, where waiting would wait for itself.
         """
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a callback may not wait for its own client")
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        with self._lock:  # what comes behind `close` would never be run
+            if self._is_ending:
+                work.close()
+                raise ClientClosed("the client is closed")
+            future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(timeout_s)
+        except CancelledError:
+            if self._is_ending:
+                raise ClientClosed("the client was closed meanwhile") from None
+            raise
         except BaseException:
             future.cancel()
             raise
 
     def close(self) -> None:
         """End the loop and the thread; what still runs there is cancelled."""
-        if self.loop.is_closed():
+        with self._lock:
+            is_first, self._is_ending = not self._is_ending, True
+        if not is_first:
+            self._thread.join()
             return
 
         async def cancel_all() -> None:
@@ -68,7 +82,7 @@ class LoopThread:
             await asyncio.gather(*others, return_exceptions=True)
             await self.loop.shutdown_default_executor()
 
-        self.run(cancel_all())
+        asyncio.run_coroutine_threadsafe(cancel_all(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
@@ -79,7 +93,7 @@ class BlockingClient(Generic[C]):
 
     def __init__(self, client: C, name: str) -> None:
         self._client = client
-        self._thread = LoopThread(name)
+        self._thread, self._ending = LoopThread(name), threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -101,11 +115,12 @@ class BlockingClient(Generic[C]):
 
     def close(self) -> None:
         """Close the client and its loop."""
-        if not self._thread.loop.is_closed():
-            try:
-                self._thread.run(self._client.close())
-            finally:
-                self._thread.close()
+        with self._ending:  # of several threads one closes, and the others wait for it
+            if not self._thread.loop.is_closed():
+                try:
+                    self._thread.run(self._client.close())
+                finally:
+                    self._thread.close()
 
 
 def waiting(

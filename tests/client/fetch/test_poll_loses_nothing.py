@@ -1,0 +1,72 @@
+"""What a poll has taken is given out, whatever comes in its way."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncelog.client import Consumer
+from oncelog.wire.batch_builder import BatchBuilder
+from oncelog.wire.errors import CorruptMessage
+from oncelog.wire.record_batch import restamp
+
+NOWHERE = "127.0.0.1:1"
+POLLS: list[Callable[[Consumer], Any]] = [
+    lambda consumer: consumer.poll(0),
+    lambda consumer: consumer.poll_columns(0),
+    lambda consumer: consumer.poll_batches(0),
+]
+
+
+def batch(offset: int, *, is_torn: bool = False) -> bytearray:
+    builder = BatchBuilder()
+    builder.append(1, None, b"value")
+    made = builder.build()
+    restamp(made, 0, offset, 0)
+    made[-1] ^= is_torn
+    return made
+
+
+def load(consumer: Consumer, partition: int, *batches: bytearray) -> None:
+    consumer._positions.states["t", partition].load(b"".join(batches), ())
+
+
+@pytest.mark.parametrize("poll", POLLS)
+async def test_a_batch_that_is_broken_takes_nothing_before_it_along(
+    poll: Callable[[Consumer], Any],
+) -> None:
+    async with Consumer(NOWHERE) as consumer:
+        consumer.assign({("t", 0): 0, ("t", 1): 0})
+        load(consumer, 0, batch(0), batch(1, is_torn=True))
+        assert len(await poll(consumer)) == 1
+        assert consumer.position("t", 0) == 1
+        load(consumer, 0, batch(1, is_torn=True))  # it was dropped, and is fetched again
+        with pytest.raises(CorruptMessage):
+            await poll(consumer)
+        assert consumer.position("t", 0) == 1
+        load(consumer, 1, batch(0))
+        assert len(await poll(consumer)) == 1
+
+
+@pytest.mark.parametrize("poll", POLLS)
+async def test_a_poll_that_is_cancelled_at_its_end_gives_its_records_to_the_next_one(
+    poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Consumer(NOWHERE) as consumer:
+        consumer.assign({("t", 0): 0})
+        load(consumer, 0, batch(0))
+        taken = consumer._fetcher.start
+
+        def cancelled_now(states: Any) -> None:
+            taken(states)
+            polling.cancel()
+
+        monkeypatch.setattr(consumer._fetcher, "start", cancelled_now)
+        polling = asyncio.ensure_future(poll(consumer))
+        with pytest.raises(asyncio.CancelledError):
+            await polling
+        monkeypatch.undo()
+        assert consumer.position("t", 0) == 0
+        load(consumer, 0, batch(0))
+        assert len(await poll(consumer)) == 1

@@ -1,0 +1,102 @@
+"""Clients without an event loop are closed by several threads, in the middle of calls."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.client.blocking import BlockingConsumer, BlockingProducer
+from oncelog.client.failures import ClientClosed
+from oncelog.client.loop_thread import BlockingClient
+from oncelog.client.producer import Producer
+
+NOWHERE = "127.0.0.1:1"
+TIMEOUT_S = 10
+
+
+class Slow:
+    """Its second closing does not wait for the first one, as those of our clients."""
+
+    def __init__(self) -> None:
+        self.is_closing = self.has_flushed = False
+
+    async def close(self) -> None:
+        if not self.is_closing:
+            self.is_closing = True
+            await asyncio.sleep(0.2)
+            self.has_flushed = True
+
+
+def at_once(*works: Callable[[], object]) -> list[BaseException]:
+    """Each in a thread of its own; what they raised. None may hang."""
+    problems: list[BaseException] = []
+    begin = threading.Barrier(len(works))
+
+    def run(work: Callable[[], object]) -> None:
+        begin.wait()
+        try:
+            work()
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert not any(thread.is_alive() for thread in threads)
+    return problems
+
+
+@pytest.mark.parametrize("make", [BlockingProducer, BlockingConsumer])
+def test_two_threads_may_close_a_client(make: type[BlockingProducer | BlockingConsumer]) -> None:
+    for _ in range(5):
+        client = make(NOWHERE)
+        assert at_once(client.close, client.close) == []
+
+
+def test_who_closes_second_does_not_end_what_the_first_one_flushes() -> None:
+    client = BlockingClient(slow := Slow(), "slow")
+    assert at_once(client.close, client.close) == []
+    assert slow.has_flushed
+
+
+def test_a_call_that_waits_hears_that_the_client_was_closed() -> None:
+    consumer = BlockingConsumer(NOWHERE)
+    consumer.assign({("t", 0): 0})
+    begun = threading.Event()
+
+    def poll() -> None:
+        begun.set()
+        consumer.poll(60_000)
+
+    (problem,) = at_once(poll, lambda: (begun.wait(), consumer.close()))
+    assert isinstance(problem, ClientClosed)
+    with pytest.raises(ClientClosed):
+        consumer.poll(0)
+
+
+def test_a_record_that_waits_for_its_topic_is_decided_when_closing_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = BlockingProducer(NOWHERE)
+    waits = threading.Event()
+
+    async def until_sendable(_self: Producer, _topic: str) -> None:
+        waits.set()
+        await asyncio.sleep(60)
+
+    def interrupted(_work: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Producer, "until_sendable", until_sendable)
+    deliveries = [producer.send("t", b"1"), producer.send("t", b"2")]
+    assert waits.wait(TIMEOUT_S)
+    monkeypatch.setattr(producer, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        producer.close()
+    for delivery in deliveries:
+        assert delivery.done()
+        with pytest.raises(ClientClosed):
+            delivery.result()
