@@ -2,13 +2,16 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from oncelog.client import PreparedTransaction
+from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot
 from oncelog.client.transaction_admin import DescribedTransaction
 from oncelog.pipeline.sink.batch_check import Terms
+from oncelog.pipeline.sink.checks import settle_mode
 from oncelog.pipeline.sink.child_requests import standing
 from oncelog.pipeline.sink.decision import Decision, decode, encode
 from oncelog.pipeline.sink.login import ClusterLogin
@@ -296,3 +299,38 @@ def test_a_mode_is_named_or_refused() -> None:
         ExactlyOnceSink(
             "s", "127.0.0.1:1", "t", mode="transactional", oncelog_transaction_version_max=1
         )
+
+
+def test_brokers_that_allow_less_than_a_minute_are_written_to_as_well() -> None:
+    class Broker:
+        versions: ClassVar = {22: (0, 5)}
+
+    class View:
+        snapshot = ClusterSnapshot(brokers={1: BrokerNode(1, "127.0.0.1", 1)})
+
+        async def refresh(self, topics: list[str]) -> None: ...
+
+        async def broker(self, node_id: int) -> Broker:
+            return Broker()
+
+    class Brokers:
+        view = View()
+
+        async def describe_configs(self, name: str, kind: int) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name="transaction.max.timeout.ms", value="30000")]
+
+    admin: Any = Brokers()
+    for given_ms, expected_ms in ((None, 30_000), (20_000, 20_000)):
+        chosen = asyncio.run(settle_mode(admin, "s", Mode.TRANSACTIONAL, given_ms))
+        assert (chosen.control_timeout_ms, chosen.task_timeout_ms) == (expected_ms, expected_ms)
+    with pytest.raises(SinkStopped, match="transaction_timeout_ms=40000 is above"):
+        asyncio.run(settle_mode(admin, "s", Mode.TRANSACTIONAL, 40_000))
+
+
+def test_the_timeout_may_be_given_by_the_name_that_kafka_has_for_it() -> None:
+    for name in ("transaction.timeout.ms", "kafka.transaction.timeout.ms"):
+        sink = ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: "5000"})
+        assert sink.timeout_ms == 5_000
+        assert "transaction_timeout_ms" not in sink._settings  # a producer is given it once
+        with pytest.raises(ValueError, match="transaction_timeout_ms is given twice"):
+            ExactlyOnceSink("s", "127.0.0.1:1", "t", transaction_timeout_ms=1, **{name: "5000"})
