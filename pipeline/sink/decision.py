@@ -20,6 +20,7 @@ from ...client import PreparedTransaction
 
 TOPIC = "oncelog.spark.decisions"
 FORM = 1
+TIMES_OUT_FORM = 2  # unfinished, of ordinary transactions: not for who does not know of these
 CHUNK_BYTES_MAX = 512 * 1024
 CHUNKS_MAX = 1_000
 NO_BATCH = -1
@@ -85,7 +86,7 @@ def encode(sink_id: str, decision: Decision) -> list[Record]:
             "coalesce() the batch to fewer partitions"
         )
     head: dict[str, Any] = {
-        "form": FORM,
+        "form": TIMES_OUT_FORM if decision.times_out and decision.unfinished else FORM,
         "generation": decision.generation,
         "query_id": decision.query_id,
         "batch_id": decision.batch_id,
@@ -181,7 +182,7 @@ def _parse(value: bytes) -> dict[str, Any]:
     found = json.loads(value)
     if not isinstance(found, dict):
         raise ValueError("a part is missing")
-    if found.get("form") != FORM:
+    if found.get("form") not in (FORM, TIMES_OUT_FORM):
         raise ValueError(f"form {found.get('form')!r} is not known here")
     return found
 

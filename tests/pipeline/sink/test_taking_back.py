@@ -1,6 +1,7 @@
 """Mode "transactional" in the table of the sink's protocol, and how modes are chosen and told."""
 
 import asyncio
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -188,6 +189,15 @@ def test_a_decision_says_whether_its_transactions_time_out() -> None:
     before = value.replace(b'"times_out":false,', b"")
     assert before != value
     assert decode("s", {key: before}) == decided(3, *CHILDREN)
+
+
+def test_a_program_that_knows_no_ordinary_transactions_does_not_end_a_decision_of_them() -> None:
+    def form_of(decision: Decision) -> int:
+        return json.loads(encode("s", decision)[0][1])["form"]
+
+    assert form_of(FOUND) == form_of(FOUND.claimed(9)) == 2  # it reads 1 alone
+    assert {form_of(d) for d in (FOUND.done(), FOUND.undone(), FOUND.without(NAMES[:1]))} == {1}
+    assert form_of(decided(3, *CHILDREN)) == 1
 
 
 # --- how a child stands
