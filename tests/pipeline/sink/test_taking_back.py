@@ -151,6 +151,23 @@ def test_all_that_are_refused_take_the_decision_back_also_in_the_middle_of_a_run
     assert protocol.step(ChildrenAborted()) == RunTasks(1, 0, ())
 
 
+def test_a_checkpoint_that_was_put_back_is_noticed_behind_a_decision_that_was_taken_back() -> None:
+    protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
+    before = decided(2, digest="planned")
+    start(protocol, before, replace(given(3), digest="next"))
+    feed(protocol, ChildrenCommitted(), ChildrenAborted())
+    feed(protocol, TasksDone(tuple(map(report, range(3)))), ChildrenDescribed(NAMES))
+    feed(protocol, ControlCommitted())
+    effect = protocol.step(ChildrenRefused(NAMES, "PRODUCER_FENCED"))
+    assert isinstance(effect, WriteDecision)
+    assert effect.decision == Decision(generation=2, query_id="q", batch_id=2, digest="planned")
+    assert decode("s", dict(encode("s", effect.decision))) == effect.decision
+    late = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
+    late.step(replace(given(2), digest="planned anew"))
+    with pytest.raises(SinkStopped, match="has planned it anew"):
+        late.step(DecisionRead(effect.decision))
+
+
 def test_a_decision_that_is_taken_back_in_doubt_stops_the_driver() -> None:
     protocol, _ = at_start()
     feed(protocol, ChildrenDescribed((), ended=NAMES), ChildrenAborted())
