@@ -60,6 +60,7 @@ class BatchListener(StreamingQueryListener):
         figures = figures_of(progress, written)
         log.info("%s", figures)
         with self._lock:
+            self._names[str(progress.runId)] = figures.query  # it may have begun before we listened
             self._exposition.took(figures)
             self._write()
 
@@ -69,7 +70,8 @@ class BatchListener(StreamingQueryListener):
     def onQueryTerminated(self, event: Any) -> None:
         with self._lock:
             query = self._names.pop(str(event.runId), str(event.id))
-            self._exposition.ended(query)
+            if query not in self._names.values():  # Spark may tell of its next run before
+                self._exposition.ended(query)
             self._write()
         if event.exception is None:
             log.info("query %s: ended", query)

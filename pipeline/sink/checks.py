@@ -71,16 +71,15 @@ async def settle_mode(
     Raises SinkStopped when they do not serve what was asked for.
     """
     control_ms, task_ms = given_ms or CONTROL_TIMEOUT_MS, None
-    answers = await check_brokers(
-        admin, control_ms, GIVEN_MS, needs_prepared=wanted is Mode.PREPARED
-    )
+    least_ms = given_ms or 0 if wanted is Mode.TRANSACTIONAL else control_ms
+    answers = await check_brokers(admin, least_ms, GIVEN_MS, needs_prepared=wanted is Mode.PREPARED)
     mode = choose_mode(wanted, answers)
     if mode is Mode.DRIVER:
         control_ms = given_ms or DRIVER_TIMEOUT_MS
         answers.require_timeout(control_ms, GIVEN_MS)
     if mode is Mode.TRANSACTIONAL:
-        control_ms = CONTROL_TIMEOUT_MS
         task_ms = given_ms or await longest_timeout_ms(admin, sink_id, answers)
+        control_ms = min(CONTROL_TIMEOUT_MS, task_ms)
     return ChosenMode(
         mode=mode,
         control_timeout_ms=control_ms,

@@ -20,6 +20,7 @@ from ...client import PreparedTransaction
 
 TOPIC = "oncelog.spark.decisions"
 FORM = 1
+TIMES_OUT_FORM = 2  # unfinished, of ordinary transactions: not for who does not know of these
 CHUNK_BYTES_MAX = 512 * 1024
 CHUNKS_MAX = 1_000
 NO_BATCH = -1
@@ -37,7 +38,8 @@ class Decision:
     generation: of the driver that was last in office. decided_by: of the one that decided the
     batch. batch_id: NO_BATCH before the first. children: one of each task attempt that counts.
     is_done: all children are known to be committed. times_out: they are ordinary transactions.
-    digest: of what Spark's checkpoint says about the batch, "" when it was not known.
+    digest: of what Spark's checkpoint says about the batch, "" when it was not known;
+    digest_before: about the one before, for a decision that is taken back.
     lost: children that were ended otherwise, so that rows of the batch are missing.
     """
 
@@ -48,6 +50,7 @@ class Decision:
     children: tuple[PreparedTransaction, ...] = ()
     is_done: bool = True
     digest: str = ""
+    digest_before: str = ""
     lost: tuple[str, ...] = ()
     times_out: bool = False
 
@@ -72,7 +75,10 @@ class Decision:
     def undone(self) -> "Decision":
         """As before the batch, of which nothing was committed or can be any more."""
         return Decision(
-            generation=self.generation, query_id=self.query_id, batch_id=self.batch_id - 1
+            generation=self.generation,
+            query_id=self.query_id,
+            batch_id=self.batch_id - 1,
+            digest=self.digest_before,
         )
 
 
@@ -85,13 +91,14 @@ def encode(sink_id: str, decision: Decision) -> list[Record]:
             "coalesce() the batch to fewer partitions"
         )
     head: dict[str, Any] = {
-        "form": FORM,
+        "form": TIMES_OUT_FORM if decision.times_out and decision.unfinished else FORM,
         "generation": decision.generation,
         "query_id": decision.query_id,
         "batch_id": decision.batch_id,
         "decided_by": decision.decided_by,
         "is_done": decision.is_done,
         "digest": decision.digest,
+        "digest_before": decision.digest_before,
         "lost": decision.lost,
         "times_out": decision.times_out,
         "chunks": len(chunks),
@@ -134,6 +141,7 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
             children=tuple(_child(each) for each in children),
             is_done=bool(head["is_done"]),
             digest=str(head["digest"]),
+            digest_before=str(head.get("digest_before", "")),
             lost=tuple(map(str, head.get("lost", ()))),
             times_out=bool(head.get("times_out", False)),
         )
@@ -181,7 +189,7 @@ def _parse(value: bytes) -> dict[str, Any]:
     found = json.loads(value)
     if not isinstance(found, dict):
         raise ValueError("a part is missing")
-    if found.get("form") != FORM:
+    if found.get("form") not in (FORM, TIMES_OUT_FORM):
         raise ValueError(f"form {found.get('form')!r} is not known here")
     return found
 

@@ -192,14 +192,20 @@ class SinkProtocol(DecidedChildren):
         return steps.WriteDecision(self.decision)
 
     def _decided(self, children: tuple[PreparedTransaction, ...]) -> Decision:
+        given, last = self._given, self.decision
+        follows = last is not None and (last.query_id, last.batch_id + 1) == (
+            given.query_id,
+            given.batch_id,
+        )
         return Decision(
             generation=self.generation,
-            query_id=self._given.query_id,
-            batch_id=self._given.batch_id,
+            query_id=given.query_id,
+            batch_id=given.batch_id,
             decided_by=self.generation,
             children=children,
             is_done=not children,
-            digest=self._given.digest,
+            digest=given.digest,
+            digest_before=last.digest if last is not None and follows else "",
             times_out=self.mode is Mode.TRANSACTIONAL and bool(children),
         )
 

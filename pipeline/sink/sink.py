@@ -71,6 +71,7 @@ OUR_KEYS = (
     "transactional_id",
     "transaction_two_phase_commit_enable",
 )
+TIMEOUT = "transaction_timeout_ms"
 V1_ONLY = "oncelog_transaction_version_max"
 CHUNK_ROWS = 10_000
 
@@ -134,6 +135,10 @@ class ExactlyOnceSink:
         self.sink_id, self.bootstrap, self.topic = sink_id, bootstrap, topic
         self._wanted, self._checkpoint = Mode.named(mode), checkpoint
         settings = client_keywords(settings)
+        if TIMEOUT in settings:  # by Kafka's name
+            if transaction_timeout_ms is not None:
+                raise ValueError(f"{TIMEOUT} is given twice")
+            transaction_timeout_ms = settings.pop(TIMEOUT)
         for key in OUR_KEYS:
             if key in settings:
                 raise ValueError(f"{key} is the sink's own to set")
@@ -147,7 +152,7 @@ class ExactlyOnceSink:
         first_batch = _whole("first_batch", first_batch)
         terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
         self.protocol = SinkProtocol(sink_id, mode=self._wanted or Mode.PREPARED, terms=terms)
-        self.timeout_ms = _whole("transaction_timeout_ms", transaction_timeout_ms)
+        self.timeout_ms = _whole(TIMEOUT, transaction_timeout_ms)
         self._task_timeout_ms: int | None = None
         self._settings = settings
         self._opened: ClusterThread | None = None

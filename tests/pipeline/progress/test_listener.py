@@ -3,15 +3,18 @@
 import logging
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oncelog.client import BlockingAdmin, BlockingProducer
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.pipeline import exactly_once, lag_of, watch
+from oncelog.pipeline.progress.listener import BatchListener
 
 from ...waiting import until
+from .test_figures import progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,7 +63,7 @@ def test_a_query_is_watched_by_lines_figures_and_lag(
         query = start(spark, cluster, tmp_path)
         assert query.awaitTermination(60)
         until(lambda: 'query_running{query="bills"} 0' in file.read_text(), "the end is told")
-        progress = query.recentProgress
+        recent = query.recentProgress
         bad = (
             read(spark, cluster)
             .selectExpr("raise_error('no such bill')")
@@ -83,7 +86,7 @@ def test_a_query_is_watched_by_lines_figures_and_lag(
     assert re.fullmatch(shape, second).groups() == ("20", "10", "0 offsets behind")  # type: ignore[union-attr]
     assert end == "query bills: ended"
     assert failure.startswith("query broken: failed: ") and "no such bill" in failure
-    assert [(each.numInputRows, lag_of(each).most) for each in progress] == [(40, 10), (20, 0)]  # type: ignore[union-attr]
+    assert [(each.numInputRows, lag_of(each).most) for each in recent] == [(40, 10), (20, 0)]  # type: ignore[union-attr]
     text = file.read_text()
     for name, value in {
         "rows_read_total": 60,
@@ -93,3 +96,32 @@ def test_a_query_is_watched_by_lines_figures_and_lag(
         assert f'oncelog_spark_{name}{{query="bills"}} {value}' in text
     behind = 'oncelog_spark_offsets_behind_latest{query="bills",topic="watched",partition="1"} 0'
     assert behind in text
+
+
+class Told(dict[str, Any]):
+    """Spark's progress is a mapping with names."""
+
+    id, runId, batchId = "1-2-3", "run-1", 7
+
+
+def event(run: str, **more: Any) -> Any:
+    return SimpleNamespace(runId=run, id="1-2-3", name="bills", exception=None, **more)
+
+
+def test_a_query_that_was_there_before_its_listener_ends_by_its_name(tmp_path: Path) -> None:
+    listener = BatchListener(tmp_path / "q.prom")
+    listener.onQueryProgress(event("run-1", progress=Told(progress())))
+    listener.onQueryTerminated(event("run-1"))
+    text = (tmp_path / "q.prom").read_text()
+    assert 'query_running{query="bills"} 0' in text
+    assert "1-2-3" not in text
+
+
+def test_a_query_that_has_begun_anew_runs_when_its_last_end_is_told_late(tmp_path: Path) -> None:
+    listener = BatchListener(tmp_path / "q.prom")
+    listener.onQueryStarted(event("run-1"))
+    listener.onQueryStarted(event("run-2"))  # that comes at once, and ends by a queue
+    listener.onQueryTerminated(event("run-1"))
+    assert 'query_running{query="bills"} 1' in (tmp_path / "q.prom").read_text()
+    listener.onQueryTerminated(event("run-2"))
+    assert 'query_running{query="bills"} 0' in (tmp_path / "q.prom").read_text()

@@ -1,6 +1,5 @@
 """A torn batch is repaired as docs/spark.md says, also one with state; and the query goes on."""
 
-import json
 import shutil
 import textwrap
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline.sink import decision
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
 from oncelog.pipeline.sink.steps import CommitChildren, Effect, Event
 
@@ -27,12 +27,12 @@ class TornSink(ExactlyOnceSink):
     """One transaction of batch 1 is gone when the others are committed."""
 
     def perform(self, effect: Effect, rows: Any) -> Event:
-        decision = self.protocol.decision
+        decided = self.protocol.decision
         if (
             isinstance(effect, CommitChildren)
-            and decision is not None
-            and decision.batch_id == 1
-            and not decision.is_done
+            and decided is not None
+            and decided.batch_id == 1
+            and not decided.is_done
         ):
             name = effect.children[0].transactional_id
             self._run(lambda cluster: cluster.admin.transactions.end(name))
@@ -72,9 +72,12 @@ def test_a_torn_batch_is_written_to_its_end_by_the_recipe(
     cluster: Cluster,
     admin: BlockingAdmin,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     is_stateful: bool,
 ) -> None:
     from pyspark.errors import StreamingQueryException
+
+    monkeypatch.setattr(decision, "CHUNK_BYTES_MAX", 1)  # as if there were thousands of tasks
 
     topic = f"torn-{is_stateful}".lower()
     admin.create_topic(topic, partitions=3)
@@ -94,7 +97,7 @@ def test_a_torn_batch_is_written_to_its_end_by_the_recipe(
     assert first_line in code
     code = code.replace(first_line, f"batch, sink_id, topic = 1, {topic!r}, {topic!r}")
     names = {
-        "spark": spark, "json": json, "ExactlyOnceSink": ExactlyOnceSink,
+        "spark": spark, "ExactlyOnceSink": ExactlyOnceSink,
         "rows": frame_of(spark, job), "copy_of_checkpoint": copy,
     }  # fmt: skip
     for _ in range(2):  # it may be run again

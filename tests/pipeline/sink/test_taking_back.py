@@ -1,14 +1,18 @@
 """Mode "transactional" in the table of the sink's protocol, and how modes are chosen and told."""
 
 import asyncio
+import json
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from oncelog.client import PreparedTransaction
+from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot
 from oncelog.client.transaction_admin import DescribedTransaction
 from oncelog.pipeline.sink.batch_check import Terms
+from oncelog.pipeline.sink.checks import settle_mode
 from oncelog.pipeline.sink.child_requests import standing
 from oncelog.pipeline.sink.decision import Decision, decode, encode
 from oncelog.pipeline.sink.login import ClusterLogin
@@ -147,6 +151,23 @@ def test_all_that_are_refused_take_the_decision_back_also_in_the_middle_of_a_run
     assert protocol.step(ChildrenAborted()) == RunTasks(1, 0, ())
 
 
+def test_a_checkpoint_that_was_put_back_is_noticed_behind_a_decision_that_was_taken_back() -> None:
+    protocol = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
+    before = decided(2, digest="planned")
+    start(protocol, before, replace(given(3), digest="next"))
+    feed(protocol, ChildrenCommitted(), ChildrenAborted())
+    feed(protocol, TasksDone(tuple(map(report, range(3)))), ChildrenDescribed(NAMES))
+    feed(protocol, ControlCommitted())
+    effect = protocol.step(ChildrenRefused(NAMES, "PRODUCER_FENCED"))
+    assert isinstance(effect, WriteDecision)
+    assert effect.decision == Decision(generation=2, query_id="q", batch_id=2, digest="planned")
+    assert decode("s", dict(encode("s", effect.decision))) == effect.decision
+    late = SinkProtocol("s", mode=Mode.TRANSACTIONAL)
+    late.step(replace(given(2), digest="planned anew"))
+    with pytest.raises(SinkStopped, match="has planned it anew"):
+        late.step(DecisionRead(effect.decision))
+
+
 def test_a_decision_that_is_taken_back_in_doubt_stops_the_driver() -> None:
     protocol, _ = at_start()
     feed(protocol, ChildrenDescribed((), ended=NAMES), ChildrenAborted())
@@ -185,6 +206,15 @@ def test_a_decision_says_whether_its_transactions_time_out() -> None:
     before = value.replace(b'"times_out":false,', b"")
     assert before != value
     assert decode("s", {key: before}) == decided(3, *CHILDREN)
+
+
+def test_a_program_that_knows_no_ordinary_transactions_does_not_end_a_decision_of_them() -> None:
+    def form_of(decision: Decision) -> int:
+        return json.loads(encode("s", decision)[0][1])["form"]
+
+    assert form_of(FOUND) == form_of(FOUND.claimed(9)) == 2  # it reads 1 alone
+    assert {form_of(d) for d in (FOUND.done(), FOUND.undone(), FOUND.without(NAMES[:1]))} == {1}
+    assert form_of(decided(3, *CHILDREN)) == 1
 
 
 # --- how a child stands
@@ -296,3 +326,38 @@ def test_a_mode_is_named_or_refused() -> None:
         ExactlyOnceSink(
             "s", "127.0.0.1:1", "t", mode="transactional", oncelog_transaction_version_max=1
         )
+
+
+def test_brokers_that_allow_less_than_a_minute_are_written_to_as_well() -> None:
+    class Broker:
+        versions: ClassVar = {22: (0, 5)}
+
+    class View:
+        snapshot = ClusterSnapshot(brokers={1: BrokerNode(1, "127.0.0.1", 1)})
+
+        async def refresh(self, topics: list[str]) -> None: ...
+
+        async def broker(self, node_id: int) -> Broker:
+            return Broker()
+
+    class Brokers:
+        view = View()
+
+        async def describe_configs(self, name: str, kind: int) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name="transaction.max.timeout.ms", value="30000")]
+
+    admin: Any = Brokers()
+    for given_ms, expected_ms in ((None, 30_000), (20_000, 20_000)):
+        chosen = asyncio.run(settle_mode(admin, "s", Mode.TRANSACTIONAL, given_ms))
+        assert (chosen.control_timeout_ms, chosen.task_timeout_ms) == (expected_ms, expected_ms)
+    with pytest.raises(SinkStopped, match="transaction_timeout_ms=40000 is above"):
+        asyncio.run(settle_mode(admin, "s", Mode.TRANSACTIONAL, 40_000))
+
+
+def test_the_timeout_may_be_given_by_the_name_that_kafka_has_for_it() -> None:
+    for name in ("transaction.timeout.ms", "kafka.transaction.timeout.ms"):
+        sink = ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: "5000"})
+        assert sink.timeout_ms == 5_000
+        assert "transaction_timeout_ms" not in sink._settings  # a producer is given it once
+        with pytest.raises(ValueError, match="transaction_timeout_ms is given twice"):
+            ExactlyOnceSink("s", "127.0.0.1:1", "t", transaction_timeout_ms=1, **{name: "5000"})
