@@ -39,12 +39,25 @@ class FrameReceiver:
     nor a busy one pays for a new buffer.
     """
 
-    __slots__ = ("_filled", "_frame", "_frame_bytes", "_max_bytes", "_spare", "_staging")
+    __slots__ = (
+        "_filled",
+        "_frame",
+        "_frame_bytes",
+        "_max_bytes",
+        "_spare",
+        "_staging",
+        "_trusted_bytes",
+    )
 
     def __init__(
-        self, max_frame_bytes: int = FRAME_BYTES_MAX, spare: list[bytearray] | None = None
+        self,
+        max_frame_bytes: int = FRAME_BYTES_MAX,
+        spare: list[bytearray] | None = None,
+        trusted_bytes: int = TRUSTED_BYTES,
     ) -> None:
+        """trusted_bytes: how far a length is believed before the bytes are here."""
         self._max_bytes = max_frame_bytes
+        self._trusted_bytes = trusted_bytes
         self._spare = spare
         self._staging: bytearray | None = None  # only while bytes wait in it: idle costs nothing
         self._filled = 0  # of the staging buffer, or of the frame under way
@@ -104,7 +117,7 @@ class FrameReceiver:
 
     def _begin_large(self, staging: bytearray, start: int, filled: int, size: int) -> None:
         arrived = filled - start
-        frame = bytearray(min(size, arrived + TRUSTED_BYTES))
+        frame = bytearray(min(size, arrived + self._trusted_bytes))
         frame[:arrived] = memoryview(staging)[start:filled]
         self._frame, self._frame_bytes, self._filled = frame, size, arrived
         self._release()
@@ -117,7 +130,7 @@ class FrameReceiver:
     def _grow(self) -> None:
         frame = self._frame
         assert frame is not None
-        more = min(self._frame_bytes - len(frame), max(TRUSTED_BYTES, len(frame)))
+        more = min(self._frame_bytes - len(frame), max(self._trusted_bytes, len(frame)))
         # A new buffer, since somebody may still hold a view of the old one.
         self._frame = bytearray(len(frame) + more)
         self._frame[: len(frame)] = frame

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...wire.framing import FrameReceiver
+from ...wire.framing import TRUSTED_BYTES, FrameReceiver
 from ...wire.primitives import MalformedFrame
 from ..background_task import background_task, end_tasks
 from .address import PeerSocketError
@@ -55,7 +55,10 @@ class PeerStream(asyncio.BufferedProtocol):
         self.is_ours = dialled is not None  # we ask, the peer answers
         self.ended = asyncio.get_running_loop().create_future()
         self._streams = streams
-        self._receiver = FrameReceiver(streams.max_message_bytes, streams.spare_buffers)
+        max_bytes = streams.max_message_bytes
+        # What a broker answers that we have dialled is large, and as long as it says.
+        trusted_bytes = max_bytes if self.is_ours else TRUSTED_BYTES
+        self._receiver = FrameReceiver(max_bytes, streams.spare_buffers, trusted_bytes)
         self._transport: asyncio.Transport | None = None
         self._is_full = False
 
