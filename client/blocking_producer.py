@@ -240,15 +240,15 @@ class BlockingProducer(BlockingClient[Producer]):
 
     def close(self) -> None:
         """As `Producer.close`; raises also why a record could not go, where nobody has looked."""
-        with self._ending:
-            if self._is_closed:
-                return
-            try:
-                self.run(Producer.close)
-            finally:
-                self._is_closed = True
-                self._thread.close()
-                self._refuse_rest()
+        super().close()
+
+    def _close(self) -> None:
+        try:
+            self.run(Producer.close)
+        finally:
+            self._is_closed = True
+            self._thread.close()
+            self._refuse_rest()
         if self._client.settings.transactional_id is None:
             self._raise_refused()
 

@@ -204,11 +204,13 @@ class Consumer:
             before = [(s, s.position, s.position_epoch) for s in states if s.has_data]
             if found := take():
                 self._fetcher.start(states)  # the next ones come meanwhile
+                given = [(s, s.position, *at) for s, *at in before if s.position != at[0]]
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # nobody gets these: they are read again
-                    for state, *place in before:
-                        state.seek(*place)
+                    for state, position, *at in given:
+                        if state.position == position:  # no seek came between
+                            state.seek(*at)
                     raise
                 return found
             if not await self._wait(deadline_ms):

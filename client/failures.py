@@ -33,6 +33,11 @@ class ClientClosed(KafkaError):
 
     code = ErrorCode.NETWORK_EXCEPTION
 
+    @property
+    def retriable(self) -> bool:
+        """Who tries again with a client that is closed would try for ever."""
+        return False
+
 
 class NoOffsetForPartition(KafkaError):
     """No position is known and auto.offset.reset is none."""

@@ -39,7 +39,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
-        self._lock, self._is_ending = threading.Lock(), False
+        self._lock, self._is_ending = threading.RLock(), False  # a finalizer may run within
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -49,14 +49,16 @@ class LoopThread:
         ClientClosed when the loop has ended, or ends meanwhile. RuntimeError from the loop's own
         thread, where waiting would wait for itself.
         """
-        if threading.current_thread() is self._thread:
+        future: Future[T]
+        try:
+            self.refuse_own_thread()
+            with self._lock:  # what comes behind `close` would never be run
+                if self._is_ending:
+                    raise ClientClosed("the client is closed")
+                future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except (RuntimeError, ClientClosed):
             work.close()
-            raise RuntimeError("a callback may not wait for its own client")
-        with self._lock:  # what comes behind `close` would never be run
-            if self._is_ending:
-                work.close()
-                raise ClientClosed("the client is closed")
-            future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+            raise
         try:
             return future.result(timeout_s)
         except CancelledError:
@@ -68,11 +70,11 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """End the loop and the thread; what still runs there is cancelled."""
+        """End the loop and the thread; what still runs there is cancelled. The first call does."""
+        self.refuse_own_thread()
         with self._lock:
             is_first, self._is_ending = not self._is_ending, True
         if not is_first:
-            self._thread.join()
             return
 
         async def cancel_all() -> None:
@@ -87,13 +89,19 @@ class LoopThread:
         self._thread.join()
         self.loop.close()
 
+    def refuse_own_thread(self) -> None:
+        """Raises RuntimeError where waiting would wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a callback may not wait for its own client")
+
 
 class BlockingClient(Generic[C]):
     """A client of coroutines for a program without an event loop."""
 
     def __init__(self, client: C, name: str) -> None:
         self._client = client
-        self._thread, self._ending = LoopThread(name), threading.Lock()
+        self._thread = LoopThread(name)
+        self._closing, self._is_closing = threading.RLock(), False
 
     def __enter__(self) -> Self:
         return self
@@ -114,13 +122,18 @@ class BlockingClient(Generic[C]):
         return self._thread.run(call())
 
     def close(self) -> None:
-        """Close the client and its loop."""
-        with self._ending:  # of several threads one closes, and the others wait for it
-            if not self._thread.loop.is_closed():
-                try:
-                    self._thread.run(self._client.close())
-                finally:
-                    self._thread.close()
+        """Close the client and its loop. Other threads that do wait for it, repeated calls not."""
+        self._thread.refuse_own_thread()
+        with self._closing:
+            if not self._is_closing:  # by a handler of signals, perhaps, in the middle of this
+                self._is_closing = True
+                self._close()
+
+    def _close(self) -> None:
+        try:
+            self._thread.run(self._client.close())
+        finally:
+            self._thread.close()
 
 
 def waiting(

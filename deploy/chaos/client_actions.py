@@ -180,7 +180,8 @@ def _move(context: ChaosContext, partition: int, replicas: list[int]) -> None:
     def has_moved() -> bool:
         return list(_described(context, partition).replicas) == replicas
 
-    context.until(is_taken, MOVED_WITHIN_S, f"a move of {APPEND}/{partition} that is taken")
+    taken = f"a move of {APPEND}/{partition} that is taken"
+    context.until(is_taken, MOVED_WITHIN_S, taken, mends=True)  # it may be the way back
     context.until(has_moved, MOVED_WITHIN_S, f"{APPEND}/{partition} on {replicas}")
 
 

@@ -20,7 +20,7 @@ def register(app: App) -> None:
     app.command(check)
 
 
-async def check(
+def check(
     target: Annotated[
         str | None, Parameter(help="A run's directory, a cluster's directory, or a topic.")
     ] = None,
@@ -53,12 +53,15 @@ async def check(
         raise Failure(f"{target} holds no history/: it is not the directory of a run.", exit_code=2)
     if only:
         raise Failure("--only chooses among the checks of a run, not of a topic.", exit_code=2)
+    import asyncio
+
     from ..judge.logs.topic_audit import audit_topic
     from ..judge.report import audit_fields, audit_words
 
     config = query.client_config()
     with query.as_failures():
-        audit = await audit_topic(config, target, say)
+        # Only here: an event loop would keep Ctrl-C from what is judged without one.
+        audit = asyncio.run(audit_topic(config, target, say))
     print_report(audit_fields(audit), audit_words(audit, evidence=evidence), query.format)
     return 0 if audit.is_clean else 1
 

@@ -53,11 +53,16 @@ class FaultContext(Generic[ClusterT]):
         """Let a fault last; shorter when the schedules end."""
         self.stopping.wait(seconds)
 
-    def until(self, is_seen: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Wait until an effect is seen; EffectNotSeen when it is not in time."""
+    def until(
+        self, is_seen: Callable[[], bool], timeout_s: float, what: str, *, mends: bool = False
+    ) -> None:
+        """Wait until an effect is seen; EffectNotSeen when it is not in time.
+
+        mends: what has to be done even when the schedules end meanwhile.
+        """
         deadline = time.monotonic() + timeout_s
         while not is_seen():
-            if self.stopping.is_set():
+            if self.stopping.is_set() and not mends:
                 raise EffectNotSeen(f"the run was over before {what} was seen")
             if time.monotonic() > deadline:
                 raise EffectNotSeen(f"{what} was not seen in {timeout_s:.1f} s")

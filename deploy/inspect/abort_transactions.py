@@ -59,16 +59,22 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
 async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -> int:
     """By its marker what a producer has open in a partition; the offset since which it had.
 
-    Failure when it has nothing open there, or when its coordinator will end it.
+    Failure when it has nothing open there, or when its coordinator will end it. What has ended
+    when the coordinator was asked is seen by a second look, as `hanging` does: the next transaction
+    of that producer is not to be aborted.
     """
+    suspects: set[int] = set()
     for holder in (await holders(admin, [key]))[key]:
-        opened, known = holder.producer, holder.transaction
-        if opened.producer_id == producer_id:
+        known = holder.transaction
+        if holder.producer.producer_id == producer_id:
             if known is not None and holder.is_known(key):
                 raise Failure(
                     f"It does not hang: {known.transactional_id} has it open. End it "
                     f"with: oncelog txn abort {known.transactional_id}"
                 )
+            suspects.add(holder.producer.first_offset)
+    for opened in (await admin.transactions.producers([key]))[key]:
+        if opened.producer_id == producer_id and opened.first_offset in suspects:
             await admin.transactions.abort(*key, opened)
             return opened.first_offset
     raise Failure(

@@ -1,6 +1,7 @@
 """Clients without an event loop are closed by several threads, in the middle of calls."""
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable
 
@@ -73,6 +74,7 @@ def test_a_call_that_waits_hears_that_the_client_was_closed() -> None:
 
     (problem,) = at_once(poll, lambda: (begun.wait(), consumer.close()))
     assert isinstance(problem, ClientClosed)
+    assert not problem.retriable
     with pytest.raises(ClientClosed):
         consumer.poll(0)
 
@@ -100,3 +102,36 @@ def test_a_record_that_waits_for_its_topic_is_decided_when_closing_is_interrupte
         assert delivery.done()
         with pytest.raises(ClientClosed):
             delivery.result()
+
+
+def test_a_callback_that_closes_its_own_client_spoils_nothing() -> None:
+    client = BlockingClient(slow := Slow(), "slow")
+
+    async def closes(_: Slow) -> None:
+        client.close()
+
+    with pytest.raises(RuntimeError, match="its own client"):
+        client.run(closes)
+    client.close()
+    assert slow.has_flushed
+
+
+def test_a_handler_of_signals_may_close_what_is_being_closed() -> None:
+    client = BlockingClient(slow := Slow(), "slow")
+    main = threading.main_thread().ident
+    assert main is not None
+    heard: list[bool] = []
+
+    def handle(*_: object) -> None:
+        heard.append(not slow.has_flushed)
+        client.close()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR1))
+    try:
+        timer.start()
+        client.close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == [True]
+    assert slow.has_flushed

@@ -12,7 +12,7 @@ from oncelog.deploy.chaos.context import ChaosContext
 from oncelog.deploy.chaos.load.settings import APPEND, LoadSettings
 from oncelog.deploy.faults.schedule import Fault
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.wire.errors import KafkaError, PreferredLeaderNotAvailable
+from oncelog.wire.errors import KafkaError, LeaderNotAvailable, PreferredLeaderNotAvailable
 
 
 class ClusterDouble:
@@ -88,6 +88,26 @@ def test_preferred_replicas_lead_again() -> None:
     context = elect(cluster)
     assert context.hits == {"elect-leaders": 1}
     assert cluster.leaders == [1, 2] and cluster.replicas == [[1, 2, 3], [2, 3, 1]]
+
+
+def test_a_reassignment_is_taken_back_when_the_schedules_end_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Busy(ClusterDouble):
+        node_ids = (1, 2, 3)
+        asked = 0
+
+        async def call(self, _: int, request: dict[str, Any]) -> Any:
+            self.asked += 1
+            if self.asked == 2:  # the way back
+                raise LeaderNotAvailable("not now")
+            return await super().call(_, request)
+
+    monkeypatch.setattr(ChaosContext, "sleep", lambda context, _: context.stopping.set())
+    cluster = Busy()
+    context = made("reassignment", cluster)
+    assert context.hits == {"reassignment": 1} and not context.misses
+    assert cluster.replicas[0] == [1, 2, 3]
 
 
 def test_an_election_that_moves_no_leader_is_no_hit() -> None:

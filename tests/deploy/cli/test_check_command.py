@@ -2,11 +2,13 @@
 
 import json
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 from oncelog.deploy.cli.main import run
+from oncelog.deploy.judge import verdict
 from oncelog.deploy.judge.catalogue import ANOMALIES, CHECKS
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.recorder import Recorder
@@ -83,3 +85,17 @@ def test_wrong_calls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     written(tmp_path, History.of(ModelCluster(2, steps=50).recorder))
     assert run(["check", str(tmp_path), "--only", "J77"]) == 2
     assert "there are J1, J2" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_a_judging_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Recorder.open(tmp_path).close()
+    went_on: list[bool] = []
+
+    def long_work(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        went_on.append(True)
+        raise AssertionError
+
+    monkeypatch.setattr(verdict, "judge", long_work)
+    assert run(["check", str(tmp_path)]) == 130
+    assert not went_on
