@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...client import Admin, ClusterView
+from ...client.transaction_admin import TAKEOVER_TIMEOUT_MS
 from ...wire.errors import UnknownTopicOrPartition
 from ..command_line import add_login_options, login_of
 from .cluster import SinkCluster, read_topic
@@ -60,7 +61,7 @@ async def end_orphans(
 
 
 async def _end_of_sink(view: ClusterView, sink: str, names: list[str]) -> list[dict[str, Any]]:
-    cluster = SinkCluster(view, sink)
+    cluster = SinkCluster(view, sink, control_timeout_ms=TAKEOVER_TIMEOUT_MS)
     try:
         await cluster.fence()
         try:
