@@ -15,7 +15,6 @@ import ssl
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any, NamedTuple
 
 from ...wire.framing import TRUSTED_BYTES, FrameReceiver
@@ -34,7 +33,6 @@ CONNECT_TIMEOUT_S = 5.0
 HELLO_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 1.0
 UNSENT_BYTES_MAX = 4 * 1024 * 1024  # beyond, a stream is full
-SEND_BUFFER_BYTES = 2 * 1024 * 1024
 _MAGIC = b"oncelog1"
 _HELLO = struct.Struct(">I8sII")  # length of the rest, _MAGIC, who dials, whom it means
 _HELLO_BYTES = _HELLO.size - 4
@@ -88,8 +86,6 @@ class PeerStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-        # As much as the system allows: what does not fit waits for a turn of both event loops.
-        transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BUFFER_BYTES)
         if not self._streams.made(self):
             self.abort()
         elif self.peer is None:
