@@ -95,6 +95,7 @@ def test_a_paused_child_is_in_state_t_and_ends_at_sigterm(children: Programs) ->
     children.resume("p")
     assert psutil.Process(pid).status() != psutil.STATUS_STOPPED
     children.pause("p")
+    children.stop_timeout_s = TIMEOUT_S
     assert children.stop() == {"p": 0}
 
 
