@@ -44,7 +44,7 @@ Callback = Callable[[list[TopicPartition]], Any]
 
 
 @contextlib.contextmanager
-def _told_later(found: list[Any]) -> Generator[None, None, None]:
+def _raised_by_the_next_poll(found: list[Any]) -> Generator[None, None, None]:
     """What cannot be read is fetched again; behind what was found the next poll tells of it."""
     try:
         yield
@@ -186,7 +186,7 @@ class Consumer:
         def take_all() -> list[T]:
             found: list[T] = []
             left = max_records if max_records is not None else LONG_MAX
-            with _told_later(found):
+            with _raised_by_the_next_poll(found):
                 for state in self._in_turn():
                     while left > 0 and (batch := take(state)) is not None:
                         found.append(batch)
@@ -263,7 +263,7 @@ class Consumer:
     def _take(self, limit: int) -> list[ConsumerRecord]:
         """From one partition after the other."""
         found: list[ConsumerRecord] = []
-        with _told_later(found):
+        with _raised_by_the_next_poll(found):
             for state in self._in_turn():
                 while len(found) < limit:
                     records = state.take(limit - len(found), read_committed=self._is_committed)

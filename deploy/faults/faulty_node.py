@@ -10,7 +10,7 @@ from ...node import __main__ as node
 from ...node.broker import Broker
 from ...node.config.broker_config import BrokerConfig
 from ...node.environment import Surroundings
-from .node_faults import DOOR, NodeFaults, open_door
+from .node_faults import DOOR, NodeFaults, serve_faults
 
 
 def faulty_broker(config: BrokerConfig) -> Broker:
@@ -18,7 +18,7 @@ def faulty_broker(config: BrokerConfig) -> Broker:
     faults = NodeFaults()
     surroundings = Surroundings(clock=faults.clock)
     broker = Broker(config, fault_point=faults.point, surroundings=surroundings)
-    open_door(Path(config.peer_directory) / f"{DOOR}-{config.node_id}", faults)
+    serve_faults(Path(config.peer_directory) / f"{DOOR}-{config.node_id}", faults)
     return broker
 
 

@@ -72,7 +72,7 @@ class NodeFaults:
         return {"ok": True}
 
 
-def open_door(path: Path, faults: NodeFaults) -> None:
+def serve_faults(path: Path, faults: NodeFaults) -> None:
     """Serve the socket in a thread: a node whose event loop hangs can still be asked."""
 
     class Question(socketserver.StreamRequestHandler):

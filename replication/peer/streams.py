@@ -1,6 +1,6 @@
 """The streams between brokers, for records: who asks dials, and is answered on that connection.
 
-A request and its answer of 16 kB cost two brokers 20 µs here and 100 µs by ZeroMQ, whose thread
+A request and its answer of 16 kB cost two brokers 28 µs here and 93 µs by ZeroMQ, whose thread
 each of them enters and leaves (docs/decisions/0010). What is decided stays there, so a heartbeat
 never waits behind megabytes.
 

@@ -10,7 +10,7 @@ seen to break; in the last two the peer may have acted on it.
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -140,25 +140,15 @@ class PeerTransport(PeerHandlers):
         header: bytes,
         frames: Sequence[Buffer] = (),
     ) -> bool:
+        send = partial(link.send, what, kind, correlation_id, header, frames)
         if self.gate.is_active:
-            send_now = partial(
-                self._send_now, link, peer, what, kind, correlation_id, header, frames
-            )
+            send_now = partial(self._send_now, peer, send)
             self.gate.admit(peer, True, send_now, kind if what <= What.REQUEST else None)
             return True
-        return self._send_now(link, peer, what, kind, correlation_id, header, frames)
+        return self._send_now(peer, send)
 
-    def _send_now(
-        self,
-        link: ControlLink | PeerStream,
-        peer: int,
-        what: What,
-        kind: int,
-        correlation_id: int,
-        header: bytes,
-        frames: Sequence[Buffer],
-    ) -> bool:
-        sent_bytes = link.send(what, kind, correlation_id, header, frames)
+    def _send_now(self, peer: int, send: Callable[[], int]) -> bool:
+        sent_bytes = send()
         if not sent_bytes:
             self.dropped["undelivered"] += 1
             return False

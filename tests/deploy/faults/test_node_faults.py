@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.deploy.cluster.admin_socket_client import ask
 from oncelog.deploy.cluster.failure import Failure
-from oncelog.deploy.faults.node_faults import NodeFaults, offset_of, open_door
+from oncelog.deploy.faults.node_faults import NodeFaults, offset_of, serve_faults
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,7 +35,7 @@ def test_the_wall_clock_jumps_and_the_other_does_not() -> None:
 
 
 def test_the_door_answers_lines_and_refuses_nonsense(tmp_path: Path) -> None:
-    open_door(tmp_path / "faults-1", NodeFaults())
+    serve_faults(tmp_path / "faults-1", NodeFaults())
     assert ask(tmp_path, 1, {"op": "counts"}, "faults")["errors"] == 0
     with pytest.raises(Failure, match="unknown op"):
         ask(tmp_path, 1, {"op": "explode"}, "faults")

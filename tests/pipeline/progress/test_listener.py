@@ -117,7 +117,7 @@ def test_a_query_that_was_there_before_its_listener_ends_by_its_name(tmp_path: P
     assert "1-2-3" not in text
 
 
-def test_a_query_that_has_begun_anew_runs_when_its_last_end_is_told_late(tmp_path: Path) -> None:
+def test_a_late_end_of_a_restarted_query_is_ignored(tmp_path: Path) -> None:
     listener = BatchListener(tmp_path / "q.prom")
     listener.onQueryStarted(event("run-1"))
     listener.onQueryStarted(event("run-2"))  # that comes at once, and ends by a queue

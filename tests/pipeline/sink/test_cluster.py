@@ -81,7 +81,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=EITHER)
-def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """One that forgets idle ids within seconds."""
     if request.param == OURS:
         with Cluster(nodes=1, config=FORGETS) as running:
@@ -188,19 +188,19 @@ def test_a_zombie_driver_that_wakes_can_decide_nothing(bootstrap: str, point: ty
 
 
 def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
-    forgetful: str,
+    expiring_ids: str,
 ) -> None:
     async def scene(point: type[Effect] | str) -> tuple[str, list[str]]:
-        topic = await new_topic(forgetful, 3)
-        dead = ManualDriver(forgetful, topic, topic)
+        topic = await new_topic(expiring_ids, 3)
+        dead = ManualDriver(expiring_ids, topic, topic)
         await dead.write(0)
         effect = await dead.until(CommitChildren if isinstance(point, str) else point, 1)
         if point == "half":
             assert isinstance(effect, CommitChildren)
             await dead.cluster.children.commit(effect.children[:1])
         await dead.close()
-        await until_forgotten(forgetful, topic)
-        successor = ManualDriver(forgetful, topic, topic)
+        await until_forgotten(expiring_ids, topic)
+        successor = ManualDriver(expiring_ids, topic, topic)
         # Only without a decision is the batch written now; a decided one was, or is committed.
         expected = BatchOver(was_written=point is WriteDecision)
         assert await successor.write(1) == expected
@@ -208,10 +208,10 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
         return topic, [value for batch in range(2) for value in batch_rows(batch)]
 
     async def nothing_to_do() -> tuple[str, list[str]]:
-        topic = await new_topic(forgetful, 3)
-        idle = ManualDriver(forgetful, topic, topic)
+        topic = await new_topic(expiring_ids, 3)
+        idle = ManualDriver(expiring_ids, topic, topic)
         await idle.write(0)
-        await until_forgotten(forgetful, topic)
+        await until_forgotten(expiring_ids, topic)
         given = BatchGiven(query_id=QUERY, batch_id=1, is_long_after=True)
         assert await idle.on(idle.protocol.step(given)) == BatchOver(was_written=True)
         await idle.close()
@@ -222,7 +222,7 @@ def test_a_batch_is_not_written_twice_after_a_stop_longer_than_every_expiry(
         return await asyncio.gather(*map(scene, points), nothing_to_do())
 
     for topic, wanted in asyncio.run(scenes()):
-        assert_once(forgetful, topic, wanted)
+        assert_once(expiring_ids, topic, wanted)
 
 
 async def until_forgotten(bootstrap: str, sink: str) -> None:

@@ -73,7 +73,7 @@ def bootstrap(
 
 
 @pytest.fixture(params=EITHER)
-def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """One that forgets idle ids within seconds."""
     with running(request.param, tmp_path, **FORGETS) as line:
         yield line
@@ -276,7 +276,7 @@ def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_th
     )  # fmt: skip
 
 
-def test_ends_are_told_as_they_were_however_often_they_are_asked_for(bootstrap: str) -> None:
+def test_ending_children_is_idempotent(bootstrap: str) -> None:
     async def scene(driver: ManualDriver) -> list[str]:
         children = await decide(driver)
         requests, names = driver.cluster.children, [c.transactional_id for c in children]
@@ -301,7 +301,7 @@ def test_ends_are_told_as_they_were_however_often_they_are_asked_for(bootstrap: 
 
 
 @pytest.mark.chaos
-def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(forgetful: str) -> None:
+def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(expiring_ids: str) -> None:
     async def scene(driver: ManualDriver) -> list[str]:
         children = await decide(driver)
         await driver.cluster.children.commit(children, times_out=True)
@@ -318,7 +318,7 @@ def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(forgetful: str
         await follower.close()
         return all_rows(2)
 
-    play(forgetful, scene)
+    play(expiring_ids, scene)
 
 
 def test_what_brokers_answer_settles_the_mode_and_its_timeout(

@@ -110,7 +110,7 @@ async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -
         await server.stop()
 
 
-async def test_after_the_stop_nobody_comes_in(directory: Path) -> None:
+async def test_no_connection_is_accepted_after_the_stop(directory: Path) -> None:
     """One who had connected, and only then says who he is, is not heard."""
     one, _ = pair(directory)
     async with running(one):
@@ -187,7 +187,7 @@ async def test_who_is_sent_away_at_once_dials_ever_less(directory: Path) -> None
     server.close()
 
 
-async def test_a_place_that_cannot_be_had_is_told_in_words(directory: Path) -> None:
+async def test_a_failing_bind_is_refused_in_words(directory: Path) -> None:
     (directory / "1").mkdir()
     one, _ = pair(directory)
     with pytest.raises(PeerSocketError, match="cannot listen"):

@@ -250,7 +250,7 @@ async def test_over_tcp_certificates_say_who_is_who(
             assert one.heard == []
 
 
-async def test_over_tcp_nobody_comes_in_without_a_certificate(unused_ports: list[int]) -> None:
+async def test_over_tcp_a_certificate_is_required(unused_ports: list[int]) -> None:
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     address = ("127.0.0.1", unused_ports[0])
