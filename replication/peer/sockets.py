@@ -1,4 +1,6 @@
-"""The ZeroMQ sockets of one broker: a ROUTER to listen on, a DEALER for each peer."""
+"""The sockets of one broker: ZeroMQ's ROUTER to listen on and a DEALER for each peer; for streams
+a listening one.
+"""
 
 import socket
 from dataclasses import dataclass
@@ -56,6 +58,25 @@ class PeerSockets:
         sock.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
         sock.setsockopt(zmq.MAXMSGSIZE, self.max_message_bytes)
         return sock
+
+
+def listening_socket(address: Path | tuple[str, int]) -> socket.socket:
+    """Of a Unix socket, or of host and port. Raises OSError, PeerSocketError when it is served."""
+    if isinstance(address, Path):
+        if is_served(address):  # a stale file of a killed broker is replaced
+            raise PeerSocketError(f"another process serves {address}: does this node run already?")
+        address.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(str(address))
+            listener.listen()
+        except OSError:
+            listener.close()
+            raise
+    else:
+        listener = socket.create_server(address)
+    listener.setblocking(False)
+    return listener
 
 
 def is_served(path: Path) -> bool:

@@ -11,6 +11,7 @@ restarted, or has lost the other end.
 """
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from ...wire.primitives import MalformedFrame
 from ..background_task import background_task, end_tasks
 from .address import PeerSocketError
 from .handlers import Buffer, PeerPacket, What
-from .sockets import is_served
+from .sockets import listening_socket
 from .stream_message import decode, encode
 
 StreamAddress = Path | tuple[str, int]  # of a Unix socket; host and port
@@ -33,6 +34,7 @@ CONNECT_TIMEOUT_S = 5.0
 HELLO_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 1.0
 UNSENT_BYTES_MAX = 4 * 1024 * 1024  # beyond, a stream is full
+SEND_BUFFER_BYTES = 2 * 1024 * 1024  # of a Unix socket; what does not fit waits for both loops
 _MAGIC = b"oncelog1"
 _HELLO = struct.Struct(">I8sII")  # length of the rest, _MAGIC, who dials, whom it means
 _HELLO_BYTES = _HELLO.size - 4
@@ -197,37 +199,55 @@ class PeerStreams:
         self._open: set[PeerStream] = set()  # those, and who has not said yet who he is
         self._is_stopped = False
         self._is_wanted = {peer: asyncio.Event() for peer in peers}
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._entering: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Listen, and begin to dial. Raises PeerSocketError with a sentence for people."""
         try:
-            self._server = await self._listen()
+            self._listener = listening_socket(self._address)
         except OSError as error:
             raise PeerSocketError(f"cannot listen at {self._address}: {error}") from error
         for peer in self.peers:
             self._tasks.append(background_task(f"stream to broker {peer}", self._keep(peer)))
+        self._tasks.append(background_task("streams from brokers", self._accept(self._listener)))
 
-    async def _listen(self) -> asyncio.Server:
+    async def _accept(self, listener: socket.socket) -> None:
+        """By ourselves: a Unix socket has the system's send buffer unless its owner asks for more,
+        and only before the event loop has it.
+        """
         loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listener)
+            except OSError:  # who came has gone, or there are too many open files
+                await asyncio.sleep(RECONNECT_INTERVAL_MAX_S)
+                continue
+            if accepted.family == socket.AF_UNIX:
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            self._entering.add(task := loop.create_task(self._enter(accepted)))
+            task.add_done_callback(self._entering.discard)
+
+    async def _enter(self, accepted: socket.socket) -> None:
         context = self.tls.listening if self.tls else None
-        if not isinstance(self._address, Path):
-            return await loop.create_server(lambda: PeerStream(self), *self._address, ssl=context)
-        if is_served(self._address):
-            raise PeerSocketError(
-                f"another process serves {self._address}: does this node run already?"
-            )
-        return await loop.create_unix_server(
-            lambda: PeerStream(self), str(self._address), ssl=context
-        )
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: PeerStream(self), accepted, ssl=context
+                )
+        except OSError:  # an SSLError, a TimeoutError, too
+            accepted.close()
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
 
     async def stop(self) -> None:
         """End all streams, and wait until they are closed."""
         self._is_stopped = True
-        await end_tasks(*self._tasks)
-        if self._server is not None:
-            self._server.close()
+        await end_tasks(*self._tasks, *self._entering)
+        if self._listener is not None:
+            self._listener.close()
         ended = [stream.ended for stream in self._open]
         for stream in list(self._open):
             stream.abort()

@@ -12,7 +12,7 @@ import pytest
 from oncelog.replication.peer.address import PeerSocketError
 from oncelog.replication.peer.handlers import Body, PeerError, PeerPacket, What
 from oncelog.replication.peer.stream_message import encode
-from oncelog.replication.peer.streams import UNSENT_BYTES_MAX, PeerStream
+from oncelog.replication.peer.streams import SEND_BUFFER_BYTES, UNSENT_BYTES_MAX, PeerStream
 from oncelog.replication.peer.transport import PeerTransport
 
 from .peer_process import BULK
@@ -30,9 +30,9 @@ def packed(what: What, correlation_id: int, header: bytes = b"") -> bytes:
 
 
 class LavishSide(Side):
-    """It answers each request with more than a stream holds."""
+    """It answers each request with more than a stream holds, and the kernel (it doubles)."""
 
-    answer = bytes(UNSENT_BYTES_MAX + 1_000_000)
+    answer = bytes(UNSENT_BYTES_MAX + 2 * SEND_BUFFER_BYTES + 1_000_000)
 
     def _received(
         self, stream: PeerStream, peer: int, is_ours: bool, message: PeerPacket, size_bytes: int
@@ -74,6 +74,27 @@ async def test_who_does_not_take_answers_is_not_asked_what_else_he_wants(directo
             await read_answer(reader)
         assert len(one.heard) == 2
         writer.close()
+
+
+async def test_who_comes_and_goes_and_too_many_files_do_not_end_the_listening(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    one, two = pair(directory)
+    accept, refusals = loop.sock_accept, [OSError(24, "Too many open files")]
+
+    async def accepting(listener: socket.socket) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return await accept(listener)
+
+    monkeypatch.setattr(loop, "sock_accept", accepting)
+    async with running(one):
+        for _ in range(3):
+            with socket.socket(socket.AF_UNIX) as gone:
+                gone.connect(str(directory / "1"))
+        async with running(two):
+            await two.open_to(1)
 
 
 async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -> None:
