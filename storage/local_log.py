@@ -102,6 +102,9 @@ class LocalLog:
             self.fault_point("log.append.before-write")
             segment.write(records)
             self.fault_point("log.append.after-write")
+        recent = self.segments.recent
+        if size_bytes >= recent.min_bytes:
+            recent.note(segment, segment.size_bytes, records)
         segment.add_batch(size_bytes, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
         note_aborted = segment.transaction_index.append

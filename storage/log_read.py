@@ -1,7 +1,8 @@
 """Reading from a log's segments: whole batches from an offset, and batches by timestamp.
 
-Bytes come from the page cache by pread, positions from what the last reads left behind or from
-the sparse index. A read never crosses a segment's end, as in Kafka.
+Bytes come from the page cache by pread, or where a large batch was just written from the memory it
+came in; positions from what the last reads left behind, or from the sparse index. A read never
+crosses a segment's end, as in Kafka.
 """
 
 import struct
@@ -56,8 +57,12 @@ def read_batches(
     available = end - position
     if available <= 0:
         return LogRead(b"", offset)
-    if available <= max_bytes:
-        data: Buffer = segment.file.read(position, available)
+    recent = segments.recent.read(segment, position, available, max_bytes)
+    if recent is not None:
+        data: Buffer = recent
+        next_offset = decode_header(recent).next_offset
+    elif available <= max_bytes:
+        data = segment.file.read(position, available)
         next_offset = end_offset
     else:
         data, next_offset = _read_at_most(segment, position, max_bytes, min_one_batch)

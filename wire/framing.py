@@ -12,6 +12,7 @@ written to (a leader stamps batches in place).
 import struct
 from typing import NamedTuple
 
+from .frame_memory import STAGING_BYTES, FrameMemory
 from .messages.apis import is_flexible
 from .primitives import MalformedFrame, Reader
 
@@ -19,8 +20,6 @@ Buffer = bytes | bytearray | memoryview
 
 API_VERSIONS = 18
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-STAGING_BYTES = 64 * 1024
-SPARES_MAX = 4
 TRUSTED_BYTES = 1024 * 1024
 HEADER_BYTES_MIN = 8  # key, version, correlation id
 _PREFIX = 4
@@ -32,19 +31,14 @@ _response_v1 = struct.Struct(">ib")
 
 
 class FrameReceiver:
-    """Turns a stream of bytes into frames.
-
-    The receivers of one event loop may share a list of spare staging buffers: each takes one from
-    it when bytes come and puts it back when none wait in it, so that neither an idle connection
-    nor a busy one pays for a new buffer.
-    """
+    """Turns a stream of bytes into frames."""
 
     __slots__ = (
         "_filled",
         "_frame",
         "_frame_bytes",
         "_max_bytes",
-        "_spare",
+        "_memory",
         "_staging",
         "_trusted_bytes",
     )
@@ -52,16 +46,16 @@ class FrameReceiver:
     def __init__(
         self,
         max_frame_bytes: int = FRAME_BYTES_MAX,
-        spare: list[bytearray] | None = None,
+        memory: FrameMemory | None = None,
         trusted_bytes: int = TRUSTED_BYTES,
     ) -> None:
         """trusted_bytes: how far a length is believed before the bytes are here."""
         self._max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
-        self._spare = spare
+        self._memory = memory or FrameMemory()
         self._staging: bytearray | None = None  # only while bytes wait in it: idle costs nothing
         self._filled = 0  # of the staging buffer, or of the frame under way
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None  # as much of it as is believed
         self._frame_bytes = 0
 
     def peek(self, count: int) -> bytes:
@@ -70,24 +64,25 @@ class FrameReceiver:
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where the next bytes shall go; at least one byte long."""
-        if self._frame is not None:
-            if self._filled == len(self._frame):
-                self._grow()
-            return memoryview(self._frame)[self._filled :]
+        frame = self._frame
+        if frame is not None:
+            if self._filled == len(frame):
+                frame = self._grow(frame)
+            return frame[self._filled :]
         if self._staging is None:
-            self._staging = self._spare.pop() if self._spare else bytearray(STAGING_BYTES)
+            self._staging = self._memory.take_staging()
         return memoryview(self._staging)[self._filled :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
         self._filled += count
-        if self._frame is not None:
-            if self._filled < self._frame_bytes:
-                return []
-            frame = memoryview(self._frame)
-            self._frame, self._filled = None, 0
-            return [frame]
-        return self._take_staged()
+        frame = self._frame
+        if frame is None:
+            return self._take_staged()
+        if self._filled < self._frame_bytes:
+            return []
+        self._frame, self._filled = None, 0
+        return [frame]
 
     def _take_staged(self) -> list[memoryview]:
         staging, filled = self._staging, self._filled
@@ -117,23 +112,24 @@ class FrameReceiver:
 
     def _begin_large(self, staging: bytearray, start: int, filled: int, size: int) -> None:
         arrived = filled - start
-        frame = bytearray(min(size, arrived + self._trusted_bytes))
+        self._frame = frame = self._large(min(size, arrived + self._trusted_bytes))
         frame[:arrived] = memoryview(staging)[start:filled]
-        self._frame, self._frame_bytes, self._filled = frame, size, arrived
+        self._frame_bytes, self._filled = size, arrived
         self._release()
 
     def _release(self) -> None:
         staging, self._staging = self._staging, None
-        if self._spare is not None and staging is not None and len(self._spare) < SPARES_MAX:
-            self._spare.append(staging)
+        if staging is not None:
+            self._memory.give_staging(staging)
 
-    def _grow(self) -> None:
-        frame = self._frame
-        assert frame is not None
-        more = min(self._frame_bytes - len(frame), max(self._trusted_bytes, len(frame)))
-        # A new buffer, since somebody may still hold a view of the old one.
-        self._frame = bytearray(len(frame) + more)
-        self._frame[: len(frame)] = frame
+    def _large(self, size_bytes: int) -> memoryview:
+        return memoryview(self._memory.large(size_bytes))[:size_bytes]
+
+    def _grow(self, frame: memoryview) -> memoryview:
+        believed_bytes = len(frame) + max(self._trusted_bytes, len(frame))
+        self._frame = grown = self._large(min(self._frame_bytes, believed_bytes))
+        grown[: len(frame)] = frame
+        return grown
 
 
 class RequestHeader(NamedTuple):

@@ -67,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
     def __post_init__(self) -> None:
         server = self._server
         request_bytes_max = server.config.socket_request_max_bytes
-        self._receiver = FrameReceiver(request_bytes_max, server.spare_buffers)
+        self._receiver = FrameReceiver(request_bytes_max, server.frame_memory)
         self.last_active_s = server.now_s
 
     @property

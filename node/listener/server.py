@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from ...wire.frame_memory import FrameMemory
 from ..environment import listening_socket
 from ..rate_limited_log import LimitedLog
 from .connection import Connection
@@ -38,7 +39,7 @@ class KafkaServer:
     ) -> None:
         self.dispatcher = dispatcher
         self.config = services.config
-        self.spare_buffers: list[bytearray] = []  # of the connections' receivers
+        self.frame_memory = FrameMemory()  # of all connections
         self.budget = MemoryBudget(self.config.queued_max_request_bytes)
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share

@@ -18,6 +18,7 @@ from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
 from ...replication.sliced_work import SlicedWork
 from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.partition_log import AppendInfo, Origin
+from ...storage.segments.recent_writes import NO_RECENT_WRITES, RecentWrites
 from ...wire.errors import (
     ErrorCode,
     KafkaStorageError,
@@ -65,6 +66,7 @@ class ReplicaManager:
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
         self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
         self._changed: list[HostedPartition] = []
+        self._recent_writes = RecentWrites()
         self.stalled: frozenset[HostedPartition] = frozenset()  # see `isolated_leader`
         # Led, and with an ISR that may change without being told: see `isr_proposer`.
         self.unsettled: dict[HostedPartition, None] = {}
@@ -98,6 +100,7 @@ class ReplicaManager:
         partition.log.local.disk.on_failure = lambda: self._loop.call_soon_threadsafe(
             self.fail, partition
         )
+        partition.log.segments.recent = self._recent_writes
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
         self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
@@ -110,6 +113,8 @@ class ReplicaManager:
         self.unsettled.pop(partition, None)
         self.written.add(partition)  # for the last time
         partition.log.local.disk.on_failure = nothing
+        partition.log.segments.drop_cached_reads()
+        partition.log.segments.recent = NO_RECENT_WRITES
         indexes = self._by_topic.get(partition.topic_id, set())
         indexes.discard(partition.index)
         if not indexes:

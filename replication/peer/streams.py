@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...wire.frame_memory import FrameMemory
 from ...wire.framing import TRUSTED_BYTES, FrameReceiver
 from ...wire.primitives import MalformedFrame
 from ..background_task import background_task, end_tasks
@@ -60,7 +61,7 @@ class PeerStream(asyncio.BufferedProtocol):
         max_bytes = streams.max_message_bytes
         # What a broker answers that we have dialled is large, and as long as it says.
         trusted_bytes = max_bytes if self.is_ours else TRUSTED_BYTES
-        self._receiver = FrameReceiver(max_bytes, streams.spare_buffers, trusted_bytes)
+        self._receiver = FrameReceiver(max_bytes, streams.frame_memory, trusted_bytes)
         self._transport: asyncio.Transport | None = None
         self._is_full = False
 
@@ -192,7 +193,7 @@ class PeerStreams:
         self.received = received
         self.dropped = dropped
         self.tls = tls
-        self.spare_buffers: list[bytearray] = []
+        self.frame_memory = FrameMemory()
         self._address = address
         self._lost = lost
         self._streams: dict[tuple[int, bool], PeerStream] = {}  # by peer, and whether we dialled

@@ -2,12 +2,14 @@
 
 Readers go on where they stopped. The list remembers the positions of the last few ends of reads,
 so that a reader which follows the tail needs neither an index search nor a scan; a miss costs a
-search, never a wrong answer, since every cut and every swap forgets them all.
+search, never a wrong answer, since every cut and every swap forgets them all. So it does what was
+written last (`recent_writes`).
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from .recent_writes import NO_RECENT_WRITES
 from .segment import Segment
 
 # Two followers and a few consumers a partition; beyond that the index does the work.
@@ -17,11 +19,12 @@ REMEMBERED_POSITIONS_MAX = 32
 class SegmentList:
     """Segments by base offset; the last one is active. Never empty once the log is open."""
 
-    __slots__ = ("_in_order", "_remembered", "active")
+    __slots__ = ("_in_order", "_remembered", "active", "recent")
 
     def __init__(self) -> None:
         self._in_order: tuple[tuple[int, ...], tuple[Segment, ...]] = ((), ())
         self._remembered: dict[int, tuple[Segment, int]] = {}
+        self.recent = NO_RECENT_WRITES  # until a broker serves the log
         self.active: Segment  # unset until the first `add`
 
     def __iter__(self) -> Iterator[Segment]:
@@ -73,6 +76,8 @@ class SegmentList:
         return segments[max(at - 1, 0) :]
 
     def _replace(self, segments: list[Segment]) -> None:
+        if self._in_order[1]:
+            self.recent.forget(self.active)
         segments.sort(key=lambda segment: segment.base_offset)
         self._in_order = tuple(segment.base_offset for segment in segments), tuple(segments)
         self._remembered.clear()
@@ -91,5 +96,6 @@ class SegmentList:
         return self._remembered.get(offset)
 
     def drop_cached_reads(self) -> None:
-        """Drop all remembered positions: files were cut."""
+        """Drop all remembered positions, and what was written last: files were cut."""
         self._remembered.clear()
+        self.recent.forget(self.active)

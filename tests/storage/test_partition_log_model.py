@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.segments.recent_writes import RecentWrites
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, encode_batch
 
@@ -38,8 +39,10 @@ class LogAgainstList(RuleBasedStateMachine):
         segment_bytes=st.integers(150, 900),
         interval=st.integers(0, 300),
         retention_bytes=st.integers(0, 2000),
+        recent_bytes=st.integers(0, 1000),
     )
-    def create(self, segment_bytes, interval, retention_bytes):
+    def create(self, segment_bytes, interval, retention_bytes, recent_bytes):
+        self.recent = RecentWrites(recent_bytes, min_bytes=100)
         self.config = LogConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=interval,
@@ -62,6 +65,7 @@ class LogAgainstList(RuleBasedStateMachine):
             clean_shutdown=clean,
             now_ms=NOW_MS,
         )
+        self.log.segments.recent = self.recent
 
     def encode(self, count, producer, base_offset, pending=()):
         fields = {}

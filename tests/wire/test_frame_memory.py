@@ -1,0 +1,61 @@
+"""Memory of frames is used again when nobody sees it any more, and not before."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.wire.frame_memory import (
+    LARGE_KEPT_BYTES_MAX,
+    SPARES_MAX,
+    STAGING_BYTES,
+    FrameMemory,
+)
+
+MEGABYTE = 1024 * 1024
+
+
+def test_memory_is_used_again_with_its_last_view() -> None:
+    memory = FrameMemory()
+    first = memory.large(MEGABYTE)
+    frame = memoryview(first)[:1000]
+    records = frame[100:200]
+    del frame
+    assert memory.large(MEGABYTE) is not first  # the records are still read
+    records.release()
+    assert memory.large(MEGABYTE) is first
+    assert len(first) == MEGABYTE
+
+
+def test_a_frame_that_is_larger_gets_other_memory() -> None:
+    memory = FrameMemory()
+    first = memory.large(MEGABYTE)
+    assert memory.large(MEGABYTE + 1) is not first
+    assert memory.large(MEGABYTE // 2) is first
+
+
+def test_staging_is_kept_for_a_few() -> None:
+    memory = FrameMemory()
+    taken = [memory.take_staging() for _ in range(2 * SPARES_MAX)]
+    for staging in taken:
+        memory.give_staging(staging)
+    again = [memory.take_staging() for _ in range(2 * SPARES_MAX)]
+    assert sum(any(new is old for old in taken) for new in again) == SPARES_MAX
+    assert {len(staging) for staging in again} == {STAGING_BYTES}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 2 * LARGE_KEPT_BYTES_MAX), st.integers(0, 3)),
+        max_size=30,
+    )
+)
+def test_what_is_kept_is_bounded_and_never_given_twice(steps: list[tuple[int, int]]) -> None:
+    """Frames of any size, each held until so many later ones have come."""
+    memory = FrameMemory()
+    held: list[tuple[memoryview, int]] = []
+    for size_bytes, later in steps:
+        view = memoryview(memory.large(size_bytes))
+        assert len(view) >= size_bytes
+        assert all(view.obj is not other.obj for other, _ in held)
+        held = [(other, left - 1) for other, left in held if left]
+        held.append((view, later))
+        assert sum(map(len, memory._large)) == memory._large_bytes <= LARGE_KEPT_BYTES_MAX
