@@ -14,22 +14,28 @@ _UNIT_BYTES = 256 * 1024  # so that a frame finds memory which another had
 
 
 class FrameMemory:
-    """What all receivers of one event loop share: neither an idle nor a busy one needs its own."""
+    """What all receivers of one event loop share: neither an idle nor a busy one needs its own.
 
-    __slots__ = ("_large", "_large_bytes", "_staging")
+    staging: where bytes arrive, for one receiver after the other, since each takes what came out
+    of it at once. Who has a part of a frame left there gets it for its own (`lend_staging`).
+    """
+
+    __slots__ = ("_large", "_large_bytes", "_spare", "staging")
 
     def __init__(self) -> None:
-        self._staging: list[bytearray] = []
+        self.staging = memoryview(bytearray(STAGING_BYTES))
+        self._spare: list[memoryview] = []
         self._large: deque[bytearray] = deque()
         self._large_bytes = 0
 
-    def take_staging(self) -> bytearray:
-        return self._staging.pop() if self._staging else bytearray(STAGING_BYTES)
+    def lend_staging(self) -> memoryview:
+        staging, spare = self.staging, self._spare
+        self.staging = spare.pop() if spare else memoryview(bytearray(STAGING_BYTES))
+        return staging
 
-    def give_staging(self, staging: bytearray) -> None:
-        """Take back what is empty, and of which nobody has a view."""
-        if len(self._staging) < SPARES_MAX:
-            self._staging.append(staging)
+    def take_back(self, staging: memoryview) -> None:
+        if len(self._spare) < SPARES_MAX:
+            self._spare.append(staging)
 
     def large(self, size_bytes: int) -> bytearray:
         """At least so many bytes, with anything in them; free again with the last view of them."""

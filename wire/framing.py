@@ -53,7 +53,7 @@ class FrameReceiver:
         self._max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
         self._memory = memory or FrameMemory()
-        self._staging: bytearray | None = None  # only while bytes wait in it: idle costs nothing
+        self._staging: memoryview | None = None  # our own, while bytes wait in it
         self._filled = 0  # of the staging buffer, or of the frame under way
         self._frame: memoryview | None = None  # as much of it as is believed
         self._frame_bytes = 0
@@ -69,9 +69,8 @@ class FrameReceiver:
             if self._filled == len(frame):
                 frame = self._grow(frame)
             return frame[self._filled :]
-        if self._staging is None:
-            self._staging = self._memory.take_staging()
-        return memoryview(self._staging)[self._filled :]
+        staging = self._staging
+        return self._memory.staging if staging is None else staging[self._filled :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
@@ -85,17 +84,18 @@ class FrameReceiver:
         return [frame]
 
     def _take_staged(self) -> list[memoryview]:
-        staging, filled = self._staging, self._filled
-        assert staging is not None
+        filled = self._filled
+        staging = self._memory.staging if self._staging is None else self._staging
         frames: list[memoryview] = []
         position = 0
         while filled - position >= _PREFIX:
             size = _size.unpack_from(staging, position)[0]
             if not 0 < size <= self._max_bytes:
+                self._own_staging()
                 raise MalformedFrame(f"a frame of {size} bytes is not accepted here")
             start, end = position + _PREFIX, position + _PREFIX + size
             if end <= filled:
-                frames.append(memoryview(staging[start:end]))
+                frames.append(memoryview(bytearray(staging[start:end])))
                 position = end
             elif end - position > STAGING_BYTES:
                 self._begin_large(staging, start, filled, size)
@@ -105,22 +105,28 @@ class FrameReceiver:
         rest = filled - position
         if rest == 0:
             self._release()
-        elif position:
-            staging[:rest] = staging[position:filled]
+        else:
+            self._own_staging()
+            if position:
+                staging[:rest] = staging[position:filled]
         self._filled = rest
         return frames
 
-    def _begin_large(self, staging: bytearray, start: int, filled: int, size: int) -> None:
+    def _begin_large(self, staging: memoryview, start: int, filled: int, size: int) -> None:
         arrived = filled - start
         self._frame = frame = self._large(min(size, arrived + self._trusted_bytes))
-        frame[:arrived] = memoryview(staging)[start:filled]
+        frame[:arrived] = staging[start:filled]
         self._frame_bytes, self._filled = size, arrived
         self._release()
+
+    def _own_staging(self) -> None:
+        if self._staging is None:
+            self._staging = self._memory.lend_staging()
 
     def _release(self) -> None:
         staging, self._staging = self._staging, None
         if staging is not None:
-            self._memory.give_staging(staging)
+            self._memory.take_back(staging)
 
     def _large(self, size_bytes: int) -> memoryview:
         return memoryview(self._memory.large(size_bytes))[:size_bytes]

@@ -34,11 +34,12 @@ def test_a_frame_that_is_larger_gets_other_memory() -> None:
 
 def test_staging_is_kept_for_a_few() -> None:
     memory = FrameMemory()
-    taken = [memory.take_staging() for _ in range(2 * SPARES_MAX)]
-    for staging in taken:
-        memory.give_staging(staging)
-    again = [memory.take_staging() for _ in range(2 * SPARES_MAX)]
-    assert sum(any(new is old for old in taken) for new in again) == SPARES_MAX
+    lent = [memory.lend_staging() for _ in range(2 * SPARES_MAX)]
+    assert all(staging is not memory.staging for staging in lent)
+    for staging in lent:
+        memory.take_back(staging)
+    again = [memory.staging, *(memory.lend_staging() for _ in range(2 * SPARES_MAX))]
+    assert sum(any(new is old for old in lent) for new in again) == SPARES_MAX
     assert {len(staging) for staging in again} == {STAGING_BYTES}
 
 

@@ -197,3 +197,12 @@ def test_a_response_is_framed_without_touching_its_body() -> None:
     assert framed[1] is body[0]
     assert framed[2] is body[1]
     assert b"".join(framed) == b"\0\0\0\x0bheadabcdefg"
+
+
+def test_what_makes_no_sense_can_be_looked_at() -> None:
+    memory = FrameMemory()
+    receiver, other = FrameReceiver(memory=memory), FrameReceiver(memory=memory)
+    with pytest.raises(MalformedFrame):
+        feed(receiver, b"\xff\xff\xff\xffHTTP", 100)
+    feed(other, stream_of([b"something else"]), 100)
+    assert receiver.peek(8) == b"\xff\xff\xff\xffHTTP"
