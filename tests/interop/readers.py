@@ -101,7 +101,7 @@ def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
         except KafkaException as problem:
             code = problem.args[0].code()
             assert code in (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._TIMED_OUT), problem
-            # It would ask the leader it knows for ever, also one that died after it had heard of it.
+            # It would ask the leader it knows for ever, also one that died since it heard of it.
             with suppress(KafkaException):
                 consumer.list_topics(topic, ANSWER_S)
         return bool(ends)
