@@ -42,12 +42,12 @@ APIS = served_apis(None)  # type: ignore[arg-type]
 class Served(CountedBroker):
     @asynccontextmanager
     async def clients(self, count: int) -> AsyncIterator[list[socket.socket]]:
-        address = ("127.0.0.1", self.broker._server.port)
+        address = ("127.0.0.1", self.broker.server.port)
         clients: list[socket.socket] = []
         for _ in range(count):
             clients.append(socket.create_connection(address, timeout=60))
             await asyncio.sleep(0)
-        server = self.broker._server
+        server = self.broker.server
         await until(lambda: server.connection_count == count)
         try:
             yield clients
@@ -134,7 +134,7 @@ def test_an_append_frees_many_fetches_in_many_turns(served: Served) -> None:
             for reader in readers:
                 body = b"".join(fetch_messages.encode_request(waiting, FETCH_VERSION))
                 reader.sendall(_frame(FETCH, FETCH_VERSION, body))
-            purgatory = served.broker._replicas.purgatory
+            purgatory = served.broker.replicas.purgatory
             await until(lambda: purgatory.waiting_count == READERS)
             body = b"".join(produce_messages.encode_request(appended, PRODUCE_VERSION))
             writer.sendall(_frame(PRODUCE, PRODUCE_VERSION, body))

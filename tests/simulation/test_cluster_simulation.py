@@ -156,7 +156,7 @@ def test_a_wiped_node_serves_once_it_votes_in_every_raft_group(seed: int) -> Non
 
     def groups(node: VirtualNode) -> Collection[RaftGroup]:
         assert node.broker is not None
-        return node.broker._engine.groups.values()
+        return node.broker.engine.groups.values()
 
     with VirtualCluster.made(seed, Shape()) as cluster:
         cluster.start()
