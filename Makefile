@@ -23,7 +23,7 @@ docs: ## the pages that are made from the code
 	$(PYTHON) -m tests.deploy.judge.page
 
 test: ## the tests of the README
-	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not chaos and not soak and not spark_slow"
+	$(PYTHON) -m pytest -q -n 3 --dist loadgroup -m "not chaos and not soak and not spark_slow"
 
 chaos: ## minutes of faults under load
 	$(PYTHON) -m pytest -m chaos

@@ -96,7 +96,7 @@ class Broker:
         self._raft_executor = self._outside.executor(3, "raft-files")
         self._log_executor = self._outside.executor(1, "logs")
         self._directory_executor = self._outside.executor(1, "directories")
-        self._directory = LogDirectory(
+        self.directory = LogDirectory(
             config.log_directory,
             cluster_id=config.cluster_id,
             node_id=config.node_id,
@@ -117,45 +117,45 @@ class Broker:
         self._build_replicas()
         await self.transport.start()
         self._transactions.check_shard_count()
-        await self._engine.start()
+        await self.engine.start()
         self._service.start()
-        self._liveness = Liveness(
+        self.liveness = Liveness(
             config,
             self._controller,
-            self._group,
+            self.metadata_group,
             self.state,
             boot_id=boot_id,
-            directory_id=self._directory.meta.directory_id,
+            directory_id=self.directory.meta.directory_id,
             incarnation=self._outside.random_bytes(INCARNATION_BYTES),
         )
         request_log = logging.getLogger("oncelog.requests")
-        self._server = KafkaServer(
+        self.server = KafkaServer(
             Dispatcher(served_apis(request_log), request_log),
             self.services,
             logging.getLogger("oncelog.server"),
             listen=self._outside.listen,
         )
         await codecs
-        broker_epoch = await self._liveness.register(config.listener.port)
+        broker_epoch = await self.liveness.register(config.listener.port)
         self._start_replicas(broker_epoch)
         await self._roles.start(broker_epoch)
         await self._transactions.start()
-        await self._liveness.until_voter(self._engine.groups.values(), VOTER_TIMEOUT_S)
-        await self._server.start(config.listener.host, config.listener.port)
+        await self.liveness.until_voter(self.engine.groups.values(), VOTER_TIMEOUT_S)
+        await self.server.start(config.listener.host, config.listener.port)
         self._admin = AdminSocket(
             Path(config.peer_directory) / f"admin-{config.node_id}", self._gate, self._metrics
         )
         await self._admin.start()
         self._isolated_leader = IsolatedLeader(
-            self._replicas, session_timeout_ms=config.broker_session_timeout_ms
+            self.replicas, session_timeout_ms=config.broker_session_timeout_ms
         )
         self._isolated_leader.start()
-        self._liveness.start(self._isolated_leader.on_heartbeat_answered)
-        await self._liveness.until_unfenced()
+        self.liveness.start(self._isolated_leader.on_heartbeat_answered)
+        await self.liveness.until_unfenced()
         logger.info(
             "node %d serves on port %d, broker epoch %d",
             config.node_id,
-            self._server.port,
+            self.server.port,
             broker_epoch,
         )
 
@@ -163,7 +163,7 @@ class Broker:
         """Serve until `stop` is set, or until something makes going on wrong."""
         assert self._failure is not None
         stopping = asyncio.ensure_future(stop.wait())
-        watched = {stopping, self._failure, self._liveness.replaced}
+        watched = {stopping, self._failure, self.liveness.replaced}
         done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         for future in done - {stopping}:
@@ -172,14 +172,14 @@ class Broker:
     async def stop(self) -> None:
         """Hand over, answer what was asked, and leave the logs clean."""
         if self.config.controlled_shutdown_enable and len(self.config.voter_ids) > 1:
-            handed_over = await self._liveness.shut_down(CONTROLLED_SHUTDOWN_S)
+            handed_over = await self.liveness.shut_down(CONTROLLED_SHUTDOWN_S)
             logger.info("controlled shutdown %s", "done" if handed_over else "timed out")
             await self._transactions.hand_over()
         await self._admin.stop()
         await self._expiry.stop()
         self.services.groups.stop()
-        await self._server.stop()
-        await self._liveness.stop()
+        await self.server.stop()
+        await self.liveness.stop()
         self._isolated_leader.stop()
         await self._isr_proposer.stop()
         await self._storage_failures.stop()
@@ -193,22 +193,22 @@ class Broker:
         await self._roles.stop()
         await self._service.stop()
         self._controller.close()
-        await self._engine.stop()
+        await self.engine.stop()
         await self.transport.stop()
         self._work.close()
-        threads = self._log_executor, self._replicas.flusher.executor, self._directory_executor
-        await self._logs.close(*threads, broker_epoch=self._liveness.broker_epoch)
+        threads = self._log_executor, self.replicas.flusher.executor, self._directory_executor
+        await self._logs.close(*threads, broker_epoch=self.liveness.broker_epoch)
         self._journal_executor.shutdown()
         self._raft_executor.shutdown()
         self._log_executor.shutdown()
         self._directory_executor.shutdown()
-        self._replicas.flusher.stop()
+        self.replicas.flusher.stop()
 
     # -- parts
 
     def _build_controller(self, loop: asyncio.AbstractEventLoop) -> None:
         config, transport = self.config, self.transport
-        self._engine = RaftEngine(
+        self.engine = RaftEngine(
             node_id=config.node_id,
             voters=config.voter_ids,
             directory=config.log_directory / "raft",
@@ -222,20 +222,20 @@ class Broker:
             fault_point=self._fault_point,
             on_fatal=self._outside.on_fatal,
         )
-        self._group = self._engine.add_group(METADATA_GROUP, self.state)
+        self.metadata_group = self.engine.add_group(METADATA_GROUP, self.state)
         self._transactions = Transactions(
             config,
-            engine=self._engine,
+            engine=self.engine,
             transport=transport,
             state=self.state,
             fault_point=self._fault_point,
         )
-        transport.on_message(PeerMessage.RAFT, self._engine.receive)
+        transport.on_message(PeerMessage.RAFT, self.engine.receive)
         transport.on_peer_change(self._peer_changed)
         self._service = ControllerService(
             node_id=config.node_id,
             state=self.state,
-            raft_group=self._group,
+            raft_group=self.metadata_group,
             links=transport,
             settings=ControllerSettings(
                 cluster_id=config.cluster_id or new_cluster_id(self._outside.random_bytes),
@@ -250,7 +250,7 @@ class Broker:
         self._controller = ControllerClient(
             node_id=config.node_id,
             state=self.state,
-            raft_group=self._group,
+            raft_group=self.metadata_group,
             links=transport,
             service=self._service,
             now_ms=self._clock.monotonic_ms,
@@ -265,20 +265,20 @@ class Broker:
 
     def _build_replicas(self) -> None:
         config = self.config
-        self._replicas = ReplicaManager(
+        self.replicas = ReplicaManager(
             clock=self._clock,
             partition_exists=lambda topic, index: self.state.partition(topic, index) is not None,
             fault_point=self._fault_point,
             work=self._work,
         )
-        self._replicas.flusher.start(self._outside.executor)
-        self._logs = Logs(self._directory, config, self.state, self._clock, self._fault_point)
-        self._replicas.cleaner = self._logs.cleaner
-        self._fetchers = ReplicaFetchers(self.transport, self._replicas, config)
+        self.replicas.flusher.start(self._outside.executor)
+        self._logs = Logs(self.directory, config, self.state, self._clock, self._fault_point)
+        self.replicas.cleaner = self._logs.cleaner
+        self._fetchers = ReplicaFetchers(self.transport, self.replicas, config)
         self._roles = PartitionRoles(
             node_id=config.node_id,
             state=self.state,
-            replicas=self._replicas,
+            replicas=self.replicas,
             logs=self._logs,
             fetchers=self._fetchers,
             lag_time_max_ms=config.replica_lag_time_max_ms,
@@ -288,8 +288,8 @@ class Broker:
             config=config,
             state=self.state,
             controller=self._controller,
-            metadata_group=self._group,
-            replicas=self._replicas,
+            metadata_group=self.metadata_group,
+            replicas=self.replicas,
             clock=self._clock,
             work=self._work,
         )
@@ -307,7 +307,7 @@ class Broker:
         self._fetchers.broker_epoch = broker_epoch
         self._followers = FollowerService(
             self.transport,
-            self._replicas,
+            self.replicas,
             broker_epoch=broker_epoch,
             response_bytes_max=config.replica_fetch_response_max_bytes,
         )
@@ -321,9 +321,9 @@ class Broker:
         self._storage_failures = StorageFailures(
             self._propose, node_id=config.node_id, broker_epoch=broker_epoch
         )
-        self._replicas.failed_logs = self._storage_failures
+        self.replicas.failed_logs = self._storage_failures
         self._isr_proposer = IsrProposer(
-            self._replicas,
+            self.replicas,
             self._propose,
             node_id=config.node_id,
             broker_epoch=broker_epoch,
@@ -331,12 +331,12 @@ class Broker:
             fault_point=self._fault_point,
         )
         self._maintenance = LogMaintenance(
-            self._replicas, self._directory, config, self._log_executor, self._directory_executor
+            self.replicas, self.directory, config, self._log_executor, self._directory_executor
         )
         self._compaction = None
         if config.log_cleaner_enable:
             self._compaction = LogCompaction(
-                self._directory,
+                self.directory,
                 self._logs.cleaner,
                 self._clock,
                 self._log_executor,
@@ -352,9 +352,9 @@ class Broker:
             "pid": os.getpid(),
             "peer_bytes_sent": sum(self.transport.bytes_sent.values()),
             "peer_bytes_received": sum(self.transport.bytes_received.values()),
-            "client_connections": self._server.connection_count,
-            "partitions": len(self._replicas),
-            "partitions_led": sum(1 for p in self._replicas if p.leader is not None),
+            "client_connections": self.server.connection_count,
+            "partitions": len(self.replicas),
+            "partitions_led": sum(1 for p in self.replicas if p.leader is not None),
             **self._partition_transactions.metrics(),
             "loop": self.watchdog.metrics(),
         }
@@ -367,7 +367,7 @@ class Broker:
         parse_topic_configs({**defaults, **configs})
 
     def _peer_changed(self, peer: int, is_up: bool) -> None:
-        (self._engine.peer_up if is_up else self._engine.peer_down)(peer)
+        (self.engine.peer_up if is_up else self.engine.peer_down)(peer)
 
     def _listener_failed(self, error: Exception) -> None:
         """The metadata moved and this node could not follow: a wrong leader is worse than none."""

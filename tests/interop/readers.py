@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from oncelog.deploy.cluster.local_cluster import Cluster
@@ -100,6 +101,9 @@ def _end_of(consumer: "Consumer", topic: str, partition: int) -> int:
         except KafkaException as problem:
             code = problem.args[0].code()
             assert code in (KafkaError.OFFSET_NOT_AVAILABLE, KafkaError._TIMED_OUT), problem
+            # It would ask the leader it knows for ever, also one that died since it heard of it.
+            with suppress(KafkaException):
+                consumer.list_topics(topic, ANSWER_S)
         return bool(ends)
 
     until(is_known, f"no broker gives the end of {topic}/{partition}", TIMEOUT_S)

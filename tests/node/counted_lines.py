@@ -24,7 +24,8 @@ class Lines:
         self.count = self.longest = 0
         self.busiest: list[tuple[str, int]] = []
         self._began = 0
-        self._of_turn: Counter[CodeType] = Counter()
+        self._of_turn: Counter[int] = Counter()  # by id: the hash of code is that of its constants
+        self._codes: dict[int, CodeType] = {}
 
     def clock(self) -> float:
         return self.count * SLICE_S / self.a_slice
@@ -37,14 +38,19 @@ class Lines:
         lines = self.count - self._began
         if lines > self.longest:
             self.longest = lines
-            self.busiest = [(code.co_qualname, n) for code, n in self._of_turn.most_common(3)]
+            busiest = self._of_turn.most_common(3)
+            self.busiest = [(self._codes[code].co_qualname, n) for code, n in busiest]
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
-        return self._line if frame.f_code.co_filename.startswith(COUNTED) else None
+        code = frame.f_code
+        if not code.co_filename.startswith(COUNTED):
+            return None
+        self._codes[id(code)] = code
+        return self._line
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
         self.count += 1
-        self._of_turn[frame.f_code] += 1
+        self._of_turn[id(frame.f_code)] += 1
         return self._line
 
     @contextmanager

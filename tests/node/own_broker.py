@@ -98,19 +98,19 @@ class OwnBroker(Broker):
 
     async def snapshot(self) -> None:
         """Have a snapshot of the metadata written as it is now."""
-        before = self._engine.disk.read_snapshot(0)
-        self._group._applier.make_snapshot()
-        await until(lambda: self._engine.disk.read_snapshot(0) != before)
+        before = self.engine.disk.read_snapshot(0)
+        self.metadata_group._applier.make_snapshot()
+        await until(lambda: self.engine.disk.read_snapshot(0) != before)
 
     def serves(self, name: str, partitions: int = 2) -> bool:
-        hosted = (self._replicas.get(name, index) for index in range(partitions))
+        hosted = (self.replicas.get(name, index) for index in range(partitions))
         return all(one is not None and one.leader is not None for one in hosted)
 
     def append(self, name: str, index: int = 0) -> PartitionLog:
         """One batch, as if a producer had sent it; its log."""
         data = memoryview(plain(0))
-        hosted = self._replicas.partition(name, index)
-        self._replicas.append(hosted, data, decode_header(data), 1)
+        hosted = self.replicas.partition(name, index)
+        self.replicas.append(hosted, data, decode_header(data), 1)
         return hosted.log
 
     def directories_of(self, name: str) -> list[str]:

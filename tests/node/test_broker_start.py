@@ -48,7 +48,7 @@ async def test_what_the_end_of_the_log_deletes_is_not_opened_but_removed(
         assert opened == ["a-0", "a-1"]
         assert again.serves("a")
         assert all(name.endswith("-delete") for name in again.directories_of("b"))
-        again._directory.purge_deleted(0)
+        again.directory.purge_deleted(0)
         assert again.directories_of("b") == []
 
 
@@ -65,7 +65,7 @@ async def test_a_topic_made_anew_behind_the_snapshot_keeps_what_it_has(
         broker.append("a")
         as_killed(broker, roots[1])
     async with running(roots[1]) as again:
-        hosted = again._replicas.partition("a", 0)
+        hosted = again.replicas.partition("a", 0)
         assert (hosted.topic_id, hosted.log.log_end_offset) == (NEW_ID, 1)
 
 
@@ -86,7 +86,7 @@ async def test_a_directory_of_no_known_topic_is_set_aside(
     with caplog.at_level(logging.WARNING, "oncelog.storage"):
         async with running(roots[1]) as again:
             assert again.serves("a")
-            assert again._directory.found == set()
+            assert again.directory.found == set()
     assert sorted(path.name.partition(".")[0] for path in data.glob("*-stray")) == [
         "a-1",
         "gone-7",
@@ -100,9 +100,9 @@ async def test_the_first_leader_makes_up_a_name_for_the_cluster_once(tmp_path: P
     names: set[str] = set()
     for _ in range(2):
         async with running(tmp_path, cluster_id="") as broker:
-            index = broker._group.applied_index
+            index = broker.metadata_group.applied_index
             await asyncio.sleep(0.3)
-            assert broker._group.applied_index == index
+            assert broker.metadata_group.applied_index == index
             names.add(broker.state.cluster_id)
     (name,) = names
     assert len(name) == 22

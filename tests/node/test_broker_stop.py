@@ -77,7 +77,7 @@ async def test_a_checkpoint_being_written_when_a_broker_stops_does_not_replace_t
         write(self, offsets)
 
     broker, log = await with_a_batch(tmp_path)
-    directory, name = broker._directory, LOG_START_OFFSETS
+    directory, name = broker.directory, LOG_START_OFFSETS
     monkeypatch.setattr(OffsetCheckpoint, "write", slow_at_first)
     asyncio.get_running_loop().run_in_executor(
         broker.directories, directory.write_offsets, name, dict.fromkeys(directory.logs, 0)

@@ -75,7 +75,7 @@ class Conductor(DiskFaults):
         state = next((n.broker.state for n in nodes if n.broker and controls(n)), None)
         if state is None:
             return False
-        epochs = {n.node_id: n.broker._liveness.broker_epoch for n in nodes if n.broker}
+        epochs = {n.node_id: n.broker.liveness.broker_epoch for n in nodes if n.broker}
         known = {b.node_id: b.broker_epoch for b in state.brokers.values() if not b.is_fenced}
         return epochs == known and all(
             set(p.isr) == set(p.replicas) and p.leader >= 0
@@ -157,10 +157,10 @@ class Conductor(DiskFaults):
         if not self.is_whole():
             return False
         others = [n for n in self.cluster.nodes.values() if n is not node]
-        for hosted in node.broker._replicas if node.broker is not None else ():
+        for hosted in node.broker.replicas if node.broker is not None else ():
             for other in others:
                 assert other.broker is not None
-                theirs = other.broker._replicas.get(hosted.topic, hosted.index)
+                theirs = other.broker.replicas.get(hosted.topic, hosted.index)
                 if theirs is not None and theirs.log.log_end_offset < hosted.log.log_end_offset:
                     return False
         return True
@@ -328,10 +328,10 @@ class Conductor(DiskFaults):
 def _needs_restart(node: VirtualNode) -> bool:
     """Whether it says so of some of its logs; else it must go on as it is."""
     broker: Any = node.broker
-    replicas = getattr(broker, "_replicas", None) or ()
+    replicas = getattr(broker, "replicas", None) or ()
     return any(hosted.log.is_failed for hosted in replicas) or bool(unusable(node))
 
 
 def _leads_shard(node: VirtualNode) -> bool:
-    engine = getattr(node.broker, "_engine", None)
+    engine = getattr(node.broker, "engine", None)
     return engine is not None and any(g.is_leader for i, g in engine.groups.items() if i)

@@ -138,7 +138,7 @@ class Invariants:
             )  # fmt: skip
 
     def _raft(self, node: VirtualNode) -> None:
-        engine = getattr(node.broker, "_engine", None)
+        engine = getattr(node.broker, "engine", None)
         if engine is None:
             return
         for group_id, group in engine.groups.items():
@@ -213,7 +213,7 @@ class Invariants:
             self._deaf_one = (0, 0, 0)
             return
         broker: Any = controller.broker
-        mine, one = controller.node_id, (deaf, controller.node_id, broker._group.term)
+        mine, one = controller.node_id, (deaf, controller.node_id, broker.metadata_group.term)
         sound = {n.node_id for n in self.cluster.serving if _has_sound_disk(n)}
         prompt = {i for i in sound if wires.is_prompt(mine, i) and wires.is_prompt(i, mine)}
         can_decide = mine in sound and len(prompt - {deaf}) > len(nodes) / 2 and not wires.loss
@@ -245,13 +245,13 @@ class Invariants:
             return
         broker = node.broker
         state = broker.state.brokers.get(node.node_id)
-        if state is None or state.broker_epoch != broker._liveness.broker_epoch:
+        if state is None or state.broker_epoch != broker.liveness.broker_epoch:
             return
-        mine = broker._replicas.get(hosted.topic, hosted.index)
+        mine = broker.replicas.get(hosted.topic, hosted.index)
         known = hosted.leader._peers.live.get(node.node_id)
         if mine is None or mine.key != hosted.key or mine.log.is_failed:
             return
-        if known != broker._liveness.broker_epoch and node.node_id != hosted.leader.node_id:
+        if known != broker.liveness.broker_epoch and node.node_id != hosted.leader.node_id:
             return  # the leader has not heard yet that it is another incarnation
         if mine.log.log_end_offset < hosted.log.high_watermark:
             self._violated(
@@ -322,10 +322,10 @@ def _has_sound_disk(node: VirtualNode) -> bool:
 
 
 def controls(node: VirtualNode) -> bool:
-    group = getattr(node.broker, "_group", None)
+    group = getattr(node.broker, "metadata_group", None)
     return group is not None and group.is_leader
 
 
 def _hosted(node: VirtualNode) -> list[Any]:
-    replicas = getattr(node.broker, "_replicas", None)
+    replicas = getattr(node.broker, "replicas", None)
     return [] if replicas is None else list(replicas._by_name.values())

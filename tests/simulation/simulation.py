@@ -252,7 +252,7 @@ class _Run:
                     )
         for node in self.cluster.serving:
             broker = node.broker
-            for hosted in broker._replicas:
+            for hosted in broker.replicas:
                 if hosted.leader is not None:
                     found += [
                         f"{hosted} on {node.node_id}: producer {entry.producer_id} epoch "

@@ -22,7 +22,7 @@ def node(**ends: int) -> Any:
         def get(self, topic: str, index: int) -> Any:
             return hosted.get((topic, index))
 
-    return SimpleNamespace(broker=SimpleNamespace(_replicas=Replicas()))
+    return SimpleNamespace(broker=SimpleNamespace(replicas=Replicas()))
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class TwoNodes:
 
     def put(self, node_id: int, hosted: Any) -> None:
         replicas = SimpleNamespace(_by_name={("t", 0): hosted})
-        self.nodes[node_id].broker = SimpleNamespace(_replicas=replicas)
+        self.nodes[node_id].broker = SimpleNamespace(replicas=replicas)
 
     def watched(self) -> Invariants:
         cluster: Any = self

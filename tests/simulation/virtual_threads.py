@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, Protocol
 from unittest import mock
 
+import oncelog
 from oncelog.replication.sliced_work import SlicedWork
 
 SHORT_S = (0.00002, 0.0008)
@@ -37,7 +38,8 @@ LOCK_WAIT_S = 0.0001
 SLICE_S = (0.0, 0.006)
 SLICE_STEP_S = (0.0, 0.0, 0.0, 0.0002, 0.002, 0.005)
 DEFAULT_THREADS = 6  # as asyncio has them on two processors
-OWN_CODE = str(Path(__file__).resolve().parents[2]) + "/"
+OWN_CODE = str(Path(oncelog.__file__).parent) + "/"
+OWN_TESTS = OWN_CODE + "tests/"
 
 
 class Stopped(BaseException):
@@ -186,9 +188,8 @@ class Job:
             self._is_done = True
 
     def _trace(self, frame: FrameType, _event: str, _argument: Any) -> Any:
-        code = frame.f_code
-        is_own = code.co_filename.startswith(OWN_CODE) and "/tests/" not in code.co_filename
-        return self._line if is_own else None
+        file = frame.f_code.co_filename
+        return self._line if file.startswith(OWN_CODE) and not file.startswith(OWN_TESTS) else None
 
     def _line(self, _frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "line" and not self._is_in_haste and not self._is_stopped:

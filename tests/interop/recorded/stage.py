@@ -54,7 +54,7 @@ class Stage(TransactionalRequests):
             if not is_moving or prepared.case.state.phase is Phase.HELD:
                 return held
             assert time.monotonic() < deadline, f"{prepared.case} stays in {held}"
-            time.sleep(0.001)
+            time.sleep(0.004)
 
     # --- preparing
 
@@ -146,7 +146,7 @@ class Stage(TransactionalRequests):
             if not is_complete or error != ErrorCode.CONCURRENT_TRANSACTIONS:
                 return answer
             assert time.monotonic() < deadline, f"{prepared.case}: {before}, and yet pending"
-            time.sleep(0.002)
+            time.sleep(0.004)
 
     def _question(self, prepared: Prepared, identity: tuple[int, int]) -> Any:
         name, version = prepared.transactional_id, prepared.case.version

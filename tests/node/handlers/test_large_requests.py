@@ -38,7 +38,7 @@ class Served(CountedBroker):
 
     async def _too_long(self, request: LargeRequest) -> list[tuple[str, int]]:
         loop = asyncio.get_running_loop()
-        asking = loop.run_in_executor(None, _ask, self.broker._server.port, request)
+        asking = loop.run_in_executor(None, _ask, self.broker.server.port, request)
         with self.lines.counted():
             await asking
         return self.lines.busiest if self.lines.longest > LINES_AT_ONCE_MAX else []

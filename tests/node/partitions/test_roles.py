@@ -43,7 +43,7 @@ async def test_logs_are_opened_in_a_thread_and_served_when_they_are_open(
         await broker.create("a", 3 * SETTLED_AT_ONCE_MAX)
         await until(broker.directories.is_entered.is_set)
         with pytest.raises(NotLeaderOrFollower):
-            broker._replicas.partition("a", 0)
+            broker.replicas.partition("a", 0)
         broker.directories.release()
         await until(lambda: broker.serves("a", 3 * SETTLED_AT_ONCE_MAX))
     assert threading.main_thread() not in threads
@@ -61,8 +61,8 @@ async def test_a_topic_that_is_deleted_while_its_logs_are_opened_leaves_nothing(
         broker.directories.release()
         await until(lambda: not broker._roles._for_thread)
         await until(lambda: all(".0" in name for name in broker.directories_of("a")))
-        assert len(broker._replicas) == 0
-        assert broker._directory.logs == {}
+        assert len(broker.replicas) == 0
+        assert broker.directory.logs == {}
 
 
 async def test_a_topic_made_anew_while_its_logs_are_opened_is_the_new_one(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ async def test_a_topic_made_anew_while_its_logs_are_opened_is_the_new_one(tmp_pa
         broker.directories.release()
         await until(lambda: broker.serves("a"))
         for index in range(2):
-            hosted = broker._replicas.partition("a", index)
+            hosted = broker.replicas.partition("a", index)
             assert hosted.topic_id == hosted.log.topic_id == NEW_ID
-            assert broker._directory.logs["a", index] is hosted.log
+            assert broker.directory.logs["a", index] is hosted.log
             assert not hosted.log.is_failed
 
 
@@ -87,7 +87,7 @@ async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count
     async with running(tmp_path) as broker:
         await broker.create("a", count)
         await until(lambda: broker.serves("a", count))
-        before = [broker._replicas.partition("a", index) for index in range(count)]
+        before = [broker.replicas.partition("a", index) for index in range(count)]
         broker.directories.hold()
         seen = []
 
@@ -95,7 +95,7 @@ async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count
             if changes.topics_deleted:
                 seen.append([one.leader for one in before])
                 with pytest.raises(UnknownTopicOrPartition):
-                    broker._replicas.partition("a", count - 1)
+                    broker.replicas.partition("a", count - 1)
 
         broker.state.on_change(look)
         await broker.delete("a")
@@ -116,8 +116,8 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path:
         broker.directories.hold()
         await broker.create("b")
         await until(broker.directories.is_entered.is_set)
-        epoch = broker._liveness.broker_epoch
-        hosted = broker._replicas.partition("a", 0)
+        epoch = broker.liveness.broker_epoch
+        hosted = broker.replicas.partition("a", 0)
         parts = []
 
         def look(changes: Any) -> None:
@@ -125,7 +125,7 @@ async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path:
 
         broker.state.on_change(look)
         for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
-            await broker._group.submit(encode_command(command))
+            await broker.metadata_group.submit(encode_command(command))
         assert (False, NO_LEADER) in parts
         assert parts[-1] == (True, 1)
         broker.directories.release()
@@ -143,13 +143,13 @@ async def test_many_partitions_are_settled_in_slices(tmp_path: Path) -> None:
 
         async def watch() -> None:
             while True:
-                led.append(sum(one.leader is not None for one in broker._replicas))
+                led.append(sum(one.leader is not None for one in broker.replicas))
                 await asyncio.sleep(0)
 
         watching = asyncio.create_task(watch())
-        epoch = broker._liveness.broker_epoch
+        epoch = broker.liveness.broker_epoch
         for command in (FenceBroker(1, epoch), UnfenceBroker(1, epoch)):
-            await broker._group.submit(encode_command(command))
+            await broker.metadata_group.submit(encode_command(command))
         await until(lambda: min(led) < count and broker.serves("a", count))
         watching.cancel()
         steps = [abs(one - other) for one, other in pairwise(led)]
@@ -178,12 +178,12 @@ async def test_a_log_that_cannot_be_opened_now_is_opened_later_and_keeps_no_othe
 
     monkeypatch.setattr(PartitionLog, "opening", classmethod(without_files))
     async with running(tmp_path) as broker:
-        failures = broker._replicas.failed_logs = RecordedFailures()
+        failures = broker.replicas.failed_logs = RecordedFailures()
         await broker.create("a", 3)
-        await until(lambda: broker._replicas.get("a", 2) is not None)
+        await until(lambda: broker.replicas.get("a", 2) is not None)
         await until(lambda: opened["a-1"] > 2)
         assert failures.reported == [], "no other replica could lead it"
-        assert broker._replicas.get("a", 1) is None
+        assert broker.replicas.get("a", 1) is None
         assert "too many open files (Too many open files); this process may" in caplog.text
         assert caplog.text.count("a-1 cannot be opened") == 1
         monkeypatch.undo()
@@ -235,9 +235,9 @@ async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
     async with running(tmp_path) as broker:
         await broker.create("a", 1)
         await until(lambda: broker.serves("a", 1))
-        epoch = broker._liveness.broker_epoch
-        hosted = broker._replicas.partition("a", 0)
-        await broker._group.submit(encode_command(FenceBroker(1, epoch)))
+        epoch = broker.liveness.broker_epoch
+        hosted = broker.replicas.partition("a", 0)
+        await broker.metadata_group.submit(encode_command(FenceBroker(1, epoch)))
         await until(lambda: hosted.leader is None)
         hosted.log.truncation.truncate_fully_and_start_at(7)
         is_synced, sync = threading.Event(), FlushJob.run
@@ -247,7 +247,7 @@ async def test_who_is_elected_leads_when_its_cut_is_on_the_disk(
             sync(job)
 
         monkeypatch.setattr(FlushJob, "run", slow)
-        await broker._group.submit(encode_command(UnfenceBroker(1, epoch)))
+        await broker.metadata_group.submit(encode_command(UnfenceBroker(1, epoch)))
         await until(lambda: hosted.leader_id == 1)
         with pytest.raises(NotLeaderOrFollower):
             hosted.leading()

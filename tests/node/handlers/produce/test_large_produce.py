@@ -60,15 +60,14 @@ def run(root: Path, ask: Callable[[Connection], Any]) -> Any:
             await until(lambda: broker.serves("t", CREATED))
             asked = await asyncio.get_running_loop().run_in_executor(None, _asked, broker, ask)
             return asked, [
-                broker._replicas.partition("t", index).log.log_end_offset
-                for index in range(CREATED)
+                broker.replicas.partition("t", index).log.log_end_offset for index in range(CREATED)
             ]
 
     return asyncio.run(main())
 
 
 def _asked(broker: OwnBroker, ask: Callable[[Connection], Any]) -> Any:
-    connection = Connection(("127.0.0.1", broker._server.port))
+    connection = Connection(("127.0.0.1", broker.server.port))
     try:
         return ask(connection)
     finally:
