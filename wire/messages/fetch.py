@@ -181,6 +181,12 @@ def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
         topics[key].partitions.append(partition)
         if counter.ends_step():
             yield
+    forgotten: list[ForgottenTopic] = []
+    for topic in getattr(message, "forgotten_topics_data", ()):
+        name, topic_id = getattr(topic, "topic", None), getattr(topic, "topic_id", None)
+        forgotten.append(ForgottenTopic(name, topic_id, list(topic.partitions)))
+        if counter.ends_step():
+            yield
     state = getattr(message, "replica_state", None)
     return FetchRequest(
         message.max_wait,
@@ -191,6 +197,7 @@ def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
         message.replica_id if state is None else state.replica_id,
         getattr(message, "session_id", 0),
         getattr(message, "session_epoch", -1),
+        forgotten,
     )
 
 
