@@ -55,18 +55,15 @@ class Client:
         if version >= 13:
             for topic in (*topics, *gone):
                 topic.topic_id = self._broker.partition().topic_id
-        request = FetchRequest(
-            **{
-                "max_wait_ms": 0,
-                "min_bytes": 1,
-                "topics": [topic for topic in topics if topic.partitions],
-                "forgotten_topics": [topic for topic in gone if topic.partitions],
-                "session_id": self.session_id,
-                "session_epoch": self.epoch,
-            }
-            | self._fields
-            | fields
-        )
+        settings: dict[str, Any] = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "topics": [topic for topic in topics if topic.partitions],
+            "forgotten_topics": [topic for topic in gone if topic.partitions],
+            "session_id": self.session_id,
+            "session_epoch": self.epoch,
+        }
+        request = FetchRequest(**(settings | self._fields | fields))
         body = b"".join(fetch.encode_request(request, version))
         return self._broker.send(self.connection, FETCH, version, body)
 
