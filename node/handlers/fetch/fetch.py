@@ -34,7 +34,7 @@ from ...listener.dispatch import (
 )
 from ...partitions.replica_manager import ReplicaManager
 from ..answers import nested
-from . import session_fetch
+from . import repeated_fetch, session_fetch
 from .partition_reader import FetchLook, FetchRead, fetched
 from .session_fetch import SessionFetch
 
@@ -147,49 +147,71 @@ class _WaitingFetch:
 async def _decode_in_slices(
     context: RequestContext, body: memoryview, version: int
 ) -> list[Buffer]:
-    work = context.broker.work
-    async with context.broker.large_fetches.turn(context, len(body)):
-        request = await work.run("Fetch", fetch.decode_request_steps(body, version))
-        try:
-            _check_asker(request)
-        except KafkaError as error:
-            refusal = await work.run("Fetch", _refusal(request, error))
-            return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
-        try:
-            session = await work.run("Fetch", session_fetch.begin(context, request, version))
-        except KafkaError as error:
-            return fetch.encode_response(session_fetch.refused(error.number), version)
-        asked = session or _PlainFetch(context, request)
-        look = asked.look()
-        await work.run("Fetch", look.steps())
-        if _is_enough(look, request):  # as where many are asked for that are not here
-            return await _answer(context, version, asked, look)
-    return await _fetch_in_slices(context, request, version, asked, look)
+    work, look = context.broker.work, None
+    repeated, deadline_ms = repeated_fetch.note(context, version, body), None
+    if repeated is not None and repeated.is_unchanged():
+        deadline_ms = await repeated.wait()
+        if repeated.answer is not None and repeated.is_unchanged():
+            return list(repeated.answer)
+    if repeated is not None and repeated.request is not None:
+        request = repeated.request
+        asked = await work.run("Fetch", repeated.keep(request)) or _PlainFetch(context, request)
+    else:
+        async with context.broker.large_fetches.turn(context, len(body)):
+            request = await work.run("Fetch", fetch.decode_request_steps(body, version))
+            try:
+                _check_asker(request)
+            except KafkaError as error:
+                refusal = await work.run("Fetch", _refusal(request, error))
+                return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
+            try:
+                asked = await work.run("Fetch", session_fetch.begin(context, request, version))
+            except KafkaError as error:
+                return fetch.encode_response(session_fetch.refused(error.number), version)
+            if repeated is not None and asked is None and repeated_fetch.can_repeat(request):
+                asked = await work.run("Fetch", repeated.keep(request))
+            asked = asked or _PlainFetch(context, request)
+            look = asked.look()
+            await work.run("Fetch", look.steps())
+            if _is_enough(look, request) and not look.is_void:  # many that are not here, maybe
+                return await _answer(context, version, asked, look, repeated)
+    if deadline_ms is None:
+        deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
+    return await _wait_in_slices(context, request, version, asked, look, deadline_ms, repeated)
 
 
 async def _fetch_in_slices(
+    context: RequestContext, request: FetchRequest, version: int, asked: _Asked
+) -> list[Buffer]:
+    deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
+    return await _wait_in_slices(context, request, version, asked, None, deadline_ms)
+
+
+async def _wait_in_slices(
     context: RequestContext,
     request: FetchRequest,
     version: int,
     asked: _Asked,
-    look: FetchLook | None = None,
+    look: FetchLook | None,
+    deadline_ms: int,
+    repeated: "repeated_fetch.RepeatedFetch | None" = None,
 ) -> list[Buffer]:
     """For many partitions: each look at them takes several turns of the loop.
 
     look: the first, which found too little.
     """
     replicas: ReplicaManager = context.broker.replicas
-    deadline_ms = replicas.clock.monotonic_ms() + request.max_wait_ms
     try:
         while True:
             if look is None:
                 look = asked.look()
                 await context.broker.work.run("Fetch", look.steps())
-                if _is_enough(look, request) or replicas.clock.monotonic_ms() >= deadline_ms:
-                    return await _answer(context, version, asked, look)
+                is_over = replicas.clock.monotonic_ms() >= deadline_ms
+                if not look.is_void and (_is_enough(look, request) or is_over):
+                    return await _answer(context, version, asked, look, repeated)
             if asked.refusal() is not None:
-                return await _answer(context, version, asked, look)
-            if look.is_outdated():
+                return await _answer(context, version, asked, look, repeated)
+            if look.is_void or look.is_outdated():
                 look = None
                 continue
             done = asyncio.get_running_loop().create_future()
@@ -208,13 +230,21 @@ async def _fetch_in_slices(
 
 
 async def _answer(
-    context: RequestContext, version: int, asked: _Asked, look: FetchLook
+    context: RequestContext,
+    version: int,
+    asked: _Asked,
+    look: FetchLook,
+    repeated: "repeated_fetch.RepeatedFetch | None" = None,
 ) -> list[Buffer]:
     refusal = asked.refusal()
     if refusal is not None:
         return fetch.encode_response(refusal, version)
     answer = await context.broker.work.run("Fetch", look.answer())
-    return await context.broker.work.run("Fetch", fetch.encode_response_steps(answer, version))
+    encoding = fetch.encode_response_steps(answer, version)
+    encoded = await context.broker.work.run("Fetch", encoding)
+    if repeated is not None:
+        repeated.answered(look, encoded)
+    return encoded
 
 
 def _is_enough(look: FetchLook, request: FetchRequest) -> bool:

@@ -35,6 +35,7 @@ class FetchLook(Protocol):
 
     bytes_read: int
     must_answer: bool  # an error or a divergence does not wait
+    is_void: bool  # its session went or was overtaken meanwhile
     is_partial: bool  # there is more to look at than one look may take
 
     @property
@@ -75,7 +76,7 @@ class PartitionReader:
             request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
         )
         self.bytes_read = 0
-        self.must_answer = self.is_partial = False
+        self.must_answer = self.is_partial = self.is_void = False
 
     def read(
         self, name: str | None, topic_id: bytes | None, wanted: FetchPartition

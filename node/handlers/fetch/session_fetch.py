@@ -16,7 +16,7 @@ from ....replication.fetch_session import (
     is_full,
 )
 from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
-from ....wire.errors import ErrorCode, KafkaError, error_for
+from ....wire.errors import ErrorCode, error_for
 from ....wire.messages.fetch import (
     FetchedPartition,
     FetchedTopic,
@@ -28,16 +28,18 @@ from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import RequestContext
 from ...partitions.hosted_partition import HostedPartition
 from ...services import BrokerServices
-from .partition_reader import PARTITIONS_PER_STEP, PartitionReader
+from .partition_reader import PARTITIONS_PER_STEP, FetchLook, PartitionReader
 
 SESSIONS_FROM = 7
 PLACES_AT_ONCE_MAX = 200  # about 1 ms
 
 
 class SessionFetch:
-    """What is asked for of a session. `is_opening`: its client knows nothing of it yet."""
+    """What is asked for of a session. `is_opening`: its client knows nothing of it yet; `is_told`:
+    it will, with the answer.
+    """
 
-    __slots__ = ("_context", "_request", "is_opening", "session")
+    __slots__ = ("_context", "_request", "is_opening", "is_told", "session")
 
     def __init__(
         self,
@@ -46,17 +48,18 @@ class SessionFetch:
         session: FetchSession,
         *,
         is_opening: bool,
+        is_told: bool = True,
     ) -> None:
         self._context, self._request, self.session = context, request, session
-        self.is_opening = is_opening
+        self.is_opening, self.is_told = is_opening, is_told
 
     @property
     def size(self) -> int:
         """How many partitions a look has to take; else it takes as many as it may."""
         return len(self.session.partitions) if self.is_opening else 0
 
-    def look(self) -> "SessionRead":
-        return SessionRead(self._context, self._request, self.session, is_opening=self.is_opening)
+    def look(self) -> FetchLook:
+        return SessionRead(self, self._context, self._request)
 
     def refusal(self) -> FetchResponse | None:
         """The answer, where another request has come meanwhile."""
@@ -77,16 +80,10 @@ class SessionRead(PartitionReader):
     the next fetch. While the session is opened, at all.
     """
 
-    def __init__(
-        self,
-        context: RequestContext,
-        request: FetchRequest,
-        session: FetchSession,
-        *,
-        is_opening: bool,
-    ) -> None:
+    def __init__(self, asked: SessionFetch, context: RequestContext, request: FetchRequest) -> None:
         super().__init__(context, request)
-        self._session, self._is_opening = session, is_opening
+        self._session, self._is_opening = asked.session, asked.is_opening
+        self._told_id = asked.session.session_id if asked.is_told else NO_SESSION_ID
         self._standing = self.replicas.purgatory.standing
         self._seen: list[tuple[SessionPartition, FetchedPartition]] = []
         self._place: SessionPartition | None = None
@@ -112,6 +109,7 @@ class SessionRead(PartitionReader):
             if number % PARTITIONS_PER_STEP == 0:
                 yield
                 if session.is_closed or session.epoch != epoch:
+                    self.is_void = True
                     return
 
     def is_outdated(self) -> bool:
@@ -131,7 +129,7 @@ class SessionRead(PartitionReader):
                 yield
         return FetchResponse(
             list(topics.values()),
-            session_id=self._session.session_id,
+            session_id=self._told_id,
             node_endpoints=self.hints.endpoints,
         )
 
@@ -178,24 +176,19 @@ def begin(
         return None
     cache, standing = broker.fetch_sessions, broker.replicas.purgatory.standing
     known = cache.get(request.session_id)
-    now_ms = broker.replicas.clock.monotonic_ms()
-    by_id = version >= TOPIC_IDS_FROM
     if is_full(epoch):
         if known is not None:
             close_session(broker, known)
         if epoch == FINAL_EPOCH:
             return None
-        size = sum(len(topic.partitions) for topic in request.topics)
-        session, evicted = cache.open(size, now_ms, _draw_id, uses_topic_ids=by_id)
-        for each in evicted:
-            _end(broker, each)
+        session = open_session(broker, request, version)
         if session is None:
             return None
     elif known is None:
         raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     elif known.epoch != epoch:
         raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-    elif known.uses_topic_ids != by_id:
+    elif known.uses_topic_ids != (version >= TOPIC_IDS_FROM):
         raise error_for(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
     else:
         session = known
@@ -207,19 +200,29 @@ def begin(
         if not session.partitions:
             close_session(broker, session)
             return None
-        if not cache.touch(session, now_ms):
+        if not cache.touch(session, broker.replicas.clock.monotonic_ms()):
             close_session(broker, session)
             raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     return SessionFetch(context, request, session, is_opening=epoch == INITIAL_EPOCH)
 
 
+def open_session(
+    broker: BrokerServices, request: FetchRequest, version: int
+) -> FetchSession | None:
+    """A new session for the partitions of a request, which it does not have yet."""
+    size = sum(len(topic.partitions) for topic in request.topics)
+    now_ms = broker.replicas.clock.monotonic_ms()
+    by_id = version >= TOPIC_IDS_FROM
+    cache = broker.fetch_sessions
+    session, evicted = cache.open(size, now_ms, _draw_id, uses_topic_ids=by_id)
+    for each in evicted:
+        _end(broker, each)
+    return session
+
+
 def refused(code: int, session_id: int = NO_SESSION_ID) -> FetchResponse:
     """A refusal of the whole request names no partition."""
     return FetchResponse([], error_code=code, session_id=session_id)
-
-
-def is_about_sessions(error: KafkaError) -> bool:
-    return error.code in _SESSION_ERRORS
 
 
 def close_session(broker: BrokerServices, session: FetchSession) -> None:
@@ -241,12 +244,3 @@ def _free(broker: BrokerServices, session: FetchSession) -> None:
 
 def _draw_id() -> int:
     return random.randint(1, 2**31 - 1)
-
-
-_SESSION_ERRORS = frozenset(
-    {
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
