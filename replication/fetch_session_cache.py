@@ -6,7 +6,7 @@ other out all the time. Whoever gets none names everything in every fetch. What 
 is bounded here: the partitions of all sessions together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .fetch_session import FetchSession
 
@@ -26,6 +26,9 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._by_use)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._by_use.values())
 
     def get(self, session_id: int) -> FetchSession | None:
         """The session, if it stands."""

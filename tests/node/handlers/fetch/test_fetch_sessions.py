@@ -36,7 +36,8 @@ class Client:
     """One that has a session; what it was told last of each partition."""
 
     def __init__(self, broker: LeadingBroker, **fields: Any) -> None:
-        self._broker, self._fields = broker, {"isolation_level": 0} | fields
+        self._broker = broker
+        self._fields: dict[str, Any] = {"isolation_level": 0} | fields
         self.connection = broker.connect()
         self.session_id = self.epoch = 0
         self.known: dict[int, tuple[int, int, int]] = {}
