@@ -43,3 +43,8 @@ def test_what_cannot_be_compared_is_not(version: int) -> None:
     assert fetch_rows(memoryview(body), version) is None, "twice"
     for length in range(len(body) // 2):
         assert fetch_rows(memoryview(body[:length]), version) is None
+    if version >= 7:
+        topic.partitions = at(0, 1)
+        request = FetchRequest(1, 1, [topic], session_id=5, session_epoch=3)
+        body = b"".join(fetch.encode_request(request, version))
+        assert fetch_rows(memoryview(body), version) is None, "in a session"

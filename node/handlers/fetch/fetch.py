@@ -168,7 +168,7 @@ async def _decode_in_slices(
                 asked = await work.run("Fetch", session_fetch.begin(context, request, version))
             except KafkaError as error:
                 return fetch.encode_response(session_fetch.refused(error.number), version)
-            if repeated is not None and asked is None and repeated_fetch.can_repeat(request):
+            if repeated is not None and asked is None and request.max_wait_ms > 0:
                 asked = await work.run("Fetch", repeated.keep(request))
             asked = asked or _PlainFetch(context, request)
             look = asked.look()

@@ -9,7 +9,6 @@ that it got before.
 
 import asyncio
 
-from ....replication.fetch_session import FINAL_EPOCH
 from ....replication.purgatory import DelayedFetch
 from ....wire.messages.fetch import FetchRequest, FetchResponse
 from ....wire.messages.fetch_rows import FetchRows, fetch_rows
@@ -18,7 +17,7 @@ from ...listener.dispatch import Buffer, RequestContext
 from .partition_reader import FetchLook, FetchRead
 from .session_fetch import SessionFetch, close_session, open_session
 
-BODY_BYTES_MAX = 512 * 1024  # 18,000 partitions, some 4 ms to compare
+BODY_BYTES_MAX = 256 * 1024  # 9,000 partitions, some 4 ms to compare
 
 
 class KeptFetch(SessionFetch):
@@ -116,15 +115,6 @@ def note(context: RequestContext, version: int, body: memoryview) -> RepeatedFet
     if rows is not None:
         context.repeated_fetch = RepeatedFetch(context, version, rows)
     return None
-
-
-def can_repeat(request: FetchRequest) -> bool:
-    """Whether a fetch may be answered as the one before: in no session, and it waits."""
-    return (
-        request.session_epoch == FINAL_EPOCH
-        and not request.session_id
-        and (request.max_wait_ms > 0)
-    )
 
 
 def _forget(context: RequestContext) -> None:

@@ -6,6 +6,8 @@ one. A request that comes while an earlier one of its session waits frees that, 
 
 import random
 from collections.abc import Callable
+from itertools import islice
+from typing import cast
 
 from ....replication.fetch_session import (
     FINAL_EPOCH,
@@ -113,7 +115,13 @@ class SessionRead(PartitionReader):
                     return
 
     def is_outdated(self) -> bool:
-        return bool(self._session.changed)
+        changed = list(islice(self._session.changed, PLACES_AT_ONCE_MAX + 1))
+        if len(changed) > PLACES_AT_ONCE_MAX:
+            return True
+        bytes_before = self.bytes_read
+        for place in changed:
+            self._look_at(cast("SessionPartition", place))
+        return self.must_answer or self.bytes_read > bytes_before
 
     def answer(self) -> Steps[FetchResponse]:
         topics: dict[bytes | str | None, FetchedTopic] = {}

@@ -211,6 +211,38 @@ async def test_a_log_start_is_told_though_nothing_is_written(broker: LeadingBrok
     assert await client.ask() == {}
 
 
+@pytest.mark.parametrize("min_bytes", [1, 400])
+@pytest.mark.parametrize("is_open_before", [False, True])
+async def test_a_reader_of_committed_data_wakes_when_the_transaction_ends(
+    tmp_path: Path, min_bytes: int, is_open_before: bool
+) -> None:
+    """The data was there for long; what moves is the last stable offset."""
+    broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    client = Client(broker, isolation_level=1, min_bytes=min_bytes)
+    producer = broker.connect()
+
+    async def write(numbers: Iterable[int]) -> None:
+        for n in numbers:
+            broker.produce(producer, {0: batch(n, size=100)})
+            await settle()
+            broker.replicate()
+
+    if is_open_before:
+        await write(range(2))
+    assert (await client.ask([at(0)]))[0].records == b""
+    answer = client.send(max_wait_ms=FOREVER_MS)
+    await write(range(2 if is_open_before else 0, 4))
+    await settle()
+    assert not answer.is_there
+    marking = broker.mark()
+    await settle()
+    assert not answer.is_there, "the marker is not committed yet"
+    broker.replicate()
+    assert await marking == [E.NONE]
+    told = await client.take(answer)
+    assert len(told[0].records) >= min_bytes and told[0].last_stable_offset == 5
+
+
 # -- who is refused
 
 
