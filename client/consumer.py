@@ -61,7 +61,7 @@ class Consumer:
         self.settings = s = consumer_settings(config, keywords)
         self._view, self._owns_view = open_view(source, s)
         self._is_committed = s.isolation_level == "read_committed"
-        self._fetcher = Fetcher(self._view, s)
+        self._fetcher = Fetcher(self._view, s, has_sessions=True)
         self._member: GroupMember | None = None
         if s.group_id is not None:
             self._member = GroupMember(self._view, s, self._change, self._before_revoking)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.raft.group import RaftGroup
+from ..replication.fetch_session_cache import FetchSessionCache
 from ..replication.sliced_work import SlicedWork
 from .clock import Clock, SystemClock
 from .config.broker_config import BrokerConfig
@@ -47,6 +48,7 @@ class BrokerServices:
     recently_fenced_brokers: RecentlyFencedBrokers = field(default_factory=RecentlyFencedBrokers)
     broker_epoch: int = -1
     groups: GroupCoordinator = field(init=False)
+    fetch_sessions: FetchSessionCache = field(init=False)
     markers: "MarkerWriter | None" = None
     connection_fence: ProducerConnectionFence = field(default_factory=ProducerConnectionFence)
     offset_commit_fence: ProducerConnectionFence = field(
@@ -54,6 +56,9 @@ class BrokerServices:
     )  # of TxnOffsetCommit
 
     def __post_init__(self) -> None:
+        self.fetch_sessions = FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots
+        )
         self.groups = GroupCoordinator(
             config=self.config, state=self.state, replicas=self.replicas, clock=self.clock
         )

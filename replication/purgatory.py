@@ -3,10 +3,11 @@
 An operation waits on several partitions at once. Events name a partition (any hashable key);
 each returns the operations it freed, and costs as many steps as it frees, plus for fetches the
 watchers of that partition (each may need only a part of its min_bytes from it). A fetch that was
-freed is still among the watchers of its partitions, maybe thousands, until `unlink`. All deadlines
-lie in one heap. What leaves early stays in the heaps as a dead entry; when more than half of a
-heap is dead it is rebuilt, so memory is bounded by the living (Kafka purges the same way), and by
-some dead ones: those must let go of their context, which may be a large request.
+freed is still among the watchers of its partitions, maybe thousands, until `unlink`; that of a
+fetch session is among none, `standing` tells it what moves. All deadlines lie in one heap. What
+leaves early stays in the heaps as a dead entry; when more than half of a heap is dead it is
+rebuilt, so memory is bounded by the living (Kafka purges the same way), and by some dead ones:
+those must let go of their context, which may be a large request.
 
 Times are monotonic milliseconds.
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ..wire.errors import ErrorCode
+from .standing_fetches import StandingFetches
 
 _REBUILD_BEYOND = 64
 BYTES_UNKNOWN = 1 << 62
@@ -57,12 +59,13 @@ Operation = TypeVar("Operation", DelayedProduce, DelayedFetch, DelayedProduce | 
 class Purgatory:
     """All waiting operations of one broker."""
 
-    __slots__ = ("_deadlines", "_fetches", "_produces", "waiting_count")
+    __slots__ = ("_deadlines", "_fetches", "_produces", "standing", "waiting_count")
 
     def __init__(self) -> None:
         self._deadlines: _LazyHeap[DelayedProduce | DelayedFetch] = _LazyHeap()
         self._produces: dict[Hashable, _LazyHeap[DelayedProduce]] = {}
         self._fetches: dict[Hashable, dict[DelayedFetch, int]] = {}
+        self.standing = StandingFetches()
         self.waiting_count = 0
 
     @property
@@ -133,10 +136,10 @@ class Purgatory:
         `added_bytes` is how much became readable with this event, an estimate: a freed fetch
         reads for itself.
         """
+        enough = self.standing.made_visible(key, upper_offset, added_bytes, stable_offset)
         watchers = self._fetches.get(key)
         if not watchers:
-            return []
-        enough: list[DelayedFetch] = []
+            return self._finish_fetches(enough) if enough else enough
         stable = -1
         for operation, offset in watchers.items():
             if operation.is_done:
@@ -158,7 +161,17 @@ class Purgatory:
 
     def wake_fetches(self, key: Hashable) -> list[DelayedFetch]:
         """All fetches of a partition: leadership, epoch or log start changed, look again."""
-        return self._finish_fetches(each for each in self._fetches.get(key, ()) if not each.is_done)
+        freed = self.wake_standing(key)
+        waiting = (each for each in self._fetches.get(key, ()) if not each.is_done)
+        return freed + self._finish_fetches(waiting)
+
+    def wake_standing(self, key: Hashable) -> list[DelayedFetch]:
+        """Those of fetch sessions, which would not see that another epoch has begun."""
+        return self._finish_fetches(self.standing.look_at(key))
+
+    def free_fetch(self, operation: DelayedFetch) -> list[DelayedFetch]:
+        """One fetch, whatever there is: its session goes on without it."""
+        return [] if operation.is_done else self._finish_fetches([operation])
 
     # -- both
 

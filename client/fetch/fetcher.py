@@ -8,7 +8,8 @@ partition is kept in `problems` for the next poll; a leader that has moved is lo
 whether its log goes on from what we know before anything is fetched from it.
 
 Fetches go by the names of topics, unless the caller says which topic it means: then by ids, where
-the broker serves that (KIP-516), and a topic that was made anew is another one.
+the broker serves that (KIP-516), and a topic that was made anew is another one. Who reads for long
+has a session with each leader (`broker_session`), and names only what has changed.
 """
 
 import asyncio
@@ -24,22 +25,37 @@ from ..connection import BrokerConnection
 from ..long_work import LongWork
 from ..security.permissions import error_about
 from ..settings import Settings
+from .broker_session import SESSIONS_FROM, BrokerSession, by_topic
 from .epoch_queries import EpochEnd, epoch_ends
 from .state import FetchState
 
 FETCH, BY_NAME_NEWEST, BY_ID_NEWEST, CHANNEL = 1, 12, 16, "fetch"
 ANSWERS_AHEAD = 2
 RETRY_PAUSE_MS = 50
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 
 
 class Fetcher:
     """See the top of the file; `states` are the caller's, and may change at any time."""
 
     def __init__(
-        self, view: ClusterView, settings: Settings, topic_ids: Mapping[str, bytes] | None = None
+        self,
+        view: ClusterView,
+        settings: Settings,
+        topic_ids: Mapping[str, bytes] | None = None,
+        *,
+        has_sessions: bool = False,
     ) -> None:
         """topic_ids: of all topics that are to be fetched by them."""
         self._view, self._settings = view, settings
+        self._has_sessions = has_sessions
+        self._sessions: dict[int, BrokerSession] = {}
         self._topic_ids = topic_ids or {}
         self.has_gone_by_name = False  # a fetch, so that its answer may be of another topic
         self._is_committed = settings.isolation_level == "read_committed"
@@ -146,45 +162,58 @@ class Fetcher:
 
     async def _fetch(self, leader: int, states: list[FetchState]) -> None:
         s = self._settings
-        topics: dict[str, fetch.FetchTopic] = {}
+        wanted: dict[TopicPartition, fetch.FetchPartition] = {}
         asked: dict[TopicPartition, tuple[FetchState, int, int]] = {}
         for state in states:
             name, number = state.topic, state.partition
             known = self._view.snapshot.partitions.get((name, number))
             epoch = known.leader_epoch if known is not None else -1
-            topic_id = self._topic_ids.get(name)
-            topic = topics.setdefault(name, fetch.FetchTopic(name, topic_id, []))
-            topic.partitions.append(
-                fetch.FetchPartition(number, state.fetch_offset, s.max_partition_fetch_bytes, epoch)
+            wanted[(name, number)] = fetch.FetchPartition(
+                number, state.fetch_offset, s.max_partition_fetch_bytes, epoch
             )
             asked[(name, number)] = (state, state.fetch_offset, epoch)
         request = fetch.FetchRequest(
             s.fetch_max_wait_ms,
             s.fetch_min_bytes,
-            list(topics.values()),
+            [],
             max_bytes=s.fetch_max_bytes,
             isolation_level=int(self._is_committed),
         )
         try:
             connection = await self._view.broker(leader, CHANNEL)
-            version = self._version_for(connection, topics.values())
+            version = self._version_for(connection, {name for name, _ in wanted})
+            topic_ids = self._topic_ids if version > BY_NAME_NEWEST else None
+            session = self._session_with(leader, version)
+            if session is None:
+                request.topics = by_topic(wanted, topic_ids)
+            else:
+                session.prepare(request, wanted, topic_ids)
             body = fetch.encode_request(request, version)
             limit_ms = s.request_timeout_ms + s.fetch_max_wait_ms
             answer = await connection.send(FETCH, version, body, timeout_ms=limit_ms)
             response = fetch.decode_response(answer, version)
+            if session is not None:
+                session.answered(response)
+                if response.error_code in SESSION_ERRORS:
+                    return  # the next one names everything
             if response.error_code:
                 raise error_for(response.error_code)
         except KafkaError as problem:
             if not problem.retriable:
                 raise
-            await self._look(set(topics))
+            await self._look({name for name, _ in wanted})
             return
         stale = self._take(response, asked)
         if stale:
             await self._look(stale)
 
-    def _version_for(self, connection: BrokerConnection, topics: Iterable[fetch.FetchTopic]) -> int:
-        newest = BY_ID_NEWEST if all(topic.topic_id for topic in topics) else BY_NAME_NEWEST
+    def _session_with(self, leader: int, version: int) -> BrokerSession | None:
+        if not self._has_sessions or version < SESSIONS_FROM:
+            return None
+        return self._sessions.setdefault(leader, BrokerSession())
+
+    def _version_for(self, connection: BrokerConnection, topics: Iterable[str]) -> int:
+        newest = BY_ID_NEWEST if all(name in self._topic_ids for name in topics) else BY_NAME_NEWEST
         version = connection.version_for(FETCH, newest=newest)
         self.has_gone_by_name |= version <= BY_NAME_NEWEST
         return version

@@ -101,6 +101,10 @@ class BrokerSettings(CoordinatorSettings):
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", INT, str(55 * MIB), "The largest answer to a fetch.", at_least(1024)
     )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots", INT, "1000",
+        "Fetch sessions at a time (KIP-227); 0: none.", at_least(0),
+    )  # fmt: skip
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit", INT, "2000",
         "Partitions in one answer of DescribeTopicPartitions.", at_least(1),

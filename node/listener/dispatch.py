@@ -36,6 +36,7 @@ from .large_requests import ClientGone, LargeRequests
 from .memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
+    from ..handlers.fetch.repeated_fetch import RepeatedFetch
     from ..handlers.produce.queue import ProduceQueue
     from ..services import BrokerServices
 
@@ -110,7 +111,8 @@ class RequestContext:
     """What a handler knows of the connection; one for each, for its whole life.
 
     `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
-    told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified.
+    told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified,
+    `repeated_fetch` once a large fetch has come.
     `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
     is that of all connections. `is_closed` before the callbacks of `on_close` are called.
     """
@@ -123,6 +125,7 @@ class RequestContext:
     on_close: list[Callable[[], None]] = field(default_factory=list)
     is_closed: bool = False
     produce_queue: "ProduceQueue | None" = None
+    repeated_fetch: "RepeatedFetch | None" = None
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
     connected_at_ms: int = 0

@@ -180,7 +180,7 @@ class LogMaintenance:
                 self._replicas.fail(partition)
                 continue
             if count:
-                self._replicas.followers.offsets_moved(partition)
+                self._replicas.log_start_moved(partition)
                 self._replicas.written.add(partition)
 
     async def _purge(self) -> None:

@@ -257,6 +257,8 @@ class ReplicaManager:
     def role_changed(self, partition: HostedPartition) -> None:
         """We lead it now, or no longer."""
         self.followers.role_changed(partition)
+        for fetch in self.purgatory.wake_standing(partition):
+            self._free(fetch)
         for listener in self.role_listeners:
             listener(partition)
 
@@ -305,6 +307,16 @@ class ReplicaManager:
         """Let it wait for bytes; its context is called with it when it is done."""
         self.purgatory.watch_fetch(operation)
         self._expiry.set(operation.deadline_ms)
+
+    def free_fetch(self, operation: DelayedFetch) -> None:
+        """Let it look again now."""
+        for fetch in self.purgatory.free_fetch(operation):
+            self._free(fetch)
+
+    def log_start_moved(self, partition: HostedPartition) -> None:
+        """Followers and fetch sessions hear of it with their next answer."""
+        self.followers.offsets_moved(partition)
+        self.purgatory.standing.note_all(partition)
 
     def _expire(self) -> None:
         for operation in self.purgatory.expire(self.clock.monotonic_ms()):

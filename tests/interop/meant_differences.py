@@ -136,13 +136,6 @@ MEANT: tuple[Meant, ...] = (
         ours="NONE",
     ),
     Meant(
-        "Fetch",
-        "a new session",
-        "session_id",
-        "sessions are declined: every fetch names all",
-        ours="'NO SESSION'",
-    ),
-    Meant(
         "*",
         "isolation ?",
         "*error_code",

@@ -198,6 +198,11 @@ def test_in_steps_it_is_the_same(version: int) -> None:
     ]
     topics.append(topics[0])  # what is named again is asked for once
     request = fetch.FetchRequest(500, 1, topics, replica_id=7 if version >= 15 else -1)
+    if version >= 7:
+        request.session_id, request.session_epoch = 4, 5
+        request.forgotten_topics = [
+            fetch.ForgottenTopic(topic.name, topic.topic_id, [1, 7]) for topic in topics[:2]
+        ]
     body = memoryview(b"".join(fetch.encode_request(request, version)))
     steps = fetch.decode_request_steps(body, version)
     assert run_to_end(steps) == fetch.decode_request(body, version)

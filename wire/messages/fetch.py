@@ -181,6 +181,12 @@ def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
         topics[key].partitions.append(partition)
         if counter.ends_step():
             yield
+    forgotten: list[ForgottenTopic] = []
+    for topic in getattr(message, "forgotten_topics_data", ()):
+        name, topic_id = getattr(topic, "topic", None), getattr(topic, "topic_id", None)
+        forgotten.append(ForgottenTopic(name, topic_id, list(topic.partitions)))
+        if counter.ends_step():
+            yield
     state = getattr(message, "replica_state", None)
     return FetchRequest(
         message.max_wait,
@@ -191,6 +197,7 @@ def decode_request_steps(body: memoryview, version: int) -> Steps[FetchRequest]:
         message.replica_id if state is None else state.replica_id,
         getattr(message, "session_id", 0),
         getattr(message, "session_epoch", -1),
+        forgotten,
     )
 
 
@@ -234,8 +241,17 @@ def _read_tagged(reader: Reader) -> FetchPartition:
     return FetchPartition(index, offset, max_bytes, leader_epoch, fetched_epoch, log_start)
 
 
+def _classic_layout(version: int) -> struct.Struct:
+    return _partition_v9 if version >= 9 else _partition_v5 if version >= 5 else _partition_v4
+
+
+def partition_row_bytes(version: int) -> int:
+    """What a partition of a request takes; from version 12 on, where it has no tags."""
+    return (_partition_v12 if version >= FLEXIBLE_FROM else _classic_layout(version)).size
+
+
 def _read_classic(reader: Reader, version: int) -> list[FetchPartition]:
-    layout = _partition_v9 if version >= 9 else _partition_v5 if version >= 5 else _partition_v4
+    layout = _classic_layout(version)
     count = reader.length(False, layout.size)
     data = reader.take(count * layout.size)
     rows = {row[0]: row for row in layout.iter_unpack(data)}.values()

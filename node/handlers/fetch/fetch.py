@@ -1,31 +1,23 @@
 """Fetch (API 1), versions 4-18, for consumers.
 
-KIP-74 (the first batch comes whatever its size) · KIP-98 (isolation) · KIP-227 (sessions: refused
-by session id 0, so every fetch names everything) · KIP-320 (leader epochs) · KIP-392 (no
-preferred replica) · KIP-516 (topic ids) · KIP-595 (divergence) · KIP-951 (the new leader).
+KIP-74 (the first batch comes whatever its size) · KIP-98 (isolation) · KIP-227 (sessions:
+`session_fetch`) · KIP-320 (leader epochs) · KIP-392 (no preferred replica) · KIP-516 (topic ids) ·
+KIP-595 (divergence) · KIP-951 (the new leader).
 
 Replicas fetch over the peer link only: a replica id on the client port is refused
 (CVE-2018-1288), since it would show data above the high watermark.
 """
 
 import asyncio
-from collections.abc import Coroutine, Hashable
-from functools import partial
+from collections.abc import Coroutine
 from typing import Any
 
-from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
-from ....wire.errors import (
-    ErrorCode,
-    InvalidRequest,
-    KafkaError,
-    KafkaStorageError,
-    OffsetOutOfRange,
-)
+from ....replication.purgatory import DelayedFetch
+from ....wire.errors import InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import fetch
 from ....wire.messages.fetch import (
     FetchedPartition,
-    FetchedTopic,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -40,122 +32,39 @@ from ...listener.dispatch import (
     PendingAnswer,
     RequestContext,
 )
-from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager
 from ..answers import nested
-from ..leader_hints import LeaderHints
+from . import repeated_fetch, session_fetch
+from .partition_reader import FetchLook, FetchRead, fetched
+from .session_fetch import SessionFetch
 
 FETCH = 1
-READ_COMMITTED = 1
-NO_EPOCH = -1
-NEW_SESSION, NO_SESSION = 0, -1  # epochs of a request that names all it wants (KIP-227)
 PARTITIONS_AT_ONCE_MAX = 200  # about 1 ms
-PARTITIONS_PER_STEP = 50
-_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-class _Read:
-    """One pass over a request's partitions."""
+class _PlainFetch:
+    """A fetch that names all it wants, in no session."""
+
+    __slots__ = ("_context", "_request")
 
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
-        self._context = context
-        self._replicas: ReplicaManager = context.broker.replicas
-        self._request = request
-        self._hints = LeaderHints(context.broker.state)
-        self._read_committed = request.isolation_level == READ_COMMITTED
-        self._limit_bytes = min(
-            request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
-        )
-        self.bytes_read = 0
-        self.must_answer = False  # an error or a divergence does not wait
-        self.watched: dict[HostedPartition, int] = {}
-        # Where open transactions hide what is committed already.
-        self.hidden: dict[Hashable, int] | None = {} if self._read_committed else None
+        self._context, self._request = context, request
 
-    def run(self) -> FetchResponse:
-        """Read every partition, within the limits."""
-        topics = [
-            FetchedTopic(
-                topic.name, topic.topic_id, [self._partition(topic, p) for p in topic.partitions]
-            )
-            for topic in self._request.topics
-        ]
-        return FetchResponse(topics, node_endpoints=self._hints.endpoints)
+    @property
+    def size(self) -> int:
+        return sum(len(topic.partitions) for topic in self._request.topics)
 
-    def steps(self) -> Steps[FetchResponse]:
-        """The same, for many partitions."""
-        topics = yield from nested(
-            self._request.topics, self._partition, _fetched, PARTITIONS_PER_STEP
-        )
-        return FetchResponse(topics, node_endpoints=self._hints.endpoints)
+    def look(self) -> FetchRead:
+        return FetchRead(self._context, self._request)
 
-    def is_outdated(self) -> bool:
-        """Whether there is more to be read by now; while slices are done logs go on."""
-        return any(
-            partition.readable_end(self._read_committed) > offset
-            for partition, offset in self.watched.items()
-        )
+    def refusal(self) -> FetchResponse | None:
+        return None
 
-    def _partition(self, topic: FetchTopic, wanted: FetchPartition) -> FetchedPartition:
-        answer = FetchedPartition(wanted.index)
-        name = topic.name
-        try:
-            if topic.topic_id is not None:
-                known = self._context.broker.state.topic_by_id(topic.topic_id)
-                name = None if known is None else known.name
-                partition = self._replicas.partition_by_id(topic.topic_id, name, wanted.index)
-            else:
-                assert name is not None
-                partition = self._replicas.partition(name, wanted.index)
-            self._read(partition, wanted, answer)
-        except KafkaError as error:
-            self.must_answer = True
-            answer = FetchedPartition(wanted.index, error.number)
-            if error.code in _LEADER_ERRORS and name is not None:
-                answer.current_leader = self._hints.leader_of(name, wanted.index)
-        return answer
+    def abandoned(self) -> None:
+        pass
 
-    def _read(
-        self, partition: HostedPartition, wanted: FetchPartition, answer: FetchedPartition
-    ) -> None:
-        leader = partition.leading(max(NO_EPOCH, wanted.current_leader_epoch))
-        log, offset = partition.log, wanted.fetch_offset
-        if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if epoch < 0 and wanted.last_fetched_epoch != leader.leader_epoch:
-                raise OffsetOutOfRange("the epoch that was fetched last is not known here")
-            if epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < offset):
-                answer.diverging_epoch = (epoch, end_offset)
-                self.must_answer = True
-        answer.high_watermark = log.high_watermark
-        answer.last_stable_offset = log.last_stable_offset
-        answer.log_start_offset = log.log_start_offset
-        if self._read_committed:
-            answer.aborted_transactions = []
-        if answer.diverging_epoch is not None:
-            return
-        upper = answer.last_stable_offset if self._read_committed else answer.high_watermark
-        room = self._limit_bytes - self.bytes_read
-        first = self.bytes_read == 0
-        read = log.read(
-            offset,
-            max(0, min(wanted.max_bytes, room)) if (first or room > 0) else 0,
-            upper_offset=upper,
-            min_one_batch=first,
-        )
-        if read.data:
-            if self._read_committed:
-                try:
-                    aborted = log.aborted_transactions.between(offset, read.next_offset)
-                except KafkaStorageError:
-                    self._replicas.written.add(partition)  # where an index is mended
-                    raise
-                answer.aborted_transactions = aborted
-            answer.records = read.data
-            self.bytes_read += len(read.data)
-        self.watched[partition] = max(offset, upper)
-        if self.hidden is not None and upper < answer.high_watermark:
-            self.hidden[partition] = BYTES_UNKNOWN
+
+_Asked = _PlainFetch | SessionFetch
 
 
 def handle(
@@ -167,15 +76,18 @@ def handle(
         return _decode_in_slices(context, body, version)
     request = fetch.decode_request(body, version)
     _check_asker(request)
-    if request.session_epoch not in (NEW_SESSION, NO_SESSION):
-        return _session_refused(version)
-    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_AT_ONCE_MAX:
-        return _fetch_in_slices(context, request, version)
-    first = _Read(context, request)
-    response = first.run()
-    if _is_enough(first, request):
-        return fetch.encode_response(response, version)
-    waiting = _WaitingFetch(context, request, version)
+    try:
+        session = run_to_end(session_fetch.begin(context, request, version))
+    except KafkaError as error:
+        return fetch.encode_response(session_fetch.refused(error.number), version)
+    asked = session or _PlainFetch(context, request)
+    if asked.size > PARTITIONS_AT_ONCE_MAX:
+        return _fetch_in_slices(context, request, version, asked)
+    first = asked.look()
+    first.run()
+    if _is_enough(first, request) or first.is_partial:
+        return fetch.encode_response(run_to_end(first.answer()), version)
+    waiting = _WaitingFetch(context, request, version, asked)
     waiting.wait_for_more(first)
     return waiting.pending
 
@@ -192,107 +104,155 @@ class _WaitingFetch:
     collections of young objects, and full ones do not happen (garbage_collection).
     """
 
-    __slots__ = ("_context", "_deadline_ms", "_request", "_version", "pending")
+    __slots__ = ("_asked", "_context", "_deadline_ms", "_request", "_version", "pending")
 
-    def __init__(self, context: RequestContext, request: FetchRequest, version: int) -> None:
+    def __init__(
+        self, context: RequestContext, request: FetchRequest, version: int, asked: _Asked
+    ) -> None:
         self._context, self._request, self._version = context, request, version
+        self._asked = asked
         now_ms = context.broker.replicas.clock.monotonic_ms()
         self._deadline_ms = now_ms + request.max_wait_ms
         self.pending = PendingAnswer()
 
-    def wait_for_more(self, read: _Read) -> None:
-        operation = DelayedFetch(
-            {**read.watched},
-            max(1, self._request.min_bytes - read.bytes_read),
-            self._deadline_ms,
-            self._look_again,
-            hidden_bytes=read.hidden,
-        )
+    def wait_for_more(self, look: FetchLook) -> None:
+        operation = look.delayed(self._deadline_ms, self._look_again)
         replicas: ReplicaManager = self._context.broker.replicas
         replicas.wait_fetch(operation)
-        self.pending.on_abandon = partial(replicas.purgatory.cancel, operation)
+        asked = self._asked
+
+        def abandon() -> None:
+            replicas.purgatory.cancel(operation)
+            asked.abandoned()
+
+        self.pending.on_abandon = abandon
 
     def _look_again(self, _: DelayedFetch) -> None:
         if self.pending.is_done:
             return
-        read = _Read(self._context, self._request)
-        answer = read.run()
+        refusal = self._asked.refusal()
+        if refusal is not None:
+            self.pending.complete(fetch.encode_response(refusal, self._version))
+            return
+        look = self._asked.look()
+        look.run()
         now_ms = self._context.broker.replicas.clock.monotonic_ms()
-        if _is_enough(read, self._request) or now_ms >= self._deadline_ms:
+        if _is_enough(look, self._request) or look.is_partial or now_ms >= self._deadline_ms:
+            answer = run_to_end(look.answer())
             self.pending.complete(fetch.encode_response(answer, self._version))
         else:
-            self.wait_for_more(read)
+            self.wait_for_more(look)
 
 
 async def _decode_in_slices(
     context: RequestContext, body: memoryview, version: int
 ) -> list[Buffer]:
-    work = context.broker.work
-    async with context.broker.large_fetches.turn(context, len(body)):
-        request = await work.run("Fetch", fetch.decode_request_steps(body, version))
-        try:
-            _check_asker(request)
-        except KafkaError as error:
-            refusal = await work.run("Fetch", _refusal(request, error))
-            return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
-        if request.session_epoch not in (NEW_SESSION, NO_SESSION):
-            return _session_refused(version)
-        read = _Read(context, request)
-        answer = await work.run("Fetch", read.steps())
-        if _is_enough(read, request):  # as where many are asked for that are not here
-            return await work.run("Fetch", fetch.encode_response_steps(answer, version))
-        del answer
-    return await _fetch_in_slices(context, request, version, read)
+    work, look = context.broker.work, None
+    repeated, deadline_ms = repeated_fetch.note(context, version, body), None
+    if repeated is not None and repeated.is_unchanged():
+        deadline_ms = await repeated.wait()
+        if repeated.answer is not None and repeated.is_unchanged():
+            return list(repeated.answer)
+    if repeated is not None and repeated.request is not None:
+        request = repeated.request
+        asked = await work.run("Fetch", repeated.keep(request)) or _PlainFetch(context, request)
+    else:
+        async with context.broker.large_fetches.turn(context, len(body)):
+            request = await work.run("Fetch", fetch.decode_request_steps(body, version))
+            try:
+                _check_asker(request)
+            except KafkaError as error:
+                refusal = await work.run("Fetch", _refusal(request, error))
+                return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
+            try:
+                asked = await work.run("Fetch", session_fetch.begin(context, request, version))
+            except KafkaError as error:
+                return fetch.encode_response(session_fetch.refused(error.number), version)
+            if repeated is not None and asked is None and request.max_wait_ms > 0:
+                asked = await work.run("Fetch", repeated.keep(request))
+            asked = asked or _PlainFetch(context, request)
+            look = asked.look()
+            await work.run("Fetch", look.steps())
+            if _is_enough(look, request) and not look.is_void:  # many that are not here, maybe
+                return await _answer(context, version, asked, look, repeated)
+    if deadline_ms is None:
+        deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
+    return await _wait_in_slices(context, request, version, asked, look, deadline_ms, repeated)
 
 
 async def _fetch_in_slices(
-    context: RequestContext, request: FetchRequest, version: int, read: _Read | None = None
+    context: RequestContext, request: FetchRequest, version: int, asked: _Asked
+) -> list[Buffer]:
+    deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
+    return await _wait_in_slices(context, request, version, asked, None, deadline_ms)
+
+
+async def _wait_in_slices(
+    context: RequestContext,
+    request: FetchRequest,
+    version: int,
+    asked: _Asked,
+    look: FetchLook | None,
+    deadline_ms: int,
+    repeated: "repeated_fetch.RepeatedFetch | None" = None,
 ) -> list[Buffer]:
     """For many partitions: each look at them takes several turns of the loop.
 
-    read: the first look, which found too little.
+    look: the first, which found too little.
     """
     replicas: ReplicaManager = context.broker.replicas
-    deadline_ms = replicas.clock.monotonic_ms() + request.max_wait_ms
-    while True:
-        if read is None:
-            read = _Read(context, request)
-            answer = await context.broker.work.run("Fetch", read.steps())
-            if _is_enough(read, request) or replicas.clock.monotonic_ms() >= deadline_ms:
-                encoding = fetch.encode_response_steps(answer, version)
-                return await context.broker.work.run("Fetch", encoding)
-            del answer
-        if read.is_outdated():
-            read = None
-            continue
-        done = asyncio.get_running_loop().create_future()
-        operation = DelayedFetch(
-            {**read.watched},
-            max(1, request.min_bytes - read.bytes_read),
-            deadline_ms,
-            lambda _, done=done: done.done() or done.set_result(None),
-            hidden_bytes=read.hidden,
-        )
-        read = None
-        replicas.wait_fetch(operation)
-        try:
-            await done
-        finally:
-            replicas.purgatory.cancel(operation)
+    try:
+        while True:
+            if look is None:
+                look = asked.look()
+                await context.broker.work.run("Fetch", look.steps())
+                is_over = replicas.clock.monotonic_ms() >= deadline_ms
+                if not look.is_void and (_is_enough(look, request) or is_over):
+                    return await _answer(context, version, asked, look, repeated)
+            if asked.refusal() is not None:
+                return await _answer(context, version, asked, look, repeated)
+            if look.is_void or look.is_outdated():
+                look = None
+                continue
+            done = asyncio.get_running_loop().create_future()
+            operation = look.delayed(
+                deadline_ms, lambda _, done=done: done.done() or done.set_result(None)
+            )
+            look = None
+            replicas.wait_fetch(operation)
+            try:
+                await done
+            finally:
+                replicas.purgatory.cancel(operation)
+    except asyncio.CancelledError:
+        asked.abandoned()
+        raise
 
 
-def _is_enough(read: _Read, request: FetchRequest) -> bool:
+async def _answer(
+    context: RequestContext,
+    version: int,
+    asked: _Asked,
+    look: FetchLook,
+    repeated: "repeated_fetch.RepeatedFetch | None" = None,
+) -> list[Buffer]:
+    refusal = asked.refusal()
+    if refusal is not None:
+        return fetch.encode_response(refusal, version)
+    answer = await context.broker.work.run("Fetch", look.answer())
+    encoding = fetch.encode_response_steps(answer, version)
+    encoded = await context.broker.work.run("Fetch", encoding)
+    if repeated is not None:
+        repeated.answered(look, encoded)
+    return encoded
+
+
+def _is_enough(look: FetchLook, request: FetchRequest) -> bool:
     return (
-        read.must_answer
-        or read.bytes_read >= request.min_bytes
+        look.must_answer
+        or look.bytes_read >= request.min_bytes
         or request.max_wait_ms <= 0
-        or not read.watched
-    )
-
-
-def _session_refused(version: int) -> list[Buffer]:
-    return fetch.encode_response(
-        FetchResponse([], error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), version
+        or look.is_empty
     )
 
 
@@ -309,12 +269,8 @@ def _refusal(request: FetchRequest, error: KafkaError) -> Steps[FetchResponse]:
     def refused(topic: FetchTopic, wanted: FetchPartition) -> FetchedPartition:
         return FetchedPartition(wanted.index, error.number)
 
-    topics = yield from nested(request.topics, refused, _fetched)
+    topics = yield from nested(request.topics, refused, fetched)
     return FetchResponse(topics, error_code=error.number)
-
-
-def _fetched(topic: FetchTopic, partitions: list[FetchedPartition]) -> FetchedTopic:
-    return FetchedTopic(topic.name, topic.topic_id, partitions)
 
 
 def apis() -> tuple[Api, ...]:

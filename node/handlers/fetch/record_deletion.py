@@ -101,7 +101,7 @@ def _move_start(
         except KafkaStorageError:
             replicas.fail(partition)
             raise
-        replicas.followers.offsets_moved(partition)
+        replicas.log_start_moved(partition)
     return partition, offset
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from crc32c import crc32c
 
-from oncelog.wire.messages.fetch import FetchPartition
+from oncelog.wire.messages.fetch import FetchPartition, ForgottenTopic
+from oncelog.wire.messages.fetch_answer import TOPIC_IDS_FROM
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.records import Record, encode_batch
 
@@ -239,19 +240,64 @@ def fetch_sessions(peer: RawPeer, version: int) -> Scenario:
     part = FetchPartition(0, 0, 1 << 20)
     if version < 7:
         return
+
+    def named(answer: Any) -> Any:
+        """The number of a session is drawn by lot."""
+        known = {0: "NO SESSION", session: "THE SESSION"}
+        return answer | {"session_id": known.get(answer["session_id"], "ANOTHER SESSION")}
+
+    def fetch(epoch: int, *partitions: FetchPartition, **fields: Any) -> Any:
+        fields = {"session_id": session, "session_epoch": epoch} | fields
+        if not partitions:
+            fields["topics"] = []
+        return named(peer.fetch(fields.pop("version", version), topic, *partitions, **fields))
+
+    session = 0
     yield "no session", peer.fetch(version, topic, part, session_id=0, session_epoch=-1)
     answer = peer.fetch(version, topic, part, session_id=0, session_epoch=0)
-    answer["session_id"] = "A SESSION" if answer["session_id"] else "NO SESSION"
-    yield "a new session", answer
-    yield (
-        "a later epoch of no session",
-        peer.fetch(version, topic, part, session_id=0, session_epoch=5),
-    )
-    yield "unknown session", peer.fetch(version, topic, part, session_id=77, session_epoch=1)
-    yield (
-        "end of an unknown session",
-        peer.fetch(version, topic, part, session_id=77, session_epoch=-1),
-    )
+    session = answer["session_id"]
+    yield "a new session", named(answer)
+    yield "session, nothing is new but what was not taken", fetch(1)
+    yield "session, an epoch again", fetch(1)
+    yield "session, an epoch ahead", fetch(7, part)
+    yield "session, a negative epoch", fetch(-2, part)
+    end = FetchPartition(0, 40, 1 << 20)
+    yield "session, beyond the end", fetch(2, end)
+    yield "session, beyond the end again", fetch(3)
+    end = FetchPartition(0, answer["topics"][0]["partitions"][0]["high_watermark"], 1 << 20)
+    yield "session, at the end after an error", fetch(4, end)
+    yield "session, at the end", fetch(5)
+    yield "session, a wait", fetch(6, max_wait_ms=30)
+    yield "session, a partition that is not there", fetch(7, FetchPartition(9, 0, 1 << 20))
+    yield "session, that again", fetch(8)
+    gone = [_forgotten(peer, version, topic, 9)]
+    yield "session, one is forgotten", fetch(9, forgotten_topics=gone)
+    if version >= 13:
+        yield "session, by name", fetch(10, part, version=12)
+    elif version == 12:
+        yield "session, by id", fetch(10, part, version=13)
+    everything = [_forgotten(peer, version, topic, 0)]
+    yield "session, all are forgotten", fetch(10, forgotten_topics=everything)
+    yield "session, gone with its last partition", fetch(11, part)
+    answer = peer.fetch(version, topic, part, session_id=0, session_epoch=0)
+    session = answer["session_id"]
+    yield "session, closed by a full fetch", fetch(-1, part)
+    yield "session, after its end", fetch(1, part)
+    answer = peer.fetch(version, topic, part, session_id=0, session_epoch=0)
+    session = answer["session_id"]
+    yield "session, another in its place", fetch(0, part)
+    yield "session, replaced", fetch(1, part)
+    session = 0
+    yield "session, of no partition", fetch(0)
+    yield "a later epoch of no session", fetch(5, part)
+    yield "unknown session", fetch(1, part, session_id=77)
+    yield "end of an unknown session", fetch(-1, part, session_id=77)
+
+
+def _forgotten(peer: RawPeer, version: int, topic: str, *indexes: int) -> ForgottenTopic:
+    by_id = version >= TOPIC_IDS_FROM
+    topic_id = peer.topic_ids[topic] if by_id else None
+    return ForgottenTopic(None if by_id else topic, topic_id, list(indexes))
 
 
 def fetch_as_replica(peer: RawPeer, version: int) -> Scenario:

@@ -1,10 +1,16 @@
 """Fetches that ask for much: partitions, bytes, or one partition again and again."""
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.node.handlers.fetch.fetch import PARTITIONS_AT_ONCE_MAX
+from oncelog.node.handlers.fetch.session_fetch import close_session
+from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import ErrorCode
 
 from ....awaiting import settle
@@ -87,3 +93,71 @@ async def test_a_read_is_as_large_as_the_memory_that_is_left(
     (topic,) = (await answer.value()).topics
     size_bytes = len(batch(0, size=10_000))
     assert len(topic.partitions[0].records) == batches * size_bytes
+
+
+# -- the same again
+
+
+@asynccontextmanager
+async def repeating(
+    directory: Path,
+) -> AsyncIterator[tuple[LeadingBroker, Callable[..., Awaitable[Any]]]]:
+    """A broker, and a client without sessions that has asked twice for more than a large body."""
+    broker = LeadingBroker(directory, partitions=MANY)
+    connection = broker.connect()
+
+    async def ask(first: int = 0, max_wait_ms: int = 200, **fields: Any) -> Any:
+        indexes = [(first + n) % MANY for n in range(MANY)]
+        body = [wanted(index, 0) for index in indexes]
+        answer = broker.fetch_partitions(
+            body, connection=connection, max_wait_ms=max_wait_ms, **fields
+        )
+        (topic,) = (await answer.value()).topics
+        return topic.partitions
+
+    for first in (0, 7):
+        assert len(await ask(first)) == MANY
+    yield broker, ask
+    connection.is_closed = True
+    for callback in connection.on_close:
+        callback()
+    await settle(50)
+    assert len(broker.services.fetch_sessions) == 0
+    assert len(broker.replicas.purgatory.standing) == 0
+
+
+async def test_a_fetch_that_comes_again_reads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with repeating(tmp_path) as (_, ask):
+        reads: list[object] = []
+        read = PartitionLog.read
+        monkeypatch.setattr(PartitionLog, "read", lambda *a, **k: reads.append(0) or read(*a, **k))
+        answers = await ask(100)
+        assert not reads
+        assert sorted(p.index for p in answers) == list(range(MANY))
+        assert {p.error_code for p in answers} == {E.NONE}
+        await ask(101, isolation_level=0)
+        assert reads, "that is another one"
+
+
+async def test_what_comes_wakes_a_fetch_that_came_again(tmp_path: Path) -> None:
+    async with repeating(tmp_path) as (broker, ask):
+        waiting = asyncio.ensure_future(ask(3))
+        await settle(20)
+        await broker.write(5)
+        assert [p.index for p in await waiting if p.records] == [5]
+        assert [p.index for p in await ask(4) if p.records] == [5]
+        assert [p.index for p in await ask(4) if p.records] == [5], "and is not taken for nothing"
+        broker.resign(6)
+        (refused,) = [p for p in await ask(4) if p.error_code]
+        assert (refused.index, refused.error_code) == (6, E.NOT_LEADER_OR_FOLLOWER)
+
+
+async def test_a_kept_fetch_that_had_to_make_room_is_answered_all_the_same(tmp_path: Path) -> None:
+    async with repeating(tmp_path) as (broker, ask):
+        cache = broker.services.fetch_sessions
+        (session,) = cache
+        close_session(broker.services, session)
+        await broker.write(5)
+        assert [p.index for p in await ask() if p.records] == [5]

@@ -1,0 +1,91 @@
+"""The client's end of a fetch session with one broker (KIP-227): what it knows is not said again.
+
+Pure. A session goes on from answer to answer. After a refusal, a request whose fate is unknown, or
+where the broker gave no session, the next fetch names everything, and opens another; it names the
+old one, too, which the broker ends with that.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ...wire.errors import ErrorCode
+from ...wire.identifiers import TopicPartition
+from ...wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
+
+INITIAL_EPOCH, FINAL_EPOCH, EPOCH_MAX = 0, -1, 2**31 - 1
+SESSIONS_FROM = 7  # the first version of Fetch that has them
+
+
+class BrokerSession:
+    """At most one request at a time: `prepare`, then `answered`, unless it failed."""
+
+    __slots__ = ("_epoch", "_is_open", "_known", "_named", "_session_id")
+
+    def __init__(self) -> None:
+        self._session_id, self._epoch = 0, INITIAL_EPOCH
+        self._is_open = False  # and both sides agree on what it holds
+        self._known: dict[TopicPartition, FetchPartition] = {}
+        self._named: Mapping[str, bytes] | None = None  # the topic ids that it goes by
+
+    def prepare(
+        self,
+        request: FetchRequest,
+        wanted: dict[TopicPartition, FetchPartition],
+        topic_ids: Mapping[str, bytes] | None,
+    ) -> None:
+        """Fill in the session, and what is to be named; topic_ids: None where names are used."""
+        known = self._known if self._is_open and self._named is topic_ids else None
+        request.session_id = self._session_id
+        if known is None:
+            request.session_epoch = self._epoch = INITIAL_EPOCH
+            named = wanted
+        else:
+            request.session_epoch = self._epoch
+            named = {key: each for key, each in wanted.items() if known.get(key) != each}
+            gone = (key for key in known if key not in wanted)
+            request.forgotten_topics = _forgotten(gone, topic_ids)
+        request.topics = by_topic(named, topic_ids)
+        self._known, self._named = wanted, topic_ids
+        self._is_open = False  # until it is answered
+
+    def answered(self, response: FetchResponse) -> None:
+        """Go on from there."""
+        if response.error_code:
+            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = 0
+            return
+        self._session_id = response.session_id
+        self._is_open = response.session_id != 0
+        self._epoch = self._epoch + 1 if self._epoch < EPOCH_MAX else 1
+
+
+def by_topic(
+    wanted: Mapping[TopicPartition, FetchPartition], topic_ids: Mapping[str, bytes] | None
+) -> list[FetchTopic]:
+    """The partitions as a request names them."""
+    topics: dict[str, FetchTopic] = {}
+    for (name, _), partition in wanted.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic_id = None if topic_ids is None else topic_ids[name]
+            topic = topics[name] = FetchTopic(name, topic_id, [])
+        topic.partitions.append(partition)
+    return list(topics.values())
+
+
+def _forgotten(
+    gone: Iterable[TopicPartition], topic_ids: Mapping[str, bytes] | None
+) -> list[ForgottenTopic]:
+    topics: dict[str, ForgottenTopic] = {}
+    for name, index in gone:
+        topic = topics.get(name)
+        if topic is None:
+            topic_id = None if topic_ids is None else topic_ids[name]
+            topic = topics[name] = ForgottenTopic(name, topic_id, [])
+        topic.partitions.append(index)
+    return list(topics.values())

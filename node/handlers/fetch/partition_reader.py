@@ -1,0 +1,207 @@
+"""Partitions read for a fetch: each is judged for itself, and all share the limits of the answer.
+
+`FetchRead` is one look at the partitions of a request that names all it wants; a look at those of a
+fetch session is `session_fetch.SessionRead`.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
+from ....wire.errors import ErrorCode, KafkaError, KafkaStorageError, OffsetOutOfRange
+from ....wire.messages.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from ....wire.steps import Steps
+from ...listener.dispatch import RequestContext
+from ...partitions.hosted_partition import HostedPartition
+from ...partitions.replica_manager import ReplicaManager
+from ..answers import nested
+from ..leader_hints import LeaderHints
+
+READ_COMMITTED = 1
+NO_EPOCH = -1
+PARTITIONS_PER_STEP = 50
+_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class FetchLook(Protocol):
+    """One look at what a fetch wants."""
+
+    bytes_read: int
+    must_answer: bool  # an error or a divergence does not wait
+    is_void: bool  # its session went or was overtaken meanwhile
+    is_partial: bool  # there is more to look at than one look may take
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that could come."""
+        ...
+
+    def run(self) -> None:
+        """Look, where the partitions are few."""
+        ...
+
+    def steps(self) -> Steps[None]:
+        """The same, for many partitions."""
+        ...
+
+    def is_outdated(self) -> bool:
+        """Whether there is more to be read by now; while slices are done logs go on."""
+        ...
+
+    def answer(self) -> Steps[FetchResponse]:
+        """What was seen; it will be sent."""
+        ...
+
+    def delayed(self, deadline_ms: int, context: Callable[[DelayedFetch], object]) -> DelayedFetch:
+        """The wait for the bytes that are missing."""
+        ...
+
+
+class PartitionReader:
+    """Reads partitions of one request, within the limits."""
+
+    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+        self.context, self.request = context, request
+        self.replicas: ReplicaManager = context.broker.replicas
+        self.hints = LeaderHints(context.broker.state)
+        self.read_committed = request.isolation_level == READ_COMMITTED
+        self._limit_bytes = min(
+            request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
+        )
+        self.bytes_read = 0
+        self.must_answer = self.is_partial = self.is_void = False
+
+    def read(
+        self, name: str | None, topic_id: bytes | None, wanted: FetchPartition
+    ) -> FetchedPartition:
+        """The answer for one partition."""
+        answer = FetchedPartition(wanted.index)
+        try:
+            if topic_id is not None:
+                known = self.context.broker.state.topic_by_id(topic_id)
+                name = None if known is None else known.name
+                partition = self.replicas.partition_by_id(topic_id, name, wanted.index)
+            else:
+                assert name is not None
+                partition = self.replicas.partition(name, wanted.index)
+            self._read(partition, wanted, answer)
+        except KafkaError as error:
+            self.must_answer = True
+            answer = FetchedPartition(wanted.index, error.number)
+            if error.code in _LEADER_ERRORS and name is not None:
+                answer.current_leader = self.hints.leader_of(name, wanted.index)
+        return answer
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more records would fit into the answer."""
+        return self.bytes_read >= max(1, self._limit_bytes)
+
+    def saw(self, partition: HostedPartition, offset: int, upper: int, is_hidden: bool) -> None:
+        """A partition was read from `offset`, and can be up to `upper`; is_hidden: what is
+        committed already ends behind that."""
+        raise NotImplementedError
+
+    def _read(
+        self, partition: HostedPartition, wanted: FetchPartition, answer: FetchedPartition
+    ) -> None:
+        leader = partition.leading(max(NO_EPOCH, wanted.current_leader_epoch))
+        log, offset = partition.log, wanted.fetch_offset
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < 0 and wanted.last_fetched_epoch != leader.leader_epoch:
+                raise OffsetOutOfRange("the epoch that was fetched last is not known here")
+            if epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < offset):
+                answer.diverging_epoch = (epoch, end_offset)
+                self.must_answer = True
+        answer.high_watermark = log.high_watermark
+        answer.last_stable_offset = log.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+        if self.read_committed:
+            answer.aborted_transactions = []
+        if answer.diverging_epoch is not None:
+            return
+        upper = answer.last_stable_offset if self.read_committed else answer.high_watermark
+        room = self._limit_bytes - self.bytes_read
+        first = self.bytes_read == 0
+        read = log.read(
+            offset,
+            max(0, min(wanted.max_bytes, room)) if (first or room > 0) else 0,
+            upper_offset=upper,
+            min_one_batch=first,
+        )
+        if read.data:
+            if self.read_committed:
+                try:
+                    aborted = log.aborted_transactions.between(offset, read.next_offset)
+                except KafkaStorageError:
+                    self.replicas.written.add(partition)  # where an index is mended
+                    raise
+                answer.aborted_transactions = aborted
+            answer.records = read.data
+            self.bytes_read += len(read.data)
+        self.saw(partition, offset, upper, self.read_committed and upper < answer.high_watermark)
+
+
+class FetchRead(PartitionReader):
+    """One look at all partitions that a request names."""
+
+    def __init__(self, context: RequestContext, request: FetchRequest) -> None:
+        super().__init__(context, request)
+        self._topics: list[FetchedTopic] = []
+        self._watched: dict[Hashable, int] = {}
+        # Where open transactions hide what is committed already.
+        self._hidden: dict[Hashable, int] | None = {} if self.read_committed else None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._watched
+
+    def run(self) -> None:
+        self._topics = [
+            FetchedTopic(
+                topic.name,
+                topic.topic_id,
+                [self.read(topic.name, topic.topic_id, p) for p in topic.partitions],
+            )
+            for topic in self.request.topics
+        ]
+
+    def steps(self) -> Steps[None]:
+        def read(topic: FetchTopic, wanted: FetchPartition) -> FetchedPartition:
+            return self.read(topic.name, topic.topic_id, wanted)
+
+        self._topics = yield from nested(self.request.topics, read, fetched, PARTITIONS_PER_STEP)
+
+    def is_outdated(self) -> bool:
+        return any(
+            partition.readable_end(self.read_committed) > offset
+            for partition, offset in self._watched.items()
+            if isinstance(partition, HostedPartition)
+        )
+
+    def answer(self) -> Steps[FetchResponse]:
+        return FetchResponse(self._topics, node_endpoints=self.hints.endpoints)
+        yield
+
+    def delayed(self, deadline_ms: int, context: Callable[[DelayedFetch], object]) -> DelayedFetch:
+        missing_bytes = max(1, self.request.min_bytes - self.bytes_read)
+        return DelayedFetch(
+            {**self._watched}, missing_bytes, deadline_ms, context, hidden_bytes=self._hidden
+        )
+
+    def saw(self, partition: HostedPartition, offset: int, upper: int, is_hidden: bool) -> None:
+        self._watched[partition] = max(offset, upper)
+        if self._hidden is not None and is_hidden:
+            self._hidden[partition] = BYTES_UNKNOWN
+
+
+def fetched(topic: FetchTopic, partitions: list[FetchedPartition]) -> FetchedTopic:
+    return FetchedTopic(topic.name, topic.topic_id, partitions)

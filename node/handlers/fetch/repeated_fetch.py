@@ -1,0 +1,122 @@
+"""A client without sessions that names the same thousands of partitions again and again.
+
+librdkafka knows no fetch sessions: while nothing comes, each of its fetches is the one before, but
+for the order of the partitions, and each cost a decoding and two looks at every partition. So a
+large fetch that came twice and found nothing is kept like a session (which its client is not told
+of): when it comes again and nothing has happened to its partitions, it waits, and gets the answer
+that it got before.
+"""
+
+import asyncio
+
+from ....replication.purgatory import DelayedFetch
+from ....wire.messages.fetch import FetchRequest, FetchResponse
+from ....wire.messages.fetch_rows import FetchRows, fetch_rows
+from ....wire.steps import Steps
+from ...listener.dispatch import Buffer, RequestContext
+from .partition_reader import FetchLook, FetchRead
+from .session_fetch import SessionFetch, close_session, open_session
+
+BODY_BYTES_MAX = 256 * 1024  # 9,000 partitions, some 4 ms to compare
+
+
+class KeptFetch(SessionFetch):
+    """All partitions of a fetch; where its place was needed for others it is read as any other."""
+
+    def look(self) -> FetchLook:
+        if self.session.is_closed:
+            return FetchRead(self._context, self._request)
+        return super().look()
+
+    def refusal(self) -> FetchResponse | None:
+        return None
+
+
+class RepeatedFetch:
+    """The last large fetch of a connection; `answer`: to send again, while nothing changes."""
+
+    __slots__ = ("_context", "_rows", "_version", "answer", "kept", "request")
+
+    def __init__(self, context: RequestContext, version: int, rows: FetchRows) -> None:
+        self._context, self._version, self._rows = context, version, rows
+        self.request: FetchRequest | None = None
+        self.kept: KeptFetch | None = None
+        self.answer: list[Buffer] | None = None
+
+    def is_same(self, rows: FetchRows) -> bool:
+        """Whether this request is the last one again, in whatever order."""
+        return rows == self._rows
+
+    def is_unchanged(self) -> bool:
+        """Whether the answer would be the same."""
+        kept = self.kept
+        if kept is None or self.answer is None:
+            return False
+        session = kept.session
+        return not (session.is_closed or session.changed or session.ready)
+
+    def keep(self, request: FetchRequest) -> Steps[KeptFetch | None]:
+        """Link its partitions, so that they say what happens; None where there is no room."""
+        if self.kept is not None and not self.kept.session.is_closed:
+            return self.kept
+        session = open_session(self._context.broker, request, self._version)
+        if session is None:
+            return None
+        standing = self._context.broker.replicas.purgatory.standing
+        yield from session.update(request, standing)
+        self.request = request
+        self.kept = KeptFetch(self._context, request, session, is_opening=True, is_told=False)
+        return self.kept
+
+    def answered(self, look: FetchLook, answer: list[Buffer]) -> None:
+        """Remember what was sent, if it can be sent again."""
+        is_nothing = not (look.bytes_read or look.must_answer or look.is_empty)
+        self.answer = answer if is_nothing and self.kept is not None else None
+
+    async def wait(self) -> int:
+        """Until something changes, or its time is over: that deadline, in ms."""
+        request, kept = self.request, self.kept
+        assert request is not None and kept is not None
+        replicas = self._context.broker.replicas
+        self._context.broker.fetch_sessions.touch(kept.session, replicas.clock.monotonic_ms())
+        deadline_ms = replicas.clock.monotonic_ms() + request.max_wait_ms
+        done = asyncio.get_running_loop().create_future()
+        operation = DelayedFetch(
+            {},
+            max(1, request.min_bytes),
+            deadline_ms,
+            lambda _: done.done() or done.set_result(None),
+        )
+        kept.session.waiting = operation
+        replicas.wait_fetch(operation)
+        try:
+            await done
+        finally:
+            replicas.purgatory.cancel(operation)
+        return deadline_ms
+
+    def forget(self) -> None:
+        """Another fetch has come, or the connection is gone."""
+        if self.kept is not None:
+            close_session(self._context.broker, self.kept.session)
+            self.kept = None
+
+
+def note(context: RequestContext, version: int, body: memoryview) -> RepeatedFetch | None:
+    """The large fetch that has come, if it is the last one again; else remember this one."""
+    rows = fetch_rows(body, version) if len(body) <= BODY_BYTES_MAX else None
+    repeated = context.repeated_fetch
+    if repeated is not None:
+        if rows is not None and repeated.is_same(rows):
+            return repeated
+        repeated.forget()
+    elif rows is not None:
+        context.on_close.append(lambda: _forget(context))
+    if rows is not None:
+        context.repeated_fetch = RepeatedFetch(context, version, rows)
+    return None
+
+
+def _forget(context: RequestContext) -> None:
+    if context.repeated_fetch is not None:
+        context.repeated_fetch.forget()

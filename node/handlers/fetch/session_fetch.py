@@ -1,0 +1,254 @@
+"""A fetch within a session (KIP-227): from its epoch to the answer that its client misses.
+
+What a session is stands in `replication/fetch_session.py`; here is what begins, overtakes and ends
+one. A request that comes while an earlier one of its session waits frees that, which is refused.
+"""
+
+import random
+from collections.abc import Callable
+from itertools import islice
+from typing import cast
+
+from ....replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION_ID,
+    FetchSession,
+    SessionPartition,
+    is_full,
+)
+from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
+from ....wire.errors import ErrorCode, error_for
+from ....wire.messages.fetch import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchRequest,
+    FetchResponse,
+)
+from ....wire.messages.fetch_answer import TOPIC_IDS_FROM
+from ....wire.steps import StepCounter, Steps
+from ...listener.dispatch import RequestContext
+from ...partitions.hosted_partition import HostedPartition
+from ...services import BrokerServices
+from .partition_reader import PARTITIONS_PER_STEP, FetchLook, PartitionReader
+
+SESSIONS_FROM = 7
+PLACES_AT_ONCE_MAX = 200  # about 1 ms
+
+
+class SessionFetch:
+    """What is asked for of a session. `is_opening`: its client knows nothing of it yet; `is_told`:
+    it will, with the answer.
+    """
+
+    __slots__ = ("_context", "_request", "is_opening", "is_told", "session")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        session: FetchSession,
+        *,
+        is_opening: bool,
+        is_told: bool = True,
+    ) -> None:
+        self._context, self._request, self.session = context, request, session
+        self.is_opening, self.is_told = is_opening, is_told
+
+    @property
+    def size(self) -> int:
+        """How many partitions a look has to take; else it takes as many as it may."""
+        return len(self.session.partitions) if self.is_opening else 0
+
+    def look(self) -> FetchLook:
+        return SessionRead(self, self._context, self._request)
+
+    def refusal(self) -> FetchResponse | None:
+        """The answer, where another request has come meanwhile."""
+        if self.session.is_at(self._request.session_epoch):
+            return None
+        if self.session.is_closed:
+            return refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.session.session_id)
+
+    def abandoned(self) -> None:
+        """Nobody will ever know the number of a session that is just being opened."""
+        if self.is_opening:
+            close_session(self._context.broker, self.session)
+
+
+class SessionRead(PartitionReader):
+    """One look at what has changed in a session, as much as can be done at once; the rest is for
+    the next fetch. While the session is opened, at all.
+    """
+
+    def __init__(self, asked: SessionFetch, context: RequestContext, request: FetchRequest) -> None:
+        super().__init__(context, request)
+        self._session, self._is_opening = asked.session, asked.is_opening
+        self._told_id = asked.session.session_id if asked.is_told else NO_SESSION_ID
+        self._standing = self.replicas.purgatory.standing
+        self._seen: list[tuple[SessionPartition, FetchedPartition]] = []
+        self._place: SessionPartition | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._session.partitions
+
+    def run(self) -> None:
+        for place in self._begin():
+            if self.is_full and not self._is_opening:
+                break
+            self._look_at(place)
+        self.is_partial = not self._is_opening and bool(self._session.changed)
+
+    def steps(self) -> Steps[None]:
+        if not self._is_opening:
+            self.run()
+            return
+        session, epoch = self._session, self._session.epoch
+        for number, place in enumerate(self._begin(), 1):
+            self._look_at(place)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
+                if session.is_closed or session.epoch != epoch:
+                    self.is_void = True
+                    return
+
+    def is_outdated(self) -> bool:
+        changed = list(islice(self._session.changed, PLACES_AT_ONCE_MAX + 1))
+        if len(changed) > PLACES_AT_ONCE_MAX:
+            return True
+        bytes_before = self.bytes_read
+        for place in changed:
+            self._look_at(cast("SessionPartition", place))
+        return self.must_answer or self.bytes_read > bytes_before
+
+    def answer(self) -> Steps[FetchResponse]:
+        topics: dict[bytes | str | None, FetchedTopic] = {}
+        counter = StepCounter()
+        for place, answer in self._seen:
+            key = place.topic_id or place.topic_name
+            topic = topics.get(key)
+            if topic is None:
+                topic = topics[key] = FetchedTopic(place.topic_name, place.topic_id, [])
+            topic.partitions.append(answer)
+            self._session.was_answered(place, answer)
+            if counter.ends_step():
+                yield
+        return FetchResponse(
+            list(topics.values()),
+            session_id=self._told_id,
+            node_endpoints=self.hints.endpoints,
+        )
+
+    def delayed(self, deadline_ms: int, context: Callable[[DelayedFetch], object]) -> DelayedFetch:
+        missing_bytes = max(1, self.request.min_bytes - self.bytes_read)
+        operation = DelayedFetch({}, missing_bytes, deadline_ms, context)
+        self._session.waiting = operation
+        return operation
+
+    def saw(self, partition: HostedPartition, offset: int, upper: int, is_hidden: bool) -> None:
+        place = self._place
+        assert place is not None
+        place.has_more = upper > offset
+        place.was_read(max(offset, upper), BYTES_UNKNOWN if is_hidden else 0)
+        self._standing.watch(place, partition)
+
+    def _begin(self) -> list[SessionPartition]:
+        session = self._session
+        session.set_isolation(self.read_committed)
+        if self._is_opening:
+            return list(session.partitions.values())
+        return session.places_to_read(PLACES_AT_ONCE_MAX)
+
+    def _look_at(self, place: SessionPartition) -> None:
+        session = self._session
+        session.changed.pop(place, None)
+        self._place, place.has_more = place, False
+        answer = self.read(place.topic_name, place.topic_id, place.wanted)
+        if answer.error_code or answer.diverging_epoch is not None:
+            self._standing.unwatch(place)
+        if session.was_read(place, answer) or self._is_opening:
+            self._seen.append((place, answer))
+
+
+def begin(
+    context: RequestContext, request: FetchRequest, version: int
+) -> Steps[SessionFetch | None]:
+    """The session that a request goes on with, or opens; None: it stands by itself.
+
+    Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+    """
+    broker, epoch = context.broker, request.session_epoch
+    if version < SESSIONS_FROM:
+        return None
+    cache, standing = broker.fetch_sessions, broker.replicas.purgatory.standing
+    known = cache.get(request.session_id)
+    if is_full(epoch):
+        if known is not None:
+            close_session(broker, known)
+        if epoch == FINAL_EPOCH:
+            return None
+        session = open_session(broker, request, version)
+        if session is None:
+            return None
+    elif known is None:
+        raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    elif known.epoch != epoch:
+        raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    elif known.uses_topic_ids != (version >= TOPIC_IDS_FROM):
+        raise error_for(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    else:
+        session = known
+    yield from session.update(request, standing)
+    _free(broker, session)
+    if session.is_closed:
+        raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if epoch != INITIAL_EPOCH:
+        if not session.partitions:
+            close_session(broker, session)
+            return None
+        if not cache.touch(session, broker.replicas.clock.monotonic_ms()):
+            close_session(broker, session)
+            raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    return SessionFetch(context, request, session, is_opening=epoch == INITIAL_EPOCH)
+
+
+def open_session(
+    broker: BrokerServices, request: FetchRequest, version: int
+) -> FetchSession | None:
+    """A new session for the partitions of a request, which it does not have yet."""
+    size = sum(len(topic.partitions) for topic in request.topics)
+    now_ms = broker.replicas.clock.monotonic_ms()
+    by_id = version >= TOPIC_IDS_FROM
+    cache = broker.fetch_sessions
+    session, evicted = cache.open(size, now_ms, _draw_id, uses_topic_ids=by_id)
+    for each in evicted:
+        _end(broker, each)
+    return session
+
+
+def refused(code: int, session_id: int = NO_SESSION_ID) -> FetchResponse:
+    """A refusal of the whole request names no partition."""
+    return FetchResponse([], error_code=code, session_id=session_id)
+
+
+def close_session(broker: BrokerServices, session: FetchSession) -> None:
+    """End a session; a fetch of it that waits is answered."""
+    broker.fetch_sessions.close(session)
+    _end(broker, session)
+
+
+def _end(broker: BrokerServices, session: FetchSession) -> None:
+    _free(broker, session)
+    broker.work.begin("end of a fetch session", session.unlink(broker.replicas.purgatory.standing))
+
+
+def _free(broker: BrokerServices, session: FetchSession) -> None:
+    operation, session.waiting = session.waiting, None
+    if operation is not None:
+        broker.replicas.free_fetch(operation)
+
+
+def _draw_id() -> int:
+    return random.randint(1, 2**31 - 1)

@@ -1,0 +1,182 @@
+"""Fetch sessions of consumers (KIP-227): what a client has said already it does not say again.
+
+A full fetch opens a session, and is answered with all of its partitions; each fetch after it names
+only the partitions that are new, whose position moved, or that leave, and is answered with those
+that have something to say: records, an error, another high watermark or log start offset. Requests
+are counted by the session's epoch. The one that comes out of turn is refused, and so is the answer
+to one that was overtaken.
+
+Both cost what has changed. `ready` has the places with something to say when they were read last,
+or with records for which there was no room; `changed` those to be read, see `standing_fetches`; all
+others are as the client knows them. Who was served goes to the end of the line (KIP-74).
+
+Pure; times are monotonic milliseconds. Sessions of followers are another thing: `replica_session`.
+"""
+
+from collections.abc import Iterable
+from itertools import chain, islice
+from typing import cast
+
+from ..wire.messages.fetch import FetchedPartition, FetchPartition, FetchRequest
+from ..wire.steps import StepCounter, Steps
+from .standing_fetches import StandingFetch, StandingFetches, StandingPlace
+
+NO_SESSION_ID = 0
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1  # of requests that name all they want
+EPOCH_MAX = 2**31 - 1
+_NO_EPOCH = EPOCH_MAX + 1  # no request can have it
+PartitionKey = tuple[bytes | str | None, int]
+
+
+def is_full(epoch: int) -> bool:
+    """Whether a request of this epoch names all it wants."""
+    return epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request after this one."""
+    return epoch + 1 if epoch < EPOCH_MAX else 1
+
+
+class SessionPartition(StandingPlace):
+    """A partition as the client asked for it, and what it was told last."""
+
+    __slots__ = (
+        "has_more",
+        "high_watermark",
+        "log_start_offset",
+        "topic_id",
+        "topic_name",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        session: "FetchSession",
+        topic_name: str | None,
+        topic_id: bytes | None,
+        wanted: FetchPartition,
+    ) -> None:
+        super().__init__(session)
+        self.topic_name, self.topic_id, self.wanted = topic_name, topic_id, wanted
+        self.high_watermark = self.log_start_offset = -1
+        self.has_more = False  # to be read from where the client asked
+
+    def must_answer(self, answer: FetchedPartition) -> bool:
+        """Whether the client does not know all of this yet."""
+        return bool(
+            answer.records
+            or answer.error_code
+            or answer.diverging_epoch is not None
+            or answer.high_watermark != self.high_watermark
+            or answer.log_start_offset != self.log_start_offset
+        )
+
+    def was_answered(self, answer: FetchedPartition) -> None:
+        """When an error goes away that is news, too."""
+        is_known = not answer.error_code and answer.diverging_epoch is None
+        self.high_watermark = answer.high_watermark if is_known else -1
+        self.log_start_offset = answer.log_start_offset
+
+
+class FetchSession(StandingFetch):
+    """One session; `epoch` is that of the request which comes next."""
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "is_closed",
+        "is_evictable",
+        "last_used_ms",
+        "partitions",
+        "ready",
+        "session_id",
+        "size",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, now_ms: int, *, uses_topic_ids: bool) -> None:
+        super().__init__()
+        self.session_id, self.uses_topic_ids = session_id, uses_topic_ids
+        self.created_ms = self.last_used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions: dict[PartitionKey, SessionPartition] = {}
+        self.ready: dict[StandingPlace, None] = {}
+        self.size = 0  # as the cache counts it
+        self.is_closed = self.is_evictable = False
+
+    def is_at(self, epoch: int) -> bool:
+        """Whether the session is as the request of this epoch left it."""
+        return not self.is_closed and self.epoch == next_epoch(epoch)
+
+    def update(self, request: FetchRequest, standing: StandingFetches) -> Steps[None]:
+        """Take in what a request adds, moves and forgets; no other is in turn before the end."""
+        partitions, changed = self.partitions, self.changed
+        self.epoch = _NO_EPOCH
+        counter = StepCounter()
+        for topic in request.topics:
+            name = topic.topic_id or topic.name
+            for wanted in topic.partitions:
+                place = partitions.get((name, wanted.index))
+                if place is None:
+                    place = SessionPartition(self, topic.name, topic.topic_id, wanted)
+                    partitions[name, wanted.index] = place
+                else:
+                    place.wanted = wanted
+                    self.ready.pop(place, None)  # it was served: behind those that were not
+                changed[place] = None
+                if counter.ends_step():
+                    yield
+        for gone in request.forgotten_topics:
+            for index in gone.partitions:
+                place = partitions.pop((gone.topic_id or gone.name, index), None)
+                if place is not None:
+                    standing.unwatch(place)
+                    changed.pop(place, None)
+                    self.ready.pop(place, None)
+                if counter.ends_step():
+                    yield
+        self.epoch = next_epoch(request.session_epoch)
+
+    def set_isolation(self, read_committed: bool) -> None:
+        """What was read for other eyes is read anew."""
+        if self.read_committed != read_committed:
+            self.read_committed = read_committed
+            self.changed.update(dict.fromkeys(self.partitions.values()))
+
+    def places_to_read(self, count_max: int) -> list[SessionPartition]:
+        """The first ones, in the order of the answer."""
+        changed = (place for place in self.changed if place not in self.ready)
+        places = cast("Iterable[SessionPartition]", chain(self.ready, changed))
+        return list(islice(places, count_max))
+
+    def was_read(self, place: SessionPartition, answer: FetchedPartition) -> bool:
+        """Keep what has something to say; whether it has."""
+        must_answer = place.must_answer(answer)
+        if must_answer or place.has_more:
+            self.ready[place] = None
+        else:
+            self.ready.pop(place, None)
+        return must_answer
+
+    def was_answered(self, place: SessionPartition, answer: FetchedPartition) -> None:
+        """The client knows it now, or will not come again with the epoch that it must have.
+
+        What was served and has more to say goes behind all that was not.
+        """
+        place.was_answered(answer)
+        is_served = answer.records or answer.error_code or answer.diverging_epoch is not None
+        if place in self.ready and (is_served or not place.has_more):
+            del self.ready[place]
+            if is_served:
+                self.changed[place] = None
+
+    def unlink(self, standing: StandingFetches) -> Steps[None]:
+        """The end of a session that is closed."""
+        for number, place in enumerate(list(self.partitions.values()), 1):
+            standing.unwatch(place)
+            if number % 100 == 0:
+                yield
+        self.partitions.clear()
+        self.ready.clear()
+        self.changed.clear()

@@ -1,0 +1,88 @@
+"""The fetch sessions that a broker keeps, and which of them makes room for another (KIP-227).
+
+By Kafka's rule: a session that nobody has used for EVICTION_MS goes first; else the smallest one,
+if the new one is larger, and that has stood for EVICTION_MS, so that sessions do not drive each
+other out all the time. Whoever gets none names everything in every fetch. What Kafka does not bound
+is bounded here: the partitions of all sessions together.
+"""
+
+from collections.abc import Callable, Iterator
+
+from .fetch_session import FetchSession
+
+EVICTION_MS = 120_000
+PARTITIONS_MAX = 250_000  # about 150 MB
+
+
+class FetchSessionCache:
+    """All sessions by id; those that were used last are the last."""
+
+    __slots__ = ("_by_use", "_slots", "partition_count", "partitions_max")
+
+    def __init__(self, slots: int, partitions_max: int = PARTITIONS_MAX) -> None:
+        self._slots, self.partitions_max = slots, partitions_max
+        self._by_use: dict[int, FetchSession] = {}
+        self.partition_count = 0
+
+    def __len__(self) -> int:
+        return len(self._by_use)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._by_use.values())
+
+    def get(self, session_id: int) -> FetchSession | None:
+        """The session, if it stands."""
+        return self._by_use.get(session_id)
+
+    def open(
+        self, size: int, now_ms: int, draw_id: Callable[[], int], *, uses_topic_ids: bool
+    ) -> tuple[FetchSession | None, list[FetchSession]]:
+        """A session of so many partitions, or None where there is no room; and which were closed.
+
+        draw_id: a number from 1 to 2**31 - 1, another one each time.
+        """
+        evicted: list[FetchSession] = []
+        while not self._has_room(size):
+            victim = self._victim(size, now_ms) if size <= self.partitions_max else None
+            if victim is None:
+                return None, evicted
+            self.close(victim)
+            evicted.append(victim)
+        session_id = draw_id()
+        while session_id in self._by_use:
+            session_id = draw_id()
+        session = FetchSession(session_id, now_ms, uses_topic_ids=uses_topic_ids)
+        self._by_use[session_id] = session
+        self._count(session, size)
+        return session, evicted
+
+    def touch(self, session: FetchSession, now_ms: int) -> bool:
+        """It is used, and has other partitions, maybe; whether there is room for them."""
+        del self._by_use[session.session_id]
+        self._by_use[session.session_id] = session
+        session.last_used_ms = now_ms
+        session.is_evictable = now_ms - session.created_ms > EVICTION_MS
+        self._count(session, len(session.partitions))
+        return self.partition_count <= self.partitions_max
+
+    def close(self, session: FetchSession) -> None:
+        """End it; its links are the caller's to take down (`FetchSession.unlink`)."""
+        if not session.is_closed:
+            session.is_closed = True
+            del self._by_use[session.session_id]
+            self.partition_count -= session.size
+
+    def _count(self, session: FetchSession, size: int) -> None:
+        self.partition_count += size - session.size
+        session.size = size
+
+    def _has_room(self, size: int) -> bool:
+        return len(self) < self._slots and self.partition_count + size <= self.partitions_max
+
+    def _victim(self, size: int, now_ms: int) -> FetchSession | None:
+        oldest = next(iter(self._by_use.values()), None)
+        if oldest is None or now_ms - oldest.last_used_ms > EVICTION_MS:
+            return oldest
+        evictable = (each for each in self._by_use.values() if each.is_evictable)
+        smallest = min(evictable, key=lambda each: (each.size, each.session_id), default=None)
+        return None if smallest is None or size <= smallest.size else smallest

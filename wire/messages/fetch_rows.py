@@ -1,0 +1,53 @@
+"""What a Fetch request says, in a form in which two of them can be compared without decoding them.
+
+A client without sessions names the same partitions over and over, beginning with another one each
+time (librdkafka goes round), so that the same request comes with its rows in another order. What is
+kept of one is small: keyed hashes of 64 bits, and the number of rows.
+"""
+
+import struct
+from typing import NamedTuple
+
+from ..primitives import MalformedFrame, Reader
+from .fetch import partition_row_bytes
+from .fetch_answer import FLEXIBLE_FROM, read_topic
+
+NO_SESSION = struct.pack(">ii", 0, -1)
+HEAD_BYTES = 13  # wait, bytes at least and at most, isolation
+
+
+class FetchRows(NamedTuple):
+    """`around`: of what stands before and behind the topics; `rows`: of all, in whatever order."""
+
+    version: int
+    count: int
+    around: int
+    rows: int
+
+
+def fetch_rows(body: memoryview, version: int) -> FetchRows | None:
+    """The rows of a request; None for one in a session, or where they have tags or come twice."""
+    flexible = version >= FLEXIBLE_FROM
+    size = partition_row_bytes(version)
+    row = struct.Struct(f"{size - 1}sx" if flexible else f"{size}s")
+    reader = Reader(body)
+    rows: set[tuple[bytes | str | None, tuple[bytes, ...]]] = set()
+    count = 0
+    try:
+        reader.take((4 if version < 15 else 0) + HEAD_BYTES + (8 if version >= 7 else 0))
+        begin = reader.position
+        if version >= 7 and body[begin - 8 : begin] != NO_SESSION:
+            return None
+        for _ in range(reader.length(flexible, 3)):
+            name, topic_id = read_topic(reader, version)
+            data = reader.take(reader.length(flexible, size) * size)
+            if flexible and (any(data[size - 1 :: size]) or reader.take(1)[0]):
+                return None  # tags
+            rows.update((topic_id or name, each) for each in row.iter_unpack(data))
+            count += len(data) // size
+    except MalformedFrame:
+        return None
+    if len(rows) < count:
+        return None
+    around = bytes(body[:begin]) + bytes(body[reader.position :])
+    return FetchRows(version, count, hash(around), hash(frozenset(rows)))
