@@ -9,6 +9,7 @@ from ....wire.primitives import MalformedFrame, Reader
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 CORRELATION_ID_BYTES = 4
 UNSUPPORTED_VERSION = 35
+TRANSACTIONAL_IDS_FROM = 3  # of Produce
 _SELF_CODED = {PRODUCE: produce, FETCH: fetch}
 
 
@@ -30,6 +31,16 @@ def decode_request_body(api_key: int, version: int, frame: memoryview, offset: i
     if api_key in _SELF_CODED:
         return _SELF_CODED[api_key].decode_request(frame[offset:], version)
     return control.decode_request(api_key, version, frame[offset:])
+
+
+def expects_answer(api_key: int, version: int, frame: memoryview, offset: int) -> bool:
+    """Whether a broker answers it: not a Produce with acks=0. Raises MalformedFrame."""
+    if api_key != PRODUCE:
+        return True
+    reader = Reader(frame, offset)
+    if version >= TRANSACTIONAL_IDS_FROM:
+        reader.nullable_string(is_flexible(api_key, version))
+    return reader.int16() != 0
 
 
 def decode_answer_body(api_key: int, version: int, frame: memoryview) -> Any:

@@ -69,7 +69,7 @@ class Request:
         self.size_bytes = len(frame)
         self.lowered: tuple[str, ...] = ()  # "session_timeout_ms 45000 -> 6000"
         self._frame = frame
-        self._body_offset = header.body_offset
+        self.body_offset = header.body_offset
         self._topic_names = topic_names
 
     @property
@@ -84,7 +84,7 @@ class Request:
     @cached_property
     def body(self) -> Any:
         """As the client sent it. Raises MalformedFrame."""
-        return decode_request_body(self.api_key, self.version, self._frame, self._body_offset)
+        return decode_request_body(self.api_key, self.version, self._frame, self.body_offset)
 
     @cached_property
     def subjects(self) -> Subjects:
