@@ -15,6 +15,7 @@ from .connection import ProxiedConnection
 from .events import Answer, Event, FaultMade, Request
 from .rules import Act, Ending, Hold, Rule, RuleBook
 from .subjects import TopicNames
+from .two_ends import TwoEnds
 
 CONNECTIONS_MAX = 4_000
 HOLDS_MAX = 64
@@ -116,7 +117,7 @@ class Hub:
     def broker_at(self, address: Address) -> int | None:
         return self.brokers.id_of(address)
 
-    def ended(self, connection: ProxiedConnection) -> None:
+    def ended(self, connection: TwoEnds) -> None:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
