@@ -48,7 +48,9 @@ def test_topics_and_partitions_are_those_of_the_request(name):
     request = request_of(name, version, sample(name, version))
     frame = memoryview(error_answer(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     (topic,) = decode_answer_body(request.api_key, version, frame).topics
-    indexes = [getattr(one, "index", getattr(one, "partition_index", -1)) for one in topic.partitions]
+    indexes = [
+        getattr(one, "index", getattr(one, "partition_index", -1)) for one in topic.partitions
+    ]
     assert (topic.name, indexes) == ("orders", [0, 2])
 
 
@@ -71,7 +73,10 @@ def test_an_unstable_offset_is_told_of_its_partitions(version):
 
 @pytest.mark.parametrize(
     ("others", "error"),
-    [({"topics": []}, ErrorCode.NOT_LEADER_OR_FOLLOWER), ({}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)],
+    [
+        ({"topics": []}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ],
 )
 def test_a_fetch_that_names_nothing_and_errors_of_sessions_are_told_of_the_whole(others, error):
     values = fetch_request(13)

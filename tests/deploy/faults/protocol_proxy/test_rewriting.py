@@ -44,7 +44,9 @@ def test_metadata(version):
     partition = {"partition_index": 0, "leader_id": 2, "replica_nodes": [2, 1], "isr_nodes": [2]}
     topics = [{"name": "t", "topic_id": TOPIC_ID, "partitions": [partition]}]
     values = {"brokers": brokers, "topics": topics, "cluster_id": "c", "controller_id": 1}
-    before, after, asked = rewritten("Metadata", version, {"topics": None if version else []}, values)
+    before, after, asked = rewritten(
+        "Metadata", version, {"topics": None if version else []}, values
+    )
     assert asked == [(1, "b1", 9001), (2, "b2", 9002)]
     assert [(b.host, b.port) for b in after.brokers] == [("127.0.0.1", 8), ("127.0.0.1", 9)]
     assert after.topics == before.topics
@@ -146,9 +148,9 @@ def test_versions_that_cannot_be_read_here_are_not_offered(version):
 
 def test_a_refused_version_of_api_versions_is_answered_in_version_0():
     request = request_of("ApiVersions", 4, {})
-    _, frame = answer_of(request_of("ApiVersions", 0, {}), {
-        "error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 99}]})  # fmt: skip
+    row = {"api_key": 18, "min_version": 0, "max_version": 99}
+    _, frame = answer_of(request_of("ApiVersions", 0, {}), {"error_code": 35, "api_keys": [row]})
     answer = Answer(request, frame, 0.0, True, "delivered")
     result = memoryview(rewritten_answer(answer, frame, lambda *_: OURS))
-    (row,) = decode_answer_body(18, 4, result).api_keys
-    assert (answer.body.error_code, row.max_version) == (35, 4)
+    (told,) = decode_answer_body(18, 4, result).api_keys
+    assert (answer.body.error_code, told.max_version) == (35, 4)

@@ -78,6 +78,8 @@ def test_names_are_learned_from_metadata():
     from types import SimpleNamespace as Topic
 
     names = TopicNames()
-    names.learn([Topic(name=T, topic_id=TOPIC_ID), Topic(name="old"), Topic(name=None, topic_id=b"1" * 16)])
+    names.learn(
+        [Topic(name=T, topic_id=TOPIC_ID), Topic(name="old"), Topic(name=None, topic_id=b"1" * 16)]
+    )
     names.learn(None)
     assert names == {TOPIC_ID: T}
