@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
+from ....wire.error_codes import ErrorCode
 from ....wire.framing import decode_request_header
 from ....wire.messages.api_keys import METADATA
 from ....wire.primitives import MalformedFrame
@@ -16,7 +17,7 @@ from .events import (
     Request,
 )
 from .in_flight import Exchange
-from .rewriting import Proxied, rewritten_answer
+from .rewriting import Proxied, refused_api_versions, rewritten_answer
 from .rules import (
     Action,
     AnswerError,
@@ -63,13 +64,16 @@ class ProxiedConnection(TwoEnds):
             travels, lowered = with_lower_timeouts(request, frame)
             request.lowered = (lowered,) if lowered else ()
         services.emit(request)
+        if (refused := refused_api_versions(request)) is not None:
+            self._answer(request, refused)
+            return None
         rule = services.decide(request)
         if rule is None:
             self._forward(request, travels)
             return None
         if isinstance(rule.action, Hold) and rule.action.at is HoldPoint.BEFORE_REQUEST:
             return self._hold_request(rule, rule.action, request, travels)
-        return self._act(rule, rule.action, request, travels)
+        return self._act(rule, rule.action, request, travels, "")
 
     def _forward(
         self,
@@ -87,53 +91,55 @@ class ProxiedConnection(TwoEnds):
         self.broker.write(frame)
 
     def _act(
-        self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview
+        self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
     ) -> Coroutine[Any, Any, None] | None:
+        """before: what has been done to it already."""
         match action:
             case AnswerError(error):
-                self._tell(rule, request, error_answer(request, error), error.name, frame)
+                self._made(rule, request, f"answered {error.name}; the broker did not see it")
+                self._tell(request, error, frame)
             case LoseRequest(silence_max_s):
-                self._made(rule, request, "its request was lost; nothing comes back any more")
+                self._made(rule, request, f"{before}its request was lost; nothing comes back now")
                 self._fall_silent(silence_max_s)
             case Disconnect("before"):
-                self._made(rule, request, "disconnected before the broker saw it")
+                self._made(rule, request, f"{before}disconnected before the broker saw it")
                 self.close("a rule closed it")
             case Disconnect():
                 self._forward(request, frame)
-                self._made(rule, request, "passed on, then disconnected")
+                self._made(rule, request, f"{before}passed on, then disconnected")
                 self.close("a rule closed it")
             case Delay(seconds, "request"):
-                return self._delay_request(rule, seconds, request, frame)
+                return self._delay_request(rule, seconds, request, frame, before)
             case _:
                 self._forward(request, frame, rule, action)
         return None
 
     async def _delay_request(
-        self, rule: Rule, seconds: float, request: Request, frame: bytes | memoryview
+        self, rule: Rule, seconds: float, request: Request, frame: bytes | memoryview, before: str
     ) -> None:
         await asyncio.sleep(seconds)
-        self._made(rule, request, f"its request came {seconds:g} s later")
+        self._made(rule, request, f"{before}its request came {seconds:g} s later")
         self._forward(request, frame)
 
     async def _hold_request(
         self, rule: Rule, hold: Hold, request: Request, frame: bytes | memoryview
     ) -> None:
         ending, words = await self._services.hold(hold, request, None)
-        self._made(rule, request, f"{words} {hold.at.value}")
+        done = f"{words} {hold.at.value}"
         if ending is None:
+            self._made(rule, request, done)
             self._forward(request, frame)
-        elif (later := self._act(rule, ending, request, frame)) is not None:
+        elif (later := self._act(rule, ending, request, frame, f"{done}, then ")) is not None:
             await later
 
-    def _tell(
-        self, rule: Rule, request: Request, made: bytes, error: str, frame: bytes | memoryview
-    ) -> None:
-        self._made(rule, request, f"answered {error}; the broker did not see it")
-        if not expects_answer(
-            request.api_key, request.version, memoryview(frame), request.body_offset
-        ):  # acks=0: a broker can only hang up
+    def _tell(self, request: Request, error: ErrorCode, frame: bytes | memoryview) -> None:
+        if expects_answer(request.api_key, request.version, memoryview(frame), request.body_offset):
+            self._answer(request, error_answer(request, error))
+        else:  # acks=0: a broker can only hang up
             self.close("a rule closed it")
-            return
+
+    def _answer(self, request: Request, made: bytes) -> None:
+        """With what was made here, when it is its turn."""
         answer = Answer(request, memoryview(made), self._services.now_s(), False, "delivered")
         self._in_flight.add(Exchange(request, made=answer, made_frame=made))
         if self.broker.is_idle:

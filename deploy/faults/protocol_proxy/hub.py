@@ -132,6 +132,9 @@ class Hub:
         try:
             async with asyncio.timeout(hold.deadline_s):
                 ending = await _call(hold.act, request, answer)
+            if not isinstance(ending, Ending):
+                self._met(TypeError(f"an act returned {ending!r}: see Act in rules"))
+                ending = None
         except TimeoutError:
             words = "let go at its deadline, after {:.1f} s"
         except Exception as problem:

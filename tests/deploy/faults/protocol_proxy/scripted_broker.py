@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from oncelog.deploy.faults.protocol_proxy.events import Event
 from oncelog.deploy.faults.protocol_proxy.hub import Hub
@@ -83,7 +84,7 @@ class Bench:
         self._clients.append(client)
         return client
 
-    def of(self, kind: type) -> list:
+    def of(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Frames through a proxy: in pieces, in order, held, lost, and what ends with a connection."""
 
 import asyncio
+import re
 import threading
 
 import pytest
@@ -78,7 +79,7 @@ async def test_who_speaks_what_and_when(bench: Bench):
     await until(lambda: bench.of(ConnectionClosed))
     kinds = [type(event) for event in bench.events]
     assert kinds == [ConnectionOpened, Request, Answer, ConnectionClosed]
-    opened, request, answer, closed = bench.events
+    opened, request, answer, closed = (bench.of(kind)[0] for kind in kinds)
     assert (opened.connection.instance, opened.connection.broker_id) == ("instance-2", 7)
     assert opened.connection.client_port == client.writer.get_extra_info("sockname")[1]
     assert (request.api, request.version, request.correlation_id) == ("EndTxn", 3, 5)
@@ -170,6 +171,14 @@ async def test_only_so_many_requests_wait_for_answers(bench: Bench, monkeypatch)
     for number in range(3):
         bench.broker.writers[0].write(sent(number.to_bytes(4) + b"\0\0\0\0\0\0\0\0"))
     assert [await client.correlation_id() for _ in range(6)] == list(range(6))
+
+
+async def test_api_versions_that_are_too_new_are_answered_here(bench: Bench):
+    client = await bench.client()
+    client.send(b"\0\x12\0\x63\0\0\0\5\0\1c\0\1\1\0")
+    frame = await client.read()
+    assert frame == b"\0\0\0\5\0\x23\0\0\0\1\0\x12\0\0\0\4"
+    assert bench.broker.heard == []
 
 
 # -- rules
@@ -348,6 +357,10 @@ async def test_what_was_held_for_an_instance_that_was_killed_does_not_arrive(ben
     assert await client.read() is None
     await until(lambda: bench.broker.ended)
     assert bench.broker.heard == []
+    (made,) = bench.of(FaultMade)
+    words = r"held for 0\.\d s before its request, then disconnected before the broker saw it"
+    assert re.fullmatch(words, made.what)
+    assert bench.hub.made(made.rule) == 1
 
 
 async def test_the_answer_that_is_held_may_be_lost(bench: Bench):
@@ -371,7 +384,11 @@ async def test_an_act_may_be_awaited(bench: Bench):
 
 async def test_nothing_is_held_beyond_its_deadline(bench: Bench):
     go_on = threading.Event()
-    bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_REQUEST, lambda *_: go_on.wait(20), 0.1)))
+
+    def act(request, answer):
+        go_on.wait(20)
+
+    bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_REQUEST, act, 0.1)))
     client = await bench.client()
     client.send(end_txn(1))
     assert await client.correlation_id() == 1

@@ -141,7 +141,7 @@ def test_versions_that_cannot_be_read_here_are_not_offered(version):
     }
     before, after, _ = rewritten("ApiVersions", version, {}, values)
     told = [(row.api_key, row.min_version, row.max_version) for row in after.api_keys]
-    assert told == [(0, 3, 13), (3, 0, 5)]
+    assert told == [(0, 0, 13), (3, 0, 5)]  # old librdkafka asks for Produce 0
     if version >= 3:
         assert after.finalized_features == before.finalized_features
 
