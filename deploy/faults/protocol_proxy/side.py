@@ -91,7 +91,8 @@ class Side(asyncio.BufferedProtocol):
         # uvloop's transports do not derive from asyncio's classes.
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-        self._update_reading()
+        # uvloop begins to read after this, whatever was said before (and may have read a little).
+        asyncio.get_running_loop().call_soon(self._update_reading)
         self._on_made()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -58,7 +58,7 @@ class TwoEnds:
         self._services = services
         self._in_flight = InFlight()
         self._reason, self._is_refusal = "", False
-        self._is_open = False
+        self._is_open = self._has_ended = False
         self._is_silent = False  # only the client's end is kept, and it hears nothing
         self._connecting: asyncio.Task[None] | None = None
         self.client = Side(
@@ -154,13 +154,15 @@ class TwoEnds:
 
     def _end_when_both_are_gone(self) -> None:
         has_broker = self.broker.transport is not None
-        if not self.client.is_lost or (has_broker and not self.broker.is_lost):
+        if self._has_ended or not self.client.is_lost or (has_broker and not self.broker.is_lost):
             return
+        self._has_ended = True
         for exchange in self._in_flight.abandon():
             if exchange.rule is not None and exchange.action is not None:
                 self._services.give_back(exchange.rule)
+        if self._is_refusal and not self._is_open:  # what is wrong came before there was a broker
+            self._begin(self.info.broker_id)
         if self._is_open:
-            self._is_open = False
             now_s = self._services.now_s()
             self._services.emit(ConnectionClosed(self.info, now_s, self._reason, self._is_refusal))
         self._services.ended(self)

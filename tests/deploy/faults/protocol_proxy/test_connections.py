@@ -27,12 +27,13 @@ from oncelog.deploy.faults.protocol_proxy.rules import (
     Match,
     Rule,
 )
+from oncelog.deploy.faults.protocol_proxy.two_ends import TwoEnds
 from oncelog.wire.error_codes import ErrorCode
 
 from ....awaiting import until
 from .frames import request_frame
 from .samples import SAMPLES, produce_request
-from .scripted_broker import Bench, sent
+from .scripted_broker import TIMEOUT_S, Bench, sent
 from .scripted_broker import bench as new_bench
 
 END = Match(apis={"EndTxn"})
@@ -124,6 +125,20 @@ async def test_malformed_frames_close_their_own_connection_only(bench: Bench, by
     assert closed.is_refusal
     other.send(end_txn(2))
     assert await other.correlation_id() == 2
+
+
+async def test_a_refusal_is_told_though_there_is_no_broker_yet(bench: Bench, monkeypatch):
+    async def read_before(ends: TwoEnds) -> None:
+        ends.client.get_buffer(-1)[:4] = b"\x16\x03\x01\x02"
+        ends.client.buffer_updated(4)
+        await asyncio.sleep(TIMEOUT_S)
+
+    monkeypatch.setattr(TwoEnds, "_connect", read_before)
+    client = await bench.client()
+    assert await client.read() is None
+    await until(lambda: bench.of(ConnectionClosed))
+    assert [type(event) for event in bench.events] == [ConnectionOpened, ConnectionClosed]
+    assert bench.of(ConnectionClosed)[0].is_refusal
 
 
 async def test_an_answer_that_nobody_asked_for_closes_the_connection(bench: Bench):
