@@ -1,0 +1,58 @@
+"""Which brokers there are, and at which of our ports an instance's clients find each of them.
+
+The core: it opens nothing. A broker is known by its id, so that one that dies and comes back, even
+at another address, keeps its port; those that come later get theirs when an answer names them.
+"""
+
+from collections.abc import Callable, Iterable
+
+LISTENERS_MAX = 2_000
+LOOPBACK = "127.0.0.1"
+Address = tuple[str, int]
+BOOTSTRAP = None  # in the place of a broker's id: any broker
+
+
+class Brokers:
+    """Addresses of brokers, as they advertise themselves."""
+
+    def __init__(self, bootstrap: Iterable[Address]) -> None:
+        self.addresses: dict[int, Address] = {}
+        self._bootstrap = list(bootstrap)
+        self._turn = 0
+
+    def targets(self, broker_id: int | None) -> list[Address]:
+        """Where to connect to, in this order: a broker, or any, each time another one first."""
+        if broker_id is not None:
+            return [self.addresses[broker_id]]
+        known = list(dict.fromkeys((*self.addresses.values(), *self._bootstrap)))
+        self._turn += 1
+        first = self._turn % len(known)
+        return known[first:] + known[:first]
+
+    def id_of(self, address: Address) -> int | None:
+        """The broker at an address, None where that is not known."""
+        return next((one for one, where in self.addresses.items() if where == address), None)
+
+
+class Ports:
+    """Our ports, one for each instance and broker, and one for each instance's bootstrap."""
+
+    def __init__(self, brokers: Brokers, listen: Callable[[str, int | None], int]) -> None:
+        """listen(instance, broker id): open a listener for it and say its port."""
+        self._brokers = brokers
+        self._listen = listen
+        self._ports: dict[tuple[str, int | None], int] = {}
+
+    def port_of(self, instance: str, broker_id: int | None) -> int:
+        """The same each time. OverflowError when there are too many."""
+        key = (instance, broker_id)
+        if key not in self._ports:
+            if len(self._ports) >= LISTENERS_MAX:
+                raise OverflowError(f"a proxy has at most {LISTENERS_MAX} listeners")
+            self._ports[key] = self._listen(instance, broker_id)
+        return self._ports[key]
+
+    def proxied(self, instance: str, broker_id: int, host: str, port: int) -> Address:
+        """What the instance is told instead of a broker's address."""
+        self._brokers.addresses[broker_id] = (host, port)
+        return LOOPBACK, self.port_of(instance, broker_id)

@@ -1,0 +1,253 @@
+"""A client's connection through the proxy, to one broker: a shell, what it does others decide."""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any
+
+from ....wire.error_codes import ErrorCode
+from ....wire.framing import decode_request_header
+from ....wire.messages.api_keys import METADATA
+from ....wire.primitives import MalformedFrame
+from .bodies import CORRELATION_ID_BYTES, expects_answer
+from .error_answers import error_answer
+from .events import (
+    Answer,
+    FaultMade,
+    Request,
+)
+from .in_flight import Exchange
+from .rewriting import Proxied, refused_api_versions, rewritten_answer
+from .rules import (
+    Action,
+    AnswerError,
+    Delay,
+    Disconnect,
+    Hold,
+    HoldPoint,
+    LoseAnswer,
+    LoseRequest,
+    Rule,
+)
+from .timeouts import with_lower_timeouts
+from .two_ends import MANY_IN_FLIGHT, Services, TwoEnds
+
+IN_FLIGHT_MAX = 1_000
+HELD = "a rule holds it"
+
+
+class ProxiedConnection(TwoEnds):
+    """Requests one way, answers the other, and what rules do to them."""
+
+    def __init__(
+        self,
+        services: Services,
+        connection_id: int,
+        instance: str,
+        broker_id: int | None,
+        proxied: Proxied,
+    ) -> None:
+        super().__init__(services, connection_id, instance, broker_id)
+        self._proxied = proxied
+        self._holding: set[asyncio.Task[None]] = set()
+
+    # -- requests
+
+    def _on_request(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        if self._is_silent or self._reason:
+            return None
+        header = decode_request_header(frame)
+        services = self._services
+        request = Request(self.info, header, frame, services.now_s(), services.topic_names)
+        travels: bytes | memoryview = frame
+        if services.lowers_timeouts:
+            travels, lowered = with_lower_timeouts(request, frame)
+            request.lowered = (lowered,) if lowered else ()
+        services.emit(request)
+        if (refused := refused_api_versions(request)) is not None:
+            self._answer(request, refused)
+            return None
+        rule = services.decide(request)
+        if rule is None:
+            self._forward(request, travels)
+            return None
+        if isinstance(rule.action, Hold) and rule.action.at is HoldPoint.BEFORE_REQUEST:
+            return self._hold_request(rule, rule.action, request, travels)
+        return self._act(rule, rule.action, request, travels, "")
+
+    def _forward(
+        self,
+        request: Request,
+        frame: bytes | memoryview,
+        rule: Rule | None = None,
+        action: Action | None = None,
+    ) -> None:
+        if expects_answer(request.api_key, request.version, memoryview(frame), request.body_offset):
+            self._in_flight.add(Exchange(request, rule, action))
+            if len(self._in_flight) >= IN_FLIGHT_MAX:
+                self.client.pause(MANY_IN_FLIGHT)
+        elif rule is not None and action is not None:
+            self._services.give_back(rule)
+        self.broker.write(frame)
+
+    def _act(
+        self, rule: Rule, action: Action, request: Request, frame: bytes | memoryview, before: str
+    ) -> Coroutine[Any, Any, None] | None:
+        """before: what has been done to it already."""
+        match action:
+            case AnswerError(error):
+                self._made(rule, request, f"answered {error.name}; the broker did not see it")
+                self._tell(request, error, frame)
+            case LoseRequest(silence_max_s):
+                self._made(rule, request, f"{before}its request was lost; nothing comes back now")
+                self._fall_silent(silence_max_s)
+            case Disconnect("before"):
+                self._made(rule, request, f"{before}disconnected before the broker saw it")
+                self.close("a rule closed it")
+            case Disconnect():
+                self._forward(request, frame)
+                self._made(rule, request, f"{before}passed on, then disconnected")
+                self.close("a rule closed it")
+            case Delay(seconds, "request"):
+                return self._delay_request(rule, seconds, request, frame, before)
+            case _:
+                self._forward(request, frame, rule, action)
+        return None
+
+    async def _delay_request(
+        self, rule: Rule, seconds: float, request: Request, frame: bytes | memoryview, before: str
+    ) -> None:
+        await asyncio.sleep(seconds)
+        self._made(rule, request, f"{before}its request came {seconds:g} s later")
+        self._forward(request, frame)
+
+    async def _hold_request(
+        self, rule: Rule, hold: Hold, request: Request, frame: bytes | memoryview
+    ) -> None:
+        ending, words = await self._services.hold(hold, request, None)
+        done = f"{words} {hold.at.value}"
+        if ending is None:
+            self._made(rule, request, done)
+            self._forward(request, frame)
+        elif (later := self._act(rule, ending, request, frame, f"{done}, then ")) is not None:
+            await later
+
+    def _tell(self, request: Request, error: ErrorCode, frame: bytes | memoryview) -> None:
+        if expects_answer(request.api_key, request.version, memoryview(frame), request.body_offset):
+            self._answer(request, error_answer(request, error))
+        else:  # acks=0: a broker can only hang up
+            self.close("a rule closed it")
+
+    def _answer(self, request: Request, made: bytes) -> None:
+        """With what was made here, when it is its turn."""
+        answer = Answer(request, memoryview(made), self._services.now_s(), False, "delivered")
+        self._in_flight.add(Exchange(request, made=answer, made_frame=made))
+        if self.broker.is_idle:
+            self._send_made()
+
+    def _fall_silent(self, silence_max_s: float) -> None:
+        self._is_silent = True
+        self.broker.close()
+        reason = f"a rule lost a request, and {silence_max_s:g} s have passed"
+        asyncio.get_running_loop().call_later(silence_max_s, self.close, reason)
+
+    # -- answers
+
+    def _on_answer(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        if self._is_silent or (self._reason and self.client.is_lost):
+            return None
+        if len(frame) < CORRELATION_ID_BYTES:
+            raise MalformedFrame(f"it has {len(frame)} bytes")
+        correlation_id = int.from_bytes(frame[:CORRELATION_ID_BYTES], signed=True)
+        exchange = self._in_flight.answered(correlation_id)
+        if len(self._in_flight) < IN_FLIGHT_MAX:
+            self.client.resume(MANY_IN_FLIGHT)
+        now_s = self._services.now_s()
+        answer = Answer(exchange.request, frame, now_s, True, "delivered")
+        if exchange.request.api_key == METADATA:
+            with contextlib.suppress(MalformedFrame):
+                self._services.topic_names.learn(answer.body.topics)
+        rule, action = exchange.rule, exchange.action
+        if rule is None or action is None or self._is_refused(rule, action, answer):
+            self._services.emit(answer)
+            self._deliver(answer, frame)
+            return None
+        if isinstance(action, LoseAnswer):
+            self._lose(rule, answer, "its answer was lost; the broker has executed it")
+            return None
+        self._services.emit(answer)
+        if isinstance(action, Hold) and action.at is HoldPoint.AFTER_ANSWER:
+            self._deliver(answer, frame)
+            self._hold_client(rule, action, answer)
+            return None
+        return self._answer_later(rule, action, answer, frame)
+
+    def _is_refused(self, rule: Rule, action: Action, answer: Answer) -> bool:
+        """Whether the rule lets this answer pass, since it tells an error."""
+        if not isinstance(action, LoseAnswer | Hold) or action.also_errors:
+            return False
+        try:
+            is_refused = answer.error_code != 0
+        except MalformedFrame:
+            is_refused = False  # of a version that is not known here
+        if is_refused:
+            self._services.give_back(rule)
+        return is_refused
+
+    def _deliver(self, answer: Answer, frame: memoryview) -> None:
+        self.client.write(rewritten_answer(answer, frame, self._proxied))
+        self._send_made()
+
+    def _send_made(self) -> None:
+        for exchange in self._in_flight.take_made():
+            assert exchange.made is not None
+            self._services.emit(exchange.made)
+            self.client.write(exchange.made_frame)
+
+    def _lose(self, rule: Rule, answer: Answer, what: str) -> None:
+        answer.fate = "lost"
+        self._services.emit(answer)
+        self._made(rule, answer.request, what)
+        self.close("a rule closed it")
+
+    async def _answer_later(
+        self, rule: Rule, action: Action, answer: Answer, frame: memoryview
+    ) -> None:
+        ending: Action | None = None
+        if isinstance(action, Delay):
+            await asyncio.sleep(action.seconds)
+            what = f"its answer came {action.seconds:g} s later"
+        else:
+            assert isinstance(action, Hold)
+            ending, words = await self._services.hold(action, answer.request, answer)
+            what = f"{words} {action.at.value}"
+        if isinstance(ending, Delay):
+            await asyncio.sleep(ending.seconds)
+        if isinstance(ending, LoseAnswer | LoseRequest | Disconnect):
+            answer.fate = "lost"
+            self._made(rule, answer.request, f"{what}, which was lost then")
+            self.close("a rule closed it")
+            return
+        self._made(rule, answer.request, what)
+        self._deliver(answer, frame)
+
+    def _hold_client(self, rule: Rule, hold: Hold, answer: Answer) -> None:
+        async def held() -> None:
+            await asyncio.sleep(0)  # uvloop sends at the end of a turn
+            try:
+                ending, words = await self._services.hold(hold, answer.request, answer)
+                self._made(rule, answer.request, f"{words} {hold.at.value}")
+                if isinstance(ending, Delay):
+                    await asyncio.sleep(ending.seconds)
+                elif ending is not None:
+                    self.close("a rule closed it")
+            finally:
+                self.client.resume(HELD)
+
+        self.client.pause(HELD)
+        task = asyncio.get_running_loop().create_task(held())
+        self._holding.add(task)
+        task.add_done_callback(self._holding.discard)
+
+    def _made(self, rule: Rule, request: Request, what: str) -> None:
+        self._services.has_acted(FaultMade(rule, request, self._services.now_s(), what))

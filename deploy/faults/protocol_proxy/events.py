@@ -1,0 +1,151 @@
+"""What a listener of the proxy gets: connections, requests, answers, and faults that were made.
+
+Events of one connection come in order. A listener runs in the proxy's event loop: it takes out what
+it needs and returns within a few ms. Who keeps a `Request` or an `Answer` keeps its frame.
+
+Times are seconds of `time.monotonic()`. Bodies are decoded when they are first asked for and say
+what the client sent and the broker answered, not what the proxy made of it: Produce and Fetch as in
+`wire/messages/produce.py` and `fetch.py` (records as views, not decoded), the others as messages
+with the field names of kio (`wire/messages/requests.pyi`, `responses.pyi`). A body that is not
+known (a version without a schema) or malformed raises `MalformedFrame`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ....wire.framing import RequestHeader
+from .bodies import api_name, decode_answer_body, decode_request_body
+from .errors_in_answers import first_error
+from .subjects import Subjects, TopicNames, subjects_of
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnection:
+    """A client's connection through the proxy.
+
+    instance: whose address it used, see `ProtocolProxy.address_for`; broker_id: the broker behind
+    it, None where that is not known; client_port: of the client, on loopback.
+    """
+
+    id: int
+    instance: str
+    broker_id: int | None
+    client_port: int
+
+
+Connection = ClientConnection  # short among events; brokers have a Connection of their own
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOpened:
+    connection: Connection
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed:
+    """reason: who closed it and why, in words; is_refusal: what came is not understood here (TLS,
+    something malformed), or there is no broker."""
+
+    connection: Connection
+    at_s: float
+    reason: str
+    is_refusal: bool = False
+
+
+class ProxiedRequest:
+    """A request, seen before it goes to the broker."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        frame: memoryview,
+        at_s: float,
+        topic_names: TopicNames,
+    ) -> None:
+        self.connection = connection
+        self.api_key = header.api_key
+        self.version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.at_s = at_s
+        self.size_bytes = len(frame)
+        self.lowered: tuple[str, ...] = ()  # "session_timeout_ms 45000 -> 6000"
+        self._frame = frame
+        self.body_offset = header.body_offset
+        self._topic_names = topic_names
+
+    @property
+    def api(self) -> str:
+        """`EndTxn`"""
+        return api_name(self.api_key)
+
+    @property
+    def instance(self) -> str:
+        return self.connection.instance
+
+    @cached_property
+    def body(self) -> Any:
+        """As the client sent it. Raises MalformedFrame."""
+        return decode_request_body(self.api_key, self.version, self._frame, self.body_offset)
+
+    @cached_property
+    def subjects(self) -> Subjects:
+        """The topics (ids are looked up in what Metadata has told), groups and transactional ids
+        that it is about."""
+        return subjects_of(self.api_key, self.body, self._topic_names)
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.api} v{self.version} of {self.client_id or 'a client without name'}"
+            f"{f' ({self.instance})' if self.instance else ''}"
+        )
+
+
+Request = ProxiedRequest
+
+
+class Answer:
+    """The answer to a request, seen before it goes to the client.
+
+    is_from_broker: False for one that a rule made, whose request no broker has seen. fate: what
+    becomes of it: "delivered", or "lost".
+    """
+
+    def __init__(
+        self, request: Request, frame: memoryview, at_s: float, is_from_broker: bool, fate: str
+    ) -> None:
+        self.request = request
+        self.at_s = at_s
+        self.size_bytes = len(frame)
+        self.is_from_broker = is_from_broker
+        self.fate = fate
+        self._frame = frame
+
+    @cached_property
+    def body(self) -> Any:
+        """As the broker sent it. Raises MalformedFrame."""
+        return decode_answer_body(self.request.api_key, self.request.version, self._frame)
+
+    @cached_property
+    def error_code(self) -> int:
+        """The first error that it tells, 0 for success. Raises MalformedFrame."""
+        return first_error(self.body)
+
+    def __repr__(self) -> str:
+        return f"answer to {self.request!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultMade:
+    """A rule has acted on a request. what: a line for people; `rule` as it was added."""
+
+    rule: Any
+    request: Request
+    at_s: float
+    what: str
+
+
+Event = ConnectionOpened | ConnectionClosed | Request | Answer | FaultMade

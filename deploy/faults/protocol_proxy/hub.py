@@ -1,0 +1,210 @@
+"""The proxy in its event loop: listeners, connections, rules, events, and holds."""
+
+import asyncio
+import contextlib
+import inspect
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from .brokers import LOOPBACK, Address, Brokers, Ports
+from .connection import ProxiedConnection
+from .events import Answer, Event, FaultMade, Request
+from .rules import Act, Ending, Hold, Rule, RuleBook
+from .subjects import TopicNames
+from .two_ends import TwoEnds
+
+CONNECTIONS_MAX = 4_000
+HOLDS_MAX = 64
+BACKLOG = 128
+CLOSE_TIMEOUT_S = 2.0
+Listener = Callable[[Event], None]
+
+
+class Hub:
+    """What all connections share. Its methods run in the loop; the rules have a lock."""
+
+    def __init__(
+        self, bootstrap: Iterable[Address], listeners: Iterable[Listener], lowers_timeouts: bool
+    ) -> None:
+        self.lowers_timeouts = lowers_timeouts
+        self.topic_names = TopicNames()
+        self.brokers = Brokers(bootstrap)
+        self.ports = Ports(self.brokers, self._listen)
+        self.connections: dict[int, ProxiedConnection] = {}
+        self.problem: BaseException | None = None  # the first one of somebody else's code
+        self._listeners = tuple(listeners)
+        self._rules, self._lock = RuleBook(), threading.Condition()
+        self._numbers = itertools.count(1)
+        self._servers: list[asyncio.Server] = []
+        self._starting: set[asyncio.Task[None]] = set()
+        self._holds = 0
+        self._is_closing = False
+
+    async def close(self) -> None:
+        """End everything; whoever waits for a rule waits no more."""
+        self._is_closing = True
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self.connections.values()):
+            connection.close("the proxy was closed", is_abrupt=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                while self.connections:  # their ends are told to listeners, too
+                    await asyncio.sleep(0.001)
+        with self._lock:
+            self._lock.notify_all()
+
+    # -- rules; from any thread
+
+    def add(self, rule: Rule) -> None:
+        with self._lock:
+            self._rules.add(rule)
+
+    def remove(self, rule: Rule) -> None:
+        with self._lock:
+            self._rules.remove(rule)
+            self._lock.notify_all()
+
+    def made(self, rule: Rule) -> int:
+        with self._lock:
+            return self._rules.made(rule)
+
+    def are_all_made(self) -> bool:
+        with self._lock:
+            return self._rules.are_all_made()
+
+    def wait(self, holds: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until something holds that changes when a rule has acted."""
+        with self._lock:
+            return self._lock.wait_for(lambda: holds() or self._is_closing, timeout_s) and holds()
+
+    # -- what connections need
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def emit(self, event: Event) -> None:
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception as problem:
+                self._met(problem)
+
+    def decide(self, request: Request) -> Rule | None:
+        try:
+            with self._lock:
+                return self._rules.decide(request)
+        except Exception as problem:  # of a `where`
+            self._met(problem)
+            return None
+
+    def give_back(self, rule: Rule) -> None:
+        with self._lock:
+            self._rules.give_back(rule)
+
+    def has_acted(self, event: FaultMade) -> None:
+        self.emit(event)
+        with self._lock:
+            self._rules.has_acted(event.rule)
+            self._lock.notify_all()
+
+    def targets(self, broker_id: int | None) -> list[Address]:
+        return self.brokers.targets(broker_id)
+
+    def broker_at(self, address: Address) -> int | None:
+        return self.brokers.id_of(address)
+
+    def ended(self, connection: TwoEnds) -> None:
+        self.connections.pop(connection.info.id, None)
+
+    async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
+        """What the holder wants done, and how long it took in words."""
+        if self._holds >= HOLDS_MAX:
+            self._met(RuntimeError(f"more than {HOLDS_MAX} frames are held at once"))
+            return None, "not held"
+        began_s = time.monotonic()
+        ending: Ending = None
+        words = "held for {:.1f} s"
+        self._holds += 1
+        try:
+            async with asyncio.timeout(hold.deadline_s):
+                ending = await _call(hold.act, request, answer)
+            if not isinstance(ending, Ending):
+                self._met(TypeError(f"an act returned {ending!r}: see Act in rules"))
+                ending = None
+        except TimeoutError:
+            words = "let go at its deadline, after {:.1f} s"
+        except Exception as problem:
+            self._met(problem)
+        finally:
+            self._holds -= 1
+        return ending, words.format(time.monotonic() - began_s)
+
+    def _met(self, problem: BaseException) -> None:
+        self.problem = self.problem or problem
+
+    # -- listeners
+
+    def _listen(self, instance: str, broker_id: int | None) -> int:
+        listening = socket.create_server((LOOPBACK, 0), backlog=BACKLOG)
+        task = asyncio.get_running_loop().create_task(self._serve(listening, instance, broker_id))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        return listening.getsockname()[1]
+
+    async def _serve(self, listening: socket.socket, instance: str, broker_id: int | None) -> None:
+        proxied = partial(self.ports.proxied, instance)
+
+        def accept() -> asyncio.BaseProtocol:
+            number = next(self._numbers)
+            if self._is_closing or len(self.connections) >= CONNECTIONS_MAX:
+                return _Refused()
+            connection = ProxiedConnection(self, number, instance, broker_id, proxied)
+            self.connections[number] = connection
+            return connection.client
+
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(accept, sock=listening, backlog=BACKLOG)
+        self._servers.append(server)
+        if self._is_closing:
+            server.close()
+
+
+class _Refused(asyncio.Protocol):
+    def connection_made(self, transport: Any) -> None:
+        transport.abort()
+
+
+async def _call(act: Act, request: Request, answer: Answer | None) -> Ending:
+    """Await it, or have it called by a thread of its own, which nobody waits for at the end."""
+    if inspect.iscoroutinefunction(act):
+        return await act(request, answer)
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def tell(result: Any, problem: BaseException | None) -> None:
+        if done.done():
+            return
+        if problem is None:
+            done.set_result(result)
+        else:
+            done.set_exception(problem)
+
+    def call() -> None:
+        result, problem = None, None
+        try:
+            result = act(request, answer)
+        except BaseException as raised:
+            problem = raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, result, problem)
+
+    threading.Thread(target=call, name="held frame", daemon=True).start()
+    result = await done
+    return await result if inspect.isawaitable(result) else result

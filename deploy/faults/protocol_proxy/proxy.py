@@ -1,0 +1,148 @@
+"""The proxy as its users have it: a thread with an event loop of its own.
+
+    with ProtocolProxy("127.0.0.1:9092", [listener]) as proxy:
+        address = proxy.address_for("instance-1")  # its bootstrap.servers
+        rule = Rule(Match(apis={"EndTxn"}, instance="instance-1"), LoseAnswer())
+        proxy.add(rule)
+        ...
+        proxy.wait_until_made(rule, 30)
+
+Any client of any Kafka works through it unchanged: the addresses of brokers in answers become those
+of listeners on loopback, one for each broker and instance; a broker that dies and comes back keeps
+its own. Plain text only: TLS is refused in words (`ConnectionClosed.reason`).
+"""
+
+from collections.abc import Iterable
+from typing import Self
+
+from ....client.admin import Admin
+from ....client.cluster_view import parse_bootstrap
+from ....client.loop_thread import LoopThread
+from ....wire.errors import KafkaError
+from ...cluster.failure import Failure
+from .brokers import BOOTSTRAP, LOOPBACK
+from .events import Connection
+from .hub import Hub, Listener
+from .rules import Rule
+
+START_TIMEOUT_MS = 10_000
+CALL_TIMEOUT_S = 10.0
+
+
+class ProtocolProxy:
+    """A proxy of the cluster behind `bootstrap`. Methods may be called from any thread; from a
+    listener, a `where` or an awaited `act` only `add`, `remove` and `made`."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        listeners: Iterable[Listener] = (),
+        *,
+        lowers_timeouts: bool = False,
+    ) -> None:
+        """Failure in words when the cluster cannot be reached, or speaks TLS.
+
+        listeners: each gets every event, in the proxy's loop. lowers_timeouts: session timeouts in
+        JoinGroup are lowered to 6 s, transaction timeouts in InitProducerId to 10 s.
+        """
+        try:
+            known = parse_bootstrap(bootstrap)
+        except ValueError as error:
+            raise Failure(f"{error}.", exit_code=2) from None
+        self._hub = Hub(known, listeners, lowers_timeouts)
+        self._thread = LoopThread("protocol proxy")
+        try:
+            self._thread.run(self._find_brokers(bootstrap))
+        except KafkaError as error:
+            self._thread.close()
+            raise Failure(f"There is no proxy without its cluster: {error}") from error
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except Exception:
+            if kind is None:  # else what came first counts
+                raise
+
+    def close(self) -> None:
+        """End all connections, and the thread. Raises what a listener or a rule's `act` or `where`
+        has raised, the first of it. Again: nothing."""
+        if self._thread.loop.is_closed():
+            return
+        try:
+            self._thread.run(self._hub.close(), CALL_TIMEOUT_S)
+        finally:
+            self._thread.close()
+        if self._hub.problem is not None:
+            raise self._hub.problem
+
+    def address_for(self, instance: str = "") -> str:
+        """HOST:PORT for the clients of an instance of an application; their events carry its name.
+        The same name always gets the same address."""
+
+        async def port() -> int:
+            return self._hub.ports.port_of(instance, BOOTSTRAP)
+
+        return f"{LOOPBACK}:{self._thread.run(port(), CALL_TIMEOUT_S)}"
+
+    def add(self, rule: Rule) -> None:
+        """Rules are asked in the order in which they were added."""
+        self._hub.add(rule)
+
+    def remove(self, rule: Rule) -> None:
+        """It acts no more; what it holds or delays goes on as it was to."""
+        self._hub.remove(rule)
+
+    def made(self, rule: Rule) -> int:
+        """How often the rule has acted; 0 for one that was removed."""
+        return self._hub.made(rule)
+
+    def wait_until_made(self, rule: Rule, timeout_s: float, times: int = 1) -> bool:
+        """Whether the rule has acted so often before the timeout (or the proxy's end)."""
+        return self._hub.wait(lambda: self._hub.made(rule) >= times, timeout_s)
+
+    def wait_until_all_made(self, timeout_s: float) -> bool:
+        """Whether all rules have acted as often as they may, before the timeout."""
+        return self._hub.wait(self._hub.are_all_made, timeout_s)
+
+    def disconnect(self, instance: str | None = None, broker_id: int | None = None) -> int:
+        """Cut the connections there are, at once; clients may connect anew. Returns how many."""
+
+        async def cut() -> int:
+            meant = [
+                one
+                for one in tuple(self._hub.connections.values())
+                if instance in (None, one.info.instance) and broker_id in (None, one.info.broker_id)
+            ]
+            for one in meant:
+                one.close("it was cut", is_abrupt=True)
+            return len(meant)
+
+        return self._thread.run(cut(), CALL_TIMEOUT_S)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that are open."""
+
+        async def listed() -> list[Connection]:
+            return [one.info for one in self._hub.connections.values()]
+
+        return self._thread.run(listed(), CALL_TIMEOUT_S)
+
+    @property
+    def brokers(self) -> dict[int, str]:
+        """HOST:PORT of the brokers known, as they advertise themselves, by their ids."""
+        found = dict(self._hub.brokers.addresses)
+        return {one: f"{host}:{port}" for one, (host, port) in sorted(found.items())}
+
+    async def _find_brokers(self, bootstrap: str) -> None:
+        async with Admin(bootstrap, timeout_ms=START_TIMEOUT_MS) as admin:
+            for broker in (await admin.describe_cluster()).brokers:
+                if broker.host and not broker.is_fenced:
+                    self._hub.brokers.addresses[broker.node_id] = (broker.host, broker.port)

@@ -1,0 +1,247 @@
+"""Rules: to which requests what is done. The core: it counts, and opens nothing.
+
+    proxy.add(Rule(Match(apis={"EndTxn"}, instance="instance-1"), LoseAnswer()))
+    proxy.add(Rule(Match(apis={"OffsetCommit"}), Hold(HoldPoint.BEFORE_REQUEST, kill)))
+
+The first rule that matches a request and has times left gets it; the rules behind it neither act
+on it nor count it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+from ....wire.error_codes import ErrorCode
+from ....wire.messages.apis import APIS
+from ....wire.primitives import MalformedFrame
+from ...cluster.failure import Failure
+from .error_answers import check_error_can_be_said
+from .events import Answer, Request
+
+SILENCE_MAX_S = 120.0
+HOLD_DEADLINE_S = 30.0
+HOLD_DEADLINE_MAX_S = 600.0
+DELAY_MAX_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoseAnswer:
+    """The broker executes the request; its answer never comes, and the connection is closed.
+
+    An answer that tells an error passes, and the rule waits for the next: what was refused has
+    not been executed. `also_errors` loses those, too.
+    """
+
+    also_errors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoseRequest:
+    """The broker never sees it. Nothing comes back on this connection any more, until the client
+    gives up and closes it, or `silence_max_s` are over."""
+
+    silence_max_s: float = SILENCE_MAX_S
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerError:
+    """The broker never sees it; the client is told this error, in every place that belongs to what
+    it asked. Raises Failure where that API cannot say an error (when the rule is made)."""
+
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The request, or its answer, travels so much later, and so does all behind it on its
+    connection. A request that was sent arrives, even when its client has given up meanwhile."""
+
+    seconds: float
+    of: Literal["request", "answer"] = "request"
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """The connection is closed before the broker sees the request, or right after it was passed
+    on, before it is known whether it was executed."""
+
+    when: Literal["before", "after"] = "before"
+
+
+class HoldPoint(Enum):
+    """Where a frame is held.
+
+    BEFORE_REQUEST  the request is on its way, the broker has not seen it
+    BEFORE_ANSWER   the broker has executed it, the client does not know
+    AFTER_ANSWER    the answer is on its way to the client; what it asks next on this connection
+                    is held
+    """
+
+    BEFORE_REQUEST = "before its request"
+    BEFORE_ANSWER = "before its answer"
+    AFTER_ANSWER = "after its answer"
+
+
+Ending = LoseAnswer | LoseRequest | Delay | Disconnect | None
+# Called as act(request, answer): answer is None before there is one. In a thread of its own (it may
+# block), or awaited in the proxy's loop if it gives an awaitable. What it returns is done to the
+# frame when it is let go: None lets it travel; Disconnect() closes the connection instead (right
+# where the instance was killed, so that what it had sent does not arrive after its death);
+# LoseAnswer() and LoseRequest() only before the frame that they mean.
+Act = Callable[[Request, Answer | None], Ending | Awaitable[Ending]]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The frame, and what is behind it on its connection, is held until `act` has returned, at most
+    `deadline_s`; then it travels on whatever `act` does.
+
+    With BEFORE_ANSWER and AFTER_ANSWER only answers without error count, unless `also_errors`.
+    """
+
+    at: HoldPoint
+    act: Act = field(compare=False)
+    deadline_s: float = HOLD_DEADLINE_S
+    also_errors: bool = False
+
+
+Action = LoseAnswer | LoseRequest | AnswerError | Delay | Disconnect | Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which requests; what is None matches all. `where` looks at the request itself (its body),
+    and is called in the proxy's loop."""
+
+    apis: frozenset[str] | set[str] | None = None  # names: {"EndTxn"}
+    client_id: str | None = None
+    instance: str | None = None
+    broker_id: int | None = None
+    topic: str | None = None
+    group: str | None = None
+    transactional_id: str | None = None
+    where: Callable[[Request], bool] | None = field(default=None, compare=False)
+
+    def fits(self, request: Request) -> bool:
+        """Whether it matches. A request whose body cannot be read has no topic, group or id."""
+        if self.apis is not None and request.api not in self.apis:
+            return False
+        if self.instance is not None and request.instance != self.instance:
+            return False
+        if self.client_id is not None and request.client_id != self.client_id:
+            return False
+        if self.broker_id is not None and request.connection.broker_id != self.broker_id:
+            return False
+        if self.topic is self.group is self.transactional_id is self.where is None:
+            return True
+        try:
+            subjects = request.subjects
+            return (
+                (self.topic is None or self.topic in subjects.topics)
+                and (self.group is None or self.group in subjects.groups)
+                and (
+                    self.transactional_id is None
+                    or self.transactional_id in subjects.transactional_ids
+                )
+                and (self.where is None or self.where(request))
+            )
+        except MalformedFrame:
+            return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """nth: the first matching request that it acts on, counted from 1 when it was added; times:
+    how often it acts, None for ever. Two rules are never the same, whatever they say."""
+
+    match: Match
+    action: Action
+    nth: int = 1
+    times: int | None = 1
+
+    def __post_init__(self) -> None:
+        if unknown := (self.match.apis or set()) - API_KEYS.keys():
+            raise Failure(
+                f"There is no API {', '.join(sorted(unknown))}. Names are Kafka's: EndTxn, "
+                f"OffsetCommit, Produce, ...",
+                exit_code=2,
+            )
+        if self.nth < 1 or (self.times is not None and self.times < 1):
+            raise Failure("A rule acts from the 1st time on, and once at least.", exit_code=2)
+        _check_action(self.action, self.match.apis)
+
+
+API_KEYS = {api.name: key for key, api in APIS.items()}
+
+
+def _check_action(action: Action, apis: Iterable[str] | None) -> None:
+    if isinstance(action, AnswerError):
+        if not apis:
+            raise Failure("An error needs the APIs that it is to be told to.", exit_code=2)
+        for api in apis:
+            check_error_can_be_said(API_KEYS[api], action.error)
+    bounds = {
+        Delay: ("A delay", "seconds", DELAY_MAX_S),
+        LoseRequest: ("A silence", "silence_max_s", SILENCE_MAX_S * 5),
+        Hold: ("A hold's deadline", "deadline_s", HOLD_DEADLINE_MAX_S),
+    }
+    if (bound := bounds.get(type(action))) is not None:
+        name, attribute, most = bound
+        if not 0 < getattr(action, attribute) <= most:
+            raise Failure(f"{name} is more than 0 and at most {most:g} s.", exit_code=2)
+
+
+@dataclass(slots=True)
+class _Count:
+    matched: int = 0
+    taken: int = 0  # has acted, or is about to
+    made: int = 0  # has acted
+
+
+class RuleBook:
+    """The rules that stand, and how often each has acted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Rule, _Count] = {}
+
+    def add(self, rule: Rule) -> None:
+        self._counts[rule] = _Count()
+
+    def remove(self, rule: Rule) -> None:
+        """It acts no more; what it holds or delays goes on as it was to."""
+        self._counts.pop(rule, None)
+
+    def decide(self, request: Request) -> Rule | None:
+        """The rule that gets this request; it takes one of its times, until `give_back`."""
+        for rule, count in tuple(self._counts.items()):  # a `where` may add one
+            if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
+                request
+            ):
+                continue
+            count.matched += 1
+            if count.matched >= rule.nth:
+                count.taken += 1
+                return rule
+        return None
+
+    def give_back(self, rule: Rule) -> None:
+        """It has not acted after all: its answer told an error, or never came."""
+        if (count := self._counts.get(rule)) is not None:
+            count.taken -= 1
+
+    def has_acted(self, rule: Rule) -> None:
+        if (count := self._counts.get(rule)) is not None:
+            count.made += 1
+
+    def made(self, rule: Rule) -> int:
+        """How often it has acted; 0 for one that was removed."""
+        count = self._counts.get(rule)
+        return 0 if count is None else count.made
+
+    def are_all_made(self) -> bool:
+        """Whether no rule will act any more, and each has acted to the end."""
+        return all(
+            rule.times is not None and count.made >= rule.times
+            for rule, count in self._counts.items()
+        )

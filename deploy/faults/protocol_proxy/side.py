@@ -1,0 +1,165 @@
+"""One end of a proxied connection: bytes in, frames out, one after the other.
+
+A frame whose handling takes time (a delay, a hold) keeps those behind it, and nothing is read.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from ....wire.framing import FrameReceiver
+from ....wire.primitives import MalformedFrame
+
+Handle = Callable[[memoryview], Coroutine[Any, Any, None] | None]
+WRITE_BUFFER_HIGH_BYTES = 4 * 1024 * 1024
+CLOSE_TIMEOUT_S = 10.0
+SMALL_BYTES = 16 * 1024  # copied behind its length: one write is cheaper than two
+TLS_HANDSHAKE, TLS_ALERT = b"\x16\x03", b"\x15\x03"
+TLS = "it speaks TLS"
+BUSY, FULL = "a frame is being handled", "the other end does not take more"
+
+
+class Side(asyncio.BufferedProtocol):
+    """The owner gives what is done with a frame (a coroutine where that takes time), with one that
+    is malformed, when bytes may be written (or not) here, and when this end is closed and all its
+    frames are handled."""
+
+    def __init__(
+        self,
+        frame_bytes_max: int,
+        handle: Handle,
+        *,
+        on_made: Callable[[], None],
+        on_malformed: Callable[[str], None],
+        on_full: Callable[[bool], None],
+        on_drained: Callable[[], None],
+    ) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.is_lost = False
+        self._receiver = FrameReceiver(frame_bytes_max)
+        self._handle = handle
+        self._on_made, self._on_malformed = on_made, on_malformed
+        self._on_full, self._on_drained = on_full, on_drained
+        self._frames: deque[memoryview] = deque()
+        self._paused = set[str]()
+        self._is_reading, self._is_drained = True, False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no frame is waiting or being handled."""
+        return self._task is None and not self._frames
+
+    def write(self, frame: bytes | memoryview) -> None:
+        """Send a frame; into the void when this end is closed."""
+        if self.transport is None or self.is_lost or self.transport.is_closing():
+            return
+        length = len(frame).to_bytes(4)
+        if len(frame) <= SMALL_BYTES:
+            self.transport.write(length + frame)
+        else:
+            self.transport.write(length)
+            self.transport.write(frame)
+
+    def pause(self, why: str) -> None:
+        """No frame is handled, and none read, until `resume` with the same reason."""
+        self._paused.add(why)
+        self._update_reading()
+
+    def resume(self, why: str) -> None:
+        self._paused.discard(why)
+        self._go_on()
+
+    def close(self) -> None:
+        """When what was written is sent; who does not take it is not waited for for ever."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.close()
+            asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+
+    def abort(self) -> None:
+        """At once, with all that waits here."""
+        self._frames.clear()
+        if self._task is not None:
+            self._task.cancel()
+        if self.transport is not None:
+            self.transport.abort()
+
+    # -- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not derive from asyncio's classes.
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        # uvloop begins to read after this, whatever was said before (and may have read a little).
+        asyncio.get_running_loop().call_soon(self._update_reading)
+        self._on_made()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._receiver.buffer_updated(nbytes)
+        except MalformedFrame as error:
+            start = self._receiver.peek(2)
+            self._on_malformed(TLS if is_tls(start) else str(error))
+            return
+        if frames:
+            self._frames.extend(frames)
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        self._on_full(True)
+
+    def resume_writing(self) -> None:
+        self._on_full(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        self._end_when_drained()
+
+    # -- frames in order
+
+    def _go_on(self) -> None:
+        while self._frames and not self._paused:
+            try:
+                work = self._handle(self._frames.popleft())
+            except MalformedFrame as error:
+                self._frames.clear()
+                self._on_malformed(str(error))
+                return
+            if work is not None:
+                self._paused.add(BUSY)
+                self._task = asyncio.get_running_loop().create_task(self._finish(work))
+        self._update_reading()
+        self._end_when_drained()
+
+    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except MalformedFrame as error:
+            self._frames.clear()
+            self._on_malformed(str(error))
+        finally:
+            self._task = None
+            self.resume(BUSY)
+
+    def _end_when_drained(self) -> None:
+        if self.is_lost and self.is_idle and not self._is_drained:
+            self._is_drained = True
+            self._on_drained()
+
+    def _update_reading(self) -> None:
+        if self.transport is None or self.is_lost or self.transport.is_closing():
+            return
+        if self._is_reading and self._paused:
+            self.transport.pause_reading()
+        elif not self._is_reading and not self._paused:
+            self.transport.resume_reading()
+        self._is_reading = not self._paused
+
+
+def is_tls(start: bytes) -> bool:
+    """Whether bytes begin a TLS handshake, or refuse one that is none."""
+    return start in (TLS_HANDSHAKE, TLS_ALERT)

@@ -1,0 +1,41 @@
+"""Timeouts that are lowered on their way, so that what waits for them happens within a short run.
+
+A member is out of its group after 6 s (the least that Kafka allows by default,
+group.min.session.timeout.ms), a transaction is aborted after 10 s. How long a member may take to
+join anew stays: an application that is slow to rebalance is not to be thrown out by us. In version
+0 of JoinGroup one value says both, so it stays, too. Groups of KIP-848 have their broker's.
+"""
+
+from ....wire.messages import control
+from ....wire.messages.api_keys import INIT_PRODUCER_ID, JOIN_GROUP
+from .bodies import is_known
+from .events import Request
+
+SESSION_TIMEOUT_MS = 6_000
+TRANSACTION_TIMEOUT_MS = 10_000
+REBALANCE_TIMEOUT_FROM = 1
+
+
+def with_lower_timeouts(request: Request, frame: memoryview) -> tuple[bytes | memoryview, str]:
+    """The frame for the broker, and what was changed ("" if nothing: then it is the same one).
+
+    Raises MalformedFrame.
+    """
+    key, version = request.api_key, request.version
+    if key not in (JOIN_GROUP, INIT_PRODUCER_ID) or not is_known(key, version):
+        return frame, ""
+    body = request.body
+    if key == JOIN_GROUP:
+        # kio takes the unit out of the names of what is a duration.
+        name, at_most = "session_timeout", SESSION_TIMEOUT_MS
+        is_meant = version >= REBALANCE_TIMEOUT_FROM
+    else:
+        name, at_most = "transaction_timeout", TRANSACTION_TIMEOUT_MS
+        is_meant = bool(body.transactional_id) and not getattr(body, "enable2_pc", False)
+    before: int = getattr(body, name)
+    if not is_meant or before <= at_most:
+        return frame, ""
+    ours = control.decode_request(key, version, frame[request.body_offset :])
+    setattr(ours, name, at_most)
+    changed = bytes(frame[: request.body_offset]) + control.encode_request(key, version, ours)
+    return changed, f"{name}_ms {before} -> {at_most}"
