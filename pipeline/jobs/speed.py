@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 8
 LIMIT_S = 600
+DRIVER_MEMORY = "3g"  # mode "driver" has the whole micro-batch in it, several times
 CONNECTOR = "connector"
 
 
@@ -162,7 +163,7 @@ def main() -> None:
         logins = logins_of(settings)
     except (OSError, ValueError) as problem:
         parser.error(str(problem))
-    confs = {"master": settings.master}
+    confs = {"master": settings.master, "driver_memory": DRIVER_MEMORY}
     if settings.connector:
         jars = sorted(str(jar.resolve()) for jar in Path(settings.connector).glob("*.jar"))
         confs["jars"] = ",".join(jars)
