@@ -1,81 +1,100 @@
 """How fast source and sink are, beside Spark's own Kafka connector, in one session.
 
     python -m oncelog.pipeline.jobs.speed --bootstrap 127.0.0.1:9092 --connector DIR_OF_JARS
+        [--command-config tls.properties]
 
 Each contender reads or writes the same records in turn, for several rounds; the medians count, and
-the ratio says what our side costs. Writers are streaming queries of one micro-batch over the same
-Parquet files, so the figure of the exactly-once sink has its transactions, its decision and its
-markers in it; the connector writes at least once. Readers are batches into Spark's `noop`. Without
---connector only ours are measured.
+the ratio says what our side costs. A round before them is not counted: a JVM compiles what it runs
+often. Writers are streaming queries of one micro-batch over the same Parquet files, so the figure
+of the exactly-once sink has its transactions, its decision and its markers in it; the connector
+writes at least once. Readers are batches into Spark's `noop`. Without --connector only ours are
+measured. --few: also what a query costs that has next to nothing to write.
 """
 
 import argparse
+import logging
 import os
 import platform
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...client.blocking import BlockingAdmin
+from ...client.security.client_file import read_client_file
+from ..command_line import with_prefix
 from ..session import spark_session
 from ..sink.modes import MODE_NAMES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 KEY_BYTES = 8
-READ_LIMIT_S = 600
+LIMIT_S = 600
+DRIVER_MEMORY = "3g"  # mode "driver" has the whole micro-batch in it, several times
+CONNECTOR = "connector"
 
 
 class Contest:
-    """One size of records, read and written by all contenders."""
+    """One size of records by one way to connect, read and written by all contenders."""
 
     def __init__(
-        self, spark: "SparkSession", settings: argparse.Namespace, value_bytes: int, work: Path
+        self,
+        spark: "SparkSession",
+        settings: argparse.Namespace,
+        login: Mapping[str, Any],
+        value_bytes: int,
+        work: Path,
     ) -> None:
         self._spark, self._settings, self._value_bytes = spark, settings, value_bytes
-        self._work, self._run = work / f"{value_bytes}", 0
-        self._input = str(self._work / "input")
+        self._login, self._options = dict(login), with_prefix(login)
+        self._work, self._run = work, 0
+        self._input = str(work / "input")
+        self._few = str(work / "few")
         self._seconds: dict[str, list[float]] = {}
 
     def run(self) -> dict[str, float]:
         """Median seconds by contender."""
-        self._make_input()
-        with BlockingAdmin(self._settings.bootstrap) as admin:
+        self._make_input(self._input, self._settings.records)
+        self._make_input(self._few, self._settings.partitions)
+        with BlockingAdmin(self._login) as admin:
             self._admin = admin
             filled = self._new_topic()
-            self._write_by_ours(filled)  # also a warm-up of everything
-            self._read("oncelog", filled)
-            for _ in range(self._settings.rounds):
-                if self._settings.connector:
-                    self._time("connector reads", lambda: self._read("kafka", filled))
-                self._time("source reads", lambda: self._read("oncelog", filled))
-                self._time("noop writes", self._write_nowhere)
-                if self._settings.connector:
-                    topic = self._new_topic()
-                    self._time("connector writes", lambda t=topic: self._write_by_connector(t))
+            self._write(filled, self._settings.modes[0])
+            for _ in range(1 + self._settings.rounds):
+                self._round(filled)
+        return {name: statistics.median(each[1:]) for name, each in self._seconds.items()}
+
+    def _round(self, filled: str) -> None:
+        has_connector = bool(self._settings.connector)
+        if has_connector:
+            self._time("connector reads", lambda: self._read("kafka", filled))
+        self._time("source reads", lambda: self._read("oncelog", filled))
+        self._time("noop writes", self._write_nowhere)
+        for mode in ((CONNECTOR,) if has_connector else ()) + self._settings.modes:
+            for name, place in ((f"{mode} writes", self._input), (f"{mode}, few", self._few)):
+                if place == self._few and not self._settings.few:
+                    continue
                 topic = self._new_topic()
-                self._time("exactly-once writes", lambda t=topic: self._write_by_ours(t))
-        return {name: statistics.median(each) for name, each in self._seconds.items()}
+                self._time(name, lambda t=topic, m=mode, p=place: self._write(t, m, p))
 
     def _time(self, name: str, work: Callable[[], object]) -> None:
         begin = time.perf_counter()
         work()
         self._seconds.setdefault(name, []).append(time.perf_counter() - begin)
 
-    def _make_input(self) -> None:
+    def _make_input(self, place: str, count: int) -> None:
         size = self._value_bytes
         text = f"substring(repeat(md5(string(id)), {size // 32 + 1}), 1, {size})"
-        rows = self._spark.range(self._settings.records, numPartitions=self._settings.partitions)
+        rows = self._spark.range(count, numPartitions=self._settings.partitions)
         rows = rows.selectExpr(
             f"cast(lpad(string(id), {KEY_BYTES}, '0') as binary) key",
             f"cast({text} as binary) value",
         )
-        rows.write.mode("overwrite").parquet(self._input)
+        rows.write.mode("overwrite").parquet(place)
 
     def _new_topic(self) -> str:
         self._run += 1
@@ -83,95 +102,124 @@ class Contest:
         self._admin.create_topic(name, partitions=self._settings.partitions)
         return name
 
-    def _stream(self) -> "DataFrame":
-        schema = self._spark.read.parquet(self._input).schema
-        return self._spark.readStream.schema(schema).parquet(self._input)
-
     def _write_nowhere(self) -> None:
         self._spark.read.parquet(self._input).write.format("noop").mode("overwrite").save()
 
-    def _write_by_connector(self, topic: str) -> None:
-        query = (
-            self._stream()
-            .writeStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._settings.bootstrap)
-            .option("topic", topic)
-            .option("checkpointLocation", str(self._work / topic))
-            .trigger(availableNow=True)
-            .start()
-        )
-        assert query.awaitTermination(READ_LIMIT_S)
-
-    def _write_by_ours(self, topic: str) -> None:
+    def _write(self, topic: str, mode: str, place: str = "") -> None:
         from ..sink.sink import exactly_once
 
-        query = exactly_once(
-            self._stream(),
-            sink_id=topic,
-            bootstrap=self._settings.bootstrap,
-            topic=topic,
-            checkpoint=str(self._work / topic),
-            mode=self._settings.mode,
-            trigger={"availableNow": True},
-        )
-        assert query.awaitTermination(READ_LIMIT_S)
+        place = place or self._input
+        rows = self._spark.readStream.schema(self._spark.read.parquet(place).schema).parquet(place)
+        checkpoint, trigger = str(self._work / topic), {"availableNow": True}
+        if mode == CONNECTOR:
+            writer = rows.writeStream.format("kafka").options(**self._options, topic=topic)
+            writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+            query = writer.start()
+        else:
+            login = {n: v for n, v in self._options.items() if n != "kafka.bootstrap.servers"}
+            query = exactly_once(
+                rows, sink_id=topic, bootstrap=self._login["bootstrap.servers"], topic=topic,
+                checkpoint=checkpoint, mode=mode, trigger=trigger, **login,
+            )  # fmt: skip
+        assert query.awaitTermination(LIMIT_S)
 
     def _read(self, source: str, topic: str) -> None:
-        frame = (
-            self._spark.read.format(source)
-            .option("kafka.bootstrap.servers", self._settings.bootstrap)
-            .option("kafka.isolation.level", "read_committed")
-            .option("subscribe", topic)
-            .load()
-        )
+        reader = self._spark.read.format(source).options(**self._options, subscribe=topic)
+        frame = reader.option("kafka.isolation.level", "read_committed").load()
         frame.write.format("noop").mode("overwrite").save()
+
+
+def logins_of(settings: argparse.Namespace) -> list[dict[str, Any]]:
+    """The ways to connect, in the order in which they are measured. Raises ValueError."""
+    found: list[dict[str, Any]] = []
+    if settings.bootstrap:
+        found.append({"bootstrap.servers": settings.bootstrap})
+    found += [read_client_file(file)[0] for file in settings.command_config]
+    if not found or any(not login.get("bootstrap.servers") for login in found):
+        raise ValueError("say which cluster: --bootstrap HOST:PORT, or in each --command-config")
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m oncelog.pipeline.jobs.speed", description=__doc__
     )
-    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--bootstrap", help="HOST:PORT of some brokers, in plain text")
+    parser.add_argument(
+        "--command-config", type=Path, action="append", default=[], metavar="FILE",
+        help="a client.properties with bootstrap.servers, TLS and SASL by Java's names, which the "
+        "connector and ours both read; may be given more than once, measured after --bootstrap",
+    )  # fmt: skip
     parser.add_argument("--connector", help="a folder with the jars of Spark's Kafka connector")
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--value-bytes", default="100,1000")
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--mode", default="prepared", choices=MODE_NAMES)
+    parser.add_argument("--modes", type=modes, default="prepared,transactional,driver")
+    parser.add_argument("--few", action="store_true", help="also queries of a row a partition")
     parser.add_argument("--master", default=f"local[{os.cpu_count()}]")
     settings = parser.parse_args()
-    confs = {"master": settings.master}
+    try:
+        logins = logins_of(settings)
+    except (OSError, ValueError) as problem:
+        parser.error(str(problem))
+    confs = {"master": settings.master, "driver_memory": DRIVER_MEMORY}
     if settings.connector:
         jars = sorted(str(jar.resolve()) for jar in Path(settings.connector).glob("*.jar"))
         confs["jars"] = ",".join(jars)
     spark = spark_session("oncelog-speed", **confs)
     spark.sparkContext.setLogLevel("ERROR")
+    logging.getLogger("oncelog.sink").setLevel(logging.ERROR)  # each query says its mode
     print(
         f"Spark {spark.version}, Python {platform.python_version()}, {platform.machine()} with "
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {settings.records} records of "
-        f"{KEY_BYTES} + N bytes, {settings.partitions} partitions, {settings.rounds} rounds"
+        f"{KEY_BYTES} + N bytes, {settings.partitions} partitions, {settings.rounds} rounds",
+        flush=True,
     )
     work = Path(tempfile.mkdtemp(prefix="oncelog-speed-"))
     try:
-        for value_bytes in map(int, settings.value_bytes.split(",")):
-            medians = Contest(spark, settings, value_bytes, work).run()
-            show(settings.records, value_bytes, medians)
+        for login in logins:
+            for value_bytes in map(int, settings.value_bytes.split(",")):
+                place = work / f"{logins.index(login)}-{value_bytes}"
+                medians = Contest(spark, settings, login, value_bytes, place).run()
+                print(f"\n{said(login)}, values of {value_bytes} bytes")
+                show(settings.records, value_bytes, medians)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         spark.stop()
 
 
+def modes(text: str) -> tuple[str, ...]:
+    """An argparse type."""
+    names = tuple(text.split(","))
+    if wrong := [name for name in names if name not in MODE_NAMES]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(MODE_NAMES)}")
+    return names
+
+
+def said(login: Mapping[str, Any]) -> str:
+    """How brokers are spoken to."""
+    protocol = str(login.get("security.protocol", "PLAINTEXT"))
+    return f"{protocol} {login.get('sasl.mechanism', '')}".strip()
+
+
 def show(records: int, value_bytes: int, medians: dict[str, float]) -> None:
     """A line for each contender, beside the connector's."""
-    print(f"\nvalues of {value_bytes} bytes")
-    print(f"  {'':22} {'seconds':>8} {'records/s':>11} {'MB/s':>7} {'to connector':>13}")
-    beside = {"source reads": "connector reads", "exactly-once writes": "connector writes"}
+    print(f"  {'':22} {'seconds':>8} {'few':>6} {'records/s':>11} {'MB/s':>7} {'to connector':>13}")
     for name, seconds in medians.items():
+        if name.endswith(", few"):
+            continue
+        contender, did = name.split(" ")
+        few = medians.get(f"{contender}, few")
         rate = records / seconds
         megabytes = rate * (KEY_BYTES + value_bytes) / 1e6
-        other = medians.get(beside.get(name, ""))
+        other = None if contender in (CONNECTOR, "noop") else medians.get(f"{CONNECTOR} {did}")
         ratio = "" if other is None else f"{other / seconds:12.2f}x"
-        print(f"  {name:22} {seconds:8.2f} {rate:11,.0f} {megabytes:7.1f} {ratio:>13}")
+        print(
+            f"  {name:22} {seconds:8.2f} {'' if few is None else f'{few:.2f}':>6} {rate:11,.0f} "
+            f"{megabytes:7.1f} {ratio:>13}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

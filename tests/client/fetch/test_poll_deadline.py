@@ -34,6 +34,18 @@ async def test_a_poll_without_a_broker_ends_at_its_deadline() -> None:
                     await consumer.poll(300)
 
 
+async def test_a_member_s_poll_and_close_without_a_broker_end_soon() -> None:
+    consumer = Consumer(NOWHERE, group_id="g", default_api_timeout_ms=3_000)
+    consumer.subscribe(["t"])
+    for _ in range(2):
+        begun = time.monotonic()
+        assert await consumer.poll(300) == []
+        assert 0.25 < time.monotonic() - begun < 1.5
+    begun = time.monotonic()
+    await consumer.close()
+    assert time.monotonic() - begun < 5
+
+
 async def test_a_position_that_the_program_sets_meanwhile_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

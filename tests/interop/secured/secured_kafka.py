@@ -4,7 +4,7 @@ The plain listener is the administrator's: whoever comes there is a super user. 
 made here; tokens come from a small provider, whose keys Kafka fetches over HTTP.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +39,12 @@ CLUSTER_NAME = "kafka-cluster"  # of the one resource of its kind
 class SecuredKafka(KafkaPeer):
     """See the top of the file."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] = MappingProxyType({}),
+        flags: Sequence[str] = (),
+    ) -> None:
         self.files = Certificates(folder / "certificates")
         self.provider = TokenProvider()
         names = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
@@ -53,7 +58,7 @@ class SecuredKafka(KafkaPeer):
         ]
         super().__init__(
             folder,
-            flags=(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}",),
+            flags=(f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}", *flags),
             format_options=scram,
             settings={**self._settings_of(), **settings},
         )

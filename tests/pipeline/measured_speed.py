@@ -1,0 +1,65 @@
+"""Spark's throughput on clusters that are started for it; docs/spark.md has its figures.
+
+    python -m tests.pipeline.measured_speed kafka|oncelog [options of oncelog.pipeline.jobs.speed]
+
+One Apache Kafka 4.3, in plain text and then with SASL_SSL (TLS 1.3, SCRAM-SHA-512), or three nodes
+of ours in plain text. Kafka and Spark's own connector come from Maven.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ..interop.client_peers import PREPARES
+from ..interop.secured.secured_kafka import MODULE, USERS, SecuredKafka
+from .source.connector_jars import connector_jars
+
+# As Kafka's own start script has it: what tests start compiles little, and encrypts slowly.
+SERVER_JVM = ("-Xmx1G", "-Xms1G", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
+ADMINISTRATORS = {"super.users": "User:ANONYMOUS;User:alice"}
+
+
+def client_file(kafka: SecuredKafka, file: Path) -> Path:
+    """How to connect with TLS, by Java's names: both clients read them."""
+    module = f"{MODULE}.scram.ScramLoginModule required"
+    settings = {
+        "bootstrap.servers": kafka.address("SASL_SSL"),
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(kafka.files.ca),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} username="alice" password="{USERS["alice"]}";',
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return file
+
+
+def measure(where: Sequence[str], more: Sequence[str]) -> int:
+    folder = connector_jars()[0].parent
+    command = [sys.executable, "-P", "-m", "oncelog.pipeline.jobs.speed"]
+    command += ["--connector", str(folder), *where, *more]
+    return subprocess.run(command, check=False).returncode
+
+
+def main() -> int:
+    if len(sys.argv) < 2 or sys.argv[1] not in ("kafka", "oncelog"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    name, more = sys.argv[1], sys.argv[2:]
+    if name == "oncelog":
+        with Cluster(nodes=3) as cluster:
+            return measure(["--bootstrap", cluster.bootstrap], more)
+    with tempfile.TemporaryDirectory(prefix="oncelog-speed-") as folder:
+        settings = PREPARES | ADMINISTRATORS
+        with SecuredKafka(Path(folder), settings, flags=SERVER_JVM) as kafka:
+            file = client_file(kafka, Path(folder) / "client.properties")
+            where = ["--bootstrap", kafka.bootstrap, "--command-config", str(file)]
+            return measure(where, more)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
