@@ -29,7 +29,10 @@ class Standalone(NamedTuple):
 
 @contextmanager
 def standalone(
-    folder: Path, environment: Mapping[str, str] = ENVIRONMENT, cores: int = 1
+    folder: Path,
+    environment: Mapping[str, str] = ENVIRONMENT,
+    cores: int = 1,
+    memory: str = "1g",
 ) -> Iterator[Standalone]:
     """One that runs. Spark makes no twin of a task on the host that has it: so two addresses."""
     import pyspark
@@ -55,7 +58,7 @@ def standalone(
         until(url, "the master", LIMIT_S)
         logs = tuple(
             start(f"worker-{n}", "worker.Worker", "--host", f"127.0.0.{n}", "-c", str(cores),
-                  "-m", "1g", url())
+                  "-m", memory, url())
             for n in (2, 3)
         )  # fmt: skip
         until(lambda: master.read_text().count("Registering worker") == 2, "two workers", LIMIT_S)

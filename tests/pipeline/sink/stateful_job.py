@@ -24,7 +24,7 @@ from oncelog.pipeline.sink.steps import CommitChildren, Effect, Event, WriteDeci
 
 from .job import POINTS
 from .output import values_of
-from .stateful_queries import CONFS, FORMATS, query_of, write_files
+from .stateful_queries import CONFS, kind_of, query_of, write_files
 
 MEET_S = 600.0
 MID_WRITE, BEFORE_DECISION, AFTER_DECISION, MID_ROLL_FORWARD, BEFORE_COMMIT_LOG = POINTS
@@ -40,8 +40,7 @@ class StatefulJob:
 
     bootstrap: str
     folder: str
-    names: list[str]  # kinds of queries; the same with a word and a dash in front are others
-    state_format: str
+    names: list[str]  # of queries (stateful_queries.py)
     mode: str
     point: str = ""
     batch: int = -1
@@ -112,7 +111,7 @@ class BreakableSink(ExactlyOnceSink):
 
 
 def start(spark: Any, job: StatefulJob, name: str, sink: ExactlyOnceSink) -> Any:
-    rows, output_mode = query_of(spark, name.rpartition("-")[2], job.input(name))
+    rows, output_mode = query_of(spark, name, job.input(name))
     return (
         rows.writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(job.checkpoint(name)))
@@ -184,7 +183,7 @@ def main(text: str) -> int:
     job = StatefulJob(**json.loads(text))
     spark = spark_session(
         "stateful",
-        master=job.master or f"local[{len(job.names) + 1},3]",
+        master=job.master or f"local[{len(job.names) + 2},3]",
         sql_shuffle_partitions=2,
         local_dir=f"{job.folder}/local",
         log_level="ERROR",
@@ -193,7 +192,6 @@ def main(text: str) -> int:
         executorEnv_PYTHONPATH=os.environ.get("PYTHONPATH", ""),  # where that module is
         executorEnv_OPENBLAS_NUM_THREADS="1",
         **CONFS,
-        **FORMATS[job.state_format],
         **job.confs,
     )
     java: Any = spark._jvm
@@ -206,20 +204,23 @@ def main(text: str) -> int:
             os.kill(process, signal.SIGSTOP if job.pauses else signal.SIGKILL)
 
     meeting = threading.Barrier(len(job.names), action=end_or_pause, timeout=MEET_S)
-    is_begun = threading.Event()
+    begun: dict[str, threading.Event] = {name: threading.Event() for name in job.names}
 
-    def reached(point: str, batch: int) -> None:
-        is_begun.set()
-        if (point, batch) == (job.point, job.batch):
-            meeting.wait()
+    def sink_of(name: str) -> BreakableSink:
+        def reached(point: str, batch: int) -> None:
+            begun[name].set()
+            if (point, batch) == (job.point, job.batch):
+                meeting.wait()
+
+        return BreakableSink(job, name, reached)
 
     sink_module.write_attempt = attempts_of(job, processes)
     queries: dict[str, Any] = {}
     for name in job.names:
-        queries[name] = start(spark, job, name, BreakableSink(job, name, reached))
+        queries[name] = start(spark, job, name, sink_of(name))
         # transformWithState begins with a Python process that has ten seconds to connect: alone.
-        if name.endswith("transformed"):
-            while queries[name].isActive and not is_begun.wait(0.1):
+        if kind_of(name) == "transformed":
+            while queries[name].isActive and not begun[name].wait(0.1):
                 pass
     has_failed = False
     for name, query in queries.items():

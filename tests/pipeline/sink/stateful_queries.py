@@ -5,6 +5,7 @@ watermark of the batches before. What goes to worker processes are functions wit
 which are sent by value: no worker has to import this file.
 """
 
+import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +14,8 @@ from typing import Any
 
 BATCHES, KEYS = 7, 5
 STORE = "spark.sql.streaming.stateStore"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-FORMATS = {
-    "files": {},
-    "rocksdb-1": {f"{STORE}.providerClass": ROCKSDB, f"{STORE}.checkpointFormatVersion": "1"},
-    "rocksdb-2": {f"{STORE}.providerClass": ROCKSDB, f"{STORE}.checkpointFormatVersion": "2"},
-}
+PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
+FORMATS = {"files": ("HDFSBacked", 1), "rocksdb-1": ("RocksDB", 1), "rocksdb-2": ("RocksDB", 2)}
 # A batch is a file: which one is broken must not depend on batches without rows in between.
 CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
@@ -142,17 +139,29 @@ QUERIES: dict[str, tuple[Callable[[Seconds], Any], str]] = {
 }
 
 
-def queries_in(state_format: str) -> list[str]:
-    """transformWithState wants RocksDB, and protobuf beside it."""
-    try:
-        import google.protobuf  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
-    except ImportError:
-        return [name for name in QUERIES if name != "transformed"]
-    return [name for name in QUERIES if name != "transformed" or state_format != "files"]
+def queries_in(*state_formats: str) -> list[str]:
+    """Names of queries: format of the state, a dash, the kind.
+
+    transformWithState wants RocksDB, and protobuf beside it.
+    """
+    has_protobuf = importlib.util.find_spec("google.protobuf") is not None
+    names = [f"{state_format}-{kind}" for kind in QUERIES for state_format in state_formats]
+    return [
+        name
+        for name in names
+        if kind_of(name) != "transformed" or (has_protobuf and not name.startswith("files"))
+    ]
 
 
-def query_of(spark: Any, kind: str, folder: Path) -> tuple[Any, str]:
-    """The rows of a query over these files, and its output mode."""
+def kind_of(name: str) -> str:
+    return name.rpartition("-")[2]
+
+
+def query_of(spark: Any, name: str, folder: Path) -> tuple[Any, str]:
+    """The rows of a query over these files, and its output mode.
+
+    Whoever starts it does so before the next one is made: the session has the format of its state.
+    """
 
     def seconds() -> Any:
         lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder))
@@ -162,5 +171,8 @@ def query_of(spark: Any, kind: str, folder: Path) -> tuple[Any, str]:
             "timestamp_seconds(cast(value AS long)) AS at",
         ).withWatermark("at", "0 seconds")
 
-    make, output_mode = QUERIES[kind]
+    provider, version = FORMATS[name.rpartition("-")[0]]
+    spark.conf.set(f"{STORE}.providerClass", f"{PROVIDERS}.{provider}StateStoreProvider")
+    spark.conf.set(f"{STORE}.checkpointFormatVersion", str(version))
+    make, output_mode = QUERIES[kind_of(name)]
     return make(seconds), output_mode

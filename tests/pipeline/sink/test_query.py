@@ -18,7 +18,7 @@ from . import stateful_job
 from .job import POINTS, Died, Job, MortalSink, start, write_input
 from .output import assert_once
 from .stateful_job import BreakableSink, StatefulJob
-from .stateful_queries import BATCHES, CONFS, FORMATS, queries_in
+from .stateful_queries import BATCHES, CONFS, STORE, queries_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,13 +69,12 @@ def test_a_query_that_is_broken_at_each_point_writes_every_row_once(
 
 
 @pytest.fixture
-def state_in(spark: "SparkSession", request: pytest.FixtureRequest) -> Iterator[str]:
-    """A form of state that queries take which are started now."""
-    confs = CONFS | FORMATS[request.param]
-    for name, value in confs.items():
+def own_state(spark: "SparkSession") -> Iterator[None]:
+    """Queries may choose the format of their state; those of other tests have the usual one."""
+    for name, value in CONFS.items():
         spark.conf.set(name, value)
-    yield request.param
-    for name in confs:
+    yield
+    for name in (*CONFS, f"{STORE}.providerClass", f"{STORE}.checkpointFormatVersion"):
         spark.conf.unset(name)
 
 
@@ -104,23 +103,23 @@ def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, 
     assert len(died) == len(deaths) * len(job.names)
 
 
+@pytest.mark.usefixtures("own_state")
 @pytest.mark.parametrize(
-    ("state_in", "mode"),
+    ("state_format", "mode"),
     [("files", "transactional"), ("rocksdb-1", "prepared"), ("rocksdb-2", "transactional")],
-    indirect=["state_in"],
 )
 def test_state_and_watermark_go_on_where_a_query_died(
     spark: "SparkSession",
     cluster: Cluster,
     admin: BlockingAdmin,
     tmp_path: Path,
-    state_in: str,
+    state_format: str,
     mode: str,
 ) -> None:
     rows: list[dict[str, list[str]]] = []
     for name, deaths in {"whole": {}, "broken": {POINTS[4]: 1, POINTS[3]: 3, POINTS[1]: 4}}.items():
-        folder = tmp_path / f"{name}-{state_in}"
-        job = StatefulJob(cluster.bootstrap, str(folder), queries_in(state_in), state_in, mode)
+        folder = tmp_path / f"{name}-{state_format}"
+        job = StatefulJob(cluster.bootstrap, str(folder), queries_in(state_format), mode)
         job.write_files()
         for query in job.names:
             admin.create_topic(job.topic(query), partitions=2)

@@ -1,16 +1,18 @@
-"""Queries with state, in each form that Spark can keep it in, whose processes are killed.
+"""Queries with state, in each format that Spark can keep it in, whose processes are killed.
 
     pytest -m spark_slow tests/pipeline/sink/test_stateful_kills.py
     ONCELOG_KAFKA=1 pytest -m "spark_slow and kafka" tests/pipeline/sink/test_stateful_kills.py
 
-What comes out is that of a run without kills, row by row. test_query.py breaks the same queries by
+Five kinds of queries in three formats run side by side, each into a sink of its own; what comes out
+is that of a run without kills, row by row. test_query.py breaks the same queries by
 exceptions, in the default run.
 """
 
+import functools
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from ...interop.client_peers import OURS
 from ..standalone import standalone
 from .processes import KAFKA_PREPARES, Nodes, QueryProcess, kill_nodes_while
 from .stateful_job import BEFORE_DECISION, MID_ROLL_FORWARD, POINTS, StatefulJob
-from .stateful_queries import BATCHES, FORMATS, queries_in
+from .stateful_queries import BATCHES, FORMATS, kind_of, queries_in
 
 pytestmark = [
     pytest.mark.spark_slow,
@@ -29,18 +31,17 @@ pytestmark = [
     pytest.mark.parametrize(
         "nodes", [OURS, pytest.param(KAFKA_PREPARES, marks=pytest.mark.kafka)], indirect=True
     ),
-    pytest.mark.parametrize("state_format", FORMATS),
     pytest.mark.parametrize("mode", ["prepared", "transactional"]),
 ]
 SPECULATION = {"": "true", ".interval": "50ms", ".quantile": "0.5", ".multiplier": "1.1"}
 Rows = dict[str, list[str]]  # values in order, by query
 
 
-def new_job(nodes: Nodes, folder: Path, state_format: str, mode: str) -> StatefulJob:
+def new_job(nodes: Nodes, folder: Path, mode: str) -> StatefulJob:
     """With its files, and topics of this run alone."""
-    folder = folder / f"{state_format}-{os.urandom(4).hex()}"
+    folder = folder / f"{mode}-{os.urandom(4).hex()}"
     folder.mkdir()
-    job = StatefulJob(nodes.bootstrap, str(folder), queries_in(state_format), state_format, mode)
+    job = StatefulJob(nodes.bootstrap, str(folder), queries_in(*FORMATS), mode)
     job.write_files()
     with BlockingAdmin(nodes.bootstrap) as admin:
         for name in job.names:
@@ -58,31 +59,30 @@ def run(job: StatefulJob) -> None:
     assert process.end() == 0, process.words
 
 
+Whole = Callable[[Nodes], Rows]
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Nodes, str], Rows]]:
-    """The rows of a run without kills, with a form of state."""
-    known: dict[str, Rows] = {}
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The rows of a run without kills on these nodes."""
 
-    def rows_in(nodes: Nodes, state_format: str) -> Rows:
-        if state_format not in known:
-            folder = tmp_path_factory.mktemp("whole")
-            job = new_job(nodes, folder, state_format, "prepared")
-            run(job)
-            known[state_format] = job.rows()
-        for name, rows in known[state_format].items():
-            assert len(rows) > 2 * BATCHES, f"{name} has hardly any output"
-        return known[state_format]
+    @functools.cache
+    def rows_on(nodes: Nodes) -> Rows:
+        job = new_job(nodes, tmp_path_factory.mktemp("whole"), "prepared")
+        run(job)
+        rows = job.rows()
+        for name, found in rows.items():
+            assert len(found) > 2 * BATCHES, f"{name} has hardly any output"
+            assert found == rows[f"rocksdb-2-{kind_of(name)}"], f"{name} is as its format"
+        return rows
 
-    yield rows_in
-
-
-Whole = Callable[[Nodes, str], Rows]
+    return rows_on
 
 
 def test_a_driver_and_its_jvm_are_killed_at_each_point(
-    nodes: Nodes, tmp_path: Path, state_format: str, mode: str, whole: Whole
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
-    job = new_job(nodes, tmp_path, state_format, mode)
+    job = new_job(nodes, tmp_path, mode)
     for batch, point in enumerate(POINTS, 1):
         process = begin(job.at(point, batch))
         assert process.end() == -signal.SIGKILL, process.words
@@ -90,27 +90,27 @@ def test_a_driver_and_its_jvm_are_killed_at_each_point(
             assert (job.checkpoint(name) / "offsets" / str(batch)).exists()
             assert not (job.checkpoint(name) / "commits" / str(batch)).exists()
     run(job)
-    assert job.rows() == whole(nodes, state_format)
+    assert job.rows() == whole(nodes)
 
 
 def test_twins_of_attempts_and_executors_that_are_killed(
-    nodes: Nodes, tmp_path: Path, state_format: str, mode: str, whole: Whole
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
     confs = {f"spark.speculation{name}": value for name, value in SPECULATION.items()}
-    confs |= {"spark.executor.memory": "512m", "spark.locality.wait": "0s"}
-    with standalone(tmp_path, cores=4) as spark:
-        job = new_job(nodes, tmp_path, state_format, mode)
+    confs |= {"spark.executor.memory": "1g", "spark.locality.wait": "0s"}
+    with standalone(tmp_path, cores=10, memory="2g") as spark:
+        job = new_job(nodes, tmp_path, mode)
         run(job.on(spark.url, confs, twins_in=1, executors_die_in=3))
     assert len(job.marks("executors")) == len(job.names)
     for name in job.names:
         assert len(job.marks(f"twins-{job.topic(name)}")) == 2
-    assert job.rows() == whole(nodes, state_format)
+    assert job.rows() == whole(nodes)
 
 
 def test_paused_drivers_wake_when_another_one_has_their_place(
-    nodes: Nodes, tmp_path: Path, state_format: str, mode: str, whole: Whole
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
-    job = new_job(nodes, tmp_path, state_format, mode)
+    job = new_job(nodes, tmp_path, mode)
     zombies: list[QueryProcess] = []
     paused: list[int] = []
     try:
@@ -128,14 +128,14 @@ def test_paused_drivers_wake_when_another_one_has_their_place(
     log = (Path(job.folder) / "log").read_text()
     for name in job.names:
         assert log.count(f"{name} has ended: SinkStopped: ") == 2, log[-6000:]
-    assert job.rows() == whole(nodes, state_format)
+    assert job.rows() == whole(nodes)
 
 
 def test_nodes_are_killed_while_queries_run(
-    nodes: Nodes, tmp_path: Path, state_format: str, mode: str, whole: Whole
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
-    rows = whole(nodes, state_format)
-    job = new_job(nodes, tmp_path, state_format, mode)
+    rows = whole(nodes)
+    job = new_job(nodes, tmp_path, mode)
     process = begin(job)
     process.wait_for(job.checkpoint(job.names[0]) / "offsets" / "0")
     topic = job.topic(job.names[0])
