@@ -35,6 +35,11 @@ class Parts:
     sleepers: bool = True  # attempts may freeze
     repeats: bool = True  # requests whose answer was lost may arrive again
 
+    @property
+    def has_outages(self) -> bool:
+        """Longer ones than transactions may take."""
+        return self.outages and self.mode is Mode.TRANSACTIONAL
+
 
 @dataclass(frozen=True)
 class Size:
