@@ -24,9 +24,10 @@ from oncelog.pipeline.sink.steps import CommitChildren, Effect, Event, WriteDeci
 
 from .job import POINTS
 from .output import values_of
-from .stateful_queries import CONFS, kind_of, query_of, write_files
+from .stateful_queries import CONFS, SLOW_START, kind_of, query_of, write_files
 
 MEET_S = 600.0
+STARTS_MAX = 5
 MID_WRITE, BEFORE_DECISION, AFTER_DECISION, MID_ROLL_FORWARD, BEFORE_COMMIT_LOG = POINTS
 
 
@@ -217,11 +218,13 @@ def main(text: str) -> int:
     sink_module.write_attempt = attempts_of(job, processes)
     queries: dict[str, Any] = {}
     for name in job.names:
-        queries[name] = start(spark, job, name, sink_of(name))
-        # transformWithState begins with a Python process that has ten seconds to connect: alone.
-        if kind_of(name) == "transformed":
-            while queries[name].isActive and not begun[name].wait(0.1):
+        for _ in range(STARTS_MAX):
+            queries[name] = query = start(spark, job, name, sink_of(name))
+            # transformWithState begins with a process that has ten seconds to connect: alone.
+            while kind_of(name) == "transformed" and not begun[name].wait(0.1) and query.isActive:
                 pass
+            if query.isActive or SLOW_START not in str(query.exception()):
+                break
     has_failed = False
     for name, query in queries.items():
         try:

@@ -17,6 +17,9 @@ STORE = "spark.sql.streaming.stateStore"
 PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 FORMATS = {"files": ("HDFSBacked", 1), "rocksdb-1": ("RocksDB", 1), "rocksdb-2": ("RocksDB", 2)}
 # A batch is a file: which one is broken must not depend on batches without rows in between.
+SLOW_START = (
+    "Python worker failed to connect back"  # in ten seconds: transformWithState's first one
+)
 CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
 
