@@ -2,11 +2,17 @@
 
 Made by each synchronous client for itself, after any fork of the program, and ended with it. It is
 a uvloop where that is installed.
+
+One that nobody has closed is stopped when the program ends, before the interpreter is taken down: a
+loop of uvloop that wakes after that asks for a lock that is no more, and the process ends by
+SIGSEGV. What handlers of the end ask for later still (a producer's close) runs in their own thread.
 """
 
 import asyncio
+import atexit
 import contextlib
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import wraps
@@ -34,6 +40,16 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+STOP_S = 5.0  # that the end of a program waits for a loop in the middle of something
+_unclosed: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_at_exit() -> None:
+    for each in list(_unclosed):
+        each.stop()
+
+
 class LoopThread:
     """Runs coroutines for callers in other threads."""
 
@@ -41,7 +57,9 @@ class LoopThread:
         self.loop = new_event_loop()
         self._lock, self._is_ending = threading.RLock(), False  # a finalizer may run within
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._is_stopped = False  # the loop is at rest, and may be run by whoever needs it
         self._thread.start()
+        _unclosed.add(self)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run to its end and return what it returns; TimeoutError (and cancelled) after a time.
@@ -55,6 +73,8 @@ class LoopThread:
             with self._lock:  # what comes behind `close` would never be run
                 if self._is_ending:
                     raise ClientClosed("the client is closed")
+                if self._is_stopped:
+                    return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
                 future = asyncio.run_coroutine_threadsafe(work, self.loop)
         except (RuntimeError, ClientClosed):
             work.close()
@@ -76,6 +96,7 @@ class LoopThread:
             is_first, self._is_ending = not self._is_ending, True
         if not is_first:
             return
+        _unclosed.discard(self)
 
         async def cancel_all() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -84,10 +105,24 @@ class LoopThread:
             await asyncio.gather(*others, return_exceptions=True)
             await self.loop.shutdown_default_executor()
 
-        asyncio.run_coroutine_threadsafe(cancel_all(), self.loop).result()
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
+        if self._is_stopped:
+            self.loop.run_until_complete(cancel_all())
+        else:
+            asyncio.run_coroutine_threadsafe(cancel_all(), self.loop).result()
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
         self.loop.close()
+
+    def stop(self) -> None:
+        """Let the loop rest, and end the thread; nothing is closed. For the end of a program."""
+        with self._lock:
+            if self._is_ending or self._is_stopped or not self._thread.is_alive():
+                return  # not alive: a fork of the program that had it
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(STOP_S)
+            self._is_stopped = not self._thread.is_alive()
+            for task in asyncio.all_tasks(self.loop):  # which end with the program, as they did
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def refuse_own_thread(self) -> None:
         """Raises RuntimeError where waiting would wait for itself."""

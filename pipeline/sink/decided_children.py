@@ -2,8 +2,9 @@
 
 Pure; a part of the table of protocol.py. Prepared transactions are committed, whatever happens.
 Ordinary ones (mode "transactional") the cluster aborts when an outage was longer than their
-timeout, each at a moment of its own. So at a start they are described first. Where one is gone and
-none is committed, none is to be: the others are aborted, by requests that tell if somebody has
+timeout, each at a moment of its own. So they are described first, at a start and also by the driver
+that has just decided: its decision may have been long on its way. Where one is gone and none is
+committed, none is to be: the others are aborted, by requests that tell if somebody has
 committed one meanwhile (a driver that was superseded, and does not know, may be at it); then the
 decision is taken back, and the batch written again. Where one is gone and another is committed, the
 batch is torn.
@@ -23,12 +24,13 @@ class DecidedChildren:
 
     sink_id: str
     phase: Phase
+    generation: int
     decision: Decision | None
     _given: steps.BatchGiven
     _last_word: SinkStopped | None
 
     def _take_up(self) -> steps.Effect:
-        """At a start: the decision may be unfinished."""
+        """A decision that may be unfinished: of this batch, or found at a start."""
         assert self.decision is not None
         if self.decision.times_out and self.decision.unfinished:
             self.phase = Phase.JUDGING
@@ -37,7 +39,8 @@ class DecidedChildren:
 
     def _roll_forward(self, _: steps.Event | None = None) -> steps.Effect:
         assert self.decision is not None
-        self.phase = Phase.RECOVERING
+        is_of_this_run = self.decision.decided_by == self.generation
+        self.phase = Phase.COMMITTING if is_of_this_run else Phase.RECOVERING
         return steps.CommitChildren(self.decision.unfinished, self.decision.times_out)
 
     def _judged(self, found: steps.ChildrenDescribed) -> steps.Effect:

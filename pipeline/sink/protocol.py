@@ -18,7 +18,8 @@ At each batch
     run the tasks              those with rows leave a transaction open each
     ask                        mode "transactional": whether all of these can be committed yet
     decide                     one record, in a transaction of the control id
-    roll forward, sweep, and write down that the decision is done
+    roll forward, sweep, and write down that the decision is done; mode "transactional" asks
+                               once more before, since the decision may have been long on its way
 Between batches
     sweep                      what attempts leave open that come too late (idle_sweep.py)
 
@@ -230,8 +231,7 @@ class SinkProtocol(DecidedChildren):
         assert self.decision is not None
         if self.mode is Mode.DRIVER:
             return self._over()
-        self.phase = Phase.COMMITTING
-        return steps.CommitChildren(self.decision.children, self.decision.times_out)
+        return self._take_up()
 
     def _committed_all(self, _: steps.ChildrenCommitted) -> steps.Effect:
         self.phase = Phase.LISTING_LEFT

@@ -252,7 +252,7 @@ class Phase(Enum):
     READING = auto()
     LISTING = auto()
     CLAIMING = auto()
-    JUDGING = auto()  # whether what was decided can be committed
+    JUDGING = auto()  # whether what was decided can be committed; at a start, and in each batch
     ROLLING_BACK = auto()
     UNDECIDING = auto()
     RECOVERING = auto()  # roll forward at the start

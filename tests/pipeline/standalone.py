@@ -28,7 +28,12 @@ class Standalone(NamedTuple):
 
 
 @contextmanager
-def standalone(folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> Iterator[Standalone]:
+def standalone(
+    folder: Path,
+    environment: Mapping[str, str] = ENVIRONMENT,
+    cores: int = 1,
+    memory: str = "1g",
+) -> Iterator[Standalone]:
     """One that runs. Spark makes no twin of a task on the host that has it: so two addresses."""
     import pyspark
 
@@ -52,8 +57,8 @@ def standalone(folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> It
         master = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
         until(url, "the master", LIMIT_S)
         logs = tuple(
-            start(f"worker-{n}", "worker.Worker", "--host", f"127.0.0.{n}", "-c", "1", "-m", "1g",
-                  url())
+            start(f"worker-{n}", "worker.Worker", "--host", f"127.0.0.{n}", "-c", str(cores),
+                  "-m", memory, url())
             for n in (2, 3)
         )  # fmt: skip
         until(lambda: master.read_text().count("Registering worker") == 2, "two workers", LIMIT_S)

@@ -30,8 +30,6 @@ POINTS = (
 )
 SINK = "job"
 TASKS = 3
-TIMES = ((0, 3, 25), (26,), (1, 27), (60,))
-COUNTS = ["0: 2", "20: 3"]  # the window of 60 is not over
 
 
 class Died(Exception):
@@ -47,7 +45,6 @@ class Job:
     deaths: dict[str, int] = field(default_factory=dict[str, int])  # batches by point
     pauses_at: str = ""  # a point of batch 1: the process stops itself there
     twin: int = -1  # a batch with a task that does not go on before there is a twin of it
-    is_stateful: bool = False  # counts in windows behind a watermark; lines are seconds
     sink_id: str = SINK
     master: str = "local[2,3]"
     confs: dict[str, str] = field(default_factory=dict[str, str])
@@ -78,16 +75,6 @@ def write_input(job: Job, batches: int = 3, rows: int = 300) -> list[str]:
         os.utime(file, (time.time() - 100 + batch, time.time() - 100 + batch))
         values += lines
     return values
-
-
-def write_times(job: Job) -> None:
-    """Seconds, a file a batch. What 1 counts for depends on the watermark that the batches before
-    it have left: it is late, and no window may begin anew for it."""
-    job.input.mkdir(parents=True)
-    for batch, seconds in enumerate(TIMES):
-        file = job.input / f"{batch:03}.txt"
-        file.write_text("".join(f"{second}\n" for second in seconds))
-        os.utime(file, (time.time() - 100 + batch, time.time() - 100 + batch))
 
 
 class MortalSink(ExactlyOnceSink):
@@ -171,24 +158,10 @@ def rows_of(spark: Any, job: Job, *kills: int) -> Any:
     return lines.repartition(TASKS).mapInArrow(pass_on, "value string")
 
 
-def counts_of(spark: Any, job: Job) -> Any:
-    """How many lines each ten seconds have, told once when they are over."""
-    from pyspark.sql import functions as F
-
-    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
-    return (
-        lines.selectExpr("timestamp_seconds(cast(value AS long)) AS at")
-        .withWatermark("at", "0 seconds")
-        .groupBy(F.window("at", "10 seconds").alias("window"))
-        .count()
-        .selectExpr("concat(unix_seconds(window.start), ': ', count) AS value")
-    )
-
-
 def start(spark: Any, job: Job, sink: ExactlyOnceSink, *kills: int) -> Any:
-    rows = counts_of(spark, job) if job.is_stateful else rows_of(spark, job, *kills)
     return (
-        rows.writeStream.foreachBatch(sink)
+        rows_of(spark, job, *kills)
+        .writeStream.foreachBatch(sink)
         .option("checkpointLocation", job.checkpoint)
         .trigger(availableNow=True)
         .start()

@@ -25,7 +25,8 @@ class Parts:
     # Of mode "transactional", where transactions of children do time out:
     is_v2: bool = True  # an end raises the epoch
     outages: bool = True  # a child may time out that was found open, or is decided
-    asks: bool = True  # how children stand, before a decision and at a start
+    asks: bool = True  # how children stand, before a decision, after it and at a start
+    asks_again: bool = True  # after a decision, before its children are committed
     takes_back: bool = True
     rolls_back: bool = True  # before a decision is taken back
     minds_the_forgotten: bool = True  # an id that is forgotten may be that of an aborted child
@@ -33,6 +34,11 @@ class Parts:
     abandons_ids: bool = True  # whose first request was not answered
     sleepers: bool = True  # attempts may freeze
     repeats: bool = True  # requests whose answer was lost may arrive again
+
+    @property
+    def has_outages(self) -> bool:
+        """Longer ones than transactions may take."""
+        return self.outages and self.mode is Mode.TRANSACTIONAL
 
 
 @dataclass(frozen=True)
@@ -66,13 +72,21 @@ class Reduced(SinkProtocol):
         while True:
             if isinstance(effect, steps.WriteDecision) and not self.writes(effect.decision):
                 effect = super().step(steps.ControlCommitted())
-            elif isinstance(effect, steps.DescribeChildren) and not self.parts.asks:
+            elif isinstance(effect, steps.DescribeChildren) and not self.asks():
                 names = tuple(child.transactional_id for child in effect.children)
                 effect = super().step(steps.ChildrenDescribed(names))
             elif isinstance(effect, steps.RollBackChildren) and not self.parts.rolls_back:
                 effect = super().step(steps.ChildrenAborted())
             else:
                 return effect
+
+    def asks(self) -> bool:
+        has_just_decided = (
+            self.phase is Phase.JUDGING
+            and self.decision is not None
+            and self.decision.decided_by == self.generation
+        )
+        return self.parts.asks and (self.parts.asks_again or not has_just_decided)
 
     @property
     def _may_be_undone(self) -> bool:

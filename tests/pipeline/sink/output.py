@@ -28,3 +28,10 @@ def assert_once(bootstrap: str, topic: str, wanted: Iterable[str]) -> None:
     assert not doubled, f"{len(doubled)} values are there twice: {sorted(doubled)[:5]}"
     assert not expected - found, f"missing: {sorted((expected - found).keys())[:5]}"
     assert not found - expected, f"more than was written: {sorted((found - expected).keys())[:5]}"
+
+
+def values_of(bootstrap: str, topic: str) -> list[str]:
+    """All of them, in order; nothing may be open."""
+    assert asyncio.run(open_transactions(bootstrap)) == []
+    rows = asyncio.run(read_to_end(bootstrap, topic, timeout_s=TIMEOUT_S))
+    return sorted((row.value or b"").decode() for row in rows)

@@ -199,6 +199,7 @@ class SinkModel:
                 yield from self.ask(
                     lambda i=index, record=record: self.cluster.produce(handle, i, record)
                 )
+            self.stand_still()  # under a driver that lives
             yield from self.ask(lambda: self.cluster.end(handle, True))
         except Refused as refused:
             return steps.ControlInDoubt(str(refused))
@@ -329,11 +330,10 @@ class SinkModel:
 
     def stand_still(self) -> None:
         """For longer than transactions may take, perhaps; not every coordinator has looked yet."""
-        if self.parts.mode is not Mode.TRANSACTIONAL or not self.parts.outages:
-            return
-        share = 0.7 if self.random.random() < 0.3 else 0
+        can_be = self.parts.has_outages and not self.is_calm
+        share = 0.7 if can_be and self.random.random() < 0.3 else 0
         for name in self.cluster.listed():
-            if self.random.random() < share:
+            if share and self.random.random() < share:
                 self.cluster.time_out(name)
 
     def unfinished(self) -> set[str]:

@@ -1,8 +1,8 @@
 """Queries with state, side by side in one process, each into an exactly-once sink of its own.
 
-As a program (its argument: a StatefulJob as JSON) it is killed with its JVM by SIGKILL when all of
-its queries have come to the same point of the same batch. One file is one batch of each query;
-lines are seconds, and what they bring about depends on state and watermark of the batches before.
+As a program (its argument: a StatefulJob as JSON) it is killed with its JVM by SIGKILL, or stopped
+by SIGSTOP, when all of its queries have come to the same point of the same batch; executors die,
+and attempts get twins, when all queries have a task in the middle of its rows.
 """
 
 import json
@@ -12,32 +12,44 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from oncelog.pipeline.failure_words import sentence_of
+from oncelog.pipeline.sink import sink as sink_module
 from oncelog.pipeline.sink.protocol import Phase
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
-from oncelog.pipeline.sink.steps import Effect, Event, WriteDecision
+from oncelog.pipeline.sink.steps import CommitChildren, Effect, Event, WriteDecision
 
-# 26 and 38 come again after the batches that are killed; 1 is late by what these have seen.
-FILES = ((0, 3, 25), (26, 25), (1, 27, 26), (38, 44), (39, 38, 28), (60, 61), (90,))
-AFTER_DECISION, BEFORE_COMMIT_LOG = "after the decision", "before Spark's commit log"
-DEATHS = ((BEFORE_COMMIT_LOG, 1), (AFTER_DECISION, 3))
-MEET_S = 300
+from .job import POINTS
+from .output import values_of
+from .stateful_queries import CONFS, SLOW_START, kind_of, query_of, write_files
+
+MEET_S = 600.0
+STARTS_MAX = 5
+MID_WRITE, BEFORE_DECISION, AFTER_DECISION, MID_ROLL_FORWARD, BEFORE_COMMIT_LOG = POINTS
 
 
 @dataclass(frozen=True)
 class StatefulJob:
-    """names: of the queries. point, batch: where they die, "" nowhere. confs: of the session."""
+    """point, batch: where the driver is killed with its JVM, or paused; "" nowhere.
+
+    executors_die_in, twins_in: batches in which each query's first task is in the middle of its
+    rows when all executors are killed, or does not go on before it has a twin.
+    """
 
     bootstrap: str
     folder: str
-    names: list[str]
+    names: list[str]  # of queries (stateful_queries.py)
+    mode: str
     point: str = ""
     batch: int = -1
+    pauses: bool = False
+    executors_die_in: int = -1
+    twins_in: int = -1
+    master: str = ""
     confs: dict[str, str] = field(default_factory=dict[str, str])
-    mode: str = "prepared"
 
     def input(self, name: str) -> Path:
         return Path(self.folder) / name / "input"
@@ -48,159 +60,61 @@ class StatefulJob:
     def topic(self, name: str) -> str:
         return f"{Path(self.folder).name}-{name}"
 
+    def marks(self, what: str) -> list[Path]:
+        return list(Path(self.folder).glob(f"mark-{what}-*"))
+
+    def write_files(self) -> None:
+        for name in self.names:
+            write_files(self.input(name))
+
+    def at(self, point: str, batch: int, *, pauses: bool = False) -> "StatefulJob":
+        return replace(self, point=point, batch=batch, pauses=pauses)
+
+    def on(
+        self, master: str, confs: dict[str, str], *, twins_in: int, executors_die_in: int
+    ) -> "StatefulJob":
+        return replace(
+            self, master=master, confs=confs, twins_in=twins_in, executors_die_in=executors_die_in
+        )
+
+    def rows(self) -> dict[str, list[str]]:
+        """By query, as readers of committed records see them."""
+        return {name: values_of(self.bootstrap, self.topic(name)) for name in self.names}
+
     def text(self) -> str:
         return json.dumps(asdict(self))
 
 
-def write_files(job: StatefulJob) -> None:
-    for name in job.names:
-        job.input(name).mkdir(parents=True)
-        for number, seconds in enumerate(FILES):
-            file = job.input(name) / f"{number:03}.txt"
-            file.write_text("".join(f"{second}\n" for second in seconds))
-            written_s = time.time() - 100 + number
-            os.utime(file, (written_s, written_s))
+class BreakableSink(ExactlyOnceSink):
+    """Tells of each point that it has reached, before it goes on."""
 
-
-class MeetingSink(ExactlyOnceSink):
-    """Waits for the others at the point where all are to die."""
-
-    def __init__(self, job: StatefulJob, name: str, meet: Callable[[], object]) -> None:
-        topic = job.topic(name)
-        super().__init__(topic, job.bootstrap, topic, mode=job.mode)
-        self._job, self._meet = job, meet
-
-    def _reach(self, point: str, batch_id: int) -> None:
-        if (point, batch_id) == (self._job.point, self._job.batch):
-            self._meet()
+    def __init__(self, job: StatefulJob, name: str, reached: Callable[[str, int], object]) -> None:
+        super().__init__(job.topic(name), job.bootstrap, job.topic(name), mode=job.mode)
+        self._reached = reached
 
     def perform(self, effect: Effect, rows: Any) -> Event:
-        is_decision = self.protocol.phase is Phase.DECIDING
-        event = super().perform(effect, rows)
-        if is_decision and isinstance(effect, WriteDecision):
-            self._reach(AFTER_DECISION, effect.decision.batch_id)
-        return event
+        phase, decision = self.protocol.phase, self.protocol.decision
+        if phase is Phase.DECIDING and isinstance(effect, WriteDecision):
+            self._reached(BEFORE_DECISION, effect.decision.batch_id)
+            event = super().perform(effect, rows)
+            self._reached(AFTER_DECISION, effect.decision.batch_id)
+            return event
+        if phase is Phase.COMMITTING and isinstance(effect, CommitChildren):
+            assert decision is not None
+            half = replace(effect, children=effect.children[: len(effect.children) // 2])
+            super().perform(half, rows)
+            self._reached(MID_ROLL_FORWARD, decision.batch_id)
+        return super().perform(effect, rows)
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         super().__call__(frame, batch_id)
-        self._reach(BEFORE_COMMIT_LOG, batch_id)
+        self._reached(BEFORE_COMMIT_LOG, batch_id)
 
 
-# --- the queries
-
-
-def windows(seconds: Callable[[], Any]) -> Any:
-    """How many lines each ten seconds have, told once when they are over."""
-    from pyspark.sql import functions as F
-
+def start(spark: Any, job: StatefulJob, name: str, sink: ExactlyOnceSink) -> Any:
+    rows, output_mode = query_of(spark, name, job.input(name))
     return (
-        seconds()
-        .groupBy(F.window("at", "10 seconds").alias("window"))
-        .count()
-        .selectExpr("concat(unix_seconds(window.start), ': ', count) AS value")
-    )
-
-
-def deduplicated(seconds: Callable[[], Any]) -> Any:
-    return seconds().dropDuplicates(["at"]).selectExpr("cast(second AS string) AS value")
-
-
-def joined(seconds: Callable[[], Any]) -> Any:
-    """Each line with those of its key in the six seconds behind it, or alone."""
-    from pyspark.sql import functions as F
-
-    left = seconds().selectExpr("at AS left_at", "second AS left", "key AS left_key")
-    right = seconds().selectExpr("at AS right_at", "second AS right", "key AS right_key")
-    in_time = "right_at > left_at AND right_at <= left_at + interval 6 seconds"
-    both = left.join(right, F.expr(f"left_key = right_key AND {in_time}"), "leftOuter")
-    return both.selectExpr("concat(left, ' ', coalesce(cast(right AS string), 'alone')) AS value")
-
-
-def counted(seconds: Callable[[], Any]) -> Any:
-    """Lines so far by key, counted in Python; and what a key had when it was silent for long."""
-    import pandas as pd
-    from pyspark.sql.streaming.state import GroupStateTimeout
-
-    def count(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        (seen,) = state.get if state.exists else (0,)
-        if state.hasTimedOut:
-            state.remove()
-            yield pd.DataFrame({"value": [f"{key[0]} over {seen}"]})
-            return
-        seen += sum(len(frame) for frame in frames)
-        state.update((seen,))
-        state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 10_000)
-        yield pd.DataFrame({"value": [f"{key[0]} {seen}"]})
-
-    return (
-        seconds()
-        .groupBy("key")
-        .applyInPandasWithState(
-            count, "value string", "seen long", "update", GroupStateTimeout.EventTimeTimeout
-        )
-    )
-
-
-def transformed(seconds: Callable[[], Any]) -> Any:
-    """The same by transformWithState, with a timer."""
-    from pyspark.sql import Row
-    from pyspark.sql.streaming.stateful_processor import (
-        StatefulProcessor,
-        StatefulProcessorHandle,
-    )
-
-    class Counter(StatefulProcessor):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            self.handle, self.seen = handle, handle.getValueState("seen", "seen long")
-
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
-            found = self.seen.get()
-            seen = sum(1 for _ in rows) + (found[0] if found is not None else 0)
-            self.seen.update((seen,))
-            for timer in list(self.handle.listTimers()):
-                self.handle.deleteTimer(timer)
-            self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 10_000)
-            yield Row(value=f"{key[0]} {seen}")
-
-        def handleExpiredTimer(
-            self, key: Any, timerValues: Any, expiredTimerInfo: Any
-        ) -> Iterator[Any]:
-            found = self.seen.get()
-            self.seen.clear()
-            yield Row(value=f"{key[0]} over {found and found[0]}")
-
-        def close(self) -> None:
-            pass
-
-    return (
-        seconds()
-        .groupBy("key")
-        .transformWithState(Counter(), "value string", "Update", "EventTime")
-    )
-
-
-QUERIES: dict[str, tuple[Callable[[Callable[[], Any]], Any], str]] = {
-    "windows": (windows, "append"),
-    "deduplicated": (deduplicated, "append"),
-    "joined": (joined, "append"),
-    "counted": (counted, "update"),
-    "transformed": (transformed, "update"),
-}
-
-
-def start(spark: Any, job: StatefulJob, name: str, meet: Callable[[], object]) -> Any:
-    def seconds() -> Any:
-        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input(name)))
-        return lines.selectExpr(
-            "cast(value AS long) AS second",
-            "cast(value AS long) % 3 AS key",
-            "timestamp_seconds(cast(value AS long)) AS at",
-        ).withWatermark("at", "0 seconds")
-
-    make, output_mode = QUERIES[name.rpartition("-")[2]]
-    return (
-        make(seconds)
-        .writeStream.foreachBatch(MeetingSink(job, name, meet))
+        rows.writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(job.checkpoint(name)))
         .outputMode(output_mode)
         .trigger(availableNow=True)
@@ -208,34 +122,119 @@ def start(spark: Any, job: StatefulJob, name: str, meet: Callable[[], object]) -
     )
 
 
-def main(text: str) -> None:
+def attempts_of(job: StatefulJob, kills: tuple[int, ...]) -> Callable[[Any, Any], Iterator[Any]]:
+    """What writes a partition, in place of the sink's own: it stops behind the first row."""
+    folder, count, limit_s = job.folder, len(job.names), MEET_S
+    killed_in = job.batch if job.point == MID_WRITE else -1
+    executors_die_in, twins_in = job.executors_die_in, job.twins_in
+    write = sink_module.write_attempt
+
+    def meet(what: str, name: str, wanted: int) -> bool:
+        """Wait until so many have come; False when this one has been here before."""
+        import glob
+
+        mark = f"{folder}/mark-{what}-{name}"
+        if os.path.exists(mark):
+            return False
+        open(mark, "w").close()
+        deadline = time.monotonic() + limit_s
+        while len(glob.glob(f"{folder}/mark-{what}-*")) < wanted:
+            assert time.monotonic() < deadline, f"{what}: not all have come"
+            time.sleep(0.02)
+        time.sleep(0.5)  # what was written is on its way
+        return True
+
+    def stop(spec: Any) -> None:
+        import psutil
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        if context.partitionId() != 0:
+            return
+        if spec.batch_id == killed_in and meet("driver", spec.sink_id, count):
+            for process in kills:
+                os.kill(process, signal.SIGKILL)
+        if spec.batch_id == executors_die_in and meet("executors", spec.sink_id, count):
+            os.kill(psutil.Process().parents()[1].pid, signal.SIGKILL)
+        if spec.batch_id == twins_in:
+            meet(f"twins-{spec.sink_id}", str(context.attemptNumber()), 2)
+
+    def pass_on(spec: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        has_stopped = False
+        for batch in batches:
+            rest = batch
+            if batch.num_rows and not has_stopped:
+                yield batch.slice(0, 1)
+                stop(spec)
+                has_stopped, rest = True, batch.slice(1)
+            yield rest
+        if not has_stopped:
+            stop(spec)
+
+    def write_breakable(spec: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        return write(spec, pass_on(spec, batches))
+
+    return write_breakable
+
+
+def main(text: str) -> int:
     from oncelog.pipeline import spark_session
 
     job = StatefulJob(**json.loads(text))
     spark = spark_session(
         "stateful",
-        master="local[2]",
+        master=job.master or f"local[{len(job.names) + 2},3]",
         sql_shuffle_partitions=2,
         local_dir=f"{job.folder}/local",
+        log_level="ERROR",
         driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        python_daemon_module="oncelog_test_daemon",
+        executorEnv_PYTHONPATH=os.environ.get("PYTHONPATH", ""),  # where that module is
+        executorEnv_OPENBLAS_NUM_THREADS="1",
+        **CONFS,
         **job.confs,
     )
     java: Any = spark._jvm
-    jvm = java.java.lang.ProcessHandle.current().pid()
+    processes = (java.java.lang.ProcessHandle.current().pid(), os.getpid())
 
-    def die() -> None:
-        for process in (jvm, os.getpid()):
-            os.kill(process, signal.SIGKILL)
+    def end_or_pause() -> None:
+        if job.pauses:
+            (Path(job.folder) / f"paused-{job.batch}").write_text(json.dumps(processes))
+        for process in processes:
+            os.kill(process, signal.SIGSTOP if job.pauses else signal.SIGKILL)
 
-    meeting = threading.Barrier(len(job.names), action=die, timeout=MEET_S)
-    queries = [start(spark, job, name, meeting.wait) for name in job.names]
-    while any(query.isActive for query in queries):
-        spark.streams.awaitAnyTermination()  # raises what a query died of
-        spark.streams.resetTerminated()
-    for query in queries:
-        query.awaitTermination()
+    meeting = threading.Barrier(len(job.names), action=end_or_pause, timeout=MEET_S)
+    begun: dict[str, threading.Event] = {name: threading.Event() for name in job.names}
+
+    def sink_of(name: str) -> BreakableSink:
+        def reached(point: str, batch: int) -> None:
+            begun[name].set()
+            if (point, batch) == (job.point, job.batch):
+                meeting.wait()
+
+        return BreakableSink(job, name, reached)
+
+    sink_module.write_attempt = attempts_of(job, processes)
+    queries: dict[str, Any] = {}
+    for name in job.names:
+        for _ in range(STARTS_MAX):
+            queries[name] = query = start(spark, job, name, sink_of(name))
+            # transformWithState begins with a process that has ten seconds to connect: alone.
+            while kind_of(name) == "transformed" and not begun[name].wait(0.1) and query.isActive:
+                pass
+            if query.isActive or SLOW_START not in str(query.exception()):
+                break
+    has_failed = False
+    for name, query in queries.items():
+        try:
+            query.awaitTermination()
+        except Exception as problem:
+            print(f"{name} has ended: {sentence_of(problem)}", flush=True)
+            has_failed = True
     spark.stop()
+    return int(has_failed)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(sys.argv[1]))

@@ -4,6 +4,7 @@ One JVM serves all of it, so a death is an exception here; test_kills.py kills p
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,11 @@ from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.pipeline.failure_words import sentence_of
 
-from .job import COUNTS, POINTS, Died, Job, MortalSink, start, write_input, write_times
+from . import stateful_job
+from .job import POINTS, Died, Job, MortalSink, start, write_input
 from .output import assert_once
+from .stateful_job import BreakableSink, StatefulJob
+from .stateful_queries import BATCHES, CONFS, STORE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,16 +68,71 @@ def test_a_query_that_is_broken_at_each_point_writes_every_row_once(
     assert_once(cluster.bootstrap, topic, values)
 
 
-def test_state_and_watermark_go_on_where_a_batch_was_decided_and_the_driver_died(
-    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+@pytest.fixture
+def own_state(spark: "SparkSession") -> Iterator[None]:
+    """Queries may choose the format of their state; those of other tests have the usual one."""
+    for name, value in CONFS.items():
+        spark.conf.set(name, value)
+    yield
+    for name in (*CONFS, f"{STORE}.providerClass", f"{STORE}.checkpointFormatVersion"):
+        spark.conf.unset(name)
+
+
+def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, int]) -> None:
+    """Each query dies once at each of these points, in these batches, and is started again."""
+    from pyspark.errors import StreamingQueryException
+
+    def sink_of(name: str) -> BreakableSink:
+        def reached(point: str, batch: int) -> None:
+            if deaths.get(point) == batch and (name, point) not in died:
+                died.add((name, point))
+                raise Died
+
+        return BreakableSink(job, name, reached)
+
+    died: set[tuple[str, str]] = set()
+    running = {name: stateful_job.start(spark, job, name, sink_of(name)) for name in job.names}
+    while running:
+        for name, query in list(running.items()):
+            try:
+                if query.awaitTermination(0.1):
+                    del running[name]
+            except StreamingQueryException as problem:
+                assert "Died" in str(problem), problem
+                running[name] = stateful_job.start(spark, job, name, sink_of(name))
+    assert len(died) == len(deaths) * len(job.names)
+
+
+@pytest.mark.usefixtures("own_state")
+@pytest.mark.parametrize(
+    ("names", "mode"),
+    [
+        (["files-windows", "files-joined"], "transactional"),
+        (["rocksdb-1-deduplicated", "rocksdb-1-counted"], "prepared"),
+        (["rocksdb-2-windows", "rocksdb-2-counted"], "transactional"),
+    ],
+    ids=["files", "rocksdb-1", "rocksdb-2"],
+)
+def test_state_and_watermark_go_on_where_a_query_died(
+    spark: "SparkSession",
+    cluster: Cluster,
+    admin: BlockingAdmin,
+    tmp_path: Path,
+    names: list[str],
+    mode: str,
 ) -> None:
-    for name, deaths in {"whole": {}, "broken": {POINTS[4]: 0}}.items():
-        admin.create_topic(f"counts-{name}", partitions=1)
-        folder, topic = str(tmp_path / name), f"counts-{name}"
-        job = Job(cluster.bootstrap, topic, folder, deaths=deaths, is_stateful=True, sink_id=topic)
-        write_times(job)
-        assert run_until_it_ends(spark, job) == len(deaths)
-        assert_once(cluster.bootstrap, topic, COUNTS)
+    """Two kinds for each format; test_stateful_kills.py has all of them, with real deaths."""
+    rows: list[dict[str, list[str]]] = []
+    for run, deaths in {"whole": {}, "broken": {POINTS[4]: 1, POINTS[3]: 3, POINTS[1]: 4}}.items():
+        folder = tmp_path / f"{run}-{names[0]}"
+        job = StatefulJob(cluster.bootstrap, str(folder), names, mode)
+        job.write_files()
+        for query in job.names:
+            admin.create_topic(job.topic(query), partitions=2)
+        run_side_by_side(spark, job, deaths)
+        rows.append(job.rows())
+    assert rows[0] == rows[1]
+    assert all(len(found) > 2 * BATCHES for found in rows[0].values())
 
 
 def test_a_checkpoint_that_does_not_fit_stops_the_query_with_a_reason(

@@ -45,10 +45,9 @@ def recipe() -> str:
     return textwrap.dedent(section.split("```python\n", 1)[1].split("```", 1)[0])
 
 
-def run(spark: "SparkSession", job: Job, sink: ExactlyOnceSink) -> None:
+def run(job: Job, frame: Any, sink: ExactlyOnceSink) -> None:
     query = (
-        frame_of(spark, job)
-        .writeStream.foreachBatch(sink)
+        frame.writeStream.foreachBatch(sink)
         .option("checkpointLocation", job.checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -59,9 +58,9 @@ def run(spark: "SparkSession", job: Job, sink: ExactlyOnceSink) -> None:
         sink.close()
 
 
-def frame_of(spark: "SparkSession", job: Job) -> Any:
+def frame_of(spark: "SparkSession", job: Job, *, is_stateful: bool) -> Any:
     rows = rows_of(spark, job)
-    if job.is_stateful:
+    if is_stateful:
         rows = rows.dropDuplicates(["value"])
     return rows.selectExpr("CAST(NULL AS BINARY) AS key", "value")
 
@@ -81,14 +80,15 @@ def test_a_torn_batch_is_written_to_its_end_by_the_recipe(
 
     topic = f"torn-{is_stateful}".lower()
     admin.create_topic(topic, partitions=3)
-    job = Job(cluster.bootstrap, topic, str(tmp_path), is_stateful=is_stateful, sink_id=topic)
+    job = Job(cluster.bootstrap, topic, str(tmp_path), sink_id=topic)
     values = write_input(job, batches=3)
+    frame = frame_of(spark, job, is_stateful=is_stateful)
     if is_stateful:
         first, second = (job.input / f"{batch:03}.txt" for batch in range(2))
         second.write_text(second.read_text() + first.read_text())
     sink = TornSink(topic, cluster.bootstrap, topic, mode="transactional")
     with pytest.raises(StreamingQueryException, match="BATCH 1 IS TORN"):
-        run(spark, job, sink)
+        run(job, frame, sink)
 
     copy = str(tmp_path / "copy")
     shutil.copytree(job.checkpoint, copy)
@@ -98,10 +98,10 @@ def test_a_torn_batch_is_written_to_its_end_by_the_recipe(
     code = code.replace(first_line, f"batch, sink_id, topic = 1, {topic!r}, {topic!r}")
     names = {
         "spark": spark, "ExactlyOnceSink": ExactlyOnceSink,
-        "rows": frame_of(spark, job), "copy_of_checkpoint": copy,
+        "rows": frame, "copy_of_checkpoint": copy,
     }  # fmt: skip
     for _ in range(2):  # it may be run again
         exec(compile(code, str(PAGE), "exec"), names)
     going_on = ExactlyOnceSink(topic, cluster.bootstrap, topic, mode="transactional", first_batch=2)
-    run(spark, job, going_on)
+    run(job, frame, going_on)
     assert_once(cluster.bootstrap, topic, values)

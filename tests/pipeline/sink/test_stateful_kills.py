@@ -1,102 +1,146 @@
-"""State and watermark go on where a batch was decided and the driver died before Spark knew.
+"""Queries with state, in each format that Spark can keep it in, whose processes are killed.
 
     pytest -m spark_slow tests/pipeline/sink/test_stateful_kills.py
+    ONCELOG_KAFKA=1 pytest -m "spark_slow and kafka" tests/pipeline/sink/test_stateful_kills.py
 
-Each kind of state, in each form that Spark can keep it in; the output is that of a run without
-kills, row by row. test_query.py has windows in the default run.
+Five kinds of queries in three formats run side by side, each into a sink of its own; what comes out
+is that of a run without kills, row by row. test_query.py breaks the same queries by
+exceptions, in the default run.
 """
 
-import asyncio
+import functools
+import json
+import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from oncelog.client import BlockingAdmin
-from oncelog.deploy.cluster.local_cluster import Cluster
 
-from ...interop.client_peers import read_to_end
-from . import stateful_job
-from .output import open_transactions
-from .stateful_job import DEATHS, QUERIES, StatefulJob, write_files
+from ...interop.client_peers import OURS
+from ..standalone import standalone
+from .processes import KAFKA_PREPARES, Nodes, QueryProcess, kill_nodes_while
+from .stateful_job import BEFORE_DECISION, MID_ROLL_FORWARD, POINTS, StatefulJob
+from .stateful_queries import BATCHES, FORMATS, kind_of, queries_in
 
-pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
-RUN_S = 600
-STORE = "spark.sql.streaming.stateStore"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# A batch is a file: which one is killed must not depend on batches without rows in between.
-CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
-FORMS = {
-    "files": {},
-    "rocksdb-1": {f"{STORE}.providerClass": ROCKSDB, f"{STORE}.checkpointFormatVersion": "1"},
-    "rocksdb-2": {f"{STORE}.providerClass": ROCKSDB, f"{STORE}.checkpointFormatVersion": "2"},
-}
+pytestmark = [
+    pytest.mark.spark_slow,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.parametrize(
+        "nodes", [OURS, pytest.param(KAFKA_PREPARES, marks=pytest.mark.kafka)], indirect=True
+    ),
+    pytest.mark.parametrize("mode", ["prepared", "transactional"]),
+]
+SPECULATION = {"": "true", ".interval": "50ms", ".quantile": "0.5", ".multiplier": "1.1"}
+Rows = dict[str, list[str]]  # values in order, by query
+
+
+def new_job(nodes: Nodes, folder: Path, mode: str) -> StatefulJob:
+    """With its files, and topics of this run alone."""
+    folder = folder / f"{mode}-{os.urandom(4).hex()}"
+    folder.mkdir()
+    job = StatefulJob(nodes.bootstrap, str(folder), queries_in(*FORMATS), mode)
+    job.write_files()
+    with BlockingAdmin(nodes.bootstrap) as admin:
+        for name in job.names:
+            admin.create_topic(job.topic(name), partitions=2, replication_factor=3)
+    return job
+
+
+def begin(job: StatefulJob) -> QueryProcess:
+    return QueryProcess(job, "stateful_job")
+
+
+def run(job: StatefulJob) -> None:
+    """To its end, in good order."""
+    process = begin(job)
+    assert process.end() == 0, process.words
+
+
+Whole = Callable[[Nodes], Rows]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(nodes=1, data=tmp_path_factory.mktemp("state") / "data") as running:
-        yield running
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The rows of a run without kills on these nodes."""
+
+    @functools.cache
+    def rows_on(nodes: Nodes) -> Rows:
+        job = new_job(nodes, tmp_path_factory.mktemp("whole"), "prepared")
+        run(job)
+        rows = job.rows()
+        for name, found in rows.items():
+            assert len(found) > 2 * BATCHES, f"{name} has hardly any output"
+            assert found == rows[f"rocksdb-2-{kind_of(name)}"], f"{name} is as its format"
+        return rows
+
+    return rows_on
 
 
-def queries_in(form: str) -> list[str]:
-    """transformWithState wants RocksDB, and protobuf beside it."""
-    try:
-        import google.protobuf  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
-    except ImportError:
-        return [name for name in QUERIES if name != "transformed"]
-    return [name for name in QUERIES if name != "transformed" or form != "files"]
-
-
-def run(job: StatefulJob) -> int:
-    log = Path(job.folder) / "log"
-    program = str(Path(stateful_job.__file__))
-    with open(log, "ab") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-P", program, job.text()], stdout=file, stderr=file, cwd=job.folder
-        )
-    try:
-        return process.wait(RUN_S)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def words(job: StatefulJob) -> str:
-    return (Path(job.folder) / "log").read_text()[-6000:]
-
-
-@pytest.mark.parametrize("mode", ["prepared", "transactional"])
-@pytest.mark.parametrize("form", FORMS)
-def test_output_is_that_of_a_run_without_kills(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, form: str, mode: str
+def test_a_driver_and_its_jvm_are_killed_at_each_point(
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
 ) -> None:
-    folder = tmp_path_factory.mktemp(f"{form}-{mode}")
-    broken = queries_in(form)
-    whole = [f"whole-{name}" for name in broken]
-    confs = CONFS | FORMS[form]
-    last = StatefulJob(cluster.bootstrap, str(folder), broken + whole, confs=confs, mode=mode)
-    write_files(last)
-    with BlockingAdmin(cluster.bootstrap) as admin:
-        for name in last.names:
-            admin.create_topic(last.topic(name), partitions=1)
-    for point, batch in DEATHS:
-        job = StatefulJob(cluster.bootstrap, str(folder), broken, point, batch, confs, mode)
-        assert run(job) == -signal.SIGKILL, words(job)
-        for name in broken:
+    job = new_job(nodes, tmp_path, mode)
+    for batch, point in enumerate(POINTS, 1):
+        process = begin(job.at(point, batch))
+        assert process.end() == -signal.SIGKILL, process.words
+        for name in job.names:
             assert (job.checkpoint(name) / "offsets" / str(batch)).exists()
             assert not (job.checkpoint(name) / "commits" / str(batch)).exists()
-    assert run(last) == 0, words(last)
-    assert asyncio.run(open_transactions(cluster.bootstrap)) == []
-    rows = {name: rows_of(cluster, last.topic(name)) for name in last.names}
-    for name in broken:
-        assert rows[name] == rows[f"whole-{name}"], name
-        assert len(rows[name]) > len(DEATHS), f"{name} has hardly any output"
+    run(job)
+    assert job.rows() == whole(nodes)
 
 
-def rows_of(cluster: Cluster, topic: str) -> list[str]:
-    rows = asyncio.run(read_to_end(cluster.bootstrap, topic, timeout_s=120))
-    return sorted((row.value or b"").decode() for row in rows)
+def test_twins_of_attempts_and_executors_that_are_killed(
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
+) -> None:
+    confs = {f"spark.speculation{name}": value for name, value in SPECULATION.items()}
+    confs |= {"spark.executor.memory": "1g", "spark.locality.wait": "0s"}
+    with standalone(tmp_path, cores=10, memory="2g") as spark:
+        job = new_job(nodes, tmp_path, mode)
+        run(job.on(spark.url, confs, twins_in=1, executors_die_in=3))
+    assert len(job.marks("executors")) == len(job.names)
+    for name in job.names:
+        assert len(job.marks(f"twins-{job.topic(name)}")) == 2
+    assert job.rows() == whole(nodes)
+
+
+def test_paused_drivers_wake_when_another_one_has_their_place(
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
+) -> None:
+    job = new_job(nodes, tmp_path, mode)
+    zombies: list[QueryProcess] = []
+    paused: list[int] = []
+    try:
+        for batch, point in ((1, BEFORE_DECISION), (3, MID_ROLL_FORWARD)):
+            zombies.append(begin(job.at(point, batch, pauses=True)))
+            mark = Path(job.folder) / f"paused-{batch}"
+            zombies[-1].wait_for(mark)
+            paused += json.loads(mark.read_text())
+        run(job)
+    finally:
+        for process in paused:
+            os.kill(process, signal.SIGCONT)
+        ends = [zombie.end() for zombie in zombies]
+    assert ends == [1, 1], zombies[0].words
+    log = (Path(job.folder) / "log").read_text()
+    for name in job.names:
+        assert log.count(f"{name} has ended: SinkStopped: ") == 2, log[-6000:]
+    assert job.rows() == whole(nodes)
+
+
+def test_nodes_are_killed_while_queries_run(
+    nodes: Nodes, tmp_path: Path, mode: str, whole: Whole
+) -> None:
+    rows = whole(nodes)
+    job = new_job(nodes, tmp_path, mode)
+    process = begin(job)
+    process.wait_for(job.checkpoint(job.names[0]) / "offsets" / "0")
+    topic = job.topic(job.names[0])
+    roles = (f"leader:{topic}/0", f"txn:oncelog.spark.{topic}.ctl", "controller")
+    kills = kill_nodes_while(process, nodes, roles)
+    assert process.end() == 0, process.words
+    assert kills >= 2
+    assert job.rows() == rows

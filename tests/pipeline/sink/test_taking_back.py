@@ -70,12 +70,13 @@ def reported() -> tuple[SinkProtocol, Any]:
     return protocol, protocol.step(TasksDone(tuple(map(report, range(3)))))
 
 
-def test_what_tasks_left_open_is_described_before_the_decision() -> None:
+def test_what_tasks_left_open_is_described_before_the_decision_and_after_it() -> None:
     protocol, effect = reported()
     assert effect == DescribeChildren(CHILDREN)
     decision = decided(0, *CHILDREN, times_out=True)
     assert protocol.step(ChildrenDescribed(NAMES)) == WriteDecision(decision)
-    assert protocol.step(ControlCommitted()) == CommitChildren(CHILDREN, times_out=True)
+    assert protocol.step(ControlCommitted()) == DescribeChildren(CHILDREN)
+    assert protocol.step(ChildrenDescribed(NAMES)) == CommitChildren(CHILDREN, times_out=True)
     effect = feed(protocol, ChildrenCommitted(), OpenListed(()), ChildrenAborted())
     assert effect == WriteDecision(decision.done())
     assert protocol.step(ControlCommitted()) == BatchOver(was_written=True)
@@ -142,9 +143,46 @@ def test_one_that_is_committed_while_it_is_rolled_back_keeps_the_decision() -> N
     assert effect == CommitChildren(CHILDREN, times_out=True)
 
 
+DECIDED = (ChildrenDescribed(NAMES), ControlCommitted())
+
+
+@pytest.mark.parametrize("is_in_doubt", [False, True])
+def test_a_driver_that_lived_through_an_outage_looks_again_before_it_commits(
+    is_in_doubt: bool,
+) -> None:
+    protocol, _ = reported()
+    events: tuple[Any, ...] = DECIDED
+    if is_in_doubt:
+        found = DecisionRead(decided(0, *CHILDREN, times_out=True))
+        events = (ChildrenDescribed(NAMES), ControlInDoubt("timed out"), found)
+    assert feed(protocol, *events) == DescribeChildren(CHILDREN)
+    effect = protocol.step(ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
+    assert effect == RollBackChildren(CHILDREN[1:])
+    assert protocol.step(ChildrenAborted()) == WriteDecision(Decision(generation=1, query_id="q"))
+    assert protocol.step(ControlCommitted()) == AbortChildren(())
+    assert protocol.step(ChildrenAborted()) == RunTasks(1, 0, ())
+    effect = protocol.step(TasksDone(tuple(map(report, range(3)))))
+    effect = feed(protocol, *DECIDED, ChildrenDescribed(NAMES))
+    assert effect == CommitChildren(CHILDREN, times_out=True)
+    effect = feed(protocol, ChildrenCommitted(), OpenListed(()), ChildrenAborted())
+    assert effect == WriteDecision(decided(0, *CHILDREN, times_out=True).done())
+
+
+def test_one_that_somebody_has_committed_meanwhile_keeps_the_decision_of_this_run() -> None:
+    protocol, _ = reported()
+    feed(protocol, *DECIDED, ChildrenDescribed(NAMES[1:], ended=NAMES[:1]))
+    effect = protocol.step(ChildrenRefused(NAMES[1:2], "INVALID_TXN_STATE"))
+    assert effect == CommitChildren(CHILDREN, times_out=True)
+    effect = protocol.step(ChildrenRefused(NAMES[:1], "PRODUCER_FENCED"))
+    assert isinstance(effect, WriteDecision)
+    assert effect.decision.lost == NAMES[:1]
+    with pytest.raises(SinkStopped, match=r"BATCH 0 IS TORN"):
+        protocol.step(ControlCommitted())
+
+
 def test_all_that_are_refused_take_the_decision_back_also_in_the_middle_of_a_run() -> None:
     protocol, _ = reported()
-    feed(protocol, ChildrenDescribed(NAMES), ControlCommitted())
+    feed(protocol, *DECIDED, ChildrenDescribed(NAMES))
     effect = protocol.step(ChildrenRefused(NAMES, "PRODUCER_FENCED"))
     assert effect == WriteDecision(Decision(generation=1, query_id="q"))
     assert protocol.step(ControlCommitted()) == AbortChildren(())
@@ -156,8 +194,7 @@ def test_a_checkpoint_that_was_put_back_is_noticed_behind_a_decision_that_was_ta
     before = decided(2, digest="planned")
     start(protocol, before, replace(given(3), digest="next"))
     feed(protocol, ChildrenCommitted(), ChildrenAborted())
-    feed(protocol, TasksDone(tuple(map(report, range(3)))), ChildrenDescribed(NAMES))
-    feed(protocol, ControlCommitted())
+    feed(protocol, TasksDone(tuple(map(report, range(3)))), *DECIDED, ChildrenDescribed(NAMES))
     effect = protocol.step(ChildrenRefused(NAMES, "PRODUCER_FENCED"))
     assert isinstance(effect, WriteDecision)
     assert effect.decision == Decision(generation=2, query_id="q", batch_id=2, digest="planned")

@@ -224,6 +224,17 @@ def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_th
         assert await driver.on(CommitChildren(children, True)) == BatchOver(was_written=True)
         return all_rows(2)
 
+    async def one_while_the_decision_was_on_its_way(driver: ManualDriver) -> list[str]:
+        await driver.write(0)
+        hurry(driver, 1)
+        effect = await driver.carry_out(await driver.until(WriteDecision, 1))
+        assert isinstance(effect, DescribeChildren)
+        await until_timed_out(driver, effect.children, 1)
+        del driver.run_tasks
+        assert await driver.on(effect) == BatchOver(was_written=True)
+        assert await driver.write(2) == BatchOver(was_written=True)
+        return all_rows(3)
+
     async def one_of_a_decided_batch(driver: ManualDriver) -> list[str]:
         children = await decide(driver, 1)
         await until_timed_out(driver, children, 1)
@@ -272,7 +283,8 @@ def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_th
 
     play(
         bootstrap, before_the_decision, all_of_a_decided_batch, all_under_a_driver_that_lives,
-        one_of_a_decided_batch, driver_dies, commit_stands_still, a_zombie_commits_meanwhile,
+        one_while_the_decision_was_on_its_way, one_of_a_decided_batch, driver_dies,
+        commit_stands_still, a_zombie_commits_meanwhile,
     )  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""A loop in a thread of its own, at the end of a program that has not closed it."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("uvloop")
+
+BEGIN = """
+import asyncio, atexit, ctypes, sys, time
+later = []
+atexit.register(lambda: later and later[0]())  # registered before, so called behind ours
+from oncelog.client.loop_thread import LoopThread
+
+async def wake(every_s):
+    while True:
+        await asyncio.sleep(every_s)
+
+async def answer():
+    await asyncio.sleep(0.01)
+    return 42
+
+threads = [LoopThread("left-open") for _ in range(3)]
+for thread in threads:
+    asyncio.run_coroutine_threadsafe(wake(0.6), thread.loop)
+time.sleep(0.05)
+"""
+# The C library's handlers run when Python is no more, as destructors of C++ do: here for a second.
+LATE = """
+libc = ctypes.CDLL(None)
+libc.on_exit(libc.sleep, None)
+sys.exit(1)
+"""
+
+
+def run(program: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="on_exit is glibc's")
+def test_a_loop_that_is_left_open_does_not_crash_the_end_of_a_program() -> None:
+    done = run(BEGIN + LATE)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_who_comes_later_in_the_end_is_served_all_the_same() -> None:
+    end = """
+def say():
+    print(thread.run(answer()), thread.run(answer(), 5))
+    try:
+        thread.run(wake(1), 0.1)
+    except TimeoutError:
+        print("too late")
+    thread.close()
+later.append(say)
+"""
+    done = run(BEGIN + end)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42 42\ntoo late\n", "")

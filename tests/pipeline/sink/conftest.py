@@ -1,0 +1,31 @@
+"""Three nodes for queries that are killed: ours, or kinds of Apache Kafka where they are wanted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ...interop.client_peers import KAFKAS, OURS, PREPARES
+from ...interop.kafka_peer import KafkaPeer, is_enabled
+from .processes import KAFKA_PREPARES, Nodes
+
+
+@pytest.fixture(scope="module")
+def nodes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nodes]:
+    folder: Path = tmp_path_factory.mktemp("nodes")
+    name = getattr(request, "param", OURS)
+    if name == OURS:
+        with Cluster(nodes=3, data=folder / "data") as running:
+            yield running
+    elif not is_enabled():
+        pytest.skip("ONCELOG_KAFKA is not 1")
+    elif name == KAFKA_PREPARES:
+        with KafkaPeer(folder, nodes=3, settings=PREPARES) as peer:
+            yield peer
+    else:
+        with KafkaPeer(folder, nodes=3, **KAFKAS[name]) as peer:
+            yield peer

@@ -1,0 +1,88 @@
+"""Queries as processes of their own, for tests that kill them, and the nodes under them."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ...interop.kafka_peer import KafkaPeer
+
+RUN_S = 900.0  # a busy machine takes minutes to start a JVM
+ROOT = Path(__file__).parents[3]
+DAEMON = ROOT / "tests" / "pipeline" / "daemon"
+Nodes = Cluster | KafkaPeer
+KAFKA_PREPARES = "kafka-prepares"  # Apache Kafka 4.3 with what mode "prepared" needs
+
+
+class AnyJob(Protocol):
+    """What a program of this folder takes: its folder, and itself as text."""
+
+    @property
+    def folder(self) -> str: ...
+
+    def text(self) -> str: ...
+
+
+class QueryProcess:
+    """A program of this folder that runs a job, with a JVM of its own; it writes a log."""
+
+    def __init__(self, job: AnyJob, program: str) -> None:
+        self._log = Path(job.folder) / "log"
+        paths = [str(ROOT), str(DAEMON), *filter(None, [os.environ.get("PYTHONPATH")])]
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", f"tests.pipeline.sink.{program}", job.text()],
+                stdout=log, stderr=log, cwd=job.folder,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths),
+                     "OPENBLAS_NUM_THREADS": "1"},
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def words(self) -> str:
+        """The end of its log."""
+        return self._log.read_text()[-6000:]
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_for(self, file: Path) -> None:
+        """Until it has made this file; AssertionError when it ends before."""
+        until_s = time.monotonic() + RUN_S
+        while not file.exists():
+            assert self.runs(), self.words
+            assert time.monotonic() < until_s, self.words
+            time.sleep(0.05)
+
+    def end(self) -> int:
+        """Its exit code, negative for a signal."""
+        try:
+            return self._process.wait(RUN_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end: {self.words}") from None
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
+def kill_nodes_while(process: QueryProcess, nodes: Nodes, roles: tuple[str, ...]) -> int:
+    """Kill and start one node after the other until the process has ended; how often."""
+    kills = 0
+    while process.runs() and kills < 9:
+        if isinstance(nodes, Cluster):
+            node = nodes.kill(roles[kills % len(roles)])
+        else:
+            node = kills % 3 + 1
+            nodes.kill(node)
+        kills += 1
+        time.sleep(1.5)
+        nodes.start(node)
+        time.sleep(1)
+    return kills
