@@ -34,7 +34,7 @@ from .plan import Fault, Traits, draw, is_possible, named
 from .reading import Reader, read_all
 from .relation import ID_HEADER, LogRecord, function, matcher
 from .settings import ProveSettings
-from .story import chosen, tell
+from .story import shortest
 from .striking import Striker, Timeouts
 
 NODES = 3
@@ -125,9 +125,9 @@ class Run:
             begun_s=self._begun_s, first_fault_s=first_fault_s, notes=drained.notes,
             directory="" if self._out is None else str(self._out),
         )  # fmt: skip
-        if (which := chosen(judgement)) is not None:
-            outcome.story_of = f"{which[0]}, {which[1]}"
-            outcome.story = tell(which[0], inputs, outputs, self._match, observed.facts, struck)
+        outcome.story_of, outcome.story = shortest(
+            judgement, inputs, outputs, self._match, observed.facts, struck
+        )
         return outcome
 
     # --- what is needed

@@ -7,16 +7,33 @@ from .judgement import Judgement
 from .relation import LogRecord, Matcher
 
 Line = tuple[float | None, str, str]  # when (monotonic s), who, what
-LINES_MAX = 24
+LINES_MAX, STORIES_MAX = 24, 12
 
 
-def chosen(judgement: Judgement) -> tuple[str, str] | None:
-    """An id and what is wrong with it: one of the fewest copies, for the shortest story."""
-    if judgement.doubled:
-        return min(judgement.doubled, key=lambda i: (judgement.doubled[i], i)), "doubled"
-    if judgement.lost:
-        return min(judgement.lost), "lost"
-    return None
+def candidates(judgement: Judgement) -> list[tuple[str, str]]:
+    """Ids and what is wrong with them, of those with the fewest copies too many."""
+    fewest = min(judgement.doubled.values(), default=0)
+    doubled = [(i, "doubled") for i, more in judgement.doubled.items() if more == fewest]
+    return (doubled or [(i, "lost") for i in judgement.lost])[:STORIES_MAX]
+
+
+def shortest(
+    judgement: Judgement,
+    inputs: Sequence[tuple[str, LogRecord]],
+    outputs: Sequence[LogRecord],
+    match: Matcher,
+    facts: Sequence[Fact],
+    struck: Sequence[Struck],
+) -> tuple[str, list[Line]]:
+    """Of whom it is, and the lines; empty where no id is doubled or lost."""
+    made: dict[str, list[LogRecord]] = {}
+    for output in outputs:
+        made.setdefault(match(output) or "", []).append(output)
+    stories = [
+        (f"{which}, {wrong}", tell(which, inputs, made.get(which, []), match, facts, struck))
+        for which, wrong in candidates(judgement)
+    ]
+    return min(stories, key=lambda story: (len(story[1]), story[0]), default=("", []))
 
 
 def tell(
@@ -36,11 +53,13 @@ def tell(
         lines += _writing(output, facts)
     times = [at for at, *_ in lines if at is not None]
     if times:
+        known = {who for _, who, _ in lines}
         lines += [
             (s.at_s, s.instance, f"FAULT {s.what}")
             for s in struck
-            if s.is_made and s.at_s <= max(times) and max(s.until_s, s.at_s) >= min(times)
-        ]
+            if s.is_made and s.instance in known and s.at_s <= max(times)
+            and max(s.until_s, s.at_s) >= min(times)
+        ]  # fmt: skip
     if not made:
         lines.append((None, "", f"no output of {which} was committed"))
     untimed = [line for line in lines if line[0] is None]
@@ -54,7 +73,7 @@ def _reading(record: LogRecord, facts: Sequence[Fact]) -> list[Line]:
     lines: list[Line] = []
     at = (record.topic, record.partition)
     reader = ""
-    covered = set[str]()
+    readers, covered = set[str](), set[str]()
     for fact in facts:
         if not isinstance(fact, Fetched | Committed) or (fact.topic, fact.partition) != at:
             continue
@@ -63,7 +82,8 @@ def _reading(record: LogRecord, facts: Sequence[Fact]) -> list[Line]:
                 reader = fact.instance
                 lines.append((fact.at_s, fact.instance, f"fetched it ({record.place})"))
                 covered.discard(fact.instance)
-        elif fact.offset > record.offset and fact.instance not in covered:
+                readers.add(fact.instance)
+        elif fact.offset > record.offset and fact.instance in readers - covered:
             covered.add(fact.instance)
             how = f"in transaction {fact.transactional_id}" if fact.transactional_id else "plainly"
             lost = ", and never heard of it" if fact.is_lost else ""
