@@ -109,9 +109,7 @@ class Drain:
                 for partition, committed in found.items():
                     offset = int(getattr(committed, "offset", committed))
                     if partition in self._ends:
-                        self._committed[partition] = max(
-                            self._committed.get(partition, 0), offset
-                        )
+                        self._committed[partition] = max(self._committed.get(partition, 0), offset)
 
     def _passed(self) -> Mapping[TopicPartition, int]:
         """Who keeps offsets elsewhere has passed what was fetched."""

@@ -18,9 +18,7 @@ from typing import Any, Literal
 
 from .relation import Expect, Final, LogRecord, Matcher, text_of
 
-VerdictName = Literal[
-    "EXACTLY ONCE", "AT LEAST ONCE", "AT MOST ONCE", "NEITHER", "PROVES NOTHING"
-]
+VerdictName = Literal["EXACTLY ONCE", "AT LEAST ONCE", "AT MOST ONCE", "NEITHER", "PROVES NOTHING"]
 PROVED, VIOLATED, PROVES_NOTHING = 0, 1, 3
 Wanted = tuple[str | None, str]  # topic, None where any will do; id
 
@@ -103,7 +101,10 @@ def judge_ids(
 
 
 def _wanted(
-    inputs: Sequence[tuple[str, LogRecord]], ids: Collection[str], fanout: int, expect: Expect | None
+    inputs: Sequence[tuple[str, LogRecord]],
+    ids: Collection[str],
+    fanout: int,
+    expect: Expect | None,
 ) -> Counter[Wanted]:
     if expect is None:
         return Counter({(None, each): fanout for each in ids})

@@ -146,9 +146,7 @@ class Observed:
                     if named in self._inputs:
                         key, offset = (named, p.partition_index), p.committed_offset
                         self._committed[key] = max(self._committed.get(key, 0), offset)
-                        yield Committed(
-                            at_s, who, body.group_id, name, *key, offset, is_lost
-                        )
+                        yield Committed(at_s, who, body.group_id, name, *key, offset, is_lost)
         elif api == "EndTxn" and not answer.error_code:
             body = request.body
             self._transactions.pop(body.transactional_id, None)

@@ -30,7 +30,7 @@ from .interrupts import term_as_interrupt, uninterrupted
 from .judgement import Judgement, judge_finals, judge_ids, verdict_of
 from .observed import Observed, wait_for
 from .outcome import Outcome
-from .plan import Fault, Traits, draw, is_possible, named
+from .plan import INSTANCES_MORE_MAX, Fault, Traits, draw, is_possible, named
 from .reading import Reader, read_all
 from .relation import ID_HEADER, LogRecord, function, matcher
 from .settings import ProveSettings
@@ -107,6 +107,7 @@ class Run:
         striker = Striker(
             proxy, application, observed, cluster, seed=s.seed, inputs=frozenset(s.inputs),
             outputs=frozenset(s.outputs), timeouts=AS_IS if s.as_is else Timeouts(),
+            instances_max=s.instances + INSTANCES_MORE_MAX,
         )  # fmt: skip
         struck = list(self._strike(striker, application, observed, feeder, cluster))
         feeder.stop()
@@ -126,7 +127,13 @@ class Run:
             directory="" if self._out is None else str(self._out),
         )  # fmt: skip
         outcome.story_of, outcome.story = shortest(
-            judgement, inputs, outputs, self._match, observed.facts, struck
+            judgement,
+            inputs,
+            outputs,
+            self._match,
+            observed.facts,
+            struck,
+            application.exits,
         )
         return outcome
 
@@ -139,9 +146,7 @@ class Run:
         self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
         return cluster
 
-    def _topics(
-        self, admin: BlockingAdmin, cluster: Cluster | None
-    ) -> dict[TopicPartition, int]:
+    def _topics(self, admin: BlockingAdmin, cluster: Cluster | None) -> dict[TopicPartition, int]:
         """All partitions, with the offsets at which this run begins."""
         s, wanted = self.settings, [*self.settings.inputs, *self.settings.outputs]
         there = {p.topic for p in admin.describe_topics(None)}
@@ -164,7 +169,9 @@ class Run:
     ) -> Reader | DatabaseOutputs:
         if self.settings.sink is not None:
             return DatabaseOutputs(self.settings.sink)
-        return Reader(bootstrap, {p: at for p, at in begin.items() if p[0] in self.settings.outputs})
+        return Reader(
+            bootstrap, {p: at for p, at in begin.items() if p[0] in self.settings.outputs}
+        )
 
     def _wait_until_at_work(
         self, application: Application, reader: Reader | DatabaseOutputs, feeder: Feeder,
@@ -242,5 +249,3 @@ class Run:
             inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
             is_passed=is_passed,
         )  # fmt: skip
-
-

@@ -7,6 +7,7 @@ from .judgement import Judgement
 from .relation import LogRecord, Matcher
 
 Line = tuple[float | None, str, str]  # when (monotonic s), who, what
+Exit = tuple[float, str, int]  # when, who, exit code
 LINES_MAX, STORIES_MAX = 24, 12
 
 
@@ -24,13 +25,14 @@ def shortest(
     match: Matcher,
     facts: Sequence[Fact],
     struck: Sequence[Struck],
+    exits: Sequence[Exit] = (),
 ) -> tuple[str, list[Line]]:
     """Of whom it is, and the lines; empty where no id is doubled or lost."""
     made: dict[str, list[LogRecord]] = {}
     for output in outputs:
         made.setdefault(match(output) or "", []).append(output)
     stories = [
-        (f"{which}, {wrong}", tell(which, inputs, made.get(which, []), match, facts, struck))
+        (f"{which}, {wrong}", tell(which, inputs, made.get(which, []), match, facts, struck, exits))
         for which, wrong in candidates(judgement)
     ]
     return min(stories, key=lambda story: (len(story[1]), story[0]), default=("", []))
@@ -43,6 +45,7 @@ def tell(
     match: Matcher,
     facts: Sequence[Fact],
     struck: Sequence[Struck],
+    exits: Sequence[Exit] = (),
 ) -> list[Line]:
     """The lines, in the order of time; what has no time (read back only) comes first."""
     places = [record for each, record in inputs if each == which]
@@ -51,20 +54,37 @@ def tell(
     lines += [line for record in places for line in _reading(record, facts)]
     for output in made:
         lines += _writing(output, facts)
-    times = [at for at, *_ in lines if at is not None]
-    if times:
-        known = {who for _, who, _ in lines}
-        lines += [
-            (s.at_s, s.instance, f"FAULT {s.what}")
-            for s in struck
-            if s.is_made and s.instance in known and s.at_s <= max(times)
-            and max(s.until_s, s.at_s) >= min(times)
-        ]  # fmt: skip
+    lines += _what_struck(lines, struck, exits, is_lost=not made)
     if not made:
         lines.append((None, "", f"no output of {which} was committed"))
     untimed = [line for line in lines if line[0] is None]
     timed = sorted((line for line in lines if line[0] is not None), key=lambda line: line[0] or 0)
     return (untimed + timed)[:LINES_MAX]
+
+
+def _what_struck(
+    lines: Sequence[Line], struck: Sequence[Struck], exits: Sequence[Exit], *, is_lost: bool
+) -> list[Line]:
+    """Faults and ends of those who took part, from the first line to the last; of what was lost
+    also the first behind it, which is what it was lost by."""
+    times = [at for at, *_ in lines if at is not None]
+    if not times:
+        return []
+    who = {name for _, name, _ in lines}
+    first, last = min(times), max(times)
+    found: list[tuple[float, float, str, str]] = [
+        (x.at_s, max(x.until_s, x.at_s), x.instance, f"FAULT {x.what}")
+        for x in struck
+        if x.is_made and x.instance in who
+    ]
+    found += [
+        (at, at, name, f"ended by itself with code {code}, and was started again")
+        for at, name, code in exits
+        if name in who
+    ]
+    between = [x for x in found if x[0] <= last and x[1] >= first]
+    behind = sorted(x for x in found if x[0] > last)[: int(is_lost)]
+    return [(at, name, what) for at, _, name, what in between + behind]
 
 
 def _reading(record: LogRecord, facts: Sequence[Fact]) -> list[Line]:

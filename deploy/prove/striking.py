@@ -69,10 +69,12 @@ class Striker:
         inputs: frozenset[str],
         outputs: frozenset[str],
         timeouts: Timeouts,
+        instances_max: int,
     ) -> None:
         self._proxy, self._application, self._observed = proxy, application, observed
         self._cluster, self._timeouts = cluster, timeouts
         self._inputs, self._outputs = inputs, outputs
+        self._instances_max = instances_max
         self._chance = random.Random(f"oncelog prove instances {seed}")
         self._down: int | None = None  # the broker that was killed last
         self._kinds: dict[Act, Callable[[Fault], Struck]] = {
@@ -109,12 +111,10 @@ class Striker:
 
     # --- at a request
 
-    def _held(
-        self, fault: Fault, act: Callable[[Fault, Request], tuple[Ending, str]]
-    ) -> Struck:
+    def _held(self, fault: Fault, act: Callable[[Fault, Request], tuple[Ending, str]]) -> Struck:
         """Hold the next request that fits, and act meanwhile."""
         if fault.about == "rebalance":
-            self._application.add()  # else there would be none
+            self._provoke_rebalance()
         found: list[Struck] = []
         begun, over = threading.Event(), threading.Event()
 
@@ -145,6 +145,14 @@ class Striker:
 
     def _met(self, request: Request) -> int:
         return max(1, self._observed.open_work(request.instance))
+
+    def _provoke_rebalance(self) -> None:
+        """By one instance more, or one less where there are many."""
+        names = self._application.instances
+        if len(names) < self._instances_max:
+            self._application.add()
+        else:
+            self._application.remove(self._chance.choice(sorted(names)))
 
     def _match(self, fault: Fault) -> Match:
         inputs, outputs = self._inputs, self._outputs
@@ -182,7 +190,7 @@ class Striker:
             self._proxy.remove(rule)
         request = seen[0]
         what = f"{request.api} of {request.instance}: {words}"
-        return Struck(time.monotonic(), request.instance, fault.name, what, self._met(request))
+        return Struck(request.at_s, request.instance, fault.name, what, self._met(request))
 
     # --- what is done while it is held
 
