@@ -153,6 +153,12 @@ class Application(Supervisor):
         self._removed.add(name)
         return self.end(name)
 
+    def restart(self) -> None:
+        """SIGTERM to all, and start them again: what a liveness probe would bring about."""
+        for name in self.instances:
+            self.end(name)
+        self.ensure_running()
+
     def ensure_running(self) -> None:
         """Start each that is to run and does not, and wake who is paused."""
         for name in self.instances:

@@ -57,6 +57,7 @@ class Drain:
         """Return when nothing moves, at the latest at the deadline."""
         begun = time.monotonic()
         moved_s, last = begun, (0, 0)
+        was_restarted = False
         while True:
             self._look_at_offsets()
             self._reader.check()
@@ -73,6 +74,10 @@ class Drain:
                 or quiet_s > self._pace.silence_s
             ):
                 break
+            if judgement.pending and quiet_s > self._pace.silence_s / 2 and not was_restarted:
+                was_restarted = True
+                self.notes.append("it stood still when all was mended, and was restarted")
+                self._application.restart()
             if now - begun > self._pace.timeout_s:
                 self.notes.append(
                     f"drained for {self._pace.timeout_s:.0f} s, and it still moved or held a "

@@ -36,6 +36,7 @@ class Observed:
         self.transactional_ids: dict[str, None] = {}
         self.lowered: dict[str, None] = {}  # which timeouts, in words
         self.facts: list[Fact] = []
+        self.worked_at_s = time.monotonic()  # when something was last written or committed
 
     # --- what is asked of it
 
@@ -89,6 +90,7 @@ class Observed:
             self._apis.add(request.api)
             self.lowered.update(dict.fromkeys(request.lowered))
             if request.api in WORK:
+                self.worked_at_s = request.at_s
                 self._open[request.connection.id, request.correlation_id] = request
         if request.api == "Produce" and (name := request.body.transactional_id):
             with self._lock:

@@ -40,6 +40,7 @@ from .striking import Striker, Timeouts
 NODES = 3
 FAULTS_MAX = 400
 ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
+STANDS_STILL_S = 11.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
 Say = Callable[[str], None]
@@ -61,6 +62,7 @@ class Run:
         self._final = None if s.final is None else function("--final", s.final)
         self._feed = None if s.feed is None else function("--feed", s.feed)
         self._begun_s = time.monotonic()
+        self._restarts = 0  # of all instances, since they did nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
 
     def go(self) -> Outcome:
@@ -123,7 +125,8 @@ class Run:
             judgement=judgement, struck=struck, facts=observed.facts, exits=application.exits,
             lowered=list(observed.lowered), groups=list(observed.groups),
             transactional_ids=list(observed.transactional_ids), apis=sorted(observed.apis),
-            begun_s=self._begun_s, first_fault_s=first_fault_s, notes=drained.notes,
+            begun_s=self._begun_s, first_fault_s=first_fault_s,
+            notes=[*self._notes(), *drained.notes],
             directory="" if self._out is None else str(self._out),
         )  # fmt: skip
         outcome.story_of, outcome.story = shortest(
@@ -136,6 +139,14 @@ class Run:
             application.exits,
         )
         return outcome
+
+    def _notes(self) -> list[str]:
+        if not self._restarts:
+            return []
+        return [
+            f"it stood still {STANDS_STILL_S:.0f} s after a fault, and was restarted "
+            f"({self._restarts} times): in production somebody would have to notice"
+        ]
 
     # --- what is needed
 
@@ -222,6 +233,10 @@ class Run:
                 struck = striker.strike(fault)
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 yield struck
+                if time.monotonic() - observed.worked_at_s > STANDS_STILL_S:
+                    self._say("it stands still: all instances are restarted")
+                    self._restarts += 1
+                    application.restart()
 
     def _drain(
         self, admin: BlockingAdmin, application: Application, reader: Reader | DatabaseOutputs,
