@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .facts import Fact, Struck
-from .judgement import Judgement, Verdict
+from .judgement import Judgement, ProveVerdict
 from .settings import ProveSettings
 from .story import Line, words
 
@@ -14,11 +14,11 @@ EXAMPLES_MAX = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class ProveOutcome:
     """Times are monotonic seconds. exits: of instances that ended by themselves."""
 
     settings: ProveSettings
-    verdict: Verdict
+    verdict: ProveVerdict
     judgement: Judgement
     struck: Sequence[Struck]
     story_of: str = ""

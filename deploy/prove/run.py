@@ -22,16 +22,16 @@ from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from .application import Application
-from .database import DatabaseOutputs
-from .draining import Drain, Pace
 from .facts import Struck
 from .feeder import Feeder
 from .interrupts import term_as_interrupt, uninterrupted
 from .judgement import Judgement, judge_finals, judge_ids, verdict_of
 from .observed import Observed, wait_for
-from .outcome import Outcome
-from .plan import COMMITS, INSTANCES_MORE_MAX, Fault, Traits, draw, is_possible, named
-from .reading import Reader, read_all
+from .outcome import ProveOutcome
+from .outputs.database import DatabaseOutputs
+from .outputs.draining import Drain, Pace
+from .outputs.reading import OutputReader, read_all
+from .plan import COMMITS, INSTANCES_MORE_MAX, AimedFault, Traits, draw, is_possible, named
 from .relation import ID_HEADER, LogRecord, function, matcher
 from .settings import ProveSettings
 from .story import shortest
@@ -65,7 +65,7 @@ class Run:
         self._restarts = 0  # of all instances, since they did nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
 
-    def go(self) -> Outcome:
+    def go(self) -> ProveOutcome:
         """Failure with exit code 2 when the application did not work before the first fault."""
         self.directory.mkdir(parents=True, exist_ok=True)
         is_over = False
@@ -82,7 +82,7 @@ class Run:
         outcome.seconds = time.monotonic() - self._begun_s
         return outcome
 
-    def _go(self, stack: ExitStack) -> Outcome:
+    def _go(self, stack: ExitStack) -> ProveOutcome:
         s = self.settings
         cluster = None if s.bootstrap else self._cluster(stack)
         bootstrap = s.bootstrap or (cluster.bootstrap if cluster else "")
@@ -118,7 +118,7 @@ class Run:
         drained = self._drain(admin, application, reader, observed, bootstrap, begin)
         application.stop()
         judgement, inputs, outputs = drained.judged(is_last=True)
-        outcome = Outcome(
+        outcome = ProveOutcome(
             settings=s,
             verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
                                stands_still=drained.why, is_faultless=not s.seconds),
@@ -177,15 +177,15 @@ class Run:
 
     def _outputs(
         self, bootstrap: str, begin: Mapping[TopicPartition, int]
-    ) -> Reader | DatabaseOutputs:
+    ) -> OutputReader | DatabaseOutputs:
         if self.settings.sink is not None:
             return DatabaseOutputs(self.settings.sink)
-        return Reader(
+        return OutputReader(
             bootstrap, {p: at for p, at in begin.items() if p[0] in self.settings.outputs}
         )
 
     def _wait_until_at_work(
-        self, application: Application, reader: Reader | DatabaseOutputs, feeder: Feeder,
+        self, application: Application, reader: OutputReader | DatabaseOutputs, feeder: Feeder,
         observed: Observed,
     ) -> None:  # fmt: skip
         """It has to work before faults can say anything."""
@@ -221,7 +221,7 @@ class Run:
         cluster: Cluster | None,
     ) -> Iterator[Struck]:  # fmt: skip
         s, end_s = self.settings, time.monotonic() + self.settings.seconds
-        planned: Iterator[Fault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
+        planned: Iterator[AimedFault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
         if cluster is None and s.faults and any(f.needs_brokers for f in named(s.faults)):
             raise Failure("The brokers of --bootstrap are not ours to kill.", exit_code=2)
         for number, fault in enumerate(planned):
@@ -239,7 +239,7 @@ class Run:
                     application.restart()
 
     def _drain(
-        self, admin: BlockingAdmin, application: Application, reader: Reader | DatabaseOutputs,
+        self, admin: BlockingAdmin, application: Application, reader: OutputReader | DatabaseOutputs,
         observed: Observed, bootstrap: str, begin: Mapping[TopicPartition, int],
     ) -> Drain:  # fmt: skip
         s = self.settings

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...client.blocking import BlockingAdmin
-from ...wire.errors import KafkaError
-from ...wire.identifiers import TopicPartition
-from .application import Application
+from ....client.blocking import BlockingAdmin
+from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
+from ..application import Application
+from ..judgement import Judgement
+from ..observed import Observed
+from ..relation import LogRecord
 from .database import DatabaseOutputs
-from .judgement import Judgement
-from .observed import Observed
-from .reading import Reader, in_order
-from .relation import LogRecord
+from .reading import OutputReader, in_order
 
 LATEST = -1
 QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a copy
@@ -38,7 +38,7 @@ class Drain:
         self,
         admin: BlockingAdmin,
         application: Application,
-        reader: Reader | DatabaseOutputs,
+        reader: OutputReader | DatabaseOutputs,
         observed: Observed,
         inputs: Inputs,
         ends: Mapping[TopicPartition, int],
@@ -99,7 +99,7 @@ class Drain:
         outputs = in_order(self._reader.records)
         return self._judge(self._inputs, outputs, self._is_passed), self._inputs, outputs
 
-    def _read_to_the_end(self, reader: Reader) -> None:
+    def _read_to_the_end(self, reader: OutputReader) -> None:
         ends = self._admin.list_offsets(dict.fromkeys(self._outputs, LATEST), read_committed=True)
         deadline = time.monotonic() + self._pace.timeout_s
         while not reader.is_at(ends) and time.monotonic() < deadline:
