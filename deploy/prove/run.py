@@ -44,6 +44,7 @@ STANDS_STILL_S = 11.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
 Say = Callable[[str], None]
+Outputs = OutputReader | DatabaseOutputs
 
 
 class Run:
@@ -175,9 +176,7 @@ class Run:
         found = [p for p in admin.describe_topics(None) if p.topic in wanted]
         return {p.topic for p in found} == set(wanted) and all(p.leader >= 0 for p in found)
 
-    def _outputs(
-        self, bootstrap: str, begin: Mapping[TopicPartition, int]
-    ) -> OutputReader | DatabaseOutputs:
+    def _outputs(self, bootstrap: str, begin: Mapping[TopicPartition, int]) -> Outputs:
         if self.settings.sink is not None:
             return DatabaseOutputs(self.settings.sink)
         return OutputReader(
@@ -185,7 +184,7 @@ class Run:
         )
 
     def _wait_until_at_work(
-        self, application: Application, reader: OutputReader | DatabaseOutputs, feeder: Feeder,
+        self, application: Application, reader: Outputs, feeder: Feeder,
         observed: Observed,
     ) -> None:  # fmt: skip
         """It has to work before faults can say anything."""
@@ -239,7 +238,7 @@ class Run:
                     application.restart()
 
     def _drain(
-        self, admin: BlockingAdmin, application: Application, reader: OutputReader | DatabaseOutputs,
+        self, admin: BlockingAdmin, application: Application, reader: Outputs,
         observed: Observed, bootstrap: str, begin: Mapping[TopicPartition, int],
     ) -> Drain:  # fmt: skip
         s = self.settings

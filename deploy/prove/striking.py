@@ -40,6 +40,7 @@ AIM_TIMEOUT_S = 12.0  # a group may have to wait for the session of who was kill
 OPEN_WORK_TIMEOUT_S = 3.0
 BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
+WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 
