@@ -121,6 +121,8 @@ class Application(Supervisor):
     def kill(self, name: str) -> int:
         """kill -9 of all its processes."""
         child = self.unwanted(name)
+        with suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)  # at once; then whoever left the group
         end_session(child.process.pid)
         child.process.wait()
         return child.process.pid

@@ -34,7 +34,7 @@ class Act(Enum):
 
 class Point(Enum):
     BEFORE = "before"  # the broker has not seen the request
-    DONE = "done"  # executed, and the client does not know
+    DONE = "done"  # executed, and the client does not know: who is killed here has no time to go on
     AFTER = "after"  # answered
 
 
@@ -73,12 +73,12 @@ FIRST = (
     AimedFault(Act.LOSE_ANSWER, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
     AimedFault(Act.LOSE_ANSWER, PRODUCE, None, "Produce"),
     AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
-    AimedFault(Act.KILL, COMMITS, Point.AFTER, "after-commit"),
+    AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
     AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
 )
 THEN = (
     AimedFault(Act.KILL, PRODUCE, Point.BEFORE, "before-produce"),
-    AimedFault(Act.KILL, PRODUCE, Point.AFTER, "after-produce"),
+    AimedFault(Act.KILL, PRODUCE, Point.DONE, "executed-Produce"),
     AimedFault(Act.KILL, END_TXN, Point.BEFORE, "before-EndTxn"),
     AimedFault(Act.KILL, END_TXN, Point.DONE, "executed-EndTxn"),
     AimedFault(Act.KILL, SYNC, Point.BEFORE, "rebalance"),

@@ -69,12 +69,15 @@ class Run:
     def go(self) -> ProveOutcome:
         """Failure with exit code 2 when the application did not work before the first fault."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        is_over = False
+        is_over = False  # a failure's words lead to the logs
         with term_as_interrupt():
             stack = ExitStack()
             try:
                 outcome = self._go(stack)
                 is_over = True
+            except KeyboardInterrupt:
+                is_over = True
+                raise
             finally:
                 with uninterrupted():
                     stack.close()
