@@ -79,3 +79,29 @@ def test_a_whole_plan_names_what_an_application_is(
     settings: dict[str, Any] = {"seconds": 40.0, "seed": seed}
     outcome = oncelog.prove(program(name), **settings)
     assert outcome.verdict.name in verdicts, outcome
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("is_right", [True, False])
+def test_an_aggregate_is_judged_by_its_last_values(
+    is_right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    outcome = oncelog.prove(
+        program("sums"), seed=3, seconds=25, feed="orders:feed", final="orders:totals",
+        environment={"REBUILDS": "1"} if is_right else {},
+    )  # fmt: skip
+    assert outcome.verdict.name == ("EXACTLY ONCE" if is_right else "NEITHER"), outcome
+    assert bool(outcome.judgement.wrong) != is_right
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_table_is_judged_in_place_of_a_topic(is_right: bool, tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    outcome = oncelog.prove(
+        program("into_sqlite"), outputs=(), seed=3, seconds=25,
+        sink=f"sqlite:///{file}?table=invoices&id=order_id",
+        environment={"DATABASE": str(file), **({"KEYED": "1"} if is_right else {})},
+    )  # fmt: skip
+    assert outcome.verdict.name == ("EXACTLY ONCE" if is_right else "AT LEAST ONCE"), outcome

@@ -1,5 +1,6 @@
-"""A right application: outputs and offsets in one transaction, with the group's metadata; after
-an abort it goes back to what was committed."""
+"""A right application: outputs and offsets in one transaction, with the group's metadata of the
+time when the partitions came (librdkafka forgets it when its session is lost, and what names no
+member is not fenced); after an abort it goes back to what was committed."""
 
 import os
 import signal
@@ -7,6 +8,7 @@ import signal
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 over: list[int] = []
+membership = None
 signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
 bootstrap = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 consumer = Consumer({
@@ -37,8 +39,13 @@ def go_back():
         consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
 
 
+def assigned(consumer, partitions):
+    global membership
+    membership = consumer.consumer_group_metadata()
+
+
 insist(producer.init_transactions)
-consumer.subscribe([os.environ["ONCELOG_IN"]])
+consumer.subscribe([os.environ["ONCELOG_IN"]], on_assign=assigned)
 while not over:
     messages = [m for m in consumer.consume(50, 0.2) if m.error() is None]
     if not messages:
