@@ -9,6 +9,7 @@ from .relation import LogRecord, Matcher
 Line = tuple[float | None, str, str]  # when (monotonic s), who, what
 Exit = tuple[float, str, int]  # when, who, exit code
 LINES_MAX, STORIES_MAX = 24, 12
+AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 
 
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
@@ -92,14 +93,16 @@ def _reading(record: LogRecord, facts: Sequence[Fact]) -> list[Line]:
     first, of each instance that fetched it."""
     lines: list[Line] = []
     at = (record.topic, record.partition)
-    reader = ""
+    reader, read_s = "", 0.0
     readers, covered = set[str](), set[str]()
     for fact in facts:
         if not isinstance(fact, Fetched | Committed) or (fact.topic, fact.partition) != at:
             continue
         if isinstance(fact, Fetched):
-            if fact.first <= record.offset < fact.end and reader != fact.instance:
-                reader = fact.instance
+            if not fact.first <= record.offset < fact.end:
+                continue
+            if reader != fact.instance or fact.at_s > read_s + AGAIN_S:
+                reader, read_s = fact.instance, fact.at_s
                 lines.append((fact.at_s, fact.instance, f"fetched it ({record.place})"))
                 covered.discard(fact.instance)
                 readers.add(fact.instance)
