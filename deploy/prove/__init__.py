@@ -1,0 +1,1 @@
+"""`oncelog prove`: is an application that somebody else wrote exactly once? Begin with `run.py`."""
