@@ -18,7 +18,7 @@ from .test_floors import FILES, MAY_IMPORT, ROOT
 ROOMS: dict[str, list[list[set[str]]]] = {
     "deploy": [
         [{"cli"}],
-        [{"demo"}, {"bench"}, {"chaos"}, {"pytest_plugin"}],
+        [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}],
         [{"judge"}],
         [{"inspect"}],
         [{"faults"}],

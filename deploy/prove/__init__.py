@@ -1,0 +1,1 @@
+"""Is somebody's application exactly once? `diagnosis/` says from its protocol what is wrong."""
