@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from ..cluster.failure import Failure
-from . import bench, chaos, check, cluster, data, groups, topics, transactions
+from . import bench, chaos, check, cluster, data, groups, inject, topics, transactions
 
 
 def build() -> App:
@@ -26,7 +26,7 @@ def build() -> App:
         version=__version__,
         result_action="return_value",
     )
-    for family in (cluster, topics, groups, transactions, data, bench, check, chaos):
+    for family in (cluster, topics, groups, transactions, data, bench, check, chaos, inject):
         family.register(app)
     return app
 

@@ -42,11 +42,13 @@ class ConnectionOpened:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """reason: who closed it and why, in words."""
+    """reason: who closed it and why, in words; is_refusal: what came is not understood here (TLS,
+    something malformed), or there is no broker."""
 
     connection: Connection
     at_s: float
     reason: str
+    is_refusal: bool = False
 
 
 class Request:

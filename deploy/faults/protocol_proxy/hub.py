@@ -15,6 +15,7 @@ from .connection import ProxiedConnection
 from .events import Answer, Event, FaultMade, Request
 from .rules import Act, Ending, Hold, Rule, RuleBook
 from .subjects import TopicNames
+from .two_ends import TwoEnds
 
 CONNECTIONS_MAX = 4_000
 HOLDS_MAX = 64
@@ -116,7 +117,7 @@ class Hub:
     def broker_at(self, address: Address) -> int | None:
         return self.brokers.id_of(address)
 
-    def ended(self, connection: ProxiedConnection) -> None:
+    def ended(self, connection: TwoEnds) -> None:
         self.connections.pop(connection.info.id, None)
 
     async def hold(self, hold: Hold, request: Request, answer: Answer | None) -> tuple[Ending, str]:
@@ -131,6 +132,9 @@ class Hub:
         try:
             async with asyncio.timeout(hold.deadline_s):
                 ending = await _call(hold.act, request, answer)
+            if not isinstance(ending, Ending):
+                self._met(TypeError(f"an act returned {ending!r}: see Act in rules"))
+                ending = None
         except TimeoutError:
             words = "let go at its deadline, after {:.1f} s"
         except Exception as problem:

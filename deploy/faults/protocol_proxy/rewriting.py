@@ -13,6 +13,8 @@ not be found. Other answers go through as they are.
 from collections.abc import Callable
 from typing import Any
 
+from ....wire.error_codes import ErrorCode
+from ....wire.framing import encode_response_header
 from ....wire.messages import control, fetch_answer
 from ....wire.messages.api_keys import (
     API_VERSIONS,
@@ -24,7 +26,7 @@ from ....wire.messages.api_keys import (
 )
 from ....wire.messages.apis import APIS
 from .bodies import FETCH, PRODUCE, answer_body_offset, answer_version
-from .events import Answer
+from .events import Answer, Request
 
 # proxied(node id, host, port): what a client is to be told instead.
 Proxied = Callable[[int, str, int], tuple[str, int]]
@@ -46,6 +48,18 @@ def rewritten_answer(answer: Answer, frame: memoryview, proxied: Proxied) -> byt
     body = control.decode_response(key, version, frame[offset:])  # of our own: events have theirs
     change(body, proxied)
     return bytes(frame[:offset]) + control.encode_response(key, version, body)
+
+
+def refused_api_versions(request: Request) -> bytes | None:
+    """The answer to an ApiVersions that is too new to be read here: in version 0, with the versions
+    that can be, as brokers do (KIP-511)."""
+    api = APIS[API_VERSIONS]
+    if request.api_key != API_VERSIONS or request.version <= api.newest:
+        return None
+    row = {"api_key": API_VERSIONS, "min_version": api.oldest, "max_version": api.newest}
+    body: Any = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [row]}
+    header = encode_response_header(API_VERSIONS, 0, request.correlation_id)
+    return header + control.encode_response(API_VERSIONS, 0, body)
 
 
 def _has_hints(answer: Answer) -> bool:
@@ -80,7 +94,7 @@ def _versions(body: Any, _: Proxied) -> None:
     kept: list[Any] = []
     for row in body.api_keys:
         if (api := APIS.get(row.api_key)) is not None:
-            row.min_version = max(row.min_version, api.oldest)
+            # Older ones than those known here hold no addresses, and old librdkafka asks for them.
             row.max_version = min(row.max_version, api.newest)
             if row.min_version <= row.max_version:
                 kept.append(row)

@@ -16,6 +16,7 @@ WRITE_BUFFER_HIGH_BYTES = 4 * 1024 * 1024
 CLOSE_TIMEOUT_S = 10.0
 SMALL_BYTES = 16 * 1024  # copied behind its length: one write is cheaper than two
 TLS_HANDSHAKE, TLS_ALERT = b"\x16\x03", b"\x15\x03"
+TLS = "it speaks TLS"
 BUSY, FULL = "a frame is being handled", "the other end does not take more"
 
 
@@ -101,7 +102,7 @@ class Side(asyncio.BufferedProtocol):
             frames = self._receiver.buffer_updated(nbytes)
         except MalformedFrame as error:
             start = self._receiver.peek(2)
-            self._on_malformed("it speaks TLS" if is_tls(start) else str(error))
+            self._on_malformed(TLS if is_tls(start) else str(error))
             return
         if frames:
             self._frames.extend(frames)

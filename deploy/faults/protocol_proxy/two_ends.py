@@ -1,0 +1,181 @@
+"""The two ends of a proxied connection: how they begin, and how the end of one ends the other."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from .brokers import Address
+from .events import (
+    Answer,
+    Connection,
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    FaultMade,
+    Request,
+)
+from .in_flight import InFlight
+from .rules import Ending, Hold, Rule
+from .side import FULL, TLS, Side
+from .subjects import TopicNames
+
+REQUEST_BYTES_MAX = 128 * 1024 * 1024
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+CONNECT_TIMEOUT_S = 5.0
+CONNECTING, MANY_IN_FLIGHT = "no broker yet", "many are not answered"
+TLS_REFUSED = (
+    "the client speaks TLS, which is not understood here: give it security.protocol=PLAINTEXT"
+)
+TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a plaintext listener"
+
+
+class Services(Protocol):
+    """What a connection needs of its proxy."""
+
+    lowers_timeouts: bool
+    topic_names: TopicNames
+
+    def now_s(self) -> float: ...
+    def emit(self, event: Event) -> None: ...
+    def decide(self, request: Request) -> Rule | None: ...
+    def give_back(self, rule: Rule) -> None: ...
+    def has_acted(self, event: FaultMade) -> None: ...
+    def hold(
+        self, hold: Hold, request: Request, answer: Answer | None
+    ) -> Coroutine[Any, Any, tuple[Ending, str]]: ...
+    def targets(self, broker_id: int | None) -> list[Address]: ...
+    def broker_at(self, address: Address) -> int | None: ...
+    def ended(self, connection: "TwoEnds") -> None: ...
+
+
+class TwoEnds:
+    """What comes from one end goes to the other; in between sits a class of this one."""
+
+    def __init__(
+        self, services: Services, connection_id: int, instance: str, broker_id: int | None
+    ) -> None:
+        self.info = Connection(connection_id, instance, broker_id, 0)
+        self._services = services
+        self._in_flight = InFlight()
+        self._reason, self._is_refusal = "", False
+        self._is_open = False
+        self._is_silent = False  # only the client's end is kept, and it hears nothing
+        self._connecting: asyncio.Task[None] | None = None
+        self.client = Side(
+            REQUEST_BYTES_MAX,
+            self._on_request,
+            on_made=self._accepted,
+            on_malformed=self._client_is_malformed,
+            on_full=lambda is_full: _pause(self.broker, is_full),
+            on_drained=self._client_is_gone,
+        )
+        self.broker = Side(
+            ANSWER_BYTES_MAX,
+            self._on_answer,
+            on_made=lambda: None,
+            on_malformed=self._broker_is_malformed,
+            on_full=lambda is_full: _pause(self.client, is_full),
+            on_drained=self._broker_is_gone,
+        )
+        self.client.pause(CONNECTING)
+
+    def _on_request(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        raise NotImplementedError
+
+    def _on_answer(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        raise NotImplementedError
+
+    def close(self, reason: str, is_abrupt: bool = False, is_refusal: bool = False) -> None:
+        """End both ways: what was written is still sent, unless it is abrupt."""
+        if not self._reason:
+            self._reason, self._is_refusal = reason, is_refusal
+        if self._connecting is not None and is_abrupt:
+            self._connecting.cancel()
+        for side in (self.client, self.broker):
+            if is_abrupt:
+                side.abort()
+            else:
+                side.close()
+
+    # -- beginning and end
+
+    def _accepted(self) -> None:
+        assert self.client.transport is not None
+        peer = self.client.transport.get_extra_info("peername")
+        port: int = peer[1] if isinstance(peer, tuple) else 0
+        self.info = Connection(self.info.id, self.info.instance, self.info.broker_id, port)
+        self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        problem = ""
+        for address in self._services.targets(self.info.broker_id):
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    await loop.create_connection(lambda: self.broker, *address)
+                break
+            except (OSError, TimeoutError) as error:
+                problem = f"no broker at {address[0]}:{address[1]} ({error or 'no answer'})"
+        else:
+            self._begin(self.info.broker_id)
+            self.close(problem, is_abrupt=True, is_refusal=True)
+            self._end_when_both_are_gone()
+            return
+        if self.info.broker_id is None:
+            self._begin(self._services.broker_at(address))
+        else:
+            self._begin(self.info.broker_id)
+        self.client.resume(CONNECTING)
+
+    def _begin(self, broker_id: int | None) -> None:
+        one = self.info
+        self.info = Connection(one.id, one.instance, broker_id, one.client_port)
+        self._is_open = True
+        self._services.emit(ConnectionOpened(self.info, self._services.now_s()))
+
+    def _client_is_gone(self) -> None:
+        """All that it sent has been passed on."""
+        self._reason = self._reason or "the client closed it"
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self.broker.resume(FULL)
+        self.broker.close()
+        self._end_when_both_are_gone()
+
+    def _broker_is_gone(self) -> None:
+        """All that it answered has been passed on."""
+        if self._is_silent and not self.client.is_lost:
+            return
+        self._reason = self._reason or "the broker closed it"
+        self.client.resume(FULL)
+        self.client.resume(MANY_IN_FLIGHT)
+        self.client.close()
+        self._end_when_both_are_gone()
+
+    def _end_when_both_are_gone(self) -> None:
+        has_broker = self.broker.transport is not None
+        if not self.client.is_lost or (has_broker and not self.broker.is_lost):
+            return
+        for exchange in self._in_flight.abandon():
+            if exchange.rule is not None and exchange.action is not None:
+                self._services.give_back(exchange.rule)
+        if self._is_open:
+            self._is_open = False
+            now_s = self._services.now_s()
+            self._services.emit(ConnectionClosed(self.info, now_s, self._reason, self._is_refusal))
+        self._services.ended(self)
+
+    def _client_is_malformed(self, problem: str) -> None:
+        words = f"the client sent no request of Kafka: {problem}"
+        self.close(TLS_REFUSED if problem == TLS else words, is_refusal=True)
+
+    def _broker_is_malformed(self, problem: str) -> None:
+        words = f"an answer cannot be passed on: {problem}"
+        self.close(TLS_OF_BROKER if problem == TLS else words, is_refusal=True)
+
+
+def _pause(side: Side, is_full: bool) -> None:
+    if is_full:
+        side.pause(FULL)
+    else:
+        side.resume(FULL)

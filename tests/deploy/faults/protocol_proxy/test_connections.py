@@ -1,0 +1,419 @@
+"""Frames through a proxy: in pieces, in order, held, lost, and what ends with a connection."""
+
+import asyncio
+import re
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.deploy.faults.protocol_proxy import connection as connection_module
+from oncelog.deploy.faults.protocol_proxy.events import (
+    Answer,
+    ConnectionClosed,
+    ConnectionOpened,
+    FaultMade,
+    Request,
+)
+from oncelog.deploy.faults.protocol_proxy.rules import (
+    AnswerError,
+    Delay,
+    Disconnect,
+    Hold,
+    HoldPoint,
+    LoseAnswer,
+    LoseRequest,
+    Match,
+    Rule,
+)
+from oncelog.wire.error_codes import ErrorCode
+
+from ....awaiting import until
+from .frames import request_frame
+from .samples import SAMPLES, produce_request
+from .scripted_broker import Bench, sent
+from .scripted_broker import bench as new_bench
+
+END = Match(apis={"EndTxn"})
+
+
+def end_txn(number: int) -> bytes:
+    return request_frame("EndTxn", 3, SAMPLES["EndTxn"], number)
+
+
+@settings(max_examples=15, deadline=None)
+@given(cuts=st.lists(st.integers(1, 400), max_size=12), count=st.integers(1, 8))
+def test_frames_come_through_whole_in_whatever_pieces(cuts: list[int], count: int):
+    async def run() -> None:
+        async with new_bench() as bench:
+            client = await bench.client()
+            stream = b"".join(sent(end_txn(number)) for number in range(count))
+            for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True):
+                client.writer.write(stream[start:end])
+                await client.writer.drain()
+                await asyncio.sleep(0)
+            assert [await client.correlation_id() for _ in range(count)] == list(range(count))
+            assert bench.broker.heard == [end_txn(number) for number in range(count)]
+
+    asyncio.run(run())
+
+
+@pytest.mark.uvloop
+async def test_large_frames_come_through_whole(bench: Bench):
+    bench.broker.answers = False
+    client = await bench.client()
+    frame = request_frame("Produce", 9, produce_request(9)) + bytes(20_000_000)
+    client.send(frame)
+    await until(lambda: bench.broker.heard)
+    assert bench.broker.heard == [frame]
+    bench.broker.writers[0].write(sent(b"\0\0\0\1" + frame))
+    assert await client.read() == b"\0\0\0\1" + frame
+
+
+async def test_who_speaks_what_and_when(bench: Bench):
+    client = await bench.client("instance-2")
+    client.send(end_txn(5))
+    assert await client.correlation_id() == 5
+    client.writer.close()
+    await until(lambda: bench.of(ConnectionClosed))
+    kinds = [type(event) for event in bench.events]
+    assert kinds == [ConnectionOpened, Request, Answer, ConnectionClosed]
+    opened, request, answer, closed = (bench.of(kind)[0] for kind in kinds)
+    assert (opened.connection.instance, opened.connection.broker_id) == ("instance-2", 7)
+    assert opened.connection.client_port == client.writer.get_extra_info("sockname")[1]
+    assert (request.api, request.version, request.correlation_id) == ("EndTxn", 3, 5)
+    assert (request.client_id, request.connection) == ("c", opened.connection)
+    assert (request.body.transactional_id, request.subjects.transactional_ids) == (
+        "writer",
+        {"writer"},
+    )
+    assert (answer.request, answer.error_code, answer.fate) == (request, 0, "delivered")
+    assert opened.at_s <= request.at_s <= answer.at_s <= closed.at_s
+    assert closed.reason == "the client closed it"
+
+
+async def test_produce_without_acks_has_no_answer_to_wait_for(bench: Bench):
+    client = await bench.client()
+    client.send(request_frame("Produce", 9, produce_request(9, acks=0), 1))
+    client.send(request_frame("Produce", 3, produce_request(3, None, acks=0), 2))
+    client.send(end_txn(3))
+    assert await client.correlation_id() == 3
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "words"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", "speaks TLS"),
+        (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes is not accepted"),
+        (b"\0\0\0\0", "a frame of 0 bytes"),
+        (sent(b"\0\x1a"), "the request header is cut short"),
+        (sent(b"\0\x1a\0\3\0\0\0\1\0\x09abc"), "the client id is cut short"),
+    ],
+)
+async def test_malformed_frames_close_their_own_connection_only(bench: Bench, bytes_, words):
+    other = await bench.client()
+    other.send(end_txn(1))
+    assert await other.correlation_id() == 1
+    client = await bench.client()
+    client.writer.write(bytes_)
+    assert await client.read() is None
+    await until(lambda: bench.of(ConnectionClosed))
+    (closed,) = bench.of(ConnectionClosed)
+    assert words in closed.reason
+    assert closed.is_refusal
+    other.send(end_txn(2))
+    assert await other.correlation_id() == 2
+
+
+async def test_an_answer_that_nobody_asked_for_closes_the_connection(bench: Bench):
+    bench.broker.answers = False
+    client = await bench.client()
+    client.send(end_txn(1))
+    await until(lambda: bench.broker.heard)
+    bench.broker.writers[0].write(sent(b"\0\0\0\x09"))
+    assert await client.read() is None
+    await until(lambda: bench.of(ConnectionClosed))
+    assert "the broker answers request 9" in bench.of(ConnectionClosed)[0].reason
+
+
+async def test_a_broker_that_is_gone_is_told_in_words(bench: Bench):
+    bench.hub.brokers.addresses[7] = ("127.0.0.1", 1)
+    port = bench.hub.ports.port_of("one", 7)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert await reader.read() == b""
+    writer.close()
+    await until(lambda: bench.of(ConnectionClosed))
+    assert "no broker at 127.0.0.1:1" in bench.of(ConnectionClosed)[0].reason
+
+
+async def test_the_broker_closes(bench: Bench):
+    client = await bench.client()
+    client.send(end_txn(1))
+    await client.read()
+    bench.broker.writers[0].close()
+    assert await client.read() is None
+    await until(lambda: bench.of(ConnectionClosed))
+    assert bench.of(ConnectionClosed)[0].reason == "the broker closed it"
+    assert not bench.hub.connections
+
+
+async def test_only_so_many_requests_wait_for_answers(bench: Bench, monkeypatch):
+    monkeypatch.setattr(connection_module, "IN_FLIGHT_MAX", 3)
+    bench.broker.answers = False
+    client = await bench.client()
+    for number in range(6):
+        client.send(end_txn(number))
+    await until(lambda: len(bench.broker.heard) == 3)
+    await asyncio.sleep(0.05)
+    assert len(bench.broker.heard) == 3
+    bench.broker.answers = True
+    for number in range(3):
+        bench.broker.writers[0].write(sent(number.to_bytes(4) + b"\0\0\0\0\0\0\0\0"))
+    assert [await client.correlation_id() for _ in range(6)] == list(range(6))
+
+
+async def test_api_versions_that_are_too_new_are_answered_here(bench: Bench):
+    client = await bench.client()
+    client.send(b"\0\x12\0\x63\0\0\0\5\0\1c\0\1\1\0")
+    frame = await client.read()
+    assert frame == b"\0\0\0\5\0\x23\0\0\0\1\0\x12\0\0\0\4"
+    assert bench.broker.heard == []
+
+
+# -- rules
+
+
+async def test_a_lost_answer(bench: Bench):
+    rule = Rule(END, LoseAnswer())
+    bench.hub.add(rule)
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.read() is None
+    await until(lambda: bench.of(ConnectionClosed))
+    assert bench.broker.heard == [end_txn(1)]
+    assert [answer.fate for answer in bench.of(Answer)] == ["lost"]
+    assert [made.what for made in bench.of(FaultMade)] == [
+        "its answer was lost; the broker has executed it"
+    ]
+    assert bench.hub.made(rule) == 1
+    again = await bench.client()
+    again.send(end_txn(2))
+    assert await again.correlation_id() == 2
+
+
+async def test_an_answer_that_refuses_is_not_lost(bench: Bench):
+    rule = Rule(END, LoseAnswer())
+    bench.hub.add(rule)
+    client = await bench.client()
+    bench.broker.error_code = int(ErrorCode.CONCURRENT_TRANSACTIONS)
+    client.send(end_txn(1))
+    assert await client.correlation_id() == 1
+    assert bench.hub.made(rule) == 0
+    bench.broker.error_code = 0
+    client.send(end_txn(2))
+    assert await client.read() is None
+    assert bench.hub.made(rule) == 1
+
+
+async def test_an_answer_that_never_comes_is_not_counted(bench: Bench):
+    rule = Rule(END, LoseAnswer())
+    bench.hub.add(rule)
+    bench.broker.answers = False
+    client = await bench.client()
+    client.send(end_txn(1))
+    await until(lambda: bench.broker.heard)
+    bench.broker.writers[0].close()
+    assert await client.read() is None
+    await until(lambda: bench.of(ConnectionClosed))
+    bench.broker.answers = True
+    again = await bench.client()
+    again.send(end_txn(2))
+    assert await again.read() is None
+    assert bench.hub.made(rule) == 1
+
+
+async def test_a_lost_request_and_silence(bench: Bench):
+    bench.hub.add(Rule(END, LoseRequest(0.3)))
+    client = await bench.client()
+    client.send(end_txn(1))
+    client.send(end_txn(2))
+    await until(lambda: bench.broker.ended)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await client.reader.read(1)
+    assert await client.read() is None
+    assert bench.broker.heard == []
+    await until(lambda: bench.of(ConnectionClosed))
+    assert "0.3 s have passed" in bench.of(ConnectionClosed)[0].reason
+
+
+async def test_a_client_that_gives_up_ends_the_silence(bench: Bench):
+    bench.hub.add(Rule(END, LoseRequest()))
+    client = await bench.client()
+    client.send(end_txn(1))
+    await until(lambda: bench.of(FaultMade))
+    client.writer.close()
+    await until(lambda: bench.of(ConnectionClosed))
+    assert not bench.hub.connections
+
+
+async def test_an_error_comes_in_its_turn(bench: Bench):
+    bench.broker.answers = False
+    rule = Rule(Match(apis={"OffsetCommit"}), AnswerError(ErrorCode.NOT_COORDINATOR))
+    bench.hub.add(rule)
+    client = await bench.client()
+    client.send(end_txn(1))
+    client.send(request_frame("OffsetCommit", 8, SAMPLES["OffsetCommit"], 2))
+    client.send(end_txn(3))
+    await until(lambda: len(bench.broker.heard) == 2)
+    for number in (1, 3):
+        bench.broker.writers[0].write(sent(number.to_bytes(4) + b"\0\0\0\0\0\0\0\0"))
+    assert [await client.correlation_id() for _ in range(3)] == [1, 2, 3]
+    told = [(a.error_code, a.is_from_broker) for a in bench.of(Answer)]
+    assert told == [(0, True), (int(ErrorCode.NOT_COORDINATOR), False), (0, True)]
+    assert bench.broker.correlation_ids == [1, 3]
+
+
+@pytest.mark.parametrize(("when", "heard"), [("before", 0), ("after", 1)])
+async def test_disconnect(bench: Bench, when, heard):
+    bench.hub.add(Rule(END, Disconnect(when), nth=2))
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.correlation_id() == 1
+    client.send(end_txn(2))
+    assert await client.read() is None
+    await until(lambda: bench.broker.ended)
+    assert bench.broker.heard == [end_txn(1), end_txn(2)][: 1 + heard]
+
+
+@pytest.mark.parametrize("of", ["request", "answer"])
+async def test_a_delay(bench: Bench, of):
+    bench.hub.add(Rule(END, Delay(0.2, of)))
+    client = await bench.client()
+    began = asyncio.get_running_loop().time()
+    client.send(end_txn(1))
+    client.send(end_txn(2))
+    if of == "answer":
+        await until(lambda: len(bench.broker.heard) == 2)
+    assert [await client.correlation_id() for _ in range(2)] == [1, 2]
+    assert asyncio.get_running_loop().time() - began >= 0.19
+
+
+async def test_a_delayed_request_arrives_though_its_client_has_given_up(bench: Bench):
+    bench.hub.add(Rule(END, Delay(0.2)))
+    client = await bench.client()
+    client.send(end_txn(1))
+    await until(lambda: bench.of(Request))
+    client.writer.transport.abort()
+    await until(lambda: bench.broker.heard)
+    await until(lambda: bench.of(ConnectionClosed))
+    assert bench.broker.heard == [end_txn(1)]
+
+
+# -- holds
+
+
+@pytest.mark.parametrize(
+    ("at", "heard", "answered"),
+    [
+        (HoldPoint.BEFORE_REQUEST, 0, 0),
+        (HoldPoint.BEFORE_ANSWER, 1, 0),
+        (HoldPoint.AFTER_ANSWER, 1, 1),
+    ],
+)
+async def test_a_frame_is_held_until_the_act_has_returned(bench: Bench, at, heard, answered):
+    called, go_on = threading.Event(), threading.Event()
+    given_: list[bool] = []
+
+    def act(request, answer):
+        given_.append(answer is not None)
+        called.set()
+        assert go_on.wait(10)
+
+    rule = Rule(END, Hold(at, act))
+    bench.hub.add(rule)
+    client = await bench.client()
+    client.send(end_txn(1))
+    await until(called.is_set)
+    if answered:
+        assert await client.correlation_id() == 1
+    client.send(end_txn(2))
+    await asyncio.sleep(0.05)
+    held_behind = 2 if at is HoldPoint.BEFORE_ANSWER else heard  # requests go on there
+    assert (len(bench.broker.heard), bench.hub.made(rule)) == (held_behind, 0)
+    go_on.set()
+    left = [1, 2][answered:]
+    assert [await client.correlation_id() for _ in left] == left
+    assert given_ == [at is not HoldPoint.BEFORE_REQUEST]
+    assert bench.hub.made(rule) == 1
+    assert at.value in bench.of(FaultMade)[0].what
+
+
+async def test_what_was_held_for_an_instance_that_was_killed_does_not_arrive(bench: Bench):
+    bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_REQUEST, lambda *_: Disconnect())))
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.read() is None
+    await until(lambda: bench.broker.ended)
+    assert bench.broker.heard == []
+    (made,) = bench.of(FaultMade)
+    words = r"held for 0\.\d s before its request, then disconnected before the broker saw it"
+    assert re.fullmatch(words, made.what)
+    assert bench.hub.made(made.rule) == 1
+
+
+async def test_the_answer_that_is_held_may_be_lost(bench: Bench):
+    bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_ANSWER, lambda *_: LoseAnswer())))
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.read() is None
+    assert [answer.fate for answer in bench.of(Answer)] == ["lost"]
+
+
+async def test_an_act_may_be_awaited(bench: Bench):
+    async def act(request, answer):
+        await asyncio.sleep(0.01)
+        return Disconnect()
+
+    bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_ANSWER, act)))
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.read() is None
+
+
+async def test_nothing_is_held_beyond_its_deadline(bench: Bench):
+    go_on = threading.Event()
+
+    def act(request, answer):
+        go_on.wait(20)
+
+    bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_REQUEST, act, 0.1)))
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.correlation_id() == 1
+    assert "let go at its deadline" in bench.of(FaultMade)[0].what
+    go_on.set()
+
+
+async def test_a_failing_act_lets_go_and_is_remembered(bench: Bench):
+    def act(request, answer):
+        raise RuntimeError("no such process")
+
+    bench.hub.add(Rule(END, Hold(HoldPoint.BEFORE_REQUEST, act)))
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.correlation_id() == 1
+    assert str(bench.hub.problem) == "no such process"
+
+
+async def test_lower_timeouts_on_the_wire():
+    async with new_bench(lowers_timeouts=True) as bench:
+        client = await bench.client()
+        client.send(request_frame("InitProducerId", 4, SAMPLES["InitProducerId"], 1))
+        await until(lambda: bench.broker.heard)
+        lower = SAMPLES["InitProducerId"] | {"transaction_timeout": 10_000}
+        assert bench.broker.heard == [request_frame("InitProducerId", 4, lower, 1)]
+        (request,) = bench.of(Request)
+        assert request.body.transaction_timeout == 60_000
+        assert request.lowered == ("transaction_timeout_ms 60000 -> 10000",)

@@ -1,0 +1,283 @@
+"""Clients that others wrote, through the protocol proxy, to our brokers and to Apache Kafka."""
+
+import asyncio
+import shutil
+import subprocess
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.faults.protocol_proxy.events import (
+    Answer,
+    ConnectionClosed,
+    Event,
+    FaultMade,
+    Request,
+)
+from oncelog.deploy.faults.protocol_proxy.proxy import ProtocolProxy
+from oncelog.deploy.faults.protocol_proxy.rules import (
+    Action,
+    AnswerError,
+    Disconnect,
+    Hold,
+    HoldPoint,
+    LoseAnswer,
+    Match,
+    Rule,
+)
+from oncelog.wire.error_codes import ErrorCode
+
+from ..waiting import until
+from .client_peers import KAFKA, OURS, new_topic, running
+from .kafka_peer import is_enabled, java_source
+from .readers import fill, messages
+from .transactional_producers import Aiokafka, Confluent, KafkaPython, Producer
+
+pytestmark = [
+    pytest.mark.cluster,
+    # What clients leave to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+FOLDER = Path(__file__).parent
+KAFKAJS = "2.2.4"
+LIMIT_S = 120
+
+
+class Bench:
+    """A proxy before a server, and what passed through it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.events: list[Event] = []
+        self.proxy = ProtocolProxy(bootstrap, [self.events.append])
+
+    @property
+    def address(self) -> str:
+        return self.proxy.address_for("app")
+
+    def lose(self, api: str, **match: Any) -> Rule:
+        return self.does(LoseAnswer(), api, **match)
+
+    def does(self, action: Action, api: str, **match: Any) -> Rule:
+        rule = Rule(Match(apis={api}, **match), action)
+        self.proxy.add(rule)
+        return rule
+
+    def new_topic(self, partitions: int = 2) -> str:
+        return asyncio.run(new_topic(self.bootstrap, partitions))
+
+    def values(self, topic: str, partitions: int = 2) -> list[bytes]:
+        found = messages(self.bootstrap, topic, partitions)
+        return sorted(message.value() or b"" for message in found)
+
+
+@pytest.fixture(scope="module", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
+def server(request, tmp_path_factory) -> Iterator[str]:
+    with running(request.param, tmp_path_factory.mktemp("server")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture
+def bench(server) -> Iterator[Bench]:
+    one = Bench(server)
+    with one.proxy:
+        yield one
+    assert [e.reason for e in one.events if isinstance(e, ConnectionClosed) and e.is_refusal] == []
+    for event in one.events:  # everything that clients said and heard can be read
+        if isinstance(event, Request | Answer):
+            assert event.body is not None
+
+
+@pytest.mark.parametrize("client", [Confluent, KafkaPython, Aiokafka], ids=lambda one: one.__name__)
+def test_a_transaction_whose_commit_is_not_answered_counts_once(bench, client: type[Producer]):
+    topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
+    group = f"{name}-readers"
+    lost = bench.lose("EndTxn", instance="app", transactional_id=name)
+    producer = client(bench.address, name)
+    try:
+        for number in range(2):
+            producer.begin()
+            for partition in range(2):
+                producer.send(topic, b"%d-%d" % (number, partition), partition)
+            producer.send_offset(group, topic, number + 1)
+            producer.commit()
+        producer.begin()
+        producer.send(topic, b"not this one")
+        producer.abort()
+    finally:
+        producer.close()
+    assert bench.proxy.made(lost) == 1
+    assert bench.values(topic) == [b"0-0", b"0-1", b"1-0", b"1-1"]
+    commits = [e for e in bench.events if isinstance(e, Answer) and e.request.api == "EndTxn"]
+    assert [answer.fate for answer in commits].count("lost") == 1
+    assert {answer.request.subjects.transactional_ids for answer in commits} == {frozenset([name])}
+    written = [e for e in bench.events if isinstance(e, Request) and e.api == "TxnOffsetCommit"]
+    assert all(one.subjects.groups == {group} for one in written)
+    assert all(one.subjects.topics == {topic} for one in written)
+    assert len({request.connection.broker_id for request in written}) == 1
+
+
+def test_librdkafka_in_a_group_with_errors_and_lost_commits(bench):
+    from confluent_kafka import Consumer, TopicPartition
+
+    topic, group = bench.new_topic(), f"g-{uuid.uuid4().hex[:8]}"
+    fill(bench.address, topic, [(None, b"%d" % n, n % 2) for n in range(500)])
+    rules = [
+        bench.does(AnswerError(ErrorCode.NOT_COORDINATOR), "JoinGroup", group=group),
+        bench.does(Disconnect("before"), "FindCoordinator", group=group),
+        bench.does(AnswerError(ErrorCode.NOT_LEADER_OR_FOLLOWER), "Fetch", topic=topic),
+        bench.lose("OffsetCommit", group=group),
+    ]
+    consumer = Consumer({
+        "bootstrap.servers": bench.address, "group.id": group, "auto.offset.reset": "earliest",
+        "enable.auto.commit": False, "log_level": 0,
+    })  # fmt: skip
+    values: list[bytes] = []
+    try:
+        consumer.subscribe([topic])
+
+        def read() -> bool:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                values.append(message.value() or b"")
+            return len(values) >= 500
+
+        until(read, timeout_s=40)
+        consumer.commit(asynchronous=False)  # its first answer is lost, and it asks again
+        committed = consumer.committed([TopicPartition(topic, n) for n in range(2)], 20)
+    finally:
+        consumer.close()
+    assert sorted(values) == sorted(b"%d" % n for n in range(500))
+    assert [place.offset for place in committed] == [250, 250]
+    assert [bench.proxy.made(rule) for rule in rules] == [1, 1, 1, 1]
+
+
+def test_kafka_python_in_a_group(bench):
+    from kafka import KafkaConsumer
+
+    topic = bench.new_topic()
+    fill(bench.bootstrap, topic, [(None, b"%d" % n, n % 2) for n in range(100)])
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=bench.address, group_id=f"{topic}-g",
+        auto_offset_reset="earliest", consumer_timeout_ms=20_000,
+    )  # fmt: skip
+    try:
+        values = {next(consumer).value for _ in range(100)}
+        consumer.commit()
+    finally:
+        consumer.close()
+    assert len(values) == 100
+
+
+def test_aiokafka_in_a_group(bench):
+    from aiokafka import AIOKafkaConsumer
+
+    topic = bench.new_topic()
+    fill(bench.bootstrap, topic, [(None, b"%d" % n, n % 2) for n in range(100)])
+
+    async def run() -> set[bytes | None]:
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=bench.address, group_id=f"{topic}-g",
+            auto_offset_reset="earliest",
+        )  # fmt: skip
+        await consumer.start()
+        try:
+            async with asyncio.timeout(20):
+                values = {(await consumer.getone()).value for _ in range(100)}
+            await consumer.commit()
+            return values
+        finally:
+            await consumer.stop()
+
+    assert len(asyncio.run(run())) == 100
+
+
+def test_a_successor_takes_over_while_a_commit_is_held(bench):
+    """Aimed: what the first instance wants committed arrives behind its successor's start."""
+    topic, name = bench.new_topic(), f"tx-{uuid.uuid4().hex[:8]}"
+    successors: list[Confluent] = []
+
+    def take_over(request: Request, answer: Answer | None) -> None:
+        successors.append(Confluent(bench.proxy.address_for("second"), name))
+
+    held = bench.does(Hold(HoldPoint.BEFORE_REQUEST, take_over), "EndTxn", instance="app")
+    first = Confluent(bench.address, name)
+    first.begin()
+    first.send(topic, b"lost")
+    with pytest.raises(KafkaException) as refused:
+        first.commit()
+    assert Confluent.is_fenced(refused.value)
+    assert bench.proxy.made(held) == 1
+    (second,) = successors
+    second.begin()
+    second.send(topic, b"kept")
+    second.commit()
+    assert bench.values(topic) == [b"kept"]
+    (made,) = (event for event in bench.events if isinstance(event, FaultMade))
+    assert (made.request.instance, made.request.body.committed) == ("app", True)
+    assert "held for" in made.what
+
+
+@pytest.mark.kafka
+@pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
+@pytest.mark.skipif(shutil.which("npm") is None, reason="no npm")
+def test_kafkajs(tmp_path):
+    install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS}"]
+    subprocess.run(install, cwd=tmp_path, capture_output=True, check=True, timeout=LIMIT_S)
+    shutil.copy(FOLDER / "javascript" / "client.js", tmp_path)
+    with Cluster(nodes=3) as cluster, ProtocolProxy(cluster.bootstrap) as proxy:
+        command = ["node", "client.js", proxy.address_for("js"), "writeAndRead"]
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert '"state":"Empty"' in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java")
+def test_java_with_transactions_of_the_second_kind(bench):
+    topic = bench.new_topic()
+    lost = bench.lose("EndTxn", transactional_id=f"{topic}-id")
+    done = subprocess.run(
+        java_source(FOLDER / "java" / "TransactionalProducer.java", bench.address, topic),
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert bench.proxy.made(lost) == 1
+    seen = Counter((e.api, e.version) for e in bench.events if isinstance(e, Request))
+    assert seen["EndTxn", 5]
+    assert seen["Produce", 13] or seen["Produce", 12]
+
+
+def test_a_broker_that_dies_and_returns_keeps_its_address():
+    from confluent_kafka import Producer
+
+    with Cluster(nodes=3) as cluster, ProtocolProxy(cluster.bootstrap) as proxy:
+        topic = asyncio.run(new_topic(cluster.bootstrap, 3))
+        producer = Producer({"bootstrap.servers": proxy.address_for(), "log_level": 0})
+        before: dict[int, tuple[str, int]] = {}
+        for round_ in range(2):
+            for partition in range(3):
+                producer.produce(topic, b"%d" % round_, partition=partition)
+            assert producer.flush(30) == 0
+            metadata = producer.list_topics(topic, timeout=20)
+            found = {n: (b.host, b.port) for n, b in metadata.brokers.items()}
+            assert found == (before or found)
+            before = found
+            assert not {port for _, port in found.values()} & {
+                int(address.rpartition(":")[2]) for address in proxy.brokers.values()
+            }
+            if not round_:
+                node = cluster.kill(f"leader:{topic}/0")
+                cluster.start(node)
+                cluster.wait_for_isr(topic, 3)
+        assert len(messages(proxy.address_for("reader"), topic, 3)) == 6
