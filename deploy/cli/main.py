@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from ..cluster.failure import Failure
-from . import bench, chaos, check, cluster, data, groups, inject, topics, transactions
+from . import bench, chaos, check, cluster, data, groups, inject, observe, topics, transactions
 
 
 def build() -> App:
@@ -26,7 +26,18 @@ def build() -> App:
         version=__version__,
         result_action="return_value",
     )
-    for family in (cluster, topics, groups, transactions, data, bench, check, chaos, inject):
+    for family in (
+        cluster,
+        topics,
+        groups,
+        transactions,
+        data,
+        bench,
+        check,
+        chaos,
+        inject,
+        observe,
+    ):
         family.register(app)
     return app
 

@@ -1,1 +1,1 @@
-"""Is somebody's application exactly once? `diagnosis/` says from its protocol what is wrong."""
+"""`oncelog prove`: is an application that somebody else wrote exactly once? Begin with `run.py`."""

@@ -8,7 +8,7 @@ from ....wire.errors import KafkaError
 from ...faults.protocol_proxy.events import Event
 from .catalogue import ApplicationFinding
 from .diagnosis import Diagnosis
-from .seen import SeenCluster, SeenTopic, Sighting
+from .seen import SeenCluster, SeenProduce, SeenRequest, SeenTopic, Sighting
 from .translating import Translator
 
 FENCE_KEY = "oncelog.transaction.connection.fence"
@@ -27,7 +27,8 @@ class DiagnosisListener:
         self._translator = Translator()
         self._on_finding = on_finding
         self._lock = threading.Lock()
-        self._seen = 0
+        self._topics = set[str]()
+        self._requests = 0
 
     def __call__(self, event: Event) -> None:
         for sighting in self._translator.sightings(event):
@@ -35,10 +36,13 @@ class DiagnosisListener:
 
     def see(self, sighting: Sighting) -> None:
         with self._lock:
-            self._seen += 1
+            self._requests += isinstance(sighting, SeenRequest)
+            if isinstance(sighting, SeenProduce):
+                self._topics |= {batch.partition[0] for batch in sighting.batches}
             found = self._diagnosis.see(sighting)
-        for one in found if self._on_finding else ():
-            self._on_finding(one)
+        if self._on_finding is not None:
+            for one in found:
+                self._on_finding(one)
 
     @property
     def findings(self) -> list[ApplicationFinding]:
@@ -46,8 +50,14 @@ class DiagnosisListener:
             return self._diagnosis.findings
 
     @property
-    def is_anything_seen(self) -> bool:
-        return self._seen > 0
+    def requests(self) -> int:
+        """How many were seen."""
+        return self._requests
+
+    @property
+    def written_topics(self) -> set[str]:
+        with self._lock:
+            return set(self._topics)
 
 
 async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:
