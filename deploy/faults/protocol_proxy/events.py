@@ -21,7 +21,7 @@ from .subjects import Subjects, TopicNames, subjects_of
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClientConnection:
     """A client's connection through the proxy.
 
     instance: whose address it used, see `ProtocolProxy.address_for`; broker_id: the broker behind
@@ -32,6 +32,9 @@ class Connection:
     instance: str
     broker_id: int | None
     client_port: int
+
+
+Connection = ClientConnection  # short among events; brokers have a Connection of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class ConnectionClosed:
     is_refusal: bool = False
 
 
-class Request:
+class ProxiedRequest:
     """A request, seen before it goes to the broker."""
 
     def __init__(
@@ -99,6 +102,9 @@ class Request:
             f"{self.api} v{self.version} of {self.client_id or 'a client without name'}"
             f"{f' ({self.instance})' if self.instance else ''}"
         )
+
+
+Request = ProxiedRequest
 
 
 class Answer:
