@@ -10,9 +10,13 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Hand on `Cluster` lazily, so that importing a part of the house loads only that part."""
+    """Hand on `Cluster` and `prove` lazily: importing a part of the house loads only that part."""
     if name == "Cluster":
         from .deploy.cluster.local_cluster import Cluster
 
         return Cluster
+    if name == "prove":
+        from .deploy.prove.api import prove
+
+        return prove
     raise AttributeError(f"module 'oncelog' has no attribute {name!r}")

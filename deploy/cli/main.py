@@ -12,7 +12,19 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from ..cluster.failure import Failure
-from . import bench, chaos, check, cluster, data, groups, inject, observe, topics, transactions
+from . import (
+    bench,
+    chaos,
+    check,
+    cluster,
+    data,
+    groups,
+    inject,
+    observe,
+    prove,
+    topics,
+    transactions,
+)
 
 
 def build() -> App:
@@ -27,17 +39,8 @@ def build() -> App:
         result_action="return_value",
     )
     for family in (
-        cluster,
-        topics,
-        groups,
-        transactions,
-        data,
-        bench,
-        check,
-        chaos,
-        inject,
-        observe,
-    ):
+        cluster, topics, groups, transactions, data, bench, check, chaos, inject, observe, prove,
+    ):  # fmt: skip
         family.register(app)
     return app
 

@@ -1,7 +1,7 @@
 """Child processes: started, killed, paused, and started again when they end by themselves.
 
 A program reports on its stdout: a line is a JSON list, an event and its arguments. All other output
-goes to its log, LOGS/NAME.log. Reports are read from the first to the last, whatever becomes of the
+goes to its log, LOGS/NAME.log; all of it, where `takes_reports` is False. Reports are read from the first to the last, whatever becomes of the
 process: the pipe outlives it. Each process leads a session, which is how its descendants are
 found even when their parents are gone.
 """
@@ -47,6 +47,8 @@ class Supervisor:
 
     restarts_max: int | None = 30  # of one child
     stop_timeout_s = 15.0
+    restart_pause_s = 0.0  # before one that has ended by itself is started again
+    takes_reports = True
 
     def __init__(self, logs: Path) -> None:
         logs.mkdir(parents=True, exist_ok=True)
@@ -61,6 +63,14 @@ class Supervisor:
     def command(self, name: str, incarnation: int) -> list[str]:
         """What Python runs, from -m on."""
         raise NotImplementedError
+
+    def argv(self, name: str, incarnation: int) -> list[str]:
+        """The whole command."""
+        return [sys.executable, "-P", *self.command(name, incarnation)]
+
+    def environment(self, name: str) -> dict[str, str] | None:
+        """None: ours."""
+        return None
 
     def on_event(self, name: str, event: str, *arguments: Any) -> None:
         """A report; called with the lock held."""
@@ -84,10 +94,11 @@ class Supervisor:
             incarnation = 1 if before is None else before.incarnation + 1
             with self.log(name).open("ab") as log:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", *self.command(name, incarnation)],
+                    self.argv(name, incarnation),
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
+                    stdout=subprocess.PIPE if self.takes_reports else log,
                     stderr=log,
+                    env=self.environment(name),
                     start_new_session=True,
                 )
             reader = threading.Thread(target=self._read, args=(name, process), daemon=True)
@@ -181,7 +192,8 @@ class Supervisor:
     # --- threads
 
     def _read(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
+        if process.stdout is None:
+            return
         with process.stdout as lines:
             for line in lines:
                 with contextlib.suppress(ValueError):
@@ -201,6 +213,7 @@ class Supervisor:
                 end_session(
                     child.process.pid
                 )  # what it has left would stand in its successor's way
+                time.sleep(self.restart_pause_s)
             with self._changed:
                 if child.is_wanted:
                     self._restart(name, child, code)

@@ -1,0 +1,140 @@
+"""After the faults: wait until nothing moves any more, then say what is through."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...client.blocking import BlockingAdmin
+from ...wire.errors import KafkaError
+from ...wire.identifiers import TopicPartition
+from .application import Application
+from .database import DatabaseOutputs
+from .judgement import Judgement
+from .observed import Observed
+from .reading import Reader, in_order
+from .relation import LogRecord
+
+LATEST = -1
+QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a copy
+QUIET_AND_THROUGH_S = 4.0  # when something is, and the group has committed all inputs
+LOOK_EACH_S = 0.25
+Inputs = list[tuple[str, LogRecord]]
+Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgement]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """silence_s: nothing has moved so long where nobody can say more: it stands still."""
+
+    timeout_s: float
+    silence_s: float
+
+
+class Drain:
+    """`why`: what keeps the application from being through, in words; empty when it is."""
+
+    def __init__(
+        self,
+        admin: BlockingAdmin,
+        application: Application,
+        reader: Reader | DatabaseOutputs,
+        observed: Observed,
+        inputs: Inputs,
+        ends: Mapping[TopicPartition, int],
+        outputs: Sequence[TopicPartition],
+        judge: Judge,
+        pace: Pace,
+    ) -> None:
+        self._admin, self._application, self._reader = admin, application, reader
+        self._observed, self._inputs, self._ends = observed, inputs, ends
+        self._outputs, self._judge, self._pace = outputs, judge, pace
+        self._committed: dict[TopicPartition, int] = {}
+        self.why = ""
+        self.notes: list[str] = []
+
+    def wait(self) -> None:
+        """Return when nothing moves, at the latest at the deadline."""
+        begun = time.monotonic()
+        moved_s, last = begun, (0, 0)
+        while True:
+            self._look_at_offsets()
+            self._reader.check()
+            now = time.monotonic()
+            state = (len(self._reader.records), sum(self._committed.values()))
+            if state != last:
+                last, moved_s = state, now
+            quiet_s = now - moved_s
+            judgement, *_ = self.judged()
+            is_whole = not (judgement.lost or judgement.pending or judgement.wrong)
+            if self._is_settled() and (
+                (is_whole and quiet_s > QUIET_S)
+                or (self._is_through() and not judgement.pending and quiet_s > QUIET_AND_THROUGH_S)
+                or quiet_s > self._pace.silence_s
+            ):
+                break
+            if now - begun > self._pace.timeout_s:
+                self.notes.append(
+                    f"drained for {self._pace.timeout_s:.0f} s, and it still moved or held a "
+                    f"transaction open; a longer drain: --drain SECONDS"
+                )
+                break
+            time.sleep(LOOK_EACH_S)
+        if not self._is_through():
+            self.why = self._stands_still()
+
+    def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
+        """is_last: when the application has ended, with all that it committed at the last."""
+        if is_last:
+            self._look_at_offsets()
+            if isinstance(self._reader, DatabaseOutputs):
+                self._reader.look()
+            else:
+                self._read_to_the_end(self._reader)
+        outputs = in_order(self._reader.records)
+        return self._judge(self._inputs, outputs, self._is_passed), self._inputs, outputs
+
+    def _read_to_the_end(self, reader: Reader) -> None:
+        ends = self._admin.list_offsets(dict.fromkeys(self._outputs, LATEST), read_committed=True)
+        deadline = time.monotonic() + self._pace.timeout_s
+        while not reader.is_at(ends) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    # --- how far it is
+
+    def _look_at_offsets(self) -> None:
+        for group in list(self._observed.groups):
+            with suppress(KafkaError):  # a coordinator that has just moved; or the group is gone
+                found = self._admin.groups.committed(group)
+                for partition, committed in found.items():
+                    offset = int(getattr(committed, "offset", committed))
+                    if partition in self._ends:
+                        self._committed[partition] = max(self._committed.get(partition, 0), offset)
+
+    def _passed(self) -> Mapping[TopicPartition, int]:
+        """Who keeps offsets elsewhere has passed what was fetched."""
+        return self._committed or self._observed.fetched
+
+    def _is_passed(self, record: LogRecord) -> bool:
+        return record.offset < self._passed().get((record.topic, record.partition), 0)
+
+    def _is_through(self) -> bool:
+        passed = self._passed()
+        return all(self._is_passed(record) for _, record in self._inputs) and bool(passed)
+
+    def _is_settled(self) -> bool:
+        """Whether no transaction holds outputs back."""
+        if not self._outputs:
+            return True
+        keys = dict.fromkeys(self._outputs, LATEST)
+        with suppress(KafkaError):
+            stable = self._admin.list_offsets(keys, read_committed=True)
+            return stable == self._admin.list_offsets(keys)
+        return False
+
+    def _stands_still(self) -> str:
+        application = self._application
+        ended = [n for n in application.instances if application.has_ended(n)]
+        name = (ended or application.instances or application.names)[-1]
+        state = "does not stay up" if ended else "runs, and reads no more"
+        return f"{name} {state}.{application.told(name)}"

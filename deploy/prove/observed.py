@@ -1,0 +1,195 @@
+"""What the protocol shows of an application while it runs: the proxy's listener.
+
+It notes what a record's story needs (who fetched it, who wrote its output, which commit covers it),
+which work is open, and who went on while somebody was paused. Called in the proxy's loop, read from
+other threads.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...wire.primitives import MalformedFrame
+from ...wire.record_batch import decode_header, iterate_batches
+from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Request
+from ..faults.protocol_proxy.subjects import TopicNames
+from .facts import Committed, Ended, Fact, Fetched, Joined, Producing, Wrote
+
+FACTS_MAX = 400_000
+WORK = frozenset(("Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"))
+JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
+
+
+class Observed:
+    """See the top of the file. inputs, outputs: topics."""
+
+    def __init__(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+        self._inputs, self._outputs = frozenset(inputs), frozenset(outputs)
+        self._lock = threading.Lock()
+        self._names = TopicNames()
+        self._apis = set[str]()
+        self._open: dict[tuple[int, int], Request] = {}  # by connection and correlation id
+        self._transactions = dict[str, str]()  # transactional id -> instance, where one is open
+        self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
+        self.groups: dict[str, None] = {}
+        self.transactional_ids: dict[str, None] = {}
+        self.lowered: dict[str, None] = {}  # which timeouts, in words
+        self.facts: list[Fact] = []
+
+    # --- what is asked of it
+
+    @property
+    def apis(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset(self._apis)
+
+    @property
+    def fetched(self) -> dict[tuple[str, int], int]:
+        """How far inputs have been fetched, by anybody."""
+        with self._lock:
+            return dict(self._fetched)
+
+    def open_work(self, instance: str | None = None) -> int:
+        """How much is in flight: requests unanswered, transactions open; 1 for inputs that were
+        fetched and are not committed."""
+        with self._lock:
+            requests = sum(instance in (None, r.instance) for r in self._open.values())
+            transactions = sum(instance in (None, i) for i in self._transactions.values())
+            behind = any(end > self._committed.get(p, 0) for p, end in self._fetched.items())
+        return requests + transactions + behind
+
+    def has_gone_on(self, without: str, since_s: float) -> bool:
+        """Whether another instance has joined the group since, and then committed offsets."""
+        with self._lock:
+            recent = [f for f in reversed(self.facts[-20_000:]) if f.at_s > since_s]
+        joined = {f.instance: f.at_s for f in recent if isinstance(f, Joined)}
+        return any(
+            isinstance(f, Committed) and f.instance != without
+            and f.at_s > joined.get(f.instance, float("inf"))
+            for f in recent
+        )  # fmt: skip
+
+    # --- what it is told
+
+    def __call__(self, event: Event) -> None:
+        """Malformed bodies are the proxy's to judge: here they say nothing."""
+        try:
+            if isinstance(event, Request):
+                self._request(event)
+            elif isinstance(event, Answer):
+                self._answer(event)
+            elif isinstance(event, ConnectionClosed):
+                self._closed(event.connection.id)
+        except (MalformedFrame, ValueError):
+            return
+
+    def _request(self, request: Request) -> None:
+        with self._lock:
+            self._apis.add(request.api)
+            self.lowered.update(dict.fromkeys(request.lowered))
+            if request.api in WORK:
+                self._open[request.connection.id, request.correlation_id] = request
+        if request.api == "Produce" and (name := request.body.transactional_id):
+            with self._lock:
+                self._transactions[name] = request.instance
+
+    def _closed(self, connection: int) -> None:
+        with self._lock:
+            for key in [key for key in self._open if key[0] == connection]:
+                del self._open[key]
+
+    def _answer(self, answer: Answer) -> None:
+        request = answer.request
+        with self._lock:
+            self._open.pop((request.connection.id, request.correlation_id), None)
+        if not answer.is_from_broker:
+            return
+        if request.api == "Metadata":
+            self._names.learn(answer.body.topics)
+            return
+        with self._lock:
+            found = list(self._facts_of(request, answer))
+            if len(self.facts) < FACTS_MAX:
+                self.facts += found
+
+    def _facts_of(self, request: Request, answer: Answer) -> Iterator[Fact]:
+        at_s, who, is_lost = answer.at_s, request.instance, answer.fate == "lost"
+        api = request.api
+        if api == "Fetch":
+            for topic, partition, first, end in self._batches(answer.body):
+                self._fetched[topic, partition] = max(self._fetched.get((topic, partition), 0), end)
+                yield Fetched(at_s, who, topic, partition, first, end)
+        elif api == "Produce":
+            yield from self._written(request, answer)
+        elif api in JOINED and not answer.error_code:
+            group = request.body.group_id
+            self.groups[group] = None
+            if api == "SyncGroup" or getattr(answer.body, "assignment", None) is not None:
+                yield Joined(at_s, who, group, getattr(request.body, "generation_id", -1))
+        elif api == "InitProducerId" and not answer.error_code:
+            name = request.body.transactional_id
+            if name:
+                self.transactional_ids[name] = None
+            yield Producing(
+                at_s, who, name or "", answer.body.producer_id, answer.body.producer_epoch
+            )
+        elif api in ("OffsetCommit", "TxnOffsetCommit") and not answer.error_code:
+            body = request.body
+            self.groups[body.group_id] = None
+            name = getattr(body, "transactional_id", "")
+            if name:
+                self._transactions[name] = who
+            for topic in body.topics:
+                named = topic.name or self._names.get(getattr(topic, "topic_id", b""), "")
+                for p in topic.partitions:
+                    if named in self._inputs:
+                        key, offset = (named, p.partition_index), p.committed_offset
+                        self._committed[key] = max(self._committed.get(key, 0), offset)
+                        yield Committed(at_s, who, body.group_id, name, *key, offset, is_lost)
+        elif api == "EndTxn" and not answer.error_code:
+            body = request.body
+            self._transactions.pop(body.transactional_id, None)
+            yield Ended(
+                at_s, who, body.transactional_id, body.producer_id, body.producer_epoch,
+                body.committed, is_lost,
+            )  # fmt: skip
+
+    def _batches(self, body: Any) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, partition, first offset and the one behind the last, of inputs that came."""
+        for topic in body.topics:
+            name = topic.name or self._names.get(topic.topic_id or b"", "")
+            if name in self._inputs:
+                for p in topic.partitions:
+                    headers = [h for _, h in iterate_batches(p.records or b"")]
+                    if headers:
+                        yield name, p.index, headers[0].base_offset, headers[-1].next_offset
+
+    def _written(self, request: Request, answer: Answer) -> Iterator[Wrote]:
+        sent = {
+            (topic.name or topic.topic_id, p.index): decode_header(p.records)
+            for topic in request.body.topics
+            for p in topic.partitions
+            if p.records
+        }
+        for topic in answer.body.topics:
+            name = topic.name or self._names.get(topic.topic_id or b"", "")
+            for p in topic.partitions:
+                header = sent.get((topic.name or topic.topic_id, p.index))
+                if name in self._outputs and header is not None and not p.error_code:
+                    yield Wrote(
+                        answer.at_s, request.instance, request.body.transactional_id or "", name,
+                        p.index, p.base_offset, p.base_offset + header.last_offset_delta + 1,
+                        header.producer_id, header.producer_epoch, request.body.acks,
+                        answer.fate == "lost",
+                    )  # fmt: skip
+
+
+def wait_for(holds: Any, timeout_s: float, pause_s: float = 0.02) -> bool:
+    """False when time is up before it is true."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+    return True

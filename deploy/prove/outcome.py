@@ -1,0 +1,128 @@
+"""All that a run has found, for whoever prints, draws or stores it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .facts import Fact, Struck
+from .judgement import Judgement, Verdict
+from .settings import ProveSettings
+from .story import Line, words
+
+EXAMPLES_MAX = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Times are monotonic seconds. exits: of instances that ended by themselves."""
+
+    settings: ProveSettings
+    verdict: Verdict
+    judgement: Judgement
+    struck: Sequence[Struck]
+    story_of: str = ""
+    story: Sequence[Line] = ()
+    facts: Sequence[Fact] = field(default=(), repr=False)
+    exits: Sequence[tuple[float, str, int]] = ()
+    lowered: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    transactional_ids: Sequence[str] = ()
+    apis: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    directory: str = ""
+    begun_s: float = 0.0
+    first_fault_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        return self.verdict.exit_code
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.verdict.name == "EXACTLY ONCE"
+
+    @property
+    def made(self) -> list[Struck]:
+        return [struck for struck in self.struck if struck.is_made]
+
+    @property
+    def met(self) -> int:
+        """How many faults met work in flight."""
+        return sum(struck.met > 0 for struck in self.made)
+
+    def lines(self) -> list[str]:
+        """In words: the verdict last."""
+        j, s = self.judgement, self.settings
+        lines: list[str] = []
+        for kind, found in (("doubled", j.doubled), ("lost", j.lost)):
+            if found:
+                lines.append(f"{kind}: {_some(list(found))}")
+        if j.stray:
+            lines.append(f"of no input: {_some([record.place for record in j.stray])}")
+        lines += [
+            f"wrong at the end: key {w.key} is {w.found}, and must be {w.expected}"
+            for w in j.wrong[:EXAMPLES_MAX]
+        ]
+        if self.story:
+            lines += [f"the story of {self.story_of}:", *words(self.story, self.begun_s)]
+        if self.exits:
+            lines.append(f"ended by themselves, and started again: {_counted(self.exits)}")
+        lines += self.notes
+        lines.append(
+            f"{len(self.made)} faults, {self.met} met work in flight; seed {s.seed}; "
+            f"{self.seconds:.0f} s" + (f"; all of it: {self.directory}" if self.directory else "")
+        )
+        return [*lines, self.verdict.line]
+
+    def as_fields(self) -> dict[str, Any]:
+        j = self.judgement
+        return {
+            "verdict": self.verdict.name,
+            "why": self.verdict.why,
+            "exit_code": self.exit_code,
+            "inputs": j.inputs,
+            "outputs": j.outputs,
+            "doubled": dict(j.doubled),
+            "lost": dict(j.lost),
+            "pending": len(j.pending),
+            "stray": [record.place for record in j.stray],
+            "wrong": [[w.key, w.expected, w.found] for w in j.wrong],
+            "seed": self.settings.seed,
+            "faults": [
+                {"at_s": round(s.at_s - self.begun_s, 3), "name": s.name, "instance": s.instance,
+                 "what": s.what, "met": s.met, "is_made": s.is_made}
+                for s in self.struck
+            ],
+            "story_of": self.story_of,
+            "story": words(self.story, self.begun_s),
+            "groups": list(self.groups),
+            "transactional_ids": list(self.transactional_ids),
+            "apis": list(self.apis),
+            "lowered": list(self.lowered),
+            "exits": [[round(at - self.begun_s, 3), name, code] for at, name, code in self.exits],
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 1),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_fields(), default=str, indent=1)
+
+
+def _some(items: Sequence[str]) -> str:
+    more = f" and {len(items) - EXAMPLES_MAX} more" if len(items) > EXAMPLES_MAX else ""
+    return ", ".join(items[:EXAMPLES_MAX]) + more
+
+
+def _counted(exits: Sequence[tuple[float, str, int]]) -> str:
+    counts: dict[tuple[str, int], int] = {}
+    for _, name, code in exits:
+        counts[name, code] = counts.get((name, code), 0) + 1
+    return ", ".join(
+        f"{name} with code {code}{f' ({n} times)' if n > 1 else ''}"
+        for (name, code), n in counts.items()
+    )

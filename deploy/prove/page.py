@@ -1,0 +1,89 @@
+"""What a run leaves in its directory: outcome.json, report.html, the logs of the application."""
+
+from pathlib import Path
+
+from ..cluster import html
+from .outcome import Outcome
+
+WIDTH, ROW, LEFT = 1040.0, 22.0, 110.0
+KILLS = ("kill", "stop", "remove", "broker")
+
+
+def keep_outcome(outcome: Outcome, directory: Path) -> Path:
+    """Write both; returns the page."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "outcome.json").write_text(outcome.as_json())
+    (directory / "settings.json").write_text(outcome.settings.as_json())
+    page = directory / "report.html"
+    page.write_text(render(outcome))
+    return page
+
+
+def render(outcome: Outcome) -> str:
+    j, s = outcome.judgement, outcome.settings
+    parts = [
+        html.facts({
+            "application": " ".join(s.command), "instances": s.instances, "seed": s.seed,
+            "inputs": j.inputs, "outputs": j.outputs, "doubled": len(j.doubled),
+            "lost": len(j.lost), "not through": len(j.pending), "of no input": len(j.stray),
+            "wrong at the end": len(j.wrong), "groups": ", ".join(outcome.groups) or "none",
+            "transactional ids": ", ".join(outcome.transactional_ids) or "none",
+            "timeouts lowered": "; ".join(outcome.lowered) or "none",
+        }),
+        html.section("The run", _course(outcome)),
+    ]  # fmt: skip
+    if outcome.story:
+        parts.append(html.section(f"The story of {outcome.story_of}", _story(outcome)))
+    begun = outcome.begun_s
+    rows = [
+        (f"{x.at_s - begun:.2f}", x.name, x.instance, x.what, x.met if x.is_made else "not made")
+        for x in outcome.struck
+    ]
+    parts.append(html.section(
+        "The faults", html.table(("at, s", "fault", "instance", "what", "work in flight"), rows)
+    ))  # fmt: skip
+    return html.page("oncelog prove", outcome.verdict.line, *parts)
+
+
+def _course(outcome: Outcome) -> str:
+    """A row an instance: when it wrote (marks), and the faults as bars."""
+    begun = outcome.begun_s
+    names = sorted({f.instance for f in outcome.facts} | {x.instance for x in outcome.struck})
+    rows = {name: n for n, name in enumerate(name or "all" for name in names)}
+    times = [f.at_s for f in outcome.facts] + [x.until_s for x in outcome.struck]
+    span = max(1.0, max(times, default=begun) - begun)
+    scale = (WIDTH - LEFT) / span
+    drawn = [html.text(0, n * ROW + 15, name) for name, n in rows.items()]
+    seen = set[tuple[str, int]]()
+    for fact in outcome.facts:  # a mark for each pixel is enough
+        x = LEFT + (fact.at_s - begun) * scale
+        if type(fact).__name__ in ("Wrote", "Ended") and (fact.instance, int(x)) not in seen:
+            seen.add((fact.instance, int(x)))
+            drawn.append(html.bar(x, rows[fact.instance or "all"] * ROW + 8, 1, 8, "#448361"))
+    for struck in outcome.made:
+        x = LEFT + (struck.at_s - begun) * scale
+        width = max(3.0, (struck.until_s - struck.at_s) * scale)
+        colour = "#c14c8a" if struck.name.startswith(KILLS) else "#d9730d"
+        y = rows[struck.instance or "all"] * ROW + 3
+        drawn.append(html.bar(x, y, width, 16, colour, 'fill-opacity=".55"', struck.what))
+    return html.svg(WIDTH, len(rows) * ROW + 8, drawn)
+
+
+def _story(outcome: Outcome) -> str:
+    """Time downwards, an instance a column."""
+    lines = list(outcome.story)
+    columns = list(dict.fromkeys(who for _, who, _ in lines))
+    place = {who: 90 + n * 26 for n, who in enumerate(columns)}
+    text_at = 90 + len(columns) * 26 + 8
+    drawn: list[str] = []
+    for n, (at, who, what) in enumerate(lines):
+        y = n * ROW + 14
+        when = "" if at is None else f"{at - outcome.begun_s:.3f} s"
+        is_fault = what.startswith("FAULT")
+        colour = "#c14c8a" if is_fault else html.COLOURS[columns.index(who) % len(html.COLOURS)]
+        drawn += [
+            html.text(0, y, when),
+            html.bar(place[who], y - 10, 12, 12, colour, title=who),
+            html.text(text_at, y, f"{who}: {what}" if who else what),
+        ]
+    return html.svg(WIDTH, len(lines) * ROW + 10, drawn)

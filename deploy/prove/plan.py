@@ -1,0 +1,129 @@
+"""The plan: which faults, in which order. Pure: it follows from the seed and from what the protocol
+showed, never from which application it is.
+
+A fault by the clock convicts nobody: it meets the application while it waits. So faults are aimed
+at what an application is about to do, by the APIs that it uses. The first deck begins with what
+breaks most applications: answers that are lost after the request was executed, and an end, or
+a pause beyond its session, at the commit of its offsets.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from ..cluster.failure import Failure
+
+COMMITS = frozenset(("OffsetCommit", "TxnOffsetCommit"))
+PRODUCE, END_TXN, SYNC = frozenset(("Produce",)), frozenset(("EndTxn",)), frozenset(("SyncGroup",))
+
+
+class Act(Enum):
+    KILL = "kill"  # -9
+    PAUSE = "pause"  # until its group has gone on without it
+    PAUSE_LONG = "pause-long"  # and its transaction has timed out
+    LOSE_ANSWER = "lose-answer"
+    ERROR = "error"  # the broker refuses, and says so
+    STOP = "stop"  # SIGTERM, and started again
+    ADD = "add"
+    REMOVE = "remove"  # SIGTERM
+    CUT = "cut"  # its connections
+    BROKER = "broker"  # kill -9 of the broker that got the request
+    BROKER_BEHIND = "broker-behind"  # the same, when its followers did not get the record yet
+
+
+class Point(Enum):
+    BEFORE = "before"  # the broker has not seen the request
+    DONE = "done"  # executed, and the client does not know
+    AFTER = "after"  # answered
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """apis: it strikes at a request of one of them; none: whenever work is open. needs_brokers: of
+    a cluster of our own."""
+
+    act: Act
+    apis: frozenset[str] = frozenset()
+    point: Point | None = None
+    about: str = ""
+    instances_min: int = 1
+
+    @property
+    def name(self) -> str:
+        return "@".join(filter(None, (self.act.value, self.about)))
+
+    @property
+    def needs_brokers(self) -> bool:
+        return self.act in (Act.BROKER, Act.BROKER_BEHIND)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the protocol has shown of the application so far."""
+
+    apis: frozenset[str] = frozenset()
+    instances: int = 1  # that run
+    has_brokers: bool = False
+
+
+FIRST = (
+    Fault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
+    Fault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
+    Fault(Act.LOSE_ANSWER, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    Fault(Act.LOSE_ANSWER, PRODUCE, None, "Produce"),
+    Fault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
+    Fault(Act.KILL, COMMITS, Point.AFTER, "after-commit"),
+    Fault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
+)
+THEN = (
+    Fault(Act.KILL, PRODUCE, Point.BEFORE, "before-produce"),
+    Fault(Act.KILL, PRODUCE, Point.AFTER, "after-produce"),
+    Fault(Act.KILL, END_TXN, Point.BEFORE, "before-EndTxn"),
+    Fault(Act.KILL, END_TXN, Point.DONE, "executed-EndTxn"),
+    Fault(Act.KILL, SYNC, Point.BEFORE, "rebalance"),
+    Fault(Act.PAUSE, PRODUCE, Point.BEFORE, "before-produce"),
+    Fault(Act.PAUSE_LONG, END_TXN, Point.BEFORE, "before-EndTxn"),
+    Fault(Act.ERROR, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    Fault(Act.STOP),
+    Fault(Act.ADD),
+    Fault(Act.REMOVE, instances_min=2),
+    Fault(Act.CUT),
+    Fault(Act.BROKER, PRODUCE, Point.DONE, "leader"),
+    Fault(Act.BROKER, COMMITS, Point.DONE, "group"),
+    Fault(Act.BROKER, END_TXN, Point.DONE, "txn"),
+    Fault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
+)
+FAULTS = {fault.name: fault for fault in FIRST + THEN}
+INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
+
+
+def draw(seed: int) -> Iterator[Fault]:
+    """All faults again and again, each time in another order; without end."""
+    chance = random.Random(f"oncelog prove {seed}")
+    yield from chance.sample(FIRST, len(FIRST))
+    yield from chance.sample(THEN, len(THEN))
+    while True:
+        yield from chance.sample(FIRST + THEN, len(FAULTS))
+
+
+def named(text: str) -> list[Fault]:
+    """The faults of a list with commas. Failure: there is no such fault."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in FAULTS]:
+        raise Failure(
+            f"There is no fault {', '.join(unknown)}. There are: {', '.join(FAULTS)}.",
+            exit_code=2,
+        )
+    return [FAULTS[name] for name in names]
+
+
+def is_possible(fault: Fault, traits: Traits, instances_wanted: int) -> bool:
+    """Whether it can meet this application now."""
+    if fault.needs_brokers and not traits.has_brokers:
+        return False
+    if fault.act is Act.ADD and traits.instances >= instances_wanted + INSTANCES_MORE_MAX:
+        return False
+    return traits.instances >= fault.instances_min and (
+        not fault.apis or bool(fault.apis & traits.apis)
+    )

@@ -1,0 +1,251 @@
+"""One run: a cluster, inputs, the application behind the proxy, faults, and what came out.
+
+    cluster ── feeder: inputs ──▶ topics ◀── proxy ◀── the application's instances
+                                    │
+                                    └── reader: committed outputs ──▶ judgement
+
+What ends is ended in any case, also by Ctrl-C (`interrupts.py`).
+"""
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from ...client.blocking import BlockingAdmin
+from ...wire.identifiers import TopicPartition
+from ..cluster.blocking_admin import blocking_admin
+from ..cluster.failure import Failure
+from ..cluster.local_cluster import Cluster
+from ..faults.protocol_proxy.proxy import ProtocolProxy
+from .application import Application
+from .database import DatabaseOutputs
+from .draining import Drain, Pace
+from .facts import Struck
+from .feeder import Feeder
+from .interrupts import term_as_interrupt, uninterrupted
+from .judgement import Judgement, judge_finals, judge_ids, verdict_of
+from .observed import Observed, wait_for
+from .outcome import Outcome
+from .plan import INSTANCES_MORE_MAX, Fault, Traits, draw, is_possible, named
+from .reading import Reader, read_all
+from .relation import ID_HEADER, LogRecord, function, matcher
+from .settings import ProveSettings
+from .story import shortest
+from .striking import Striker, Timeouts
+
+NODES = 3
+FAULTS_MAX = 400
+ENOUGH_OUTPUTS = 20
+LATEST = -1
+AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
+Say = Callable[[str], None]
+
+
+class Run:
+    """See the top of the file. out: where all is kept; without, only until the end."""
+
+    def __init__(self, settings: ProveSettings, out: Path | None, say: Say) -> None:
+        self.settings, self._say = settings, say
+        if out is not None and out.exists() and any(out.iterdir()):
+            raise Failure(f"--out {out} is not empty. Choose another directory.", exit_code=2)
+        self._out = out
+        temporary = Path(tempfile.gettempdir()) / f"oncelog-prove-{secrets.token_hex(4)}"
+        self.directory = (out or temporary).resolve()
+        s = settings
+        self._match = matcher(s.match)
+        self._expect = None if s.expect is None else function("--expect", s.expect)
+        self._final = None if s.final is None else function("--final", s.final)
+        self._feed = None if s.feed is None else function("--feed", s.feed)
+        self._begun_s = time.monotonic()
+        self._prefix = f"r{secrets.token_hex(2)}"
+
+    def go(self) -> Outcome:
+        """Failure with exit code 2 when the application did not work before the first fault."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        is_over = False
+        with term_as_interrupt():
+            stack = ExitStack()
+            try:
+                outcome = self._go(stack)
+                is_over = True
+            finally:
+                with uninterrupted():
+                    stack.close()
+                    if is_over and self._out is None:
+                        shutil.rmtree(self.directory, ignore_errors=True)
+        outcome.seconds = time.monotonic() - self._begun_s
+        return outcome
+
+    def _go(self, stack: ExitStack) -> Outcome:
+        s = self.settings
+        cluster = None if s.bootstrap else self._cluster(stack)
+        bootstrap = s.bootstrap or (cluster.bootstrap if cluster else "")
+        admin = stack.enter_context(blocking_admin(bootstrap))
+        begin = self._topics(admin, cluster)
+        observed = Observed(s.inputs, s.outputs)
+        proxy = ProtocolProxy(bootstrap, [observed], lowers_timeouts=not s.as_is)
+        stack.enter_context(proxy)
+        application = Application(
+            s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,
+            s.environment,
+        )  # fmt: skip
+        stack.callback(application.close)
+        reader = self._outputs(bootstrap, begin)
+        stack.callback(reader.close)
+        feeder = Feeder(bootstrap, s.inputs, s.rate, self._feed, self._prefix)
+        stack.callback(feeder.close)
+        reader.start()
+        feeder.start()
+        for _ in range(s.instances):
+            application.add()
+        self._wait_until_at_work(application, reader, feeder, observed)
+        first_fault_s = time.monotonic()
+        striker = Striker(
+            proxy, application, observed, cluster, seed=s.seed, inputs=frozenset(s.inputs),
+            outputs=frozenset(s.outputs), timeouts=AS_IS if s.as_is else Timeouts(),
+            instances_max=s.instances + INSTANCES_MORE_MAX,
+        )  # fmt: skip
+        struck = list(self._strike(striker, application, observed, feeder, cluster))
+        feeder.stop()
+        self._say("the faults are over: all is mended, and drained")
+        striker.heal()
+        drained = self._drain(admin, application, reader, observed, bootstrap, begin)
+        application.stop()
+        judgement, inputs, outputs = drained.judged(is_last=True)
+        outcome = Outcome(
+            settings=s,
+            verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
+                               stands_still=drained.why, is_faultless=not s.seconds),
+            judgement=judgement, struck=struck, facts=observed.facts, exits=application.exits,
+            lowered=list(observed.lowered), groups=list(observed.groups),
+            transactional_ids=list(observed.transactional_ids), apis=sorted(observed.apis),
+            begun_s=self._begun_s, first_fault_s=first_fault_s, notes=drained.notes,
+            directory="" if self._out is None else str(self._out),
+        )  # fmt: skip
+        outcome.story_of, outcome.story = shortest(
+            judgement,
+            inputs,
+            outputs,
+            self._match,
+            observed.facts,
+            struck,
+            application.exits,
+        )
+        return outcome
+
+    # --- what is needed
+
+    def _cluster(self, stack: ExitStack) -> Cluster:
+        cluster = Cluster(NODES)
+        cluster.up()
+        stack.callback(cluster.down, purge=True)
+        self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
+        return cluster
+
+    def _topics(self, admin: BlockingAdmin, cluster: Cluster | None) -> dict[TopicPartition, int]:
+        """All partitions, with the offsets at which this run begins."""
+        s, wanted = self.settings, [*self.settings.inputs, *self.settings.outputs]
+        there = {p.topic for p in admin.describe_topics(None)}
+        for topic in wanted:
+            if topic not in there:
+                replicas = NODES if cluster else min(3, len(admin.describe_cluster().brokers))
+                admin.create_topic(topic, partitions=s.partitions, replication_factor=replicas)
+        if not wait_for(lambda: self._all_there(admin, wanted), 30.0):
+            raise Failure(f"The topics {', '.join(wanted)} were not made within 30 s.")
+        keys = [(p.topic, p.partition) for p in admin.describe_topics(wanted)]
+        return dict(admin.list_offsets(dict.fromkeys(keys, LATEST)))
+
+    @staticmethod
+    def _all_there(admin: BlockingAdmin, wanted: list[str]) -> bool:
+        found = [p for p in admin.describe_topics(None) if p.topic in wanted]
+        return {p.topic for p in found} == set(wanted) and all(p.leader >= 0 for p in found)
+
+    def _outputs(
+        self, bootstrap: str, begin: Mapping[TopicPartition, int]
+    ) -> Reader | DatabaseOutputs:
+        if self.settings.sink is not None:
+            return DatabaseOutputs(self.settings.sink)
+        return Reader(
+            bootstrap, {p: at for p, at in begin.items() if p[0] in self.settings.outputs}
+        )
+
+    def _wait_until_at_work(
+        self, application: Application, reader: Reader | DatabaseOutputs, feeder: Feeder,
+        observed: Observed,
+    ) -> None:  # fmt: skip
+        """It has to work before faults can say anything."""
+
+        def is_at_work() -> bool:
+            reader.check()
+            feeder.check()
+            if application.exits:
+                _, name, code = application.exits[0]
+                raise Failure(
+                    f"The application did not work before the first fault: {name} ended with code "
+                    f"{code}.{application.told(name)}", exit_code=2,
+                )  # fmt: skip
+            return len(reader.records) >= ENOUGH_OUTPUTS
+
+        if wait_for(is_at_work, self.settings.start_timeout_s):
+            self._say(f"at work: {len(reader.records)} outputs of {feeder.fed} inputs")
+            return
+        name = application.names[0]
+        apis = ", ".join(sorted(observed.apis)) or "nothing"
+        raise Failure(
+            f"The application did not work before the first fault: {len(reader.records)} outputs of "
+            f"{feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. What it asked the "
+            f"brokers: {apis}.{application.told(name)}", exit_code=2,
+        )  # fmt: skip
+
+    # --- the course
+
+    def _strike(
+        self, striker: Striker, application: Application, observed: Observed, feeder: Feeder,
+        cluster: Cluster | None,
+    ) -> Iterator[Struck]:  # fmt: skip
+        s, end_s = self.settings, time.monotonic() + self.settings.seconds
+        planned: Iterator[Fault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
+        for number, fault in enumerate(planned):
+            if time.monotonic() > end_s or number > FAULTS_MAX:
+                return
+            feeder.check()
+            traits = Traits(observed.apis, len(application.instances), cluster is not None)
+            if is_possible(fault, traits, s.instances):
+                struck = striker.strike(fault)
+                self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
+                yield struck
+
+    def _drain(
+        self, admin: BlockingAdmin, application: Application, reader: Reader | DatabaseOutputs,
+        observed: Observed, bootstrap: str, begin: Mapping[TopicPartition, int],
+    ) -> Drain:  # fmt: skip
+        s = self.settings
+        of_inputs = {p: at for p, at in begin.items() if p[0] in s.inputs}
+        ends = dict(admin.list_offsets(dict.fromkeys(of_inputs, LATEST)))
+        read = read_all(bootstrap, of_inputs, ends)
+        inputs = [(i, r) for r in read if (i := r.header(ID_HEADER) or "").startswith(self._prefix)]
+        timeouts = AS_IS if s.as_is else Timeouts()
+        drain = Drain(
+            admin, application, reader, observed, inputs, ends,
+            [p for p in begin if p[0] in s.outputs], self._judge,
+            Pace(s.drain_timeout_s, timeouts.session_s + timeouts.transaction_s),
+        )  # fmt: skip
+        drain.wait()
+        return drain
+
+    def _judge(
+        self,
+        inputs: list[tuple[str, LogRecord]],
+        outputs: list[LogRecord],
+        is_passed: Callable[[LogRecord], bool],
+    ) -> Judgement:
+        if self._final is not None:
+            return judge_finals(inputs, outputs, self._final, is_passed)
+        return judge_ids(
+            inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
+            is_passed=is_passed,
+        )  # fmt: skip

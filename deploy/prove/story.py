@@ -1,0 +1,151 @@
+"""The shortest story of one record that is there too often, or not at all. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from .facts import Committed, Ended, Fact, Fetched, Struck, Wrote
+from .judgement import Judgement
+from .relation import LogRecord, Matcher
+
+Line = tuple[float | None, str, str]  # when (monotonic s), who, what
+Exit = tuple[float, str, int]  # when, who, exit code
+LINES_MAX, STORIES_MAX = 24, 12
+
+
+def candidates(judgement: Judgement) -> list[tuple[str, str]]:
+    """Ids and what is wrong with them, of those with the fewest copies too many."""
+    fewest = min(judgement.doubled.values(), default=0)
+    doubled = [(i, "doubled") for i, more in judgement.doubled.items() if more == fewest]
+    return (doubled or [(i, "lost") for i in judgement.lost])[:STORIES_MAX]
+
+
+def shortest(
+    judgement: Judgement,
+    inputs: Sequence[tuple[str, LogRecord]],
+    outputs: Sequence[LogRecord],
+    match: Matcher,
+    facts: Sequence[Fact],
+    struck: Sequence[Struck],
+    exits: Sequence[Exit] = (),
+) -> tuple[str, list[Line]]:
+    """Of whom it is, and the lines; empty where no id is doubled or lost."""
+    made: dict[str, list[LogRecord]] = {}
+    for output in outputs:
+        made.setdefault(match(output) or "", []).append(output)
+    stories = [
+        (f"{which}, {wrong}", tell(which, inputs, made.get(which, []), match, facts, struck, exits))
+        for which, wrong in candidates(judgement)
+    ]
+    return min(stories, key=lambda story: (len(story[1]), story[0]), default=("", []))
+
+
+def tell(
+    which: str,
+    inputs: Sequence[tuple[str, LogRecord]],
+    outputs: Iterable[LogRecord],
+    match: Matcher,
+    facts: Sequence[Fact],
+    struck: Sequence[Struck],
+    exits: Sequence[Exit] = (),
+) -> list[Line]:
+    """The lines, in the order of time; what has no time (read back only) comes first."""
+    places = [record for each, record in inputs if each == which]
+    made = [output for output in outputs if match(output) == which]
+    lines: list[Line] = [(None, "", f"input {which} stands at {r.place}") for r in places]
+    lines += [line for record in places for line in _reading(record, facts)]
+    for output in made:
+        lines += _writing(output, facts)
+    lines += _what_struck(lines, struck, exits, is_lost=not made)
+    if not made:
+        lines.append((None, "", f"no output of {which} was committed"))
+    untimed = [line for line in lines if line[0] is None]
+    timed = sorted((line for line in lines if line[0] is not None), key=lambda line: line[0] or 0)
+    return (untimed + timed)[:LINES_MAX]
+
+
+def _what_struck(
+    lines: Sequence[Line], struck: Sequence[Struck], exits: Sequence[Exit], *, is_lost: bool
+) -> list[Line]:
+    """Faults and ends of those who took part, from the first line to the last; of what was lost
+    also the first behind it, which is what it was lost by."""
+    times = [at for at, *_ in lines if at is not None]
+    if not times:
+        return []
+    who = {name for _, name, _ in lines}
+    first, last = min(times), max(times)
+    found: list[tuple[float, float, str, str]] = [
+        (x.at_s, max(x.until_s, x.at_s), x.instance, f"FAULT {x.what}")
+        for x in struck
+        if x.is_made and x.instance in who
+    ]
+    found += [
+        (at, at, name, f"ended by itself with code {code}, and was started again")
+        for at, name, code in exits
+        if name in who
+    ]
+    between = [x for x in found if x[0] <= last and x[1] >= first]
+    behind = sorted(x for x in found if x[0] > last)[: int(is_lost)]
+    return [(at, name, what) for at, _, name, what in between + behind]
+
+
+def _reading(record: LogRecord, facts: Sequence[Fact]) -> list[Line]:
+    """Who fetched it, once each time that somebody goes back to it; and the commits that cover it
+    first, of each instance that fetched it."""
+    lines: list[Line] = []
+    at = (record.topic, record.partition)
+    reader = ""
+    readers, covered = set[str](), set[str]()
+    for fact in facts:
+        if not isinstance(fact, Fetched | Committed) or (fact.topic, fact.partition) != at:
+            continue
+        if isinstance(fact, Fetched):
+            if fact.first <= record.offset < fact.end and reader != fact.instance:
+                reader = fact.instance
+                lines.append((fact.at_s, fact.instance, f"fetched it ({record.place})"))
+                covered.discard(fact.instance)
+                readers.add(fact.instance)
+        elif fact.offset > record.offset and fact.instance in readers - covered:
+            covered.add(fact.instance)
+            how = f"in transaction {fact.transactional_id}" if fact.transactional_id else "plainly"
+            lost = ", and never heard of it" if fact.is_lost else ""
+            lines.append((
+                fact.at_s, fact.instance,
+                f"committed offset {fact.offset} of {fact.topic}/{fact.partition} for group "
+                f"{fact.group} {how}{lost}",
+            ))  # fmt: skip
+    return lines
+
+
+def _writing(output: LogRecord, facts: Sequence[Fact]) -> list[Line]:
+    wrote = [
+        f for f in facts
+        if isinstance(f, Wrote) and (f.topic, f.partition) == (output.topic, output.partition)
+        and f.first <= output.offset < f.end
+    ]  # fmt: skip
+    if not wrote:
+        return [(None, "", f"its output stands at {output.place}")]
+    fact = wrote[0]
+    how = (
+        f"in transaction {fact.transactional_id} (producer {fact.producer_id}, epoch "
+        f"{fact.producer_epoch})" if fact.transactional_id
+        else "with an idempotent producer" if fact.producer_id >= 0
+        else f"with a plain producer, acks={'all' if fact.acks == -1 else fact.acks}"
+    )  # fmt: skip
+    lost = "; the answer was lost" if fact.is_lost else ""
+    lines: list[Line] = [(fact.at_s, fact.instance, f"wrote its output {output.place} {how}{lost}")]
+    for end in facts:
+        if (
+            isinstance(end, Ended) and fact.transactional_id == end.transactional_id
+            and end.producer_id == fact.producer_id and end.at_s >= fact.at_s
+        ):  # fmt: skip
+            word = "committed" if end.is_committed else "aborted"
+            heard = "; the answer was lost" if end.is_lost else ""
+            lines.append((end.at_s, end.instance, f"{word} that transaction{heard}"))
+            break
+    return lines
+
+
+def words(lines: Sequence[Line], start_s: float) -> list[str]:
+    return [
+        f"  {'' if at is None else f'{at - start_s:7.3f} s':>9}  {who:<12} {what}"
+        for at, who, what in lines
+    ]

@@ -1,0 +1,292 @@
+"""Faults, done: each is aimed at a request that the proxy holds while it strikes.
+
+What was aimed and never met its request is told as that, and counts for nothing.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...wire.error_codes import ErrorCode
+from ..cluster.failure import Failure
+from ..cluster.local_cluster import Cluster
+from ..faults.protocol_proxy.events import Answer, Request
+from ..faults.protocol_proxy.proxy import ProtocolProxy
+from ..faults.protocol_proxy.rules import (
+    Action,
+    AnswerError,
+    Disconnect,
+    Ending,
+    Hold,
+    HoldPoint,
+    LoseAnswer,
+    Match,
+    Rule,
+)
+from .application import Application
+from .facts import Struck
+from .observed import Observed, wait_for
+from .plan import Act, Fault, Point
+
+POINTS = {
+    Point.BEFORE: HoldPoint.BEFORE_REQUEST,
+    Point.DONE: HoldPoint.BEFORE_ANSWER,
+    Point.AFTER: HoldPoint.AFTER_ANSWER,
+}
+IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
+AIM_TIMEOUT_S = 12.0  # a group may have to wait for the session of who was killed before
+OPEN_WORK_TIMEOUT_S = 3.0
+BROKER_DOWN_S, BEHIND_MS = 1.0, 400
+HOLD_MARGIN_S = 10.0
+SETTLE_S = 2.0  # so long a new instance may take to shake its group
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Of the application's clients, as the proxy lets brokers see them."""
+
+    session_s: float = 6.0
+    transaction_s: float = 10.0
+
+    @property
+    def pause_max_s(self) -> float:
+        return 2 * self.session_s + 4
+
+
+class Striker:
+    """See the top of the file. cluster: None where the brokers are not ours to kill."""
+
+    def __init__(
+        self,
+        proxy: ProtocolProxy,
+        application: Application,
+        observed: Observed,
+        cluster: Cluster | None,
+        *,
+        seed: int,
+        inputs: frozenset[str],
+        outputs: frozenset[str],
+        timeouts: Timeouts,
+        instances_max: int,
+    ) -> None:
+        self._proxy, self._application, self._observed = proxy, application, observed
+        self._cluster, self._timeouts = cluster, timeouts
+        self._inputs, self._outputs = inputs, outputs
+        self._instances_max = instances_max
+        self._chance = random.Random(f"oncelog prove instances {seed}")
+        self._down: int | None = None  # the broker that was killed last
+        self._kinds: dict[Act, Callable[[Fault], Struck]] = {
+            Act.KILL: lambda fault: self._held(fault, self._kill),
+            Act.PAUSE: lambda fault: self._held(fault, self._pause),
+            Act.PAUSE_LONG: lambda fault: self._held(fault, self._pause),
+            Act.BROKER: lambda fault: self._held(fault, self._kill_broker),
+            Act.BROKER_BEHIND: self._behind,
+            Act.LOSE_ANSWER: lambda fault: self._ruled(fault, LoseAnswer(), "the answer is lost"),
+            Act.ERROR: lambda fault: self._ruled(
+                fault, AnswerError(ErrorCode.GROUP_AUTHORIZATION_FAILED),
+                "refused with GROUP_AUTHORIZATION_FAILED",
+            ),
+            Act.STOP: self._stop,
+            Act.ADD: self._add,
+            Act.REMOVE: self._remove,
+            Act.CUT: self._cut,
+        }  # fmt: skip
+
+    def strike(self, fault: Fault) -> Struck:
+        """Returns when it is over, and who was to be started again runs."""
+        self._mend_broker()
+        struck = self._kinds[fault.act](fault)
+        self._application.check()
+        self._application.ensure_running()
+        return replace(struck, until_s=time.monotonic())
+
+    def heal(self) -> None:
+        self._mend_broker()
+        if self._cluster is not None:
+            self._cluster.heal()
+            self._cluster.wait_for_isr()
+        self._application.ensure_running()
+
+    # --- at a request
+
+    def _held(self, fault: Fault, act: Callable[[Fault, Request], tuple[Ending, str]]) -> Struck:
+        """Hold the next request that fits, and act meanwhile."""
+        if fault.about == "rebalance":
+            self._provoke_rebalance()
+        found: list[Struck] = []
+        begun, over = threading.Event(), threading.Event()
+
+        def held(request: Request, answer: Answer | None) -> Ending:
+            begun.set()
+            at_s, ending = time.monotonic(), None
+            try:
+                ending, what = act(fault, request)
+                found.append(Struck(at_s, request.instance, fault.name, what, self._met(request)))
+            except Failure as problem:
+                found.append(Struck(at_s, request.instance, fault.name, str(problem),
+                                    is_made=False))  # fmt: skip
+            finally:
+                over.set()
+            return ending
+
+        assert fault.point is not None
+        deadline_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s))
+        self._proxy.add(rule)
+        try:
+            if not begun.wait(AIM_TIMEOUT_S):
+                return self._missed(fault)
+            over.wait(deadline_s)
+        finally:
+            self._proxy.remove(rule)
+        return found[0] if found else self._missed(fault)
+
+    def _met(self, request: Request) -> int:
+        return max(1, self._observed.open_work(request.instance))
+
+    def _provoke_rebalance(self) -> None:
+        """By one instance more, or one less where there are many."""
+        names = self._application.instances
+        if len(names) < self._instances_max:
+            self._application.add()
+        else:
+            self._application.remove(self._chance.choice(sorted(names)))
+
+    def _match(self, fault: Fault) -> Match:
+        inputs, outputs = self._inputs, self._outputs
+
+        def concerns(request: Request) -> bool:
+            if request.api == "Produce":
+                return bool(request.subjects.topics & outputs)
+            if request.api in ("OffsetCommit", "TxnOffsetCommit"):
+                return bool(request.subjects.topics & inputs)
+            return request.api != "EndTxn" or request.body.committed
+
+        return Match(apis=fault.apis, where=concerns)
+
+    def _missed(self, fault: Fault) -> Struck:
+        at = ", ".join(sorted(fault.apis))
+        what = f"{fault.name}: no {at} came within {AIM_TIMEOUT_S:.0f} s"
+        return Struck(time.monotonic(), "", fault.name, what, is_made=False)
+
+    def _ruled(self, fault: Fault, action: Action, words: str) -> Struck:
+        seen: list[Request] = []
+        match = self._match(fault)
+
+        def remembers(request: Request) -> bool:
+            if match.where is not None and match.where(request):
+                seen[:] = [request]
+                return True
+            return False
+
+        rule = Rule(replace(match, where=remembers), action)
+        self._proxy.add(rule)
+        try:
+            if not self._proxy.wait_until_made(rule, AIM_TIMEOUT_S):
+                return self._missed(fault)
+        finally:
+            self._proxy.remove(rule)
+        request = seen[0]
+        what = f"{request.api} of {request.instance}: {words}"
+        return Struck(request.at_s, request.instance, fault.name, what, self._met(request))
+
+    # --- what is done while it is held
+
+    def _kill(self, fault: Fault, request: Request) -> tuple[Ending, str]:
+        name = request.instance
+        self._application.kill(name)
+        return Disconnect(), f"kill -9 of {name} {self._where(fault, request)}"
+
+    def _where(self, fault: Fault, request: Request) -> str:
+        return f"{IN_WORDS[fault.point or Point.BEFORE]} {request.api}"
+
+    def _pause(self, fault: Fault, request: Request) -> tuple[Ending, str]:
+        """A pause until the others have its work; then it wakes, and what it had sent arrives."""
+        name, timeouts = request.instance, self._timeouts
+        self._application.pause(name)
+        at_s = time.monotonic()
+        if len(self._application.instances) == 1:
+            self._application.add(self._application.known_as(name))  # whoever restarts it thinks
+        is_long = fault.act is Act.PAUSE_LONG
+        least_s = timeouts.transaction_s + SETTLE_S if is_long else 0.0
+
+        def has_gone_on() -> bool:
+            return self._observed.has_gone_on(name, at_s) and time.monotonic() > at_s + least_s
+
+        gone_on = wait_for(has_gone_on, timeouts.pause_max_s + least_s)
+        if gone_on:
+            time.sleep(0.3)  # a few records more, which it may then do again
+        self._application.resume(name)
+        what = (
+            f"{name} was paused {time.monotonic() - at_s:.1f} s {self._where(fault, request)}, "
+            f"{'and its group went on without it' if gone_on else 'and nobody took its place'}"
+        )
+        return None, what
+
+    def _kill_broker(self, fault: Fault, request: Request) -> tuple[Ending, str]:
+        broker = request.connection.broker_id
+        assert self._cluster is not None
+        if broker is None:
+            raise Failure(f"{request.api} went to a broker that has not told its id.")
+        self._cluster.kill(broker)
+        self._down = broker
+        role = fault.about if fault.about != "group" else "coordinator of the group"
+        what = (
+            f"kill -9 of broker {broker} ({role}) {self._where(fault, request)} "
+            f"of {request.instance}"
+        )
+        return Disconnect(), what
+
+    def _behind(self, fault: Fault) -> Struck:
+        """The leader's followers get the record late, and it dies when it has answered."""
+        assert self._cluster is not None
+        for broker in self._cluster.node_ids:
+            self._cluster.slow(broker, BEHIND_MS)
+        try:
+            return self._held(fault, self._kill_broker)
+        finally:
+            for broker in self._cluster.node_ids:
+                if broker != self._down:
+                    self._cluster.ask_node(broker, {"op": "heal"})
+
+    def _mend_broker(self) -> None:
+        """The broker that was killed last comes back before anything else is done."""
+        if self._cluster is not None and self._down is not None:
+            time.sleep(BROKER_DOWN_S)
+            self._cluster.start(self._down)
+            self._down = None
+            self._cluster.wait_for_isr()
+
+    # --- at no request in particular: when work is open
+
+    def _one(self, fault: Fault) -> tuple[str, int]:
+        """An instance, and how much is in flight there."""
+        name = self._chance.choice(sorted(self._application.instances))
+        wait_for(lambda: self._observed.open_work(name) > 1, OPEN_WORK_TIMEOUT_S, 0.001)
+        return name, self._observed.open_work(name)
+
+    def _stop(self, fault: Fault) -> Struck:
+        name, met = self._one(fault)
+        at_s = time.monotonic()
+        how = self._application.end(name)
+        return Struck(at_s, name, fault.name, f"SIGTERM to {name}, which {how}", met)
+
+    def _remove(self, fault: Fault) -> Struck:
+        name, met = self._one(fault)
+        at_s = time.monotonic()
+        how = self._application.remove(name)
+        return Struck(at_s, name, fault.name, f"{name} was taken away: it {how}", met)
+
+    def _add(self, fault: Fault) -> Struck:
+        at_s, met = time.monotonic(), self._observed.open_work()
+        name = self._application.add()
+        time.sleep(SETTLE_S)
+        return Struck(at_s, name, fault.name, f"{name} was added", met)
+
+    def _cut(self, fault: Fault) -> Struck:
+        name, met = self._one(fault)
+        at_s = time.monotonic()
+        count = self._proxy.disconnect(name)
+        return Struck(at_s, name, fault.name, f"{count} connections of {name} were cut", met)

@@ -1,0 +1,26 @@
+"""A wrong application: offsets are committed before the outputs are sent."""
+
+import os
+import signal
+
+from confluent_kafka import Consumer, Producer
+
+over: list[int] = []
+signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
+bootstrap = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+consumer = Consumer({
+    "bootstrap.servers": bootstrap,
+    "group.id": "invoicing",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+})  # fmt: skip
+producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+consumer.subscribe([os.environ["ONCELOG_IN"]])
+while not over:
+    messages = [m for m in consumer.consume(50, 0.2) if m.error() is None]
+    if messages:
+        consumer.commit(asynchronous=False)
+    for message in messages:
+        producer.produce(os.environ["ONCELOG_OUT"], message.value(), message.key())
+    producer.flush()
+consumer.close()

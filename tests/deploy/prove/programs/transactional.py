@@ -1,0 +1,58 @@
+"""A right application: outputs and offsets in one transaction, with the group's metadata; after
+an abort it goes back to what was committed."""
+
+import os
+import signal
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+over: list[int] = []
+signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
+bootstrap = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+consumer = Consumer({
+    "bootstrap.servers": bootstrap,
+    "group.id": "invoicing",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+})  # fmt: skip
+producer = Producer({
+    "bootstrap.servers": bootstrap,
+    "transactional.id": f"invoicing-{os.environ['ONCELOG_INSTANCE']}",
+})  # fmt: skip
+
+
+def insist(call, *arguments):
+    """Again while the library says that this may help."""
+    while True:
+        try:
+            return call(*arguments)
+        except KafkaException as problem:
+            if not problem.args[0].retriable():
+                raise
+
+
+def go_back():
+    for one in insist(consumer.committed, consumer.assignment(), 10):
+        consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
+
+
+insist(producer.init_transactions)
+consumer.subscribe([os.environ["ONCELOG_IN"]])
+while not over:
+    messages = [m for m in consumer.consume(50, 0.2) if m.error() is None]
+    if not messages:
+        continue
+    try:
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(os.environ["ONCELOG_OUT"], message.value(), message.key())
+        positions = consumer.position(consumer.assignment())
+        insist(producer.send_offsets_to_transaction, positions, consumer.consumer_group_metadata())
+        insist(producer.commit_transaction)
+    except KafkaException as problem:
+        if not problem.args[0].txn_requires_abort():
+            raise
+        insist(producer.abort_transaction)
+        go_back()
+consumer.close()
