@@ -1,6 +1,7 @@
 """The diagnosis as a listener of the proxy, and what is asked of the cluster beside it."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from ....client.admin import BROKER_RESOURCE, Admin
@@ -8,7 +9,7 @@ from ....wire.errors import KafkaError
 from ...faults.protocol_proxy.events import Event
 from .catalogue import ApplicationFinding
 from .diagnosis import Diagnosis
-from .seen import SeenCluster, SeenProduce, SeenRequest, SeenTopic, Sighting
+from .seen import SeenCluster, SeenProduce, SeenRequest, SeenTopic, SeenVerdict, Sighting
 from .translating import Translator
 
 FENCE_KEY = "oncelog.transaction.connection.fence"
@@ -43,6 +44,15 @@ class DiagnosisListener:
         if self._on_finding is not None:
             for one in found:
                 self._on_finding(one)
+
+    def look_back(self, *, doubled: int, lost: int, wrong_finals: int, is_sink: bool) -> None:
+        """When outputs are judged: some mistakes can be told only then."""
+        self.see(
+            SeenVerdict(
+                at_s=time.monotonic(), doubled=doubled, lost=lost, wrong_finals=wrong_finals,
+                is_sink=is_sink,
+            )
+        )  # fmt: skip
 
     @property
     def findings(self) -> list[ApplicationFinding]:

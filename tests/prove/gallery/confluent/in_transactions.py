@@ -4,9 +4,8 @@ import sys
 import time
 import uuid
 
+import surroundings as s
 from confluent_kafka import KafkaException
-
-from . import surroundings as s
 
 
 def right() -> None:

@@ -6,9 +6,8 @@ import sqlite3
 import sys
 from collections import Counter
 
+import surroundings as s
 from confluent_kafka import KafkaException
-
-from . import surroundings as s
 
 
 def commit_before_send() -> None:
@@ -53,16 +52,17 @@ def fresh_producer() -> None:
 
 
 def counts_in_memory() -> None:
-    """The count of each key so far; where a partition comes from somebody else it begins anew."""
+    """The orders of each customer so far, by partition. Where a partition comes from somebody else
+    it begins anew, and where one comes back it goes on from old numbers."""
     reader, writer = s.consumer(), s.transactional(f"count-{s.INSTANCE}")
-    counts = Counter[bytes]()
+    counts = Counter[str]()
     for batch in s.batches(reader):
         try:
             writer.begin_transaction()
             for message in batch:
-                counts[message.key()] += 1
-                value = json.dumps({"count": counts[message.key()]})
-                writer.produce(s.OUT, key=message.key(), value=value)
+                key = f"{json.loads(message.value())['customer']}/{message.partition()}"
+                counts[key] += 1
+                writer.produce(s.OUT, key=key, value=str(counts[key]))
             metadata = reader.consumer_group_metadata()
             writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
             writer.commit_transaction(30)
