@@ -1,6 +1,7 @@
 """The proxy in its event loop: listeners, connections, rules, events, and holds."""
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import socket
@@ -20,7 +21,7 @@ from .two_ends import TwoEnds
 CONNECTIONS_MAX = 4_000
 HOLDS_MAX = 64
 BACKLOG = 128
-TURNS_TO_CLOSE = 5  # of the loop: a transport is closed by the turn after the next
+CLOSE_TIMEOUT_S = 2.0
 Listener = Callable[[Event], None]
 
 
@@ -52,8 +53,10 @@ class Hub:
             server.close()
         for connection in tuple(self.connections.values()):
             connection.close("the proxy was closed", is_abrupt=True)
-        for _ in range(TURNS_TO_CLOSE):
-            await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                while self.connections:  # their ends are told to listeners, too
+                    await asyncio.sleep(0.001)
         with self._lock:
             self._lock.notify_all()
 

@@ -25,7 +25,7 @@ from .events import Connection
 from .hub import Hub, Listener
 from .rules import Rule
 
-START_TIMEOUT_MS = 20_000
+START_TIMEOUT_MS = 10_000
 CALL_TIMEOUT_S = 10.0
 
 

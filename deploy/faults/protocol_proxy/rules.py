@@ -214,7 +214,7 @@ class RuleBook:
 
     def decide(self, request: Request) -> Rule | None:
         """The rule that gets this request; it takes one of its times, until `give_back`."""
-        for rule, count in self._counts.items():
+        for rule, count in tuple(self._counts.items()):  # a `where` may add one
             if (rule.times is not None and count.taken >= rule.times) or not rule.match.fits(
                 request
             ):

@@ -275,6 +275,17 @@ async def test_an_error_comes_in_its_turn(bench: Bench):
     assert bench.broker.correlation_ids == [1, 3]
 
 
+async def test_an_error_does_not_overtake_an_answer_that_is_on_its_way(bench: Bench):
+    commits = Match(apis={"OffsetCommit"})
+    bench.hub.add(Rule(END, Delay(0.2, "answer")))
+    bench.hub.add(Rule(commits, AnswerError(ErrorCode.NOT_COORDINATOR)))
+    client = await bench.client()
+    client.send(end_txn(1))
+    await until(lambda: bench.of(Answer))
+    client.send(request_frame("OffsetCommit", 8, SAMPLES["OffsetCommit"], 2))
+    assert [await client.correlation_id() for _ in range(2)] == [1, 2]
+
+
 @pytest.mark.parametrize(("when", "heard"), [("before", 0), ("after", 1)])
 async def test_disconnect(bench: Bench, when, heard):
     bench.hub.add(Rule(END, Disconnect(when), nth=2))
@@ -405,6 +416,14 @@ async def test_a_failing_act_lets_go_and_is_remembered(bench: Bench):
     client.send(end_txn(1))
     assert await client.correlation_id() == 1
     assert str(bench.hub.problem) == "no such process"
+
+
+async def test_a_failing_where_or_listener_changes_nothing_and_is_remembered(bench: Bench):
+    bench.hub.add(Rule(Match(where=lambda request: 1 / 0 > 1), Disconnect()))
+    client = await bench.client()
+    client.send(end_txn(1))
+    assert await client.correlation_id() == 1
+    assert isinstance(bench.hub.problem, ZeroDivisionError)
 
 
 async def test_lower_timeouts_on_the_wire():
