@@ -49,7 +49,7 @@ def prove(
     ] = None,
     sink: Annotated[
         str | None,
-        Parameter(help="A database instead of --out: sqlite:///FILE?table=T&id=COLUMN, postgresql:"),
+        Parameter(help="A database instead: sqlite:///FILE?table=T&id=COLUMN, postgresql://..."),
     ] = None,
     faults: Annotated[
         str | None, Parameter(help="These instead of a plan, with commas; `help` lists them.")
@@ -70,11 +70,11 @@ def prove(
 ) -> int:  # fmt: skip
     """Feed an application, break it at what it is about to do, and judge what it wrote.
 
-    It finds KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT and ONCELOG_INSTANCE in its environment,
-    or as {bootstrap}, {in}, {out}, {instance} in its arguments. The cluster is made for the run, unless
-    --bootstrap names one: then no broker is harmed.
+    It finds KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT, ONCELOG_INSTANCE in its environment,
+    or {bootstrap}, {in}, {out}, {instance} in its arguments. The cluster is made for the run,
+    unless --bootstrap names one: then no broker is harmed.
 
-    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: it did not work before any fault.
+    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: it never worked.
     """
     from ..prove.page import keep_outcome
     from ..prove.plan import FAULTS

@@ -1,9 +1,9 @@
 """Child processes: started, killed, paused, and started again when they end by themselves.
 
 A program reports on its stdout: a line is a JSON list, an event and its arguments. All other output
-goes to its log, LOGS/NAME.log; all of it, where `takes_reports` is False. Reports are read from the first to the last, whatever becomes of the
-process: the pipe outlives it. Each process leads a session, which is how its descendants are
-found even when their parents are gone.
+goes to its log, LOGS/NAME.log (all of it, where `takes_reports` is False). Reports are read from
+the first to the last, whatever becomes of the process: the pipe outlives it. Each process leads a
+session, which is how its descendants are found even when their parents are gone.
 """
 
 import contextlib

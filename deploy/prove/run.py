@@ -31,7 +31,7 @@ from .interrupts import term_as_interrupt, uninterrupted
 from .judgement import Judgement, judge_finals, judge_ids, verdict_of
 from .observed import Observed, wait_for
 from .outcome import Outcome
-from .plan import INSTANCES_MORE_MAX, Fault, Traits, draw, is_possible, named
+from .plan import COMMITS, INSTANCES_MORE_MAX, Fault, Traits, draw, is_possible, named
 from .reading import Reader, read_all
 from .relation import ID_HEADER, LogRecord, function, matcher
 from .settings import ProveSettings
@@ -40,7 +40,7 @@ from .striking import Striker, Timeouts
 
 NODES = 3
 FAULTS_MAX = 400
-ENOUGH_OUTPUTS = 20
+ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
 Say = Callable[[str], None]
@@ -197,14 +197,16 @@ class Run:
             return len(reader.records) >= ENOUGH_OUTPUTS
 
         if wait_for(is_at_work, self.settings.start_timeout_s):
+            # Clients that commit by a timer do it each 5 s; who keeps offsets elsewhere, never.
+            wait_for(lambda: observed.apis & COMMITS and is_at_work(), FIRST_COMMIT_TIMEOUT_S)
             self._say(f"at work: {len(reader.records)} outputs of {feeder.fed} inputs")
             return
         name = application.names[0]
         apis = ", ".join(sorted(observed.apis)) or "nothing"
         raise Failure(
-            f"The application did not work before the first fault: {len(reader.records)} outputs of "
-            f"{feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. What it asked the "
-            f"brokers: {apis}.{application.told(name)}", exit_code=2,
+            f"The application did not work before the first fault: {len(reader.records)} outputs "
+            f"of {feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. What it asked "
+            f"the brokers: {apis}.{application.told(name)}", exit_code=2,
         )  # fmt: skip
 
     # --- the course
@@ -215,12 +217,14 @@ class Run:
     ) -> Iterator[Struck]:  # fmt: skip
         s, end_s = self.settings, time.monotonic() + self.settings.seconds
         planned: Iterator[Fault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
+        if cluster is None and s.faults and any(f.needs_brokers for f in named(s.faults)):
+            raise Failure("The brokers of --bootstrap are not ours to kill.", exit_code=2)
         for number, fault in enumerate(planned):
             if time.monotonic() > end_s or number > FAULTS_MAX:
                 return
             feeder.check()
             traits = Traits(observed.apis, len(application.instances), cluster is not None)
-            if is_possible(fault, traits, s.instances):
+            if s.faults is not None or is_possible(fault, traits, s.instances):
                 struck = striker.strike(fault)
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 yield struck

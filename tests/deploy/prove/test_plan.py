@@ -1,0 +1,56 @@
+"""The plan follows from the seed and from what was observed."""
+
+from itertools import islice
+
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.prove.plan import (
+    FAULTS,
+    FIRST,
+    INSTANCES_MORE_MAX,
+    Act,
+    Traits,
+    draw,
+    is_possible,
+    named,
+)
+
+PLAIN = frozenset(("Fetch", "Produce", "OffsetCommit", "JoinGroup", "SyncGroup"))
+TRANSACTIONAL = frozenset(("Fetch", "Produce", "TxnOffsetCommit", "EndTxn", "SyncGroup"))
+
+
+def names(seed: int, traits: Traits, decks: int = 2) -> list[str]:
+    drawn = islice(draw(seed), decks * len(FAULTS))
+    return [fault.name for fault in drawn if is_possible(fault, traits, 2)]
+
+
+def test_a_seed_repeats_its_plan_and_another_has_another() -> None:
+    traits = Traits(TRANSACTIONAL, 2, True)
+    assert names(7, traits) == names(7, traits) != names(8, traits)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lost_answers_come_in_every_plan_before_the_rest(seed: int) -> None:
+    first = list(islice(draw(seed), len(FIRST)))
+    assert set(first) == set(FIRST)
+    assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
+    assert {fault.name for fault in islice(draw(seed), len(FAULTS))} == FAULTS.keys()
+
+
+def test_only_what_can_meet_the_application_is_made() -> None:
+    assert not any("EndTxn" in name or "Txn" in name for name in names(1, Traits(PLAIN, 2, True)))
+    assert "lose-answer@OffsetCommit" not in names(1, Traits(TRANSACTIONAL, 2, True))
+    foreign = names(1, Traits(PLAIN, 2, False))
+    assert foreign and not any(name.startswith("broker") for name in foreign)
+    assert "remove" not in names(1, Traits(PLAIN, 1, True))
+    assert "add" not in names(1, Traits(PLAIN, 2 + INSTANCES_MORE_MAX, True))
+    assert set(names(1, Traits(frozenset(), 2, True))) == {"stop", "add", "remove", "cut"}
+
+
+def test_faults_are_named() -> None:
+    assert named(" stop, kill@before-commit ,stop") == [
+        FAULTS["stop"], FAULTS["kill@before-commit"], FAULTS["stop"],
+    ]  # fmt: skip
+    with pytest.raises(Failure, match="no fault kill@noon"):
+        named("stop,kill@noon")

@@ -1,0 +1,81 @@
+"""Real runs: a wrong application is convicted, a right one is not."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oncelog
+from oncelog.deploy.cluster.failure import Failure
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def program(name: str) -> list[str]:
+    return [sys.executable, str(PROGRAMS / f"{name}.py")]
+
+
+def nothing() -> None:
+    """Reads what it was told, and works no more."""
+    print("I read", os.environ["ONCELOG_IN"])
+    raise SystemExit(4)
+
+
+@pytest.mark.cluster
+def test_an_application_between_whose_output_and_commit_it_dies_is_convicted(
+    tmp_path: Path,
+) -> None:
+    outcome = oncelog.prove(
+        program("at_least_once"), keep=tmp_path / "kept", faults="kill@before-commit", seed=1
+    )
+    assert outcome.verdict.name == "AT LEAST ONCE" and outcome.exit_code == 1, outcome
+    assert outcome.met == 1 and not outcome.judgement.lost
+    told = str(outcome)
+    assert "before its OffsetCommit" in told and told.count("wrote its output") == 2, told
+    page = (tmp_path / "kept" / "report.html").read_text()
+    assert "AT LEAST ONCE" in page and "wrote its output" in page
+    kept = json.loads((tmp_path / "kept" / "outcome.json").read_text())
+    assert kept["verdict"] == "AT LEAST ONCE" and kept["faults"][0]["name"] == "kill@before-commit"
+
+
+@pytest.mark.cluster
+def test_a_transactional_application_is_cleared() -> None:
+    outcome = oncelog.prove(
+        program("transactional"), faults="lose-answer@EndTxn,kill@before-commit", seed=1
+    )
+    assert outcome.is_exactly_once and outcome.exit_code == 0, outcome
+    assert outcome.met == 2 and outcome.judgement.inputs > 100
+    assert "TxnOffsetCommit" in outcome.apis and outcome.groups == ["invoicing"]
+
+
+@pytest.mark.cluster
+def test_an_application_that_does_not_work_is_told_with_its_last_words(
+    oncelog_cluster: oncelog.Cluster,
+) -> None:
+    with pytest.raises(Failure, match="ended with code 4") as told:
+        oncelog.prove(
+            nothing, inputs="never-in", outputs="never-out", bootstrap=oncelog_cluster.bootstrap
+        )
+    assert told.value.exit_code == 2 and "| I read never-in" in str(told.value)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("name", "verdicts"),
+    [
+        ("at_least_once", {"AT LEAST ONCE"}),
+        ("commits_first", {"AT MOST ONCE"}),
+        ("unfenced", {"AT LEAST ONCE"}),
+        ("transactional", {"EXACTLY ONCE"}),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_whole_plan_names_what_an_application_is(
+    name: str, verdicts: set[str], seed: int
+) -> None:
+    settings: dict[str, Any] = {"seconds": 40.0, "seed": seed}
+    outcome = oncelog.prove(program(name), **settings)
+    assert outcome.verdict.name in verdicts, outcome
