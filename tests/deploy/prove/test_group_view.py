@@ -1,6 +1,6 @@
 import pytest
 
-from oncelog.deploy.prove.group_view import WatchedGroup, GroupLook, conclusions, group_partition
+from oncelog.deploy.prove.group_view import GroupLook, WatchedGroup, conclusions, group_partition
 
 INPUT, OFFSETS = ("orders", 0), "__consumer_offsets"
 

@@ -1,5 +1,8 @@
 """Copiers in transactions, on confluent-kafka: one right, the others with one mistake each."""
 
+# A message of a topic without errors has its key, value and place.
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
+
 import sys
 import time
 import uuid

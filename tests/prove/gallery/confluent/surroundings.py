@@ -4,6 +4,9 @@ Clients keep librdkafka's defaults except where an application says otherwise; w
 topic that nobody has read is no default but a need.
 """
 
+# A message of a topic without errors has its key, value and place.
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
+
 import os
 import signal
 import sys

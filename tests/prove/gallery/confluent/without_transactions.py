@@ -1,5 +1,8 @@
 """Copiers without transactions and sinks, on confluent-kafka."""
 
+# A message of a topic without errors has its key, value and place.
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
+
 import json
 import os
 import sqlite3

@@ -1,5 +1,7 @@
 """Copiers on aiokafka, which knows no group metadata in transactions and no require_stable."""
 
+# pyright: reportIncompatibleMethodOverride=false
+
 import asyncio
 import os
 import signal
@@ -20,40 +22,50 @@ def consumer(**config) -> AIOKafkaConsumer:
 
 class Producers(ConsumerRebalanceListener):
     """One producer for each partition that is ours: its id fences who had the partition before,
-    and ends its transaction, before its offsets are asked for."""
+    and ends its transaction. Only then it is known where to go on: the offsets that aiokafka has
+    asked for may be older. `lock`: whoever reads waits until that is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: AIOKafkaConsumer) -> None:
+        self._reader = reader
+        self.lock = asyncio.Lock()
         self.by_partition: dict[TopicPartition, AIOKafkaProducer] = {}
 
     async def on_partitions_revoked(self, revoked) -> None:
-        for producer in self.by_partition.values():
-            await producer.stop()
-        self.by_partition.clear()
+        async with self.lock:
+            for producer in self.by_partition.values():
+                await producer.stop()
+            self.by_partition.clear()
 
     async def on_partitions_assigned(self, assigned) -> None:
-        for each in assigned:
-            name = f"copy-{each.topic}-{each.partition}"
-            producer = AIOKafkaProducer(bootstrap_servers=SERVERS, transactional_id=name)
-            await producer.start()
-            self.by_partition[each] = producer
+        async with self.lock:
+            for each in assigned:
+                name = f"copy-{each.topic}-{each.partition}"
+                producer = AIOKafkaProducer(bootstrap_servers=SERVERS, transactional_id=name)
+                await producer.start()
+                self.by_partition[each] = producer
+            if assigned:
+                await self._reader.seek_to_committed(*assigned)
 
 
 async def right() -> None:
     """One transactional id for each input partition."""
-    reader, producers = consumer(isolation_level="read_committed"), Producers()
+    reader = consumer(isolation_level="read_committed")
+    producers = Producers(reader)
     reader.subscribe([IN], listener=producers)
     await reader.start()
     while True:
-        taken = await reader.getmany(timeout_ms=200, max_records=20)
-        for partition, batch in taken.items():
-            producer = producers.by_partition.get(partition)
-            if producer is None:
-                continue
-            async with producer.transaction():
-                for record in batch:
-                    await producer.send(OUT, key=record.key, value=record.value)
-                end = {partition: batch[-1].offset + 1}
-                await producer.send_offsets_to_transaction(end, GROUP)
+        async with producers.lock:
+            taken = await reader.getmany(timeout_ms=200, max_records=20)
+            for partition, batch in taken.items():
+                producer = producers.by_partition.get(partition)
+                if producer is None:
+                    continue  # just assigned: it is sought anew
+                async with producer.transaction():
+                    for record in batch:
+                        await producer.send(OUT, key=record.key, value=record.value)
+                    end = {partition: batch[-1].offset + 1}
+                    await producer.send_offsets_to_transaction(end, GROUP)
+        await asyncio.sleep(0)
 
 
 async def id_of_the_instance() -> None:
