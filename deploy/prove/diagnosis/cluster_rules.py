@@ -1,12 +1,12 @@
 """What the cluster does not protect from."""
 
-from .rule import Rule, Tell
+from .rule import FindingRule, Tell
 from .seen import SeenCluster, SeenEndTxn, SeenProduce, SeenTopic, Sighting
 
 TRANSACTIONS_V2_FROM = 5  # version of EndTxn (KIP-890)
 
 
-class LateRequests(Rule):
+class LateRequests(FindingRule):
     """EndTxn below version 5, on brokers of which it is known that they have no fence."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class LateRequests(Rule):
             tell("v1-late-requests", self._v1, self._v1.transactional_id, text)
 
 
-class MinInsync(Rule):
+class MinInsync(FindingRule):
     """Of topics that the application writes."""
 
     def __init__(self) -> None:

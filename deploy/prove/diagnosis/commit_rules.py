@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from statistics import median
 
-from .rule import Recent, Rule, Tell
+from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
     SeenJoin,
@@ -29,7 +29,7 @@ class _Commits:
     times: list[float] = field(default_factory=list[float])
 
 
-class PlainCommits(Rule):
+class PlainCommits(FindingRule):
     """offsets-outside-transaction: each commit went on, and transactional output lay before it.
     auto-commit: the commits come as a clock ticks while output is written all the time."""
 
@@ -87,7 +87,7 @@ class PlainCommits(Rule):
             )  # fmt: skip
 
 
-class CommitBeforeOutput(Rule):
+class CommitBeforeOutput(FindingRule):
     """The key of an input that was committed already comes out of the same instance afterwards.
 
     Keys that come in twice say nothing. An output that came before the commit counts against it.

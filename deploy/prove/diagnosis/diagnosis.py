@@ -14,7 +14,7 @@ from .fencing_rules import GroupFencing, RandomIds, SharedIds
 from .hindsight_rules import SinkNotAtomic, StateNotRebuilt
 from .producer_rules import FreshProducer, PlainProducer, Settings
 from .reading_rules import ReadUncommitted
-from .rule import Rule
+from .rule import FindingRule
 from .seen import Sighting
 from .transaction_rules import AbortWithoutSeek, TooLong
 
@@ -28,7 +28,7 @@ class Diagnosis:
     """
 
     def __init__(self, *, is_aggregate: bool = False) -> None:
-        self._rules: tuple[Rule, ...] = (
+        self._rules: tuple[FindingRule, ...] = (
             PlainCommits(), CommitBeforeOutput(), ReadUncommitted(), GroupFencing(), SharedIds(),
             RandomIds(), Settings(), PlainProducer(), FreshProducer(), TooLong(),
             AbortWithoutSeek(), LateRequests(), MinInsync(), SinkNotAtomic(),

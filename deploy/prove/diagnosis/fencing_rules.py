@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from .rule import Rule, Tell
+from .rule import FindingRule, Tell
 from .seen import (
     Partition,
     SeenClosed,
@@ -28,7 +28,7 @@ LOOKS_RANDOM = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{12}",
 LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
 
-class GroupFencing(Rule):
+class GroupFencing(FindingRule):
     """no-group-fencing and unstable-offset-fetch.
 
     Not of ids that belong to one input partition each (the way before KIP-447): there the new owner
@@ -87,7 +87,7 @@ class GroupFencing(Rule):
         )  # fmt: skip
 
 
-class SharedIds(Rule):
+class SharedIds(FindingRule):
     """An id is taken by B while A lives, and A goes on using it; twice. A zombie does so once."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class _Names:
     connections: set[int] = field(default_factory=set[int])
 
 
-class RandomIds(Rule):
+class RandomIds(FindingRule):
     """A new id when the producer of the one before is gone, again and again, without KIP-447."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from .rule import Rule, Tell
+from .rule import FindingRule, Tell
 from .seen import (
     Partition,
     SeenFetch,
@@ -16,7 +16,7 @@ from .seen import (
 )
 
 
-class StateNotRebuilt(Rule):
+class StateNotRebuilt(FindingRule):
     """Final values are wrong, and who took over offsets read nothing but what comes after them."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class StateNotRebuilt(Rule):
                 tell("state-not-rebuilt", seen, topic, text)
 
 
-class SinkNotAtomic(Rule):
+class SinkNotAtomic(FindingRule):
     """Rows are wrong, the application writes nothing to Kafka, and its offsets are committed."""
 
     def __init__(self) -> None:

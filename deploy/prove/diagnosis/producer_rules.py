@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from .rule import Recent, Rule, Tell
+from .rule import FindingRule, Recent, Tell
 from .seen import (
     Keyed,
     SeenClosed,
@@ -25,7 +25,7 @@ def is_internal(topic: str) -> bool:
     return topic.startswith("__")
 
 
-class Settings(Rule):
+class Settings(FindingRule):
     """acks-below-all, no-idempotence: by topic."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Settings(Rule):
                 tell("no-idempotence", seen, topic, f"{plain} batches to {topic} without an id")
 
 
-class PlainProducer(Rule):
+class PlainProducer(FindingRule):
     """Batches outside of transactions: to a topic that transactions write, too, or all the output
     of an instance whose transactions carry offsets only."""
 
@@ -86,7 +86,7 @@ class PlainProducer(Rule):
             tell("plain-producer", seen, topic, text)
 
 
-class FreshProducer(Rule):
+class FreshProducer(FindingRule):
     """What one producer has no answer for is sent by another one of the same process.
 
     The same process: a connection that was open before is open still. Another one is a restart.

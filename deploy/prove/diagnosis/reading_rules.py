@@ -1,10 +1,10 @@
 """How input is read."""
 
-from .rule import Rule, Tell
+from .rule import FindingRule, Tell
 from .seen import SeenOffsetCommit, SeenProduce, SeenRecords, SeenTxnOffsetCommit, Sighting
 
 
-class ReadUncommitted(Rule):
+class ReadUncommitted(FindingRule):
     """Batches of transactions come to a consumer that reads uncommitted, of an instance that makes
     something of them: writes, or commits offsets. Input without transactions gives none."""
 

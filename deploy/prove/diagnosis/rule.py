@@ -12,7 +12,7 @@ Tell = Callable[[str, Sighting, str, str], None]  # kind, what was seen last, su
 REMEMBERED_MAX = 20_000
 
 
-class Rule(Protocol):
+class FindingRule(Protocol):
     """Told every sighting, in order; tells what follows from it."""
 
     def see(self, seen: Sighting, tell: Tell) -> None: ...

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from .rule import Rule, Tell
+from .rule import FindingRule, Tell
 from .seen import (
     Partition,
     SeenEnded,
@@ -45,7 +45,7 @@ class _Instance:
     open: dict[str, _Open] = field(default_factory=dict[str, _Open])
 
 
-class TooLong(Rule):
+class TooLong(FindingRule):
     """A transaction is open longer than its timeout, than its consumer may stay away from poll, or
     than a session without a heartbeat, while its instance was never silent; twice."""
 
@@ -107,7 +107,7 @@ class TooLong(Rule):
             )
 
 
-class AbortWithoutSeek(Rule):
+class AbortWithoutSeek(FindingRule):
     """After an abort nothing is read again, none of the keys that were taken back is written again,
     and a later transaction commits offsets. A rebalance, or offsets fetched anew, end the watch."""
 
