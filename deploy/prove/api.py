@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.failure import Failure
-from .outcome import Outcome
+from .outcome import ProveOutcome
 from .page import keep_outcome
 from .run import Run
 from .settings import ProveSettings
@@ -31,7 +31,7 @@ def prove(
     keep: str | Path | None = None,
     say: Callable[[str], None] = lambda _: None,
     **settings: Any,
-) -> Outcome:
+) -> ProveOutcome:
     """application: a command, or a function of a module, which runs in a process of its own and
     finds in its environment what a command finds. settings: as the command's options, see
     `ProveSettings`. Failure when it did not work before the first fault."""

@@ -121,6 +121,8 @@ class Application(Supervisor):
     def kill(self, name: str) -> int:
         """kill -9 of all its processes."""
         child = self.unwanted(name)
+        with suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)  # at once; then whoever left the group
         end_session(child.process.pid)
         child.process.wait()
         return child.process.pid
@@ -152,6 +154,12 @@ class Application(Supervisor):
     def remove(self, name: str) -> str:
         self._removed.add(name)
         return self.end(name)
+
+    def restart(self) -> None:
+        """SIGTERM to all, and start them again: what a liveness probe would bring about."""
+        for name in self.instances:
+            self.end(name)
+        self.ensure_running()
 
     def ensure_running(self) -> None:
         """Start each that is to run and does not, and wake who is paused."""

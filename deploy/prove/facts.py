@@ -48,7 +48,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TransactionEnded:
     """A transaction was committed, or aborted."""
 
     at_s: float
@@ -92,4 +92,4 @@ class Struck:
     is_made: bool = True
 
 
-Fact = Fetched | Wrote | Committed | Ended | Producing | Joined
+Fact = Fetched | Wrote | Committed | TransactionEnded | Producing | Joined

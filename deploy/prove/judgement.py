@@ -50,7 +50,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProveVerdict:
     name: VerdictName
     why: str
 
@@ -153,7 +153,7 @@ def _is_same(one: str | None, other: str | None) -> bool:
 
 def verdict_of(
     judgement: Judgement, faults_met: int, *, stands_still: str = "", is_faultless: bool = False
-) -> Verdict:
+) -> ProveVerdict:
     """stands_still: why inputs pend, in words. is_faultless: no fault was asked for."""
     j = judgement
     parts = [
@@ -166,18 +166,18 @@ def verdict_of(
     ]  # fmt: skip
     if parts:
         if j.stray or j.wrong or (j.lost and j.doubled):
-            return Verdict("NEITHER", ", ".join(parts))
-        return Verdict("AT LEAST ONCE" if j.doubled else "AT MOST ONCE", ", ".join(parts))
+            return ProveVerdict("NEITHER", ", ".join(parts))
+        return ProveVerdict("AT LEAST ONCE" if j.doubled else "AT MOST ONCE", ", ".join(parts))
     if j.pending:
         tail = f": {stands_still}" if stands_still else ""
-        return Verdict(
+        return ProveVerdict(
             "PROVES NOTHING",
             f"the application came to a stand, {len(j.pending)} inputs are not through{tail}",
         )
     if not faults_met:
         why = "no fault was made" if is_faultless else "no fault met work in flight"
-        return Verdict("PROVES NOTHING", why)
-    return Verdict(
+        return ProveVerdict("PROVES NOTHING", why)
+    return ProveVerdict(
         "EXACTLY ONCE",
         f"{j.inputs} inputs, {j.outputs} outputs; {_times(faults_met)} met work in flight",
     )

@@ -14,7 +14,7 @@ from ...wire.primitives import MalformedFrame
 from ...wire.record_batch import decode_header, iterate_batches
 from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Request
 from ..faults.protocol_proxy.subjects import TopicNames
-from .facts import Committed, Ended, Fact, Fetched, Joined, Producing, Wrote
+from .facts import Committed, Fact, Fetched, Joined, Producing, TransactionEnded, Wrote
 
 FACTS_MAX = 400_000
 WORK = frozenset(("Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"))
@@ -36,6 +36,7 @@ class Observed:
         self.transactional_ids: dict[str, None] = {}
         self.lowered: dict[str, None] = {}  # which timeouts, in words
         self.facts: list[Fact] = []
+        self.worked_at_s = time.monotonic()  # when something was last written or committed
 
     # --- what is asked of it
 
@@ -89,6 +90,7 @@ class Observed:
             self._apis.add(request.api)
             self.lowered.update(dict.fromkeys(request.lowered))
             if request.api in WORK:
+                self.worked_at_s = request.at_s
                 self._open[request.connection.id, request.correlation_id] = request
         if request.api == "Produce" and (name := request.body.transactional_id):
             with self._lock:
@@ -150,7 +152,7 @@ class Observed:
         elif api == "EndTxn" and not answer.error_code:
             body = request.body
             self._transactions.pop(body.transactional_id, None)
-            yield Ended(
+            yield TransactionEnded(
                 at_s, who, body.transactional_id, body.producer_id, body.producer_epoch,
                 body.committed, is_lost,
             )  # fmt: skip

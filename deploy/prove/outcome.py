@@ -7,7 +7,7 @@ from typing import Any
 
 from .diagnosis.catalogue import ApplicationFinding
 from .facts import Fact, Struck
-from .judgement import Judgement, Verdict
+from .judgement import Judgement, ProveVerdict
 from .settings import ProveSettings
 from .story import Line, words
 
@@ -15,11 +15,11 @@ EXAMPLES_MAX = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class ProveOutcome:
     """Times are monotonic seconds. exits: of instances that ended by themselves."""
 
     settings: ProveSettings
-    verdict: Verdict
+    verdict: ProveVerdict
     judgement: Judgement
     struck: Sequence[Struck]
     story_of: str = ""

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from ..cluster import html
-from .outcome import Outcome
+from .outcome import ProveOutcome
 
 WIDTH, ROW, LEFT = 1040.0, 22.0, 110.0
 KILLS = ("kill", "stop", "remove", "broker")
 
 
-def keep_outcome(outcome: Outcome, directory: Path) -> Path:
+def keep_outcome(outcome: ProveOutcome, directory: Path) -> Path:
     """Write both; returns the page."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "outcome.json").write_text(outcome.as_json())
@@ -19,7 +19,7 @@ def keep_outcome(outcome: Outcome, directory: Path) -> Path:
     return page
 
 
-def render(outcome: Outcome) -> str:
+def render(outcome: ProveOutcome) -> str:
     j, s = outcome.judgement, outcome.settings
     parts = [
         html.facts({
@@ -45,7 +45,7 @@ def render(outcome: Outcome) -> str:
     return html.page("oncelog prove", outcome.verdict.line, *parts)
 
 
-def _course(outcome: Outcome) -> str:
+def _course(outcome: ProveOutcome) -> str:
     """A row an instance: when it wrote (marks), and the faults as bars."""
     begun = outcome.begun_s
     names = sorted({f.instance for f in outcome.facts} | {x.instance for x in outcome.struck})
@@ -57,7 +57,10 @@ def _course(outcome: Outcome) -> str:
     seen = set[tuple[str, int]]()
     for fact in outcome.facts:  # a mark for each pixel is enough
         x = LEFT + (fact.at_s - begun) * scale
-        if type(fact).__name__ in ("Wrote", "Ended") and (fact.instance, int(x)) not in seen:
+        if (
+            type(fact).__name__ in ("Wrote", "TransactionEnded")
+            and (fact.instance, int(x)) not in seen
+        ):
             seen.add((fact.instance, int(x)))
             drawn.append(html.bar(x, rows[fact.instance or "all"] * ROW + 8, 1, 8, "#448361"))
     for struck in outcome.made:
@@ -69,7 +72,7 @@ def _course(outcome: Outcome) -> str:
     return html.svg(WIDTH, len(rows) * ROW + 8, drawn)
 
 
-def _story(outcome: Outcome) -> str:
+def _story(outcome: ProveOutcome) -> str:
     """Time downwards, an instance a column."""
     lines = list(outcome.story)
     columns = list(dict.fromkeys(who for _, who, _ in lines))

@@ -34,12 +34,12 @@ class Act(Enum):
 
 class Point(Enum):
     BEFORE = "before"  # the broker has not seen the request
-    DONE = "done"  # executed, and the client does not know
+    DONE = "done"  # executed, and the client does not know: who is killed here has no time to go on
     AFTER = "after"  # answered
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class AimedFault:
     """apis: it strikes at a request of one of them; none: whenever work is open. needs_brokers: of
     a cluster of our own."""
 
@@ -68,37 +68,37 @@ class Traits:
 
 
 FIRST = (
-    Fault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
-    Fault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
-    Fault(Act.LOSE_ANSWER, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
-    Fault(Act.LOSE_ANSWER, PRODUCE, None, "Produce"),
-    Fault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
-    Fault(Act.KILL, COMMITS, Point.AFTER, "after-commit"),
-    Fault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
+    AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
+    AimedFault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
+    AimedFault(Act.LOSE_ANSWER, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    AimedFault(Act.LOSE_ANSWER, PRODUCE, None, "Produce"),
+    AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
+    AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
+    AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
 )
 THEN = (
-    Fault(Act.KILL, PRODUCE, Point.BEFORE, "before-produce"),
-    Fault(Act.KILL, PRODUCE, Point.AFTER, "after-produce"),
-    Fault(Act.KILL, END_TXN, Point.BEFORE, "before-EndTxn"),
-    Fault(Act.KILL, END_TXN, Point.DONE, "executed-EndTxn"),
-    Fault(Act.KILL, SYNC, Point.BEFORE, "rebalance"),
-    Fault(Act.PAUSE, PRODUCE, Point.BEFORE, "before-produce"),
-    Fault(Act.PAUSE_LONG, END_TXN, Point.BEFORE, "before-EndTxn"),
-    Fault(Act.ERROR, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
-    Fault(Act.STOP),
-    Fault(Act.ADD),
-    Fault(Act.REMOVE, instances_min=2),
-    Fault(Act.CUT),
-    Fault(Act.BROKER, PRODUCE, Point.DONE, "leader"),
-    Fault(Act.BROKER, COMMITS, Point.DONE, "group"),
-    Fault(Act.BROKER, END_TXN, Point.DONE, "txn"),
-    Fault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
+    AimedFault(Act.KILL, PRODUCE, Point.BEFORE, "before-produce"),
+    AimedFault(Act.KILL, PRODUCE, Point.DONE, "executed-Produce"),
+    AimedFault(Act.KILL, END_TXN, Point.BEFORE, "before-EndTxn"),
+    AimedFault(Act.KILL, END_TXN, Point.DONE, "executed-EndTxn"),
+    AimedFault(Act.KILL, SYNC, Point.BEFORE, "rebalance"),
+    AimedFault(Act.PAUSE, PRODUCE, Point.BEFORE, "before-produce"),
+    AimedFault(Act.PAUSE_LONG, END_TXN, Point.BEFORE, "before-EndTxn"),
+    AimedFault(Act.ERROR, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    AimedFault(Act.STOP),
+    AimedFault(Act.ADD),
+    AimedFault(Act.REMOVE, instances_min=2),
+    AimedFault(Act.CUT),
+    AimedFault(Act.BROKER, PRODUCE, Point.DONE, "leader"),
+    AimedFault(Act.BROKER, COMMITS, Point.DONE, "group"),
+    AimedFault(Act.BROKER, END_TXN, Point.DONE, "txn"),
+    AimedFault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
 )
 FAULTS = {fault.name: fault for fault in FIRST + THEN}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 
 
-def draw(seed: int) -> Iterator[Fault]:
+def draw(seed: int) -> Iterator[AimedFault]:
     """All faults again and again, each time in another order; without end."""
     chance = random.Random(f"oncelog prove {seed}")
     yield from chance.sample(FIRST, len(FIRST))
@@ -107,7 +107,7 @@ def draw(seed: int) -> Iterator[Fault]:
         yield from chance.sample(FIRST + THEN, len(FAULTS))
 
 
-def named(text: str) -> list[Fault]:
+def named(text: str) -> list[AimedFault]:
     """The faults of a list with commas. Failure: there is no such fault."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in names if name not in FAULTS]:
@@ -118,7 +118,7 @@ def named(text: str) -> list[Fault]:
     return [FAULTS[name] for name in names]
 
 
-def is_possible(fault: Fault, traits: Traits, instances_wanted: int) -> bool:
+def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> bool:
     """Whether it can meet this application now."""
     if fault.needs_brokers and not traits.has_brokers:
         return False

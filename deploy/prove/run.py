@@ -22,17 +22,17 @@ from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from .application import Application
-from .database import DatabaseOutputs
 from .diagnosis.listener import DiagnosisListener
-from .draining import Drain, Pace
 from .facts import Struck
 from .feeder import Feeder
 from .interrupts import term_as_interrupt, uninterrupted
 from .judgement import Judgement, judge_finals, judge_ids, verdict_of
 from .observed import Observed, wait_for
-from .outcome import Outcome
-from .plan import COMMITS, INSTANCES_MORE_MAX, Fault, Traits, draw, is_possible, named
-from .reading import Reader, read_all
+from .outcome import ProveOutcome
+from .outputs.database import DatabaseOutputs
+from .outputs.draining import Drain, Pace
+from .outputs.reading import OutputReader, read_all
+from .plan import COMMITS, INSTANCES_MORE_MAX, AimedFault, Traits, draw, is_possible, named
 from .relation import ID_HEADER, LogRecord, function, matcher
 from .settings import ProveSettings
 from .story import shortest
@@ -41,9 +41,11 @@ from .striking import Striker, Timeouts
 NODES = 3
 FAULTS_MAX = 400
 ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
+STANDS_STILL_S = 11.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
 Say = Callable[[str], None]
+Outputs = OutputReader | DatabaseOutputs
 
 
 class Run:
@@ -62,17 +64,21 @@ class Run:
         self._final = None if s.final is None else function("--final", s.final)
         self._feed = None if s.feed is None else function("--feed", s.feed)
         self._begun_s = time.monotonic()
+        self._restarts = 0  # of all instances, since they did nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
 
-    def go(self) -> Outcome:
+    def go(self) -> ProveOutcome:
         """Failure with exit code 2 when the application did not work before the first fault."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        is_over = False
+        is_over = False  # a failure's words lead to the logs
         with term_as_interrupt():
             stack = ExitStack()
             try:
                 outcome = self._go(stack)
                 is_over = True
+            except KeyboardInterrupt:
+                is_over = True
+                raise
             finally:
                 with uninterrupted():
                     stack.close()
@@ -81,7 +87,7 @@ class Run:
         outcome.seconds = time.monotonic() - self._begun_s
         return outcome
 
-    def _go(self, stack: ExitStack) -> Outcome:
+    def _go(self, stack: ExitStack) -> ProveOutcome:
         s = self.settings
         cluster = None if s.bootstrap else self._cluster(stack)
         bootstrap = s.bootstrap or (cluster.bootstrap if cluster else "")
@@ -122,14 +128,15 @@ class Run:
             doubled=len(judgement.doubled) + len(judgement.stray), lost=len(judgement.lost),
             wrong_finals=len(judgement.wrong), is_sink=s.sink is not None,
         )  # fmt: skip
-        outcome = Outcome(
+        outcome = ProveOutcome(
             settings=s,
             verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
                                stands_still=drained.why, is_faultless=not s.seconds),
             judgement=judgement, struck=struck, facts=observed.facts, exits=application.exits,
             lowered=list(observed.lowered), groups=list(observed.groups),
             transactional_ids=list(observed.transactional_ids), apis=sorted(observed.apis),
-            begun_s=self._begun_s, first_fault_s=first_fault_s, notes=drained.notes,
+            begun_s=self._begun_s, first_fault_s=first_fault_s,
+            notes=[*self._notes(), *drained.notes],
             directory="" if self._out is None else str(self._out), findings=diagnosis.findings,
         )  # fmt: skip
         outcome.story_of, outcome.story = shortest(
@@ -142,6 +149,14 @@ class Run:
             application.exits,
         )
         return outcome
+
+    def _notes(self) -> list[str]:
+        if not self._restarts:
+            return []
+        return [
+            f"it stood still {STANDS_STILL_S:.0f} s after a fault, and was restarted "
+            f"({self._restarts} times): in production somebody would have to notice"
+        ]
 
     # --- what is needed
 
@@ -170,17 +185,15 @@ class Run:
         found = [p for p in admin.describe_topics(None) if p.topic in wanted]
         return {p.topic for p in found} == set(wanted) and all(p.leader >= 0 for p in found)
 
-    def _outputs(
-        self, bootstrap: str, begin: Mapping[TopicPartition, int]
-    ) -> Reader | DatabaseOutputs:
+    def _outputs(self, bootstrap: str, begin: Mapping[TopicPartition, int]) -> Outputs:
         if self.settings.sink is not None:
             return DatabaseOutputs(self.settings.sink)
-        return Reader(
+        return OutputReader(
             bootstrap, {p: at for p, at in begin.items() if p[0] in self.settings.outputs}
         )
 
     def _wait_until_at_work(
-        self, application: Application, reader: Reader | DatabaseOutputs, feeder: Feeder,
+        self, application: Application, reader: Outputs, feeder: Feeder,
         observed: Observed,
     ) -> None:  # fmt: skip
         """It has to work before faults can say anything."""
@@ -216,7 +229,7 @@ class Run:
         cluster: Cluster | None,
     ) -> Iterator[Struck]:  # fmt: skip
         s, end_s = self.settings, time.monotonic() + self.settings.seconds
-        planned: Iterator[Fault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
+        planned: Iterator[AimedFault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
         if cluster is None and s.faults and any(f.needs_brokers for f in named(s.faults)):
             raise Failure("The brokers of --bootstrap are not ours to kill.", exit_code=2)
         for number, fault in enumerate(planned):
@@ -228,9 +241,13 @@ class Run:
                 struck = striker.strike(fault)
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 yield struck
+                if time.monotonic() - observed.worked_at_s > STANDS_STILL_S:
+                    self._say("it stands still: all instances are restarted")
+                    self._restarts += 1
+                    application.restart()
 
     def _drain(
-        self, admin: BlockingAdmin, application: Application, reader: Reader | DatabaseOutputs,
+        self, admin: BlockingAdmin, application: Application, reader: Outputs,
         observed: Observed, bootstrap: str, begin: Mapping[TopicPartition, int],
     ) -> Drain:  # fmt: skip
         s = self.settings

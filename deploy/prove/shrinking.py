@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..cluster.failure import Failure
-from .outcome import Outcome
+from .outcome import ProveOutcome
 from .run import Run
 
 RUNS_MAX = 8
@@ -26,7 +26,7 @@ def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str,
         yield tuple(names[:half])
 
 
-def shrunk(outcome: Outcome, say: Callable[[str], None]) -> str:
+def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
     """The names of the faults, with commas, of the smallest plan found."""
     names = [struck.name for struck in outcome.made]
     words = {what for _, _, what in outcome.story}

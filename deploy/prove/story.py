@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from .facts import Committed, Ended, Fact, Fetched, Struck, Wrote
+from .facts import Committed, Fact, Fetched, Struck, TransactionEnded, Wrote
 from .judgement import Judgement
 from .relation import LogRecord, Matcher
 
@@ -134,7 +134,7 @@ def _writing(output: LogRecord, facts: Sequence[Fact]) -> list[Line]:
     lines: list[Line] = [(fact.at_s, fact.instance, f"wrote its output {output.place} {how}{lost}")]
     for end in facts:
         if (
-            isinstance(end, Ended) and fact.transactional_id == end.transactional_id
+            isinstance(end, TransactionEnded) and fact.transactional_id == end.transactional_id
             and end.producer_id == fact.producer_id and end.at_s >= fact.at_s
         ):  # fmt: skip
             word = "committed" if end.is_committed else "aborted"

@@ -28,7 +28,7 @@ from ..faults.protocol_proxy.rules import (
 from .application import Application
 from .facts import Struck
 from .observed import Observed, wait_for
-from .plan import Act, Fault, Point
+from .plan import Act, AimedFault, Point
 
 POINTS = {
     Point.BEFORE: HoldPoint.BEFORE_REQUEST,
@@ -40,6 +40,7 @@ AIM_TIMEOUT_S = 12.0  # a group may have to wait for the session of who was kill
 OPEN_WORK_TIMEOUT_S = 3.0
 BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
+WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 
@@ -77,7 +78,7 @@ class Striker:
         self._instances_max = instances_max
         self._chance = random.Random(f"oncelog prove instances {seed}")
         self._down: int | None = None  # the broker that was killed last
-        self._kinds: dict[Act, Callable[[Fault], Struck]] = {
+        self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
             Act.KILL: lambda fault: self._held(fault, self._kill),
             Act.PAUSE: lambda fault: self._held(fault, self._pause),
             Act.PAUSE_LONG: lambda fault: self._held(fault, self._pause),
@@ -94,7 +95,7 @@ class Striker:
             Act.CUT: self._cut,
         }  # fmt: skip
 
-    def strike(self, fault: Fault) -> Struck:
+    def strike(self, fault: AimedFault) -> Struck:
         """Returns when it is over, and who was to be started again runs."""
         self._mend_broker()
         struck = self._kinds[fault.act](fault)
@@ -111,7 +112,9 @@ class Striker:
 
     # --- at a request
 
-    def _held(self, fault: Fault, act: Callable[[Fault, Request], tuple[Ending, str]]) -> Struck:
+    def _held(
+        self, fault: AimedFault, act: Callable[[AimedFault, Request], tuple[Ending, str]]
+    ) -> Struck:
         """Hold the next request that fits, and act meanwhile."""
         if fault.about == "rebalance":
             self._provoke_rebalance()
@@ -154,7 +157,7 @@ class Striker:
         else:
             self._application.remove(self._chance.choice(sorted(names)))
 
-    def _match(self, fault: Fault) -> Match:
+    def _match(self, fault: AimedFault) -> Match:
         inputs, outputs = self._inputs, self._outputs
 
         def concerns(request: Request) -> bool:
@@ -166,12 +169,12 @@ class Striker:
 
         return Match(apis=fault.apis, where=concerns)
 
-    def _missed(self, fault: Fault) -> Struck:
+    def _missed(self, fault: AimedFault) -> Struck:
         at = ", ".join(sorted(fault.apis))
         what = f"{fault.name}: no {at} came within {AIM_TIMEOUT_S:.0f} s"
         return Struck(time.monotonic(), "", fault.name, what, is_made=False)
 
-    def _ruled(self, fault: Fault, action: Action, words: str) -> Struck:
+    def _ruled(self, fault: AimedFault, action: Action, words: str) -> Struck:
         seen: list[Request] = []
         match = self._match(fault)
 
@@ -194,15 +197,15 @@ class Striker:
 
     # --- what is done while it is held
 
-    def _kill(self, fault: Fault, request: Request) -> tuple[Ending, str]:
+    def _kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         name = request.instance
         self._application.kill(name)
         return Disconnect(), f"kill -9 of {name} {self._where(fault, request)}"
 
-    def _where(self, fault: Fault, request: Request) -> str:
+    def _where(self, fault: AimedFault, request: Request) -> str:
         return f"{IN_WORDS[fault.point or Point.BEFORE]} {request.api}"
 
-    def _pause(self, fault: Fault, request: Request) -> tuple[Ending, str]:
+    def _pause(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         """A pause until the others have its work; then it wakes, and what it had sent arrives."""
         name, timeouts = request.instance, self._timeouts
         self._application.pause(name)
@@ -225,7 +228,7 @@ class Striker:
         )
         return None, what
 
-    def _kill_broker(self, fault: Fault, request: Request) -> tuple[Ending, str]:
+    def _kill_broker(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         broker = request.connection.broker_id
         assert self._cluster is not None
         if broker is None:
@@ -239,7 +242,7 @@ class Striker:
         )
         return Disconnect(), what
 
-    def _behind(self, fault: Fault) -> Struck:
+    def _behind(self, fault: AimedFault) -> Struck:
         """The leader's followers get the record late, and it dies when it has answered."""
         assert self._cluster is not None
         for broker in self._cluster.node_ids:
@@ -261,31 +264,31 @@ class Striker:
 
     # --- at no request in particular: when work is open
 
-    def _one(self, fault: Fault) -> tuple[str, int]:
+    def _one(self, fault: AimedFault) -> tuple[str, int]:
         """An instance, and how much is in flight there."""
         name = self._chance.choice(sorted(self._application.instances))
         wait_for(lambda: self._observed.open_work(name) > 1, OPEN_WORK_TIMEOUT_S, 0.001)
         return name, self._observed.open_work(name)
 
-    def _stop(self, fault: Fault) -> Struck:
+    def _stop(self, fault: AimedFault) -> Struck:
         name, met = self._one(fault)
         at_s = time.monotonic()
         how = self._application.end(name)
         return Struck(at_s, name, fault.name, f"SIGTERM to {name}, which {how}", met)
 
-    def _remove(self, fault: Fault) -> Struck:
+    def _remove(self, fault: AimedFault) -> Struck:
         name, met = self._one(fault)
         at_s = time.monotonic()
         how = self._application.remove(name)
         return Struck(at_s, name, fault.name, f"{name} was taken away: it {how}", met)
 
-    def _add(self, fault: Fault) -> Struck:
+    def _add(self, fault: AimedFault) -> Struck:
         at_s, met = time.monotonic(), self._observed.open_work()
         name = self._application.add()
         time.sleep(SETTLE_S)
         return Struck(at_s, name, fault.name, f"{name} was added", met)
 
-    def _cut(self, fault: Fault) -> Struck:
+    def _cut(self, fault: AimedFault) -> Struck:
         name, met = self._one(fault)
         at_s = time.monotonic()
         count = self._proxy.disconnect(name)

@@ -12,7 +12,7 @@ from .cluster_rules import LateRequests, MinInsync
 from .commit_rules import CommitBeforeOutput, PlainCommits
 from .fencing_rules import GroupFencing, RandomIds, SharedIds
 from .hindsight_rules import SinkNotAtomic, StateNotRebuilt
-from .producer_rules import FreshProducer, PlainProducer, Settings
+from .producer_rules import FreshProducer, PlainProducer, ProducerSettings
 from .reading_rules import ReadUncommitted
 from .rule import FindingRule
 from .seen import Sighting
@@ -30,7 +30,7 @@ class Diagnosis:
     def __init__(self, *, is_aggregate: bool = False) -> None:
         self._rules: tuple[FindingRule, ...] = (
             PlainCommits(), CommitBeforeOutput(), ReadUncommitted(), GroupFencing(), SharedIds(),
-            RandomIds(), Settings(), PlainProducer(), FreshProducer(), TooLong(),
+            RandomIds(), ProducerSettings(), PlainProducer(), FreshProducer(), TooLong(),
             AbortWithoutSeek(), LateRequests(), MinInsync(), SinkNotAtomic(),
             *((StateNotRebuilt(),) if is_aggregate else ()),
         )  # fmt: skip

@@ -25,7 +25,7 @@ def is_internal(topic: str) -> bool:
     return topic.startswith("__")
 
 
-class Settings(FindingRule):
+class ProducerSettings(FindingRule):
     """acks-below-all, no-idempotence: by topic."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The shortest story of one record."""
 
-from oncelog.deploy.prove.facts import Committed, Ended, Fetched, Struck, Wrote
+from oncelog.deploy.prove.facts import Committed, Fetched, Struck, TransactionEnded, Wrote
 from oncelog.deploy.prove.judgement import Judgement
 from oncelog.deploy.prove.relation import LogRecord, matcher
 from oncelog.deploy.prove.story import candidates, shortest, words
@@ -12,7 +12,7 @@ FACTS = (
     Fetched(2.0, "two", "in", 0, 5, 9),
     Wrote(2.2, "two", "t2", "out", 0, 200, 210, 8, 3, -1),
     Committed(2.3, "two", "g", "t2", "in", 0, 9),
-    Ended(2.4, "two", "t2", 8, 3, True, is_lost=True),
+    TransactionEnded(2.4, "two", "t2", 8, 3, True, is_lost=True),
 )
 STRUCK = (
     Struck(0.1, "one", "cut", "too early"),

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...client.blocking import BlockingAdmin
-from ...wire.errors import KafkaError
-from ...wire.identifiers import TopicPartition
-from .application import Application
+from ....client.blocking import BlockingAdmin
+from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
+from ..application import Application
+from ..judgement import Judgement
+from ..observed import Observed
+from ..relation import LogRecord
 from .database import DatabaseOutputs
-from .judgement import Judgement
-from .observed import Observed
-from .reading import Reader, in_order
-from .relation import LogRecord
+from .reading import OutputReader, in_order
 
 LATEST = -1
 QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a copy
@@ -38,7 +38,7 @@ class Drain:
         self,
         admin: BlockingAdmin,
         application: Application,
-        reader: Reader | DatabaseOutputs,
+        reader: OutputReader | DatabaseOutputs,
         observed: Observed,
         inputs: Inputs,
         ends: Mapping[TopicPartition, int],
@@ -57,6 +57,7 @@ class Drain:
         """Return when nothing moves, at the latest at the deadline."""
         begun = time.monotonic()
         moved_s, last = begun, (0, 0)
+        was_restarted = False
         while True:
             self._look_at_offsets()
             self._reader.check()
@@ -73,6 +74,10 @@ class Drain:
                 or quiet_s > self._pace.silence_s
             ):
                 break
+            if judgement.pending and quiet_s > self._pace.silence_s / 2 and not was_restarted:
+                was_restarted = True
+                self.notes.append("it stood still when all was mended, and was restarted")
+                self._application.restart()
             if now - begun > self._pace.timeout_s:
                 self.notes.append(
                     f"drained for {self._pace.timeout_s:.0f} s, and it still moved or held a "
@@ -94,7 +99,7 @@ class Drain:
         outputs = in_order(self._reader.records)
         return self._judge(self._inputs, outputs, self._is_passed), self._inputs, outputs
 
-    def _read_to_the_end(self, reader: Reader) -> None:
+    def _read_to_the_end(self, reader: OutputReader) -> None:
         ends = self._admin.list_offsets(dict.fromkeys(self._outputs, LATEST), read_committed=True)
         deadline = time.monotonic() + self._pace.timeout_s
         while not reader.is_at(ends) and time.monotonic() < deadline:

@@ -4,19 +4,19 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from ...client.blocking import BlockingConsumer
-from ...client.fetch.record_columns import RecordColumns
-from ...wire.errors import KafkaError
-from ...wire.identifiers import TopicPartition
-from ..cluster.failure import Failure
-from .relation import LogRecord
+from ....client.blocking import BlockingConsumer
+from ....client.fetch.record_columns import RecordColumns
+from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
+from ...cluster.failure import Failure
+from ..relation import LogRecord
 
 RECORDS_MAX = 3_000_000
 READ_TIMEOUT_S = 60.0
 POLL_MS = 200
 
 
-class Reader(threading.Thread):
+class OutputReader(threading.Thread):
     """Reads on until `close`; `records` is all that was committed so far."""
 
     def __init__(self, bootstrap: str, begin: Mapping[TopicPartition, int]) -> None:
@@ -77,7 +77,7 @@ def read_all(
     bootstrap: str, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[LogRecord]:
     """All committed records of the partitions between both, each partition's in order."""
-    reader = Reader(bootstrap, begin)
+    reader = OutputReader(bootstrap, begin)
     reader.start()
     deadline = time.monotonic() + READ_TIMEOUT_S
     try:

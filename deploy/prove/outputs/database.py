@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from ..cluster.failure import Failure
-from .relation import LogRecord
+from ...cluster.failure import Failure
+from ..relation import LogRecord
 
 LOOK_EACH_S = 0.3
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
