@@ -96,7 +96,7 @@ def inject(
         raise Failure("--seconds has to be more than 0.", exit_code=2)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with ProtocolProxy(_bootstrap(cluster), [_print_fault]) as proxy:
+        with ProtocolProxy(plaintext_bootstrap(cluster), [_print_fault]) as proxy:
             proxy.add(rule)
             print(f"bootstrap.servers={proxy.address_for()}", flush=True)
             _wait(proxy, rule, seconds, exit_when_done)
@@ -171,7 +171,7 @@ def _seconds(text: str) -> float:
     return float(found[1]) * UNITS_S[found[2]]
 
 
-def _bootstrap(cluster: ClusterOptions) -> str:
+def plaintext_bootstrap(cluster: ClusterOptions) -> str:
     config = cluster.client_config()
     bootstrap: str = config.pop("bootstrap.servers")
     if str(config.get("security.protocol", "PLAINTEXT")).upper() not in ("PLAINTEXT",):

@@ -12,7 +12,19 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from ..cluster.failure import Failure
-from . import bench, chaos, check, cluster, data, groups, inject, prove, topics, transactions
+from . import (
+    bench,
+    chaos,
+    check,
+    cluster,
+    data,
+    groups,
+    inject,
+    observe,
+    prove,
+    topics,
+    transactions,
+)
 
 
 def build() -> App:
@@ -26,7 +38,9 @@ def build() -> App:
         version=__version__,
         result_action="return_value",
     )
-    for family in (cluster, topics, groups, transactions, data, bench, check, chaos, inject, prove):
+    for family in (
+        cluster, topics, groups, transactions, data, bench, check, chaos, inject, observe, prove,
+    ):  # fmt: skip
         family.register(app)
     return app
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .diagnosis.catalogue import ApplicationFinding
 from .facts import Fact, Struck
 from .judgement import Judgement, ProveVerdict
 from .settings import ProveSettings
@@ -30,6 +31,7 @@ class ProveOutcome:
     transactional_ids: Sequence[str] = ()
     apis: Sequence[str] = ()
     notes: Sequence[str] = ()
+    findings: Sequence[ApplicationFinding] = ()
     directory: str = ""
     begun_s: float = 0.0
     first_fault_s: float = 0.0
@@ -70,6 +72,8 @@ class ProveOutcome:
         if self.exits:
             lines.append(f"ended by themselves, and started again: {_counted(self.exits)}")
         lines += self.notes
+        for found in self.findings:
+            lines += found.lines()
         lines.append(
             f"{len(self.made)} faults, {self.met} met work in flight; seed {s.seed}; "
             f"{self.seconds:.0f} s" + (f"; all of it: {self.directory}" if self.directory else "")
@@ -103,6 +107,11 @@ class ProveOutcome:
             "lowered": list(self.lowered),
             "exits": [[round(at - self.begun_s, 3), name, code] for at, name, code in self.exits],
             "notes": list(self.notes),
+            "findings": [
+                {"name": f.kind.name, "weight": f.kind.weight, "subject": f.subject,
+                 "instance": f.instance, "evidence": f.evidence, "section": f.kind.section}
+                for f in self.findings
+            ],
             "seconds": round(self.seconds, 1),
         }  # fmt: skip
 

@@ -22,6 +22,7 @@ from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from .application import Application
+from .diagnosis.listener import DiagnosisListener
 from .facts import Struck
 from .feeder import Feeder
 from .interrupts import term_as_interrupt, uninterrupted
@@ -93,7 +94,8 @@ class Run:
         admin = stack.enter_context(blocking_admin(bootstrap))
         begin = self._topics(admin, cluster)
         observed = Observed(s.inputs, s.outputs)
-        proxy = ProtocolProxy(bootstrap, [observed], lowers_timeouts=not s.as_is)
+        diagnosis = DiagnosisListener(is_aggregate=s.final is not None)
+        proxy = ProtocolProxy(bootstrap, [observed, diagnosis], lowers_timeouts=not s.as_is)
         stack.enter_context(proxy)
         application = Application(
             s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,
@@ -122,6 +124,10 @@ class Run:
         drained = self._drain(admin, application, reader, observed, bootstrap, begin)
         application.stop()
         judgement, inputs, outputs = drained.judged(is_last=True)
+        diagnosis.look_back(
+            doubled=len(judgement.doubled) + len(judgement.stray), lost=len(judgement.lost),
+            wrong_finals=len(judgement.wrong), is_sink=s.sink is not None,
+        )  # fmt: skip
         outcome = ProveOutcome(
             settings=s,
             verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
@@ -131,7 +137,7 @@ class Run:
             transactional_ids=list(observed.transactional_ids), apis=sorted(observed.apis),
             begun_s=self._begun_s, first_fault_s=first_fault_s,
             notes=[*self._notes(), *drained.notes],
-            directory="" if self._out is None else str(self._out),
+            directory="" if self._out is None else str(self._out), findings=diagnosis.findings,
         )  # fmt: skip
         outcome.story_of, outcome.story = shortest(
             judgement,

@@ -1,0 +1,163 @@
+"""The findings: what each means, and what to do. docs/prove.md has a section for each.
+
+"wrong" breaks exactly-once by itself; "exposed" breaks it when the cluster has bad luck, and is
+told of right applications, too.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PAGE = "docs/prove.md"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """name: also the anchor of its section."""
+
+    name: str
+    title: str
+    why: str
+    remedy: str
+    weight: Literal["wrong", "exposed"] = "wrong"
+
+    @property
+    def section(self) -> str:
+        return f"{PAGE}#{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationFinding:
+    """instance: where it was seen first; subject: the topic, group or id; evidence: what was seen,
+    in words."""
+
+    kind: FindingKind
+    instance: str
+    subject: str
+    evidence: str
+    at_s: float
+
+    def lines(self) -> list[str]:
+        """For people."""
+        where = f" ({self.instance})" if self.instance else ""
+        return [
+            f"{self.kind.name}{where}: {self.kind.title}",
+            f"  seen: {self.evidence}",
+            f"  why it matters: {self.kind.why}",
+            f"  remedy: {self.kind.remedy} ({self.kind.section})",
+        ]
+
+
+_KINDS = (
+    FindingKind(
+        "offsets-outside-transaction",
+        "offsets are committed outside of the transactions that write the output",
+        "a crash between the two leaves one without the other: records doubled, or lost",
+        "send the offsets with sendOffsetsToTransaction, and turn every other commit off",
+    ),
+    FindingKind(
+        "auto-commit",
+        "offsets are committed by a timer, whatever became of the output",
+        "what was committed may not be written yet (lost), what is written not committed (doubled)",
+        "enable.auto.commit=false, and offsets in the transaction that writes the output",
+    ),
+    FindingKind(
+        "commit-before-output",
+        "offsets are committed before the output is sent",
+        "a crash between the two loses the output for good",
+        "write first, and commit both in one transaction",
+    ),
+    FindingKind(
+        "read-uncommitted",
+        "input that is written in transactions is read uncommitted",
+        "what an aborted transaction wrote is processed as if it had happened",
+        "isolation.level=read_committed (the default only of librdkafka)",
+    ),
+    FindingKind(
+        "no-group-fencing",
+        "offsets are sent to the transaction without generation and member",
+        "after a rebalance a paused instance still commits what the new owner processes again",
+        "pass the consumer's group metadata to sendOffsetsToTransaction (KIP-447), or one "
+        "transactional.id for each input partition",
+    ),
+    FindingKind(
+        "unstable-offset-fetch",
+        "committed offsets are fetched without require_stable",
+        "a new owner starts before offsets that are being committed, and processes them again",
+        "isolation.level=read_committed on a client that knows KIP-447",
+    ),
+    FindingKind(
+        "shared-transactional-id",
+        "one transactional.id is used by two instances at once",
+        "they fence each other, and each start of one aborts the work of the other",
+        "a transactional.id of its own for each instance",
+    ),
+    FindingKind(
+        "random-transactional-id",
+        "a new transactional.id at each start, and nothing else fences the old one",
+        "the transaction of a dead or paused predecessor is neither ended nor fenced",
+        "an id that stays with the instance, or group metadata in sendOffsetsToTransaction",
+    ),
+    FindingKind(
+        "acks-below-all",
+        "output is written with acks below all",
+        "a leader that dies takes acknowledged records with it",
+        "acks=all (and enable.idempotence=true)",
+    ),
+    FindingKind(
+        "no-idempotence",
+        "output is written without a producer id",
+        "a retry after a lost answer writes the record twice",
+        "enable.idempotence=true, better a transactional producer",
+    ),
+    FindingKind(
+        "plain-producer",
+        "output is written by a producer outside of the transactions",
+        "an abort takes back one half of the output only",
+        "one producer, after init_transactions, for all output",
+    ),
+    FindingKind(
+        "retry-in-fresh-producer",
+        "records whose answer was lost are sent again by a new producer",
+        "its sequence numbers begin anew, so brokers cannot see that they have the record",
+        "keep the producer and let it retry; after a fatal error abort, and begin from the offsets",
+    ),
+    FindingKind(
+        "transaction-too-long",
+        "transactions stay open longer than a timeout of theirs or of their consumer",
+        "the coordinator aborts them, or the group gives the partitions away meanwhile",
+        "smaller transactions, or larger transaction.timeout.ms and max.poll.interval.ms",
+    ),
+    FindingKind(
+        "abort-without-seek",
+        "after an abort reading goes on, instead of back",
+        "the input of the aborted transaction is never processed: lost",
+        "after abort_transaction seek to the committed offsets",
+    ),
+    FindingKind(
+        "state-not-rebuilt",
+        "an aggregate goes on from the committed offset, and its state was not read",
+        "after a restart or a rebalance sums begin anew, or go on from old numbers",
+        "keep the state in a topic, in the same transaction, and read it when partitions come",
+    ),
+    FindingKind(
+        "sink-not-atomic",
+        "rows and the note that they are written are not one database transaction",
+        "a crash between the two leaves a row that is written again, or a note without its row",
+        "write the row and the offset (or the id) in one transaction, or upsert by the input's id",
+    ),
+    FindingKind(
+        "v1-late-requests",
+        "transactions of version 1 on brokers that take late requests (KAFKA-17754)",
+        "an EndTxn held up on the network may end the next transaction",
+        "a client with transaction version 2 (KIP-890), or brokers that refuse late requests",
+        "exposed",
+    ),
+    FindingKind(
+        "min-insync-1",
+        "min.insync.replicas is 1: acks=all may mean one copy",
+        "the loss of one disk loses acknowledged records",
+        "replication factor 3 and min.insync.replicas=2",
+        "exposed",
+    ),
+)
+CATALOGUE = {kind.name: kind for kind in _KINDS}

@@ -1,0 +1,48 @@
+"""What the cluster does not protect from."""
+
+from .rule import FindingRule, Tell
+from .seen import SeenCluster, SeenEndTxn, SeenProduce, SeenTopic, Sighting
+
+TRANSACTIONS_V2_FROM = 5  # version of EndTxn (KIP-890)
+
+
+class LateRequests(FindingRule):
+    """EndTxn below version 5, on brokers of which it is known that they have no fence."""
+
+    def __init__(self) -> None:
+        self._has_fence: bool | None = None
+        self._v1: SeenEndTxn | None = None
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenCluster):
+            self._has_fence = seen.has_connection_fence
+        elif isinstance(seen, SeenEndTxn) and seen.version < TRANSACTIONS_V2_FROM:
+            self._v1 = seen
+        else:
+            return
+        if self._has_fence is False and self._v1 is not None:
+            text = f"{self._v1.transactional_id}: EndTxn in version {self._v1.version}"
+            tell("v1-late-requests", self._v1, self._v1.transactional_id, text)
+
+
+class MinInsync(FindingRule):
+    """Of topics that the application writes."""
+
+    def __init__(self) -> None:
+        self._topics = dict[str, SeenTopic]()
+        self._written = set[str]()
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenTopic):
+            self._topics[seen.topic] = seen
+            names = {seen.topic}
+        elif isinstance(seen, SeenProduce):
+            names = {batch.partition[0] for batch in seen.batches}
+            self._written |= names
+        else:
+            return
+        for name in names & self._written:
+            known = self._topics.get(name)
+            if known is not None and known.min_insync_replicas < 2:
+                text = f"{name}: min.insync.replicas=1, {known.replication_factor} replicas"
+                tell("min-insync-1", seen, name, text)

@@ -1,0 +1,130 @@
+"""Offsets that are committed beside the transactions, by a timer, or before the output."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import median
+
+from .rule import FindingRule, Recent, Tell
+from .seen import (
+    Partition,
+    SeenJoin,
+    SeenOffsetCommit,
+    SeenProduce,
+    SeenRecords,
+    SeenTxnOffsetCommit,
+    Sighting,
+)
+
+OUTSIDE_MIN = 2  # commits that went on, with output in a transaction before each
+PERIODS_MIN, PERIOD_MIN_S, JITTER = 3, 0.8, 0.1
+LATE_MIN = 5
+
+
+@dataclass(slots=True)
+class _Commits:
+    """Of a group, from an instance."""
+
+    offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
+    outside: int = 0
+    times: list[float] = field(default_factory=list[float])
+
+
+class PlainCommits(FindingRule):
+    """offsets-outside-transaction: each commit went on, and transactional output lay before it.
+    auto-commit: the commits come as a clock ticks while output is written all the time."""
+
+    def __init__(self) -> None:
+        self._commits = defaultdict[tuple[str, str], _Commits](_Commits)
+        self._written = defaultdict[str, int](int)  # batches since the last commit
+        self._in_transactions = defaultdict[str, int](int)
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenProduce):
+            for batch in seen.batches:
+                self._written[seen.instance] += 1
+                self._in_transactions[seen.instance] += batch.is_transactional
+        elif isinstance(seen, SeenTxnOffsetCommit):
+            self._in_transactions[seen.instance] += 1
+        elif isinstance(seen, SeenJoin):
+            self._commits[seen.instance, seen.group].times.clear()
+        elif isinstance(seen, SeenOffsetCommit):
+            self._committed(seen, tell)
+
+    def _committed(self, seen: SeenOffsetCommit, tell: Tell) -> None:
+        known = self._commits[seen.instance, seen.group]
+        went_on = [(p, o) for p, o in seen.offsets if o > known.offsets.get(p, -1)]
+        is_first = not known.offsets
+        known.offsets.update(seen.offsets)
+        if not went_on:
+            return
+        written = self._written.pop(seen.instance, 0)
+        in_transactions = self._in_transactions.pop(seen.instance, 0)
+        if in_transactions and not is_first:
+            known.outside += 1
+        if known.outside >= OUTSIDE_MIN:
+            (topic, index), offset = went_on[0]
+            tell(
+                "offsets-outside-transaction", seen, seen.group,
+                f"group {seen.group}: OffsetCommit of {topic}/{index} at {offset}, after output "
+                "was written in transactions",
+            )  # fmt: skip
+        if written or in_transactions:
+            known.times = [*known.times[-PERIODS_MIN:], seen.at_s]
+            self._look_at_the_clock(seen, known, tell)
+        else:
+            known.times.clear()
+
+    def _look_at_the_clock(self, seen: SeenOffsetCommit, known: _Commits, tell: Tell) -> None:
+        gaps = [b - a for a, b in zip(known.times, known.times[1:], strict=False)]
+        if len(gaps) < PERIODS_MIN:
+            return
+        period_s = median(gaps)
+        if period_s >= PERIOD_MIN_S and all(abs(g - period_s) <= JITTER * period_s for g in gaps):
+            tell(
+                "auto-commit", seen, seen.group,
+                f"group {seen.group}: an OffsetCommit every {period_s:.1f} s while output is "
+                "written all the time",
+            )  # fmt: skip
+
+
+class CommitBeforeOutput(FindingRule):
+    """The key of an input that was committed already comes out of the same instance afterwards.
+
+    Keys that come in twice say nothing. An output that came before the commit counts against it.
+    """
+
+    def __init__(self) -> None:
+        self._inputs = defaultdict[str, Recent[int, tuple[Partition, int] | None]](Recent)
+        self._committed = defaultdict[tuple[str, Partition], int](int)
+        self._late, self._in_time = defaultdict[str, int](int), defaultdict[str, int](int)
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenRecords):
+            inputs = self._inputs[seen.instance]
+            for offset, key in seen.keys:
+                place = (seen.partition, offset)
+                inputs.put(key, place if key not in inputs or inputs.get(key) == place else None)
+        elif isinstance(seen, SeenOffsetCommit):
+            for partition, offset in seen.offsets:
+                self._committed[seen.instance, partition] = offset
+        elif isinstance(seen, SeenProduce):
+            for batch in seen.batches:
+                for key, _ in batch.records:
+                    self._written(seen, key, tell)
+
+    def _written(self, seen: SeenProduce, key: int, tell: Tell) -> None:
+        place = self._inputs[seen.instance].pop(key)
+        if place is None:
+            return
+        partition, offset = place
+        if offset >= self._committed[seen.instance, partition]:
+            self._in_time[seen.instance] += 1
+            return
+        self._late[seen.instance] += 1
+        late = self._late[seen.instance]
+        if late >= LATE_MIN and late > self._in_time[seen.instance]:
+            tell(
+                "commit-before-output", seen, partition[0],
+                f"{late} outputs were sent after the offset of their input was committed, the last "
+                f"of {partition[0]}/{partition[1]} at {offset}",
+            )  # fmt: skip

@@ -1,0 +1,61 @@
+"""A diagnosis: sightings in, findings out. Pure: no clock, no sockets.
+
+    diagnosis = Diagnosis()
+    for one in diagnosis.see(sighting): ...
+    diagnosis.findings
+
+`listener.py` feeds it with the events of the protocol proxy.
+"""
+
+from .catalogue import CATALOGUE, ApplicationFinding
+from .cluster_rules import LateRequests, MinInsync
+from .commit_rules import CommitBeforeOutput, PlainCommits
+from .fencing_rules import GroupFencing, RandomIds, SharedIds
+from .hindsight_rules import SinkNotAtomic, StateNotRebuilt
+from .producer_rules import FreshProducer, PlainProducer, ProducerSettings
+from .reading_rules import ReadUncommitted
+from .rule import FindingRule
+from .seen import Sighting
+from .transaction_rules import AbortWithoutSeek, TooLong
+
+FINDINGS_MAX = 1_000
+
+
+class Diagnosis:
+    """Each kind is told once for each subject (topic, group, transactional id), at its first sight.
+
+    is_aggregate: outputs are sums and their like, so state has to survive.
+    """
+
+    def __init__(self, *, is_aggregate: bool = False) -> None:
+        self._rules: tuple[FindingRule, ...] = (
+            PlainCommits(), CommitBeforeOutput(), ReadUncommitted(), GroupFencing(), SharedIds(),
+            RandomIds(), ProducerSettings(), PlainProducer(), FreshProducer(), TooLong(),
+            AbortWithoutSeek(), LateRequests(), MinInsync(), SinkNotAtomic(),
+            *((StateNotRebuilt(),) if is_aggregate else ()),
+        )  # fmt: skip
+        self._told = dict[tuple[str, str], ApplicationFinding]()
+        self._new: list[ApplicationFinding] = []
+
+    @property
+    def findings(self) -> list[ApplicationFinding]:
+        """All, what is wrong before what is only exposed."""
+        return sorted(self._told.values(), key=lambda found: found.kind.weight != "wrong")
+
+    @property
+    def names(self) -> set[str]:
+        """Of the kinds that were found."""
+        return {name for name, _ in self._told}
+
+    def see(self, seen: Sighting) -> list[ApplicationFinding]:
+        """The findings that are new with it."""
+        self._new = []
+        for rule in self._rules:
+            rule.see(seen, self._tell)
+        return self._new
+
+    def _tell(self, name: str, seen: Sighting, subject: str, evidence: str) -> None:
+        if (name, subject) not in self._told and len(self._told) < FINDINGS_MAX:
+            found = ApplicationFinding(CATALOGUE[name], seen.instance, subject, evidence, seen.at_s)
+            self._told[name, subject] = found
+            self._new.append(found)

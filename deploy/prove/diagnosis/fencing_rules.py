@@ -1,0 +1,188 @@
+"""Who fences whom: group metadata in transactions, and transactional ids."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from .rule import FindingRule, Tell
+from .seen import (
+    Partition,
+    SeenClosed,
+    SeenEndTxn,
+    SeenInit,
+    SeenJoin,
+    SeenOffsetFetch,
+    SeenOpened,
+    SeenProduce,
+    SeenRequest,
+    SeenTxnOffsetCommit,
+    Sighting,
+)
+
+UNFENCED_MIN = 2
+LIVE_WITHIN_S = 2.0  # below any session: who was silent longer may be a zombie
+USED_WITHIN_S = 15.0
+SHARED_MIN = 2
+RESTARTS_MIN = 2
+LOOKS_RANDOM = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{12}", re.IGNORECASE)
+LAST_NUMBER = re.compile(r"(\d+)\D*$")
+
+
+class GroupFencing(FindingRule):
+    """no-group-fencing and unstable-offset-fetch.
+
+    Not of ids that belong to one input partition each (the way before KIP-447): there the new owner
+    of the partition fences the old one, and ends its transaction, by InitProducerId. Not of who has
+    not joined the group: who assigns partitions itself has no generation.
+    """
+
+    def __init__(self) -> None:
+        self._joined = set[tuple[str, str]]()
+        self._unfenced = defaultdict[tuple[str, str], int](int)
+        self._partitions = defaultdict[str, set[Partition]](set)  # of an id
+        self._ids = defaultdict[Partition, set[str]](set)
+        self._unstable = dict[str, SeenOffsetFetch]()
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenJoin):
+            self._joined.add((seen.instance, seen.group))
+        elif isinstance(seen, SeenOffsetFetch):
+            if not seen.is_stable and (seen.instance, seen.group) in self._joined:
+                self._unstable.setdefault(seen.group, seen)
+        elif isinstance(seen, SeenTxnOffsetCommit):
+            self._sent(seen, tell)
+
+    def _sent(self, seen: SeenTxnOffsetCommit, tell: Tell) -> None:
+        name = seen.transactional_id
+        for partition, _ in seen.offsets:
+            self._partitions[name].add(partition)
+            self._ids[partition].add(name)
+        if (seen.instance, seen.group) not in self._joined:
+            return
+        if not seen.is_fenced:
+            self._unfenced[name, seen.group] += 1
+        if self._is_bound(name):
+            return
+        if self._unfenced[name, seen.group] >= UNFENCED_MIN:
+            tell(
+                "no-group-fencing", seen, seen.group,
+                f"transactional id {name}: TxnOffsetCommit for group {seen.group} with generation "
+                "-1 and no member",
+            )  # fmt: skip
+        if fetched := self._unstable.get(seen.group):
+            tell(
+                "unstable-offset-fetch", fetched, seen.group,
+                f"group {seen.group} has its offsets in transactions (of {name}), and OffsetFetch "
+                "asks without require_stable",
+            )  # fmt: skip
+
+    def _is_bound(self, name: str) -> bool:
+        """Whether the id ends in the number of the one partition that it is for."""
+        if len(self._partitions[name]) != 1:
+            return False
+        (partition,) = self._partitions[name]
+        number = LAST_NUMBER.search(name)
+        return self._ids[partition] == {name} and number is not None and (
+            int(number[1]) == partition[1]
+        )  # fmt: skip
+
+
+class SharedIds(FindingRule):
+    """An id is taken by B while A lives, and A goes on using it; twice. A zombie does so once."""
+
+    def __init__(self) -> None:
+        self._owner = dict[str, str]()
+        self._last_sign = dict[str, float]()
+        self._open = defaultdict[str, set[int]](set)  # connections of an instance
+        self._taken = dict[tuple[str, str], float]()  # id and who had it -> when
+        self._used = defaultdict[str, int](int)
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenRequest):
+            self._last_sign[seen.instance] = seen.at_s
+        elif isinstance(seen, SeenOpened):
+            self._open[seen.instance].add(seen.connection)
+        elif isinstance(seen, SeenClosed):
+            self._open[seen.instance].discard(seen.connection)
+        elif isinstance(seen, SeenInit):
+            self._begun(seen)
+        elif isinstance(seen, (SeenProduce, SeenTxnOffsetCommit, SeenEndTxn)):
+            self._is_used(seen, seen.transactional_id, tell)
+
+    def _begun(self, seen: SeenInit) -> None:
+        name = seen.transactional_id
+        if not name:
+            return
+        before = self._owner.get(name)
+        self._owner[name] = seen.instance
+        self._taken.pop((name, seen.instance), None)
+        if before is None or before == seen.instance or not self._open[before]:
+            return
+        if seen.at_s - self._last_sign.get(before, float("-inf")) <= LIVE_WITHIN_S:
+            self._taken[name, before] = seen.at_s
+
+    def _is_used(self, seen: Sighting, name: str, tell: Tell) -> None:
+        taken_s = self._taken.pop((name, seen.instance), None) if name else None
+        if taken_s is None or seen.at_s - taken_s > USED_WITHIN_S:
+            return
+        self._used[name] += 1
+        if self._used[name] >= SHARED_MIN:
+            tell(
+                "shared-transactional-id", seen, name,
+                f"{seen.instance} and {self._owner[name]} both use {name}: {self._used[name]} times"
+                " one had it taken away while it lived and went on",
+            )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Names:
+    """Of one instance, of one life of it: connections on which ids began."""
+
+    known: set[str] = field(default_factory=set[str])
+    lives: list[str] = field(default_factory=list[str])  # an id of each life
+    connections: set[int] = field(default_factory=set[int])
+
+
+class RandomIds(FindingRule):
+    """A new id when the producer of the one before is gone, again and again, without KIP-447."""
+
+    def __init__(self) -> None:
+        self._names = defaultdict[str, _Names](_Names)
+        self._everywhere = set[str]()
+        self._is_fenced = set[str]()
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenTxnOffsetCommit):
+            if seen.is_fenced:
+                self._is_fenced.add(seen.instance)
+            else:
+                self._judge(seen, tell)
+        elif isinstance(seen, SeenClosed):
+            self._names[seen.instance].connections.discard(seen.connection)
+        elif isinstance(seen, SeenInit) and seen.transactional_id:
+            self._begun(seen)
+        elif isinstance(seen, SeenEndTxn):
+            self._judge(seen, tell)
+
+    def _begun(self, seen: SeenInit) -> None:
+        names, name = self._names[seen.instance], seen.transactional_id
+        if name in self._everywhere:
+            names.lives.clear()  # it comes back: not random
+        elif not names.connections:
+            names.lives.append(name)
+        self._everywhere.add(name)
+        names.known.add(name)
+        names.connections.add(seen.connection)
+
+    def _judge(self, seen: Sighting, tell: Tell) -> None:
+        """When work is done, so that it is known whether something else fences."""
+        lives = self._names[seen.instance].lives
+        random = [name for name in lives if LOOKS_RANDOM.search(name)]
+        restarts = max(len(lives) - 1, 0)
+        if seen.instance in self._is_fenced or restarts < (1 if random else RESTARTS_MIN):
+            return
+        tell(
+            "random-transactional-id", seen, seen.instance,
+            f"{len(lives)} starts, {len(lives)} transactional ids, the last two "
+            f"{lives[-2]} and {lives[-1]}",
+        )  # fmt: skip

@@ -1,0 +1,138 @@
+"""How output is written: acks, idempotence, beside the transactions, again by a new producer."""
+
+from collections import defaultdict
+
+from .rule import FindingRule, Recent, Tell
+from .seen import (
+    Keyed,
+    SeenClosed,
+    SeenEnded,
+    SeenOpened,
+    SeenProduce,
+    SeenProduced,
+    SeenTxnOffsetCommit,
+    Sighting,
+)
+
+BATCHES_MIN = 3  # of a topic, before its producer is judged
+BESIDE_MIN = 2
+TRANSACTIONS_MIN = 3
+ALL = -1
+IN_FLIGHT_MAX = 2_000
+
+
+def is_internal(topic: str) -> bool:
+    return topic.startswith("__")
+
+
+class ProducerSettings(FindingRule):
+    """acks-below-all, no-idempotence: by topic."""
+
+    def __init__(self) -> None:
+        self._weak = defaultdict[tuple[str, int], int](int)
+        self._plain = defaultdict[str, int](int)
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if not isinstance(seen, SeenProduce):
+            return
+        for batch in seen.batches:
+            topic = batch.partition[0]
+            if is_internal(topic):
+                continue
+            self._weak[topic, seen.acks] += seen.acks != ALL
+            self._plain[topic] += batch.producer_id < 0
+            if (weak := self._weak[topic, seen.acks]) >= BATCHES_MIN:
+                text = f"{weak} batches to {topic} with acks={seen.acks}"
+                tell("acks-below-all", seen, topic, text)
+            if (plain := self._plain[topic]) >= BATCHES_MIN:
+                tell("no-idempotence", seen, topic, f"{plain} batches to {topic} without an id")
+
+
+class PlainProducer(FindingRule):
+    """Batches outside of transactions: to a topic that transactions write, too, or all the output
+    of an instance whose transactions carry offsets only."""
+
+    def __init__(self) -> None:
+        self._transactional = defaultdict[str, set[str]](set)  # topics, by instance
+        self._plain = defaultdict[tuple[str, str], int](int)  # by instance and topic
+        self._with_offsets = set[tuple[str, str]]()
+        self._empty = defaultdict[str, int](int)
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenProduce):
+            for batch in seen.batches:
+                topic = batch.partition[0]
+                if batch.is_transactional:
+                    self._transactional[seen.instance].add(topic)
+                elif not is_internal(topic):
+                    self._plain[seen.instance, topic] += 1
+                self._judge(seen, topic, tell)
+        elif isinstance(seen, SeenTxnOffsetCommit):
+            self._with_offsets.add((seen.instance, seen.transactional_id))
+        elif isinstance(seen, SeenEnded) and seen.is_commit:
+            transaction = (seen.instance, seen.transactional_id)
+            self._empty[seen.instance] += transaction in self._with_offsets
+            self._with_offsets.discard(transaction)
+
+    def _judge(self, seen: SeenProduce, topic: str, tell: Tell) -> None:
+        plain, written = self._plain[seen.instance, topic], self._transactional[seen.instance]
+        if topic in written and plain >= BESIDE_MIN:
+            text = f"{plain} batches to {topic} outside of the transactions that write it, too"
+            tell("plain-producer", seen, topic, text)
+        elif not written and plain >= BATCHES_MIN and self._empty[seen.instance] >= (
+            TRANSACTIONS_MIN
+        ):  # fmt: skip
+            text = f"{plain} batches to {topic} outside of transactions, which carry offsets only"
+            tell("plain-producer", seen, topic, text)
+
+
+class FreshProducer(FindingRule):
+    """What one producer has no answer for is sent by another one of the same process.
+
+    The same process: a connection that was open before is open still. Another one is a restart.
+    """
+
+    def __init__(self) -> None:
+        self._in_flight = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
+        self._open = defaultdict[str, set[int]](set)
+        self._uncertain = Recent[tuple[str, str, Keyed], tuple[int, frozenset[int]]]()
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenOpened):
+            self._open[seen.instance].add(seen.connection)
+        elif isinstance(seen, SeenClosed):
+            self._open[seen.instance].discard(seen.connection)
+            for key, sent in self._in_flight.items():
+                if key[0] == seen.connection:
+                    self._is_unanswered(sent)
+                    self._in_flight.pop(key)
+        elif isinstance(seen, SeenProduced):
+            sent = self._in_flight.pop((seen.connection, seen.number))
+            if sent is not None and not seen.is_known:
+                self._is_unanswered(sent)
+        elif isinstance(seen, SeenProduce) and not seen.transactional_id:
+            self._sent(seen, tell)
+
+    def _is_unanswered(self, sent: SeenProduce) -> None:
+        others = frozenset(self._open[sent.instance] - {sent.connection})
+        for batch in sent.batches:
+            if batch.producer_id >= 0:
+                for record in batch.records:
+                    key = (sent.instance, batch.partition[0], record)
+                    self._uncertain.put(key, (batch.producer_id, others))
+
+    def _sent(self, seen: SeenProduce, tell: Tell) -> None:
+        for batch in seen.batches:
+            for record in batch.records:
+                known = self._uncertain.get((seen.instance, batch.partition[0], record))
+                if known is None or batch.producer_id in (known[0], -1):
+                    continue
+                if known[1] & self._open[seen.instance]:
+                    topic = batch.partition[0]
+                    tell(
+                        "retry-in-fresh-producer", seen, topic,
+                        f"a record for {topic} that producer {known[0]} had no answer for is sent "
+                        f"again by producer {batch.producer_id}",
+                    )  # fmt: skip
+        if seen.acks != 0:
+            self._in_flight.put((seen.connection, seen.number), seen)

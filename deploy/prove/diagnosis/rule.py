@@ -1,0 +1,46 @@
+"""What the rules share: how a finding is told, and memories with a bound."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from .seen import Sighting
+
+K = TypeVar("K")
+V = TypeVar("V")
+Tell = Callable[[str, Sighting, str, str], None]  # kind, what was seen last, subject, evidence
+REMEMBERED_MAX = 20_000
+
+
+class FindingRule(Protocol):
+    """Told every sighting, in order; tells what follows from it."""
+
+    def see(self, seen: Sighting, tell: Tell) -> None: ...
+
+
+class Recent(Generic[K, V]):
+    """A dictionary that forgets the oldest."""
+
+    def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
+        self._items = OrderedDict[K, V]()
+        self._size_max = size_max
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: K) -> V | None:
+        return self._items.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        self._items[key] = value
+        if len(self._items) > self._size_max:
+            self._items.popitem(last=False)
+
+    def pop(self, key: K) -> V | None:
+        return self._items.pop(key, None)
+
+    def items(self) -> list[tuple[K, V]]:
+        return list(self._items.items())

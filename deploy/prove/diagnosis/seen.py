@@ -1,0 +1,174 @@
+"""What was seen of an application: small facts, in the order in which they happened.
+
+at_s: monotonic; instance: whose address of the proxy was used. A record is known by a hash of its
+key (of its value where there is no key), and by one of key and value: `Keyed`. Timeouts are those
+that the client asked for, not what a proxy may have made of them.
+"""
+
+from dataclasses import dataclass
+
+Partition = tuple[str, int]
+Offsets = tuple[tuple[Partition, int], ...]
+Keyed = tuple[int, int]
+NO_ERROR = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What all have. connection: its number in the proxy."""
+
+    at_s: float
+    instance: str = ""
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRequest(Sighting):
+    """A sign of life; comes before what else the request says."""
+
+    api: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOpened(Sighting):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenClosed(Sighting):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenInit(Sighting):
+    """InitProducerId has succeeded. transactional_id: empty for an idempotent producer."""
+
+    transactional_id: str = ""
+    producer_id: int
+    epoch: int = 0
+    timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentBatch:
+    partition: Partition
+    producer_id: int = -1
+    is_transactional: bool = False
+    records: tuple[Keyed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenProduce(Sighting):
+    """A Produce goes to a broker. number: of the request on its connection."""
+
+    number: int = 0
+    acks: int = -1
+    transactional_id: str = ""
+    batches: tuple[SentBatch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenProduced(Sighting):
+    """Its answer. is_known: the client knows that it was written."""
+
+    number: int = 0
+    is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenFetch(Sighting):
+    """A consumer asks for records from these offsets on."""
+
+    positions: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRecords(Sighting):
+    """A batch came to a consumer. keys: offset and hash of the key of each record."""
+
+    partition: Partition
+    is_transactional: bool = False
+    is_read_committed: bool = True
+    keys: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenJoin(Sighting):
+    """A member has joined its group."""
+
+    group: str
+    session_ms: int = 45_000
+    rebalance_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenHeartbeat(Sighting):
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOffsetFetch(Sighting):
+    """A group's offsets were asked for. is_stable: waits for pending ones (KIP-447)."""
+
+    group: str
+    is_stable: bool
+    offsets: Offsets = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOffsetCommit(Sighting):
+    """A plain OffsetCommit is sent."""
+
+    group: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTxnOffsetCommit(Sighting):
+    """is_fenced: with generation and member, or member epoch (KIP-447)."""
+
+    group: str
+    transactional_id: str
+    is_fenced: bool
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEndTxn(Sighting):
+    """EndTxn is sent."""
+
+    transactional_id: str
+    is_commit: bool
+    version: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEnded(Sighting):
+    """EndTxn has succeeded, and the client knows."""
+
+    transactional_id: str
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenCluster(Sighting):
+    """has_connection_fence: late requests of V1 producers are refused (KAFKA-17754)."""
+
+    has_connection_fence: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTopic(Sighting):
+    topic: str
+    min_insync_replicas: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenVerdict(Sighting):
+    """What a judge said of the outputs. is_sink: a database, not a topic, was judged."""
+
+    doubled: int = 0
+    lost: int = 0
+    wrong_finals: int = 0
+    is_sink: bool = False

@@ -1,0 +1,166 @@
+"""Transactions that stay open too long, and aborts that lose their input."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from .rule import FindingRule, Tell
+from .seen import (
+    Partition,
+    SeenEnded,
+    SeenEndTxn,
+    SeenFetch,
+    SeenHeartbeat,
+    SeenInit,
+    SeenJoin,
+    SeenOffsetFetch,
+    SeenProduce,
+    SeenRequest,
+    SeenTxnOffsetCommit,
+    Sighting,
+)
+
+SILENT_S = 4.5  # members send a heartbeat every 3 s
+LONG_MIN = 2
+KEYS_MAX = 10_000
+DEFAULT_TIMEOUT_MS = 60_000
+
+
+@dataclass(slots=True)
+class _Open:
+    """A transaction. was_silent: its instance may have been paused, which is not its fault."""
+
+    since_s: float
+    was_silent: bool = False
+    keys: set[int] = field(default_factory=set[int])
+    has_offsets: bool = False
+
+
+@dataclass(slots=True)
+class _Instance:
+    last_sign_s: float | None = None
+    session_ms: int | None = None
+    rebalance_ms: int | None = None
+    heartbeat_s: float | None = None  # the last one
+    beatless_s: float = 0.0  # the longest time without, while a transaction was open
+    open: dict[str, _Open] = field(default_factory=dict[str, _Open])
+
+
+class TooLong(FindingRule):
+    """A transaction is open longer than its timeout, than its consumer may stay away from poll, or
+    than a session without a heartbeat, while its instance was never silent; twice."""
+
+    def __init__(self) -> None:
+        self._instances = defaultdict[str, _Instance](_Instance)
+        self._timeouts = dict[str, int]()
+        self._long = defaultdict[str, int](int)
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        own = self._instances[seen.instance]
+        if isinstance(seen, SeenRequest):
+            self._sign(own, seen)
+        elif isinstance(seen, SeenInit) and seen.transactional_id:
+            self._timeouts[seen.transactional_id] = seen.timeout_ms
+            own.open.pop(seen.transactional_id, None)
+        elif isinstance(seen, SeenJoin):
+            own.session_ms, own.rebalance_ms = seen.session_ms, seen.rebalance_ms
+            own.heartbeat_s, own.beatless_s = seen.at_s, 0.0
+        elif isinstance(seen, SeenHeartbeat):
+            own.heartbeat_s = seen.at_s
+        elif isinstance(seen, (SeenProduce, SeenTxnOffsetCommit)):
+            if seen.transactional_id and seen.transactional_id not in own.open:
+                own.open[seen.transactional_id] = _Open(seen.at_s)
+                own.beatless_s = 0.0
+        elif isinstance(seen, SeenEndTxn) and seen.transactional_id in own.open:
+            self._ended(own, own.open.pop(seen.transactional_id), seen, tell)
+
+    def _sign(self, own: _Instance, seen: SeenRequest) -> None:
+        if own.open:
+            timeouts = [self._timeouts.get(name, DEFAULT_TIMEOUT_MS) for name in own.open]
+            silent_s = min(SILENT_S, min(timeouts) / 2000)
+            if own.last_sign_s is not None and seen.at_s - own.last_sign_s > silent_s:
+                for each in own.open.values():
+                    each.was_silent = True
+            if own.heartbeat_s is not None:
+                own.beatless_s = max(own.beatless_s, seen.at_s - own.heartbeat_s)
+        own.last_sign_s = seen.at_s
+
+    def _ended(self, own: _Instance, ended: _Open, seen: SeenEndTxn, tell: Tell) -> None:
+        name, open_s = seen.transactional_id, seen.at_s - ended.since_s
+        if ended.was_silent:
+            return
+        timeout_s = self._timeouts.get(name, DEFAULT_TIMEOUT_MS) / 1000
+        if open_s > timeout_s:
+            reason = f"its timeout is {timeout_s:g} s"
+        elif own.rebalance_ms is not None and open_s > own.rebalance_ms / 1000:
+            reason = f"its consumer may stay away from poll for {own.rebalance_ms / 1000:g} s"
+        elif own.session_ms is not None and own.beatless_s > own.session_ms / 1000:
+            reason = (
+                f"its consumer sent no heartbeat for {own.beatless_s:.1f} s, and its session is "
+                f"{own.session_ms / 1000:g} s"
+            )
+        else:
+            return
+        self._long[name] += 1
+        if self._long[name] >= LONG_MIN:
+            tell(
+                "transaction-too-long", seen, name, f"{name} was open for {open_s:.1f} s; {reason}"
+            )
+
+
+class AbortWithoutSeek(FindingRule):
+    """After an abort nothing is read again, none of the keys that were taken back is written again,
+    and a later transaction commits offsets. A rebalance, or offsets fetched anew, end the watch."""
+
+    def __init__(self) -> None:
+        self._open = dict[tuple[str, str], _Open]()
+        self._read_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
+        self._aborted = dict[str, set[int]]()  # instance -> keys
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenProduce):
+            if seen.transactional_id:
+                self._produced(seen)
+        elif isinstance(seen, SeenTxnOffsetCommit):
+            self._of(seen, seen.transactional_id).has_offsets = True
+        elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
+            self._aborted.pop(seen.instance, None)
+            self._read_to.pop(seen.instance, None)
+        elif isinstance(seen, SeenInit):
+            self._open.pop((seen.instance, seen.transactional_id), None)
+            self._aborted.pop(seen.instance, None)
+        elif isinstance(seen, SeenFetch):
+            self._fetched(seen)
+        elif isinstance(seen, SeenEnded):
+            self._ended(seen, tell)
+
+    def _of(self, seen: Sighting, name: str) -> _Open:
+        return self._open.setdefault((seen.instance, name), _Open(seen.at_s))
+
+    def _produced(self, seen: SeenProduce) -> None:
+        keys = {key for batch in seen.batches for key, _ in batch.records}
+        if keys & self._aborted.get(seen.instance, set()):
+            del self._aborted[seen.instance]  # it is tried again
+        known = self._of(seen, seen.transactional_id).keys
+        if len(known) < KEYS_MAX:
+            known |= keys
+
+    def _fetched(self, seen: SeenFetch) -> None:
+        read_to = self._read_to[seen.instance]
+        for partition, offset in seen.positions:
+            if offset < read_to.get(partition, -1):
+                self._aborted.pop(seen.instance, None)
+            read_to[partition] = offset
+
+    def _ended(self, seen: SeenEnded, tell: Tell) -> None:
+        ended = self._open.pop((seen.instance, seen.transactional_id), None)
+        if ended is None:
+            return
+        if not seen.is_commit:
+            if ended.keys and self._read_to.get(seen.instance):
+                self._aborted[seen.instance] = ended.keys
+        elif ended.has_offsets and ended.keys and (lost := self._aborted.pop(seen.instance, None)):
+            tell(
+                "abort-without-seek", seen, seen.transactional_id,
+                f"{seen.transactional_id} aborted {len(lost)} records, none was read or written "
+                "again, and the next transaction committed offsets",
+            )  # fmt: skip

@@ -1,0 +1,249 @@
+"""Right applications, in calm and under faults: nothing may be found."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from oncelog.deploy.prove.diagnosis import seen as s
+from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
+
+from .histories import GROUP, IDS, OUTPUT, Application
+
+History = Iterator[s.Sighting]
+UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
+
+
+def calm() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(50)
+    yield from app.stop()
+
+
+def aborts_then_seeks_back() -> History:
+    app = Application()
+    yield from app.start()
+    for _ in range(5):
+        yield from app.run(2)
+        yield from app.transaction(is_commit=False)
+        yield from app.fetch(offset=app.offset + 30)  # what was on its way
+        yield from app.run(2)  # from where it was
+
+
+def aborts_then_tries_again_from_memory() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+    yield app.send_offsets(app.offset + 3)
+    yield from app.end()
+
+
+def aborts_then_rebalances() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    yield from app.join()
+    yield from app.fetch(offset=90)
+    app.offset = 90
+    yield from app.run(2)
+
+
+def ids_by_input_partition_before_kip_447() -> History:
+    """No generation, no require_stable: InitProducerId of the partition's id fences instead."""
+    one = Application(name="copy-orders-0", is_fenced=False, is_stable=False, version=1)
+    two = replace(
+        one, instance="instance-2", name="copy-orders-1", partition=1,
+        connections=(next(IDS), next(IDS)),
+    )  # fmt: skip
+    for app in (one, two):
+        yield from app.start()
+        yield from app.run(5)
+    for _ in range(4):  # the partition goes over, and back
+        two.name, two.partition, two.offset = one.name, 0, one.offset
+        two.at_s = one.at_s = max(one.at_s, two.at_s)
+        yield one.sign()
+        yield two.init()
+        yield from two.join()
+        yield from two.run(3)
+        yield from one.join()
+        one.offset, one.at_s = two.offset, two.at_s
+        yield two.sign()
+        yield one.init()
+        yield from one.run(3)
+
+
+def killed_and_restarted() -> History:
+    offset = 0
+    for life in range(6):
+        app = Application(at_s=100.0 + life * 20, offset=offset)
+        yield from app.start()
+        yield from app.run(4)
+        yield from app.fetch()
+        yield app.produce(app.offset)  # open when it dies
+        yield from app.stop()
+        offset = app.offset
+
+
+def random_ids_with_group_metadata() -> History:
+    """Kafka Streams: a new process id at each start, and generations fence."""
+    offset = 0
+    for life in range(4):
+        name = f"billing-{UUID[:-1]}{life}-1"
+        app = Application(name=name, at_s=100.0 + life * 20, offset=offset)
+        yield from app.start()
+        yield from app.run(4)
+        yield from app.stop()
+        offset = app.offset
+
+
+def two_threads_two_ids() -> History:
+    one, two = Application(name="a-1"), Application(name="a-2", partition=1)
+    for app in (one, two):
+        yield from app.start()
+    for _ in range(5):
+        two.at_s = one.at_s
+        yield from one.transaction()
+        yield from two.transaction()
+
+
+def zombie_that_wakes_once() -> History:
+    """Its id was taken over after its session; it finds out with its first request."""
+    one = Application(name="billing")
+    yield from one.start()
+    yield from one.run(3)
+    yield from one.fetch()
+    yield one.produce(one.offset)
+    two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
+    two.at_s += 12
+    yield from two.start()
+    yield from two.run(5)
+    one.at_s = two.at_s
+    yield one.send_offsets(one.offset + 3)
+    yield from one.end(is_commit=False)
+
+
+def paused_in_its_transactions() -> History:
+    app = Application(timeout_ms=10_000)
+    yield from app.start()
+    for _ in range(4):
+        yield from app.run(2)
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        app.at_s += 15  # SIGSTOP
+        yield app.sign()
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
+def upserting_sink() -> History:
+    """Writes a database; commits by hand, at a steady pace."""
+    app = Application(name="", producer_id=-1)
+    for connection in app.connections:
+        yield s.SeenOpened(**app.at(connection))
+    yield from app.join()
+    for _ in range(30):
+        yield from app.fetch()
+        app.offset += 3
+        app.at_s += 1
+        yield app.commit(app.offset)
+    yield s.SeenVerdict(**app.at(0), is_sink=True)
+
+
+def input_without_transactions_read_uncommitted() -> History:
+    app = Application()
+    yield from app.start()
+    for _ in range(5):
+        yield from (
+            replace(one, is_transactional=False, is_read_committed=False)
+            if isinstance(one, s.SeenRecords)
+            else one
+            for one in app.transaction()
+        )
+
+
+def lost_answers_of_an_idempotent_producer() -> History:
+    """It sends again with the same producer id."""
+    app = Application()
+    yield from app.start()
+    for offset in range(5):
+        yield app.produce(offset, name="", topic="audit")
+        yield app.produced(is_known=False)
+        yield app.produce(offset, name="", topic="audit")
+        yield app.produced()
+
+
+def restarted_with_a_plain_producer() -> History:
+    """What the dead process had no answer for is sent by its successor: not the same process."""
+    for producer_id in (7, 8, 9):
+        app = Application(producer_id=producer_id, name="", at_s=100.0 * producer_id)
+        yield from app.start()
+        yield app.produce(1)
+        yield from app.stop()
+
+
+def assigned_partitions_without_a_group() -> History:
+    app = Application(is_fenced=False, is_stable=False)
+    yield app.init()
+    yield from app.run(10)
+
+
+def v1_on_brokers_with_a_fence() -> History:
+    app = Application(version=3)
+    yield s.SeenCluster(**app.at(0), has_connection_fence=True)
+    yield s.SeenTopic(**app.at(0), topic=OUTPUT, min_insync_replicas=2, replication_factor=3)
+    yield from app.start()
+    yield from app.run(10)
+
+
+def tool_that_looks_at_the_lag() -> History:
+    yield from calm()
+    yield s.SeenOffsetFetch(at_s=300, instance="instance-1", group="others", is_stable=False)
+    yield s.SeenOffsetFetch(at_s=301, instance="tool", group=GROUP, is_stable=False)
+
+
+def state_that_is_rebuilt() -> History:
+    app = Application(offset=50)
+    yield from app.start()
+    yield s.SeenFetch(**app.at(app.reader), positions=((("billing-state", 0), 0),))
+    yield from app.run(5)
+    yield s.SeenVerdict(**app.at(0), wrong_finals=3)
+
+
+def filters_most_of_its_input() -> History:
+    """Commits go on without any output; what comes out later is another input's."""
+    app = Application()
+    yield from app.start()
+    for cycle in range(40):
+        yield from app.fetch()
+        if cycle % 10 == 0:
+            yield app.produce(app.offset)
+        yield app.send_offsets(app.offset + 3)
+        yield from app.end()
+        app.offset += 3
+
+
+RIGHT = (
+    calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
+    ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
+    two_threads_two_ids, zombie_that_wakes_once, paused_in_its_transactions, upserting_sink,
+    input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
+    restarted_with_a_plain_producer, assigned_partitions_without_a_group,
+    v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
+    filters_most_of_its_input,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("history", RIGHT, ids=lambda each: each.__name__)
+def test_right_applications_give_no_finding(history) -> None:
+    diagnosis = Diagnosis(is_aggregate=True)
+    count = 0
+    for seen in history():
+        count += 1
+        diagnosis.see(seen)
+    assert [line for found in diagnosis.findings for line in found.lines()] == []
+    assert count > 5

@@ -1,0 +1,298 @@
+"""Each mistake in a history that is right but for it: its finding is named, and no other."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from oncelog.deploy.prove.diagnosis import seen as s
+from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
+from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
+
+from .histories import IDS, OUTPUT, Application
+
+History = Iterator[s.Sighting]
+UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
+
+
+def offsets_outside() -> History:
+    app = Application()
+    yield from app.start()
+    for times in (1, 3, 2, 1):
+        for _ in range(times):
+            yield from app.transaction(with_offsets=False)
+        yield app.commit(app.offset)
+
+
+def auto_commit_beside_transactions() -> History:
+    app = Application(step_s=0.001)
+    yield from app.start()
+    for _ in range(6):
+        began_s = app.at_s
+        yield from app.run(7)
+        app.at_s = began_s + 5.0
+        yield app.commit(app.offset)
+
+
+def auto_commit_of_a_plain_producer() -> History:
+    app = Application(name="", step_s=0.001)
+    yield from app.start()
+    for _ in range(6):
+        began_s = app.at_s
+        yield from app.fetch()
+        for offset in range(app.offset, app.offset + 3):
+            yield app.produce(offset)
+        app.offset += 3
+        app.at_s = began_s + 1.0
+        yield app.commit(app.offset)
+
+
+def commit_before_output() -> History:
+    app = Application(name="")
+    yield from app.start()
+    for _ in range(8):
+        yield from app.fetch(1)
+        yield app.commit(app.offset + 1)
+        yield app.produce(app.offset)
+        app.offset += 1
+
+
+def read_uncommitted() -> History:
+    app = Application(is_read_committed=False)
+    yield from app.start()
+    yield from app.run()
+
+
+def no_generation() -> History:
+    app = Application(is_fenced=False)
+    yield from app.start()
+    yield from app.run()
+
+
+def no_generation_though_the_id_ends_in_a_number() -> History:
+    """Which is that of the instance: after a rebalance the partition has another one."""
+    one = Application(name="billing-0", is_fenced=False)
+    two = replace(one, instance="instance-2", name="billing-1", connections=(next(IDS), next(IDS)))
+    yield from one.start()
+    yield from one.run()
+    yield from two.start()
+    yield from two.run()
+
+
+def unstable_fetch() -> History:
+    app = Application(is_stable=False)
+    yield from app.start()
+    yield from app.run()
+
+
+def shared_id() -> History:
+    one = Application(name="billing")
+    two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
+    yield from one.start()
+    yield from one.run(2)
+    yield from two.start()
+    for _ in range(3):
+        one.at_s = two.at_s = max(one.at_s, two.at_s)
+        yield from one.fetch()
+        yield one.produce(one.offset)  # is fenced
+        yield one.init()
+        yield from two.fetch()
+        yield two.produce(two.offset)  # is fenced
+        yield two.init()
+
+
+def random_ids() -> History:
+    offset = 0
+    for life in range(2):
+        name = f"billing-{UUID[:-1]}{life}"
+        app = Application(name=name, is_fenced=False, at_s=100.0 + life * 20, offset=offset)
+        yield from app.start()
+        yield from app.run(4)
+        yield from app.stop()
+        offset = app.offset
+
+
+def ids_of_the_process() -> History:
+    for life in range(3):
+        app = Application(name=f"billing-pid-{4211 + life * 37}", at_s=100.0 + life * 20)
+        yield from app.start()
+        for _ in range(3):
+            yield from app.transaction(with_offsets=False)
+        yield from app.stop()
+
+
+def acks_1() -> History:
+    app = Application(name="", acks=1)
+    yield from app.start()
+    for offset in range(5):
+        yield app.produce(offset)
+        yield app.commit(offset + 1)
+
+
+def no_idempotence() -> History:
+    app = Application(name="", producer_id=-1)
+    yield from app.start()
+    for offset in range(5):
+        yield app.produce(offset)
+
+
+def plain_producer_beside() -> History:
+    app = Application()
+    yield from app.start()
+    for _ in range(5):
+        yield from app.transaction()
+        yield app.produce(app.offset + 1_000, name="", producer_id=8)
+
+
+def plain_output_and_offsets_in_transactions() -> History:
+    app = Application()
+    yield from app.start()
+    for _ in range(6):
+        yield from app.fetch()
+        yield app.produce(app.offset, name="", producer_id=8)
+        yield app.send_offsets(app.offset + 3)
+        yield from app.end()
+        app.offset += 3
+
+
+def written_before_init_transactions() -> History:
+    app = Application()
+    yield app.produce(5_000, name="", producer_id=8)
+    yield app.produce(5_001, name="", producer_id=8)
+    yield from app.start()
+    yield from app.run()
+
+
+def _sends_again_by_another(is_answered: bool) -> History:
+    app = Application(name="")
+    yield from app.start()
+    yield app.produce(1)
+    if is_answered:
+        yield app.produced(is_known=False)
+    else:
+        yield s.SeenClosed(**app.at(app.writer))
+    app.producer_id, app.connections = 8, (app.reader, next(IDS))
+    yield s.SeenOpened(**app.at(app.writer))
+    yield app.init()
+    yield app.produce(1)
+
+
+def fresh_producer_after_an_error() -> History:
+    return _sends_again_by_another(is_answered=True)
+
+
+def fresh_producer_after_a_lost_answer() -> History:
+    return _sends_again_by_another(is_answered=False)
+
+
+def open_longer_than_its_timeout() -> History:
+    app = Application(timeout_ms=3_000)
+    yield from app.start()
+    for _ in range(3):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        for _ in range(10):
+            app.at_s += 0.5
+            yield app.sign()
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
+def open_longer_than_a_session_without_heartbeat() -> History:
+    app = Application()
+    yield from app.start()
+    for _ in range(3):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        for _ in range(48):
+            app.at_s += 1
+            yield app.sign("Produce")
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
+def abort_without_seek() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    yield from app.transaction(is_commit=False)
+    app.offset += 3
+    yield from app.run(3)
+
+
+def state_not_rebuilt() -> History:
+    offset = 0
+    for life in range(2):
+        app = Application(at_s=100.0 + life * 20, offset=offset)
+        yield from app.start()
+        yield from app.run(4)
+        yield from app.stop()
+        offset = app.offset
+    yield s.SeenVerdict(at_s=500, wrong_finals=4)
+
+
+def sink_not_atomic() -> History:
+    app = Application(name="", producer_id=-1)
+    yield from app.join()
+    yield app.commit(9)
+    yield s.SeenVerdict(at_s=500, is_sink=True, doubled=2)
+
+
+def v1_on_brokers_without_a_fence() -> History:
+    app = Application(version=4)
+    yield from app.start()
+    yield from app.run()
+    yield s.SeenCluster(**app.at(0), has_connection_fence=False)
+
+
+def min_insync_1() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run()
+    yield s.SeenTopic(**app.at(0), topic=OUTPUT, min_insync_replicas=1, replication_factor=3)
+
+
+WRONG: list[tuple[object, set[str]]] = [
+    (offsets_outside, {"offsets-outside-transaction"}),
+    (auto_commit_beside_transactions, {"auto-commit", "offsets-outside-transaction"}),
+    (auto_commit_of_a_plain_producer, {"auto-commit"}),
+    (commit_before_output, {"commit-before-output"}),
+    (read_uncommitted, {"read-uncommitted"}),
+    (no_generation, {"no-group-fencing"}),
+    (no_generation_though_the_id_ends_in_a_number, {"no-group-fencing"}),
+    (unstable_fetch, {"unstable-offset-fetch"}),
+    (shared_id, {"shared-transactional-id"}),
+    (random_ids, {"random-transactional-id", "no-group-fencing"}),
+    (ids_of_the_process, {"random-transactional-id"}),
+    (acks_1, {"acks-below-all"}),
+    (no_idempotence, {"no-idempotence"}),
+    (plain_producer_beside, {"plain-producer"}),
+    (plain_output_and_offsets_in_transactions, {"plain-producer"}),
+    (written_before_init_transactions, {"plain-producer"}),
+    (fresh_producer_after_an_error, {"retry-in-fresh-producer"}),
+    (fresh_producer_after_a_lost_answer, {"retry-in-fresh-producer"}),
+    (open_longer_than_its_timeout, {"transaction-too-long"}),
+    (open_longer_than_a_session_without_heartbeat, {"transaction-too-long"}),
+    (abort_without_seek, {"abort-without-seek"}),
+    (state_not_rebuilt, {"state-not-rebuilt"}),
+    (sink_not_atomic, {"sink-not-atomic"}),
+    (v1_on_brokers_without_a_fence, {"v1-late-requests"}),
+    (min_insync_1, {"min-insync-1"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("history", "names"), WRONG, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_mistake_is_named_and_nothing_else(history, names) -> None:
+    diagnosis = Diagnosis(is_aggregate=history is state_not_rebuilt)
+    told = [found for seen in history() for found in diagnosis.see(seen)]
+    assert diagnosis.names == names
+    assert len(told) == len(diagnosis.findings), "each is told once"
+    for found in diagnosis.findings:
+        assert found.evidence
+        assert any(found.kind.section in line for line in found.lines())
+
+
+def test_every_kind_has_its_history() -> None:
+    assert set().union(*(names for _, names in WRONG)) == set(CATALOGUE)

@@ -1,0 +1,26 @@
+"""The gallery as a table: python -m tests.prove.gallery --resume F [--seeds 1:10] [--only NAME]"""
+
+import argparse
+from pathlib import Path
+
+from .entries import ENTRIES
+from .runner import run_all, table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.prove.gallery", description=__doc__)
+    parser.add_argument("--resume", type=Path, required=True, metavar="F", help="the cells")
+    parser.add_argument("--seeds", default="1:3", help="FIRST:LAST")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of faults")
+    parser.add_argument("--only", action="append", choices=sorted(ENTRIES), help="several times")
+    parser.add_argument("--bootstrap", help="any Kafka: no broker is harmed then")
+    chosen = parser.parse_args()
+    first, _, last = chosen.seeds.partition(":")
+    seeds = range(int(first), int(last or first) + 1)
+    entries = [ENTRIES[name] for name in chosen.only or ENTRIES]
+    options = {"seconds": chosen.seconds, "bootstrap": chosen.bootstrap}
+    print(table(run_all(entries, seeds, chosen.resume, **options)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Copiers in transactions, on confluent-kafka: one right, the others with one mistake each."""
+
+# A message of a topic without errors has its key, value and place.
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
+
+import sys
+import time
+import uuid
+
+import surroundings as s
+from confluent_kafka import KafkaException
+
+
+def right() -> None:
+    """Offsets with group metadata in the transaction; after an abort it reads again."""
+    reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
+    for batch in s.batches(reader):
+        try:
+            _one_transaction(reader, writer, batch)
+        except KafkaException as problem:
+            if problem.args[0].fatal() or not problem.args[0].txn_requires_abort():
+                s.fail(problem)
+            writer.abort_transaction(30)
+            s.seek_back(reader, batch)
+
+
+def _one_transaction(reader, writer, batch) -> None:
+    writer.begin_transaction()
+    for message in batch:
+        writer.produce(s.OUT, key=message.key(), value=message.value())
+    metadata = reader.consumer_group_metadata()
+    writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
+    _commit(writer)
+
+
+def _commit(writer) -> None:
+    """A commit whose outcome is not known is asked for again: it is the same one."""
+    while True:
+        try:
+            return writer.commit_transaction(30)
+        except KafkaException as problem:
+            if not problem.args[0].retriable():
+                raise
+
+
+def offsets_outside() -> None:
+    """Output in a transaction, then the offsets by the consumer."""
+    reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
+    for batch in s.batches(reader):
+        try:
+            writer.begin_transaction()
+            for message in batch:
+                writer.produce(s.OUT, key=message.key(), value=message.value())
+            _commit(writer)
+            reader.commit(offsets=s.next_offsets(batch), asynchronous=False)
+        except KafkaException as problem:
+            s.fail(problem)
+
+
+def auto_commit() -> None:
+    """Output in a transaction, offsets by the consumer's timer."""
+    reader = s.consumer(enable_auto_commit=True)
+    writer = s.transactional(f"copy-{s.INSTANCE}")
+    for batch in s.batches(reader):
+        try:
+            writer.begin_transaction()
+            for message in batch:
+                writer.produce(s.OUT, key=message.key(), value=message.value())
+            _commit(writer)
+        except KafkaException as problem:
+            s.fail(problem)
+
+
+def read_uncommitted() -> None:
+    reader = s.consumer(isolation_level="read_uncommitted")
+    writer = s.transactional(f"copy-{s.INSTANCE}")
+    for batch in s.batches(reader):
+        try:
+            _one_transaction(reader, writer, batch)
+        except KafkaException as problem:
+            s.fail(problem)
+
+
+def shared_id() -> None:
+    """The id stands in the program, so each instance has the same."""
+    reader, writer = s.consumer(), s.transactional("copy")
+    for batch in s.batches(reader):
+        try:
+            _one_transaction(reader, writer, batch)
+        except KafkaException:
+            writer = s.transactional("copy")  # "it helps to make it anew"
+
+
+def abort_without_seek() -> None:
+    """Aborts what has failed and goes on with what comes next."""
+    reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
+    for number, batch in enumerate(s.batches(reader)):
+        try:
+            writer.begin_transaction()
+            for message in batch:
+                writer.produce(s.OUT, key=message.key(), value=message.value())
+            if number % 20 == 19:
+                raise ValueError("what a validation of the batch would raise")
+            metadata = reader.consumer_group_metadata()
+            writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
+            _commit(writer)
+        except ValueError:
+            writer.abort_transaction(30)
+        except KafkaException as problem:
+            if problem.args[0].fatal() or not problem.args[0].txn_requires_abort():
+                s.fail(problem)
+            writer.abort_transaction(30)
+
+
+def plain_producer_beside() -> None:
+    """Half of the output goes through a second producer, which nobody aborts."""
+    reader, writer = s.consumer(), s.transactional(f"copy-{s.INSTANCE}")
+    beside = s.producer(enable_idempotence=True)
+    for batch in s.batches(reader):
+        try:
+            writer.begin_transaction()
+            for message in batch:
+                target = writer if message.offset() % 2 else beside
+                target.produce(s.OUT, key=message.key(), value=message.value())
+            beside.flush(30)
+            metadata = reader.consumer_group_metadata()
+            writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
+            _commit(writer)
+        except KafkaException as problem:
+            s.fail(problem)
+
+
+def too_long() -> None:
+    """Transactions of five seconds, which may last three."""
+    writer = s.transactional(f"copy-{s.INSTANCE}", transaction_timeout_ms=3_000)
+    reader = s.consumer()
+    for batch in s.batches(reader):
+        try:
+            writer.begin_transaction()
+            for message in batch:
+                writer.produce(s.OUT, key=message.key(), value=message.value())
+            writer.flush(30)
+            time.sleep(5)
+            metadata = reader.consumer_group_metadata()
+            writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
+            _commit(writer)
+        except KafkaException as problem:
+            print(problem, flush=True)  # and on with what comes next
+            writer = s.transactional(f"copy-{s.INSTANCE}", transaction_timeout_ms=3_000)
+
+
+def random_id() -> None:
+    """A new id at each start, and offsets outside: nothing fences the one before."""
+    reader, writer = s.consumer(), s.transactional(f"copy-{uuid.uuid4()}")
+    for batch in s.batches(reader):
+        try:
+            writer.begin_transaction()
+            for message in batch:
+                writer.produce(s.OUT, key=message.key(), value=message.value())
+            _commit(writer)
+            reader.commit(offsets=s.next_offsets(batch), asynchronous=False)
+        except KafkaException as problem:
+            s.fail(problem)
+
+
+APPLICATIONS = {
+    each.__name__: each
+    for each in (
+        right, offsets_outside, auto_commit, read_uncommitted, shared_id, abort_without_seek,
+        plain_producer_beside, too_long, random_id,
+    )
+}  # fmt: skip
+
+if __name__ == "__main__":
+    APPLICATIONS[sys.argv[1]]()

@@ -1,0 +1,86 @@
+"""What all applications here take from their environment, and the clients they begin with.
+
+Clients keep librdkafka's defaults except where an application says otherwise; where to begin in a
+topic that nobody has read is no default but a need.
+"""
+
+# A message of a topic without errors has its key, value and place.
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalOperand=false
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+
+SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
+INSTANCE = os.environ["ONCELOG_INSTANCE"]
+GROUP = "gallery"
+is_asked_to_stop = False
+
+
+def _stop(*_: object) -> None:
+    global is_asked_to_stop
+    is_asked_to_stop = True
+
+
+signal.signal(signal.SIGTERM, _stop)
+
+
+def consumer(**config: Any) -> Consumer:
+    """In the group, on the input; offsets are not committed by itself unless said so."""
+    begin: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    named = {key.replace("_", "."): value for key, value in config.items()}
+    made = Consumer({"bootstrap.servers": SERVERS, "group.id": GROUP, **begin, **named})
+    made.subscribe([IN])
+    return made
+
+
+def producer(**config: Any) -> Producer:
+    named = {key.replace("_", "."): value for key, value in config.items()}
+    return Producer({"bootstrap.servers": SERVERS, **named})
+
+
+def transactional(name: str, **config: Any) -> Producer:
+    made = producer(transactional_id=name, **config)
+    made.init_transactions(30)
+    return made
+
+
+def batches(reader: Consumer, size: int = 20) -> Iterator[list[Message]]:
+    """Batches of records until it is asked to stop."""
+    while not is_asked_to_stop:
+        taken = reader.consume(size, timeout=0.2)
+        good = [message for message in taken if message.error() is None]
+        if good:
+            yield good
+    reader.close()
+
+
+def seek_back(reader: Consumer, batch: list[Message]) -> None:
+    """To the first of the batch in each partition, unless it went to somebody else."""
+    from confluent_kafka import TopicPartition
+
+    first: dict[int, int] = {}
+    for message in batch:
+        first.setdefault(message.partition(), message.offset())
+    mine = {each.partition for each in reader.assignment()}
+    for partition, offset in first.items():
+        if partition in mine:
+            reader.seek(TopicPartition(IN, partition, offset))
+
+
+def next_offsets(batch: list[Message]) -> list[Any]:
+    from confluent_kafka import TopicPartition
+
+    ends = {message.partition(): message.offset() + 1 for message in batch}
+    return [TopicPartition(IN, partition, offset) for partition, offset in ends.items()]
+
+
+def fail(problem: KafkaException) -> None:
+    """As most programs end: with a traceback, for a supervisor to start them again."""
+    print(problem, file=sys.stderr, flush=True)
+    raise SystemExit(1)

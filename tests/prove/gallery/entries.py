@@ -1,0 +1,181 @@
+"""The applications: what is wrong with each, how it is judged, what must be found."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CONFLUENT, OTHERS = HERE / "confluent", HERE / "others"
+DATABASE = "{directory}/rows.sqlite"
+ANY_LOSS = ("AT MOST ONCE", "NEITHER")
+ANY_DOUBLE = ("AT LEAST ONCE", "NEITHER")
+ANY = ("AT LEAST ONCE", "AT MOST ONCE", "NEITHER")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GalleryEntry:
+    """wrong: what, in words; empty for a right one. verdicts: any convicts. findings: all of
+    them must be named. needs: a program that must be there. options: of `ProveSettings`."""
+
+    name: str
+    client: str
+    command: tuple[str, ...]
+    wrong: str = ""
+    verdicts: tuple[str, ...] = ()
+    findings: frozenset[str] = frozenset()
+    needs: str = "python3"
+    sink: str = ""
+    final: str = ""
+
+    @property
+    def is_python(self) -> bool:
+        return self.command[0] == sys.executable
+
+
+def _confluent(file: str, name: str, called: str = "", **others) -> GalleryEntry:
+    command = (sys.executable, str(CONFLUENT / file), name)
+    full = f"confluent-{called or name.replace('_', '-')}"
+    return GalleryEntry(name=full, client="confluent-kafka", command=command, **others)
+
+
+def _transactions(name: str, *findings: str, **others) -> GalleryEntry:
+    return _confluent("in_transactions.py", name, findings=frozenset(findings), **others)
+
+
+def _plain(name: str, *findings: str, **others) -> GalleryEntry:
+    file = "without_transactions.py"
+    return _confluent(file, name, findings=frozenset(findings), **others)
+
+
+def _aiokafka(name: str, *findings: str, **others) -> GalleryEntry:
+    command = (sys.executable, str(OTHERS / "aiokafka_copiers.py"), name)
+    return GalleryEntry(
+        name=f"aiokafka-{name.replace('_', '-')}", client="aiokafka", command=command,
+        findings=frozenset(findings), **others,
+    )  # fmt: skip
+
+
+def _java(name: str, *findings: str, file: str = "Copier.java", **others) -> GalleryEntry:
+    arguments = () if file != "Copier.java" else (name,)
+    command = ("{java}", str(OTHERS / file), *arguments)
+    return GalleryEntry(
+        name=f"java-{name}", client="Java", command=command, findings=frozenset(findings),
+        needs="mvn", **others,
+    )  # fmt: skip
+
+
+def _franz(name: str, *findings: str, **others) -> GalleryEntry:
+    return GalleryEntry(
+        name=f"franz-{name}", client="franz-go", command=("{franz}/franz", name),
+        findings=frozenset(findings), needs="go", **others,
+    )  # fmt: skip
+
+
+def _kafkajs(name: str, *findings: str, **others) -> GalleryEntry:
+    return GalleryEntry(
+        name=f"kafkajs-{name}", client="kafkajs", command=("node", "{kafkajs}/copier.js", name),
+        findings=frozenset(findings), needs="npm", **others,
+    )  # fmt: skip
+
+
+WRONG = (
+    _transactions(
+        "offsets_outside", "offsets-outside-transaction",
+        wrong="offsets by the consumer, after the transaction", verdicts=ANY_DOUBLE,
+    ),
+    _transactions(
+        "auto_commit", "auto-commit",
+        wrong="offsets by the consumer's timer, beside transactions", verdicts=ANY,
+    ),
+    _transactions(
+        "read_uncommitted", "read-uncommitted",
+        wrong="reads what was aborted", verdicts=ANY,
+    ),
+    _transactions(
+        "shared_id", "shared-transactional-id",
+        wrong="one transactional.id in all instances, no seek after it was fenced", verdicts=ANY,
+    ),
+    _transactions(
+        "abort_without_seek", "abort-without-seek",
+        wrong="goes on after an abort", verdicts=ANY_LOSS,
+    ),
+    _transactions(
+        "plain_producer_beside", "plain-producer",
+        wrong="half of the output by a second producer", verdicts=ANY_DOUBLE,
+    ),
+    _transactions(
+        "too_long", "transaction-too-long",
+        wrong="transactions last longer than they may, and go on with what comes next",
+        verdicts=ANY,
+    ),
+    _transactions(
+        "random_id", "random-transactional-id", "offsets-outside-transaction",
+        wrong="a new id at each start, offsets outside", verdicts=ANY,
+    ),
+    _plain(
+        "commit_before_send", "commit-before-output",
+        wrong="offsets before the output", verdicts=ANY_LOSS,
+    ),
+    _plain(
+        "plain_defaults", "no-idempotence",
+        wrong="librdkafka's defaults, offsets after the output", verdicts=ANY_DOUBLE,
+    ),
+    _plain(
+        "fresh_producer", "retry-in-fresh-producer",
+        wrong="retries in a new producer", verdicts=ANY_DOUBLE,
+    ),
+    _plain(
+        "counts_in_memory", "state-not-rebuilt",
+        wrong="counts in memory, not rebuilt", verdicts=ANY,
+        final="tests.prove.gallery.entries:counts",
+    ),
+    _plain(
+        "sink_with_notes_apart", "sink-not-atomic",
+        wrong="the note that a row is written is not in its transaction", verdicts=ANY_DOUBLE,
+        sink=DATABASE,
+    ),
+    _aiokafka(
+        "id_of_the_instance", "no-group-fencing",
+        wrong="no group metadata, and an id of the instance", verdicts=ANY,
+    ),
+    _aiokafka(
+        "acks_1", "acks-below-all", "auto-commit",
+        wrong="aiokafka's defaults: acks=1, auto-commit", verdicts=ANY,
+    ),
+    _kafkajs(
+        "transactional", "no-group-fencing",
+        wrong="transactions without group metadata", verdicts=ANY,
+    ),
+    _java(
+        "commits-sync", "offsets-outside-transaction",
+        wrong="output in a transaction, then commitSync", verdicts=ANY_DOUBLE,
+    ),
+    _java(
+        "uncommitted", "read-uncommitted",
+        wrong="the consumer's default isolation level", verdicts=ANY,
+    ),
+    _franz("plain", "auto-commit", wrong="defaults: idempotent, auto-commit", verdicts=ANY),
+    _kafkajs("plain", "no-idempotence", wrong="kafkajs's defaults", verdicts=ANY_DOUBLE),
+)  # fmt: skip
+RIGHT = (
+    _transactions("right"),
+    _plain("sink_with_upsert", sink=DATABASE),
+    _aiokafka("right"),
+    GalleryEntry(
+        name="oncelog-right", client="oncelog",
+        command=(sys.executable, str(OTHERS / "oncelog_copier.py")),
+    ),
+    _java("right"),
+    _java("streams", file="StreamsCopier.java"),
+    _franz("right"),
+)  # fmt: skip
+ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG)}
+
+
+def counts(inputs) -> dict[str, str]:
+    """What `counts_in_memory` must say at the end."""
+    import json
+    from collections import Counter
+
+    found = Counter(f"{json.loads(r.value)['customer']}/{r.partition}" for r in inputs)
+    return {key: str(count) for key, count in found.items()}

@@ -1,0 +1,116 @@
+"""Copiers on aiokafka, which knows no group metadata in transactions and no require_stable."""
+
+# pyright: reportIncompatibleMethodOverride=false
+
+import asyncio
+import os
+import signal
+import sys
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+
+SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
+INSTANCE = os.environ["ONCELOG_INSTANCE"]
+GROUP = "gallery"
+
+
+def consumer(**config) -> AIOKafkaConsumer:
+    begin = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    return AIOKafkaConsumer(bootstrap_servers=SERVERS, group_id=GROUP, **{**begin, **config})
+
+
+class Producers(ConsumerRebalanceListener):
+    """One producer for each partition that is ours: its id fences who had the partition before,
+    and ends its transaction. Only then it is known where to go on: the offsets that aiokafka has
+    asked for may be older. `lock`: whoever reads waits until that is over."""
+
+    def __init__(self, reader: AIOKafkaConsumer) -> None:
+        self._reader = reader
+        self.lock = asyncio.Lock()
+        self.by_partition: dict[TopicPartition, AIOKafkaProducer] = {}
+
+    async def on_partitions_revoked(self, revoked) -> None:
+        async with self.lock:
+            for producer in self.by_partition.values():
+                await producer.stop()
+            self.by_partition.clear()
+
+    async def on_partitions_assigned(self, assigned) -> None:
+        async with self.lock:
+            for each in assigned:
+                name = f"copy-{each.topic}-{each.partition}"
+                producer = AIOKafkaProducer(bootstrap_servers=SERVERS, transactional_id=name)
+                await producer.start()
+                self.by_partition[each] = producer
+            if assigned:
+                await self._reader.seek_to_committed(*assigned)
+
+
+async def right() -> None:
+    """One transactional id for each input partition."""
+    reader = consumer(isolation_level="read_committed")
+    producers = Producers(reader)
+    reader.subscribe([IN], listener=producers)
+    await reader.start()
+    while True:
+        async with producers.lock:
+            taken = await reader.getmany(timeout_ms=200, max_records=20)
+            for partition, batch in taken.items():
+                producer = producers.by_partition.get(partition)
+                if producer is None:
+                    continue  # just assigned: it is sought anew
+                async with producer.transaction():
+                    for record in batch:
+                        await producer.send(OUT, key=record.key, value=record.value)
+                    end = {partition: batch[-1].offset + 1}
+                    await producer.send_offsets_to_transaction(end, GROUP)
+        await asyncio.sleep(0)
+
+
+async def id_of_the_instance() -> None:
+    """The id is the instance's, and nothing in its commits tells the generation."""
+    reader = consumer(isolation_level="read_committed")
+    reader.subscribe([IN])
+    await reader.start()
+    name = f"copy-{INSTANCE}"
+    producer = AIOKafkaProducer(bootstrap_servers=SERVERS, transactional_id=name)
+    await producer.start()
+    while True:
+        taken = await reader.getmany(timeout_ms=200, max_records=20)
+        if not taken:
+            continue
+        async with producer.transaction():
+            for batch in taken.values():
+                for record in batch:
+                    await producer.send(OUT, key=record.key, value=record.value)
+            ends = {partition: batch[-1].offset + 1 for partition, batch in taken.items()}
+            await producer.send_offsets_to_transaction(ends, GROUP)
+
+
+async def acks_1() -> None:
+    """aiokafka's defaults: acks=1 and auto-commit."""
+    reader = AIOKafkaConsumer(
+        IN, bootstrap_servers=SERVERS, group_id=GROUP, auto_offset_reset="earliest"
+    )
+    producer = AIOKafkaProducer(bootstrap_servers=SERVERS)
+    await reader.start()
+    await producer.start()
+    async for record in reader:
+        await producer.send_and_wait(OUT, key=record.key, value=record.value)
+
+
+APPLICATIONS = {each.__name__: each for each in (right, id_of_the_instance, acks_1)}
+
+
+async def main(name: str) -> None:
+    task = asyncio.create_task(APPLICATIONS[name]())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        return
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,57 @@
+"""Right, on oncelog's own client."""
+
+import os
+import signal
+
+from oncelog.client import BlockingConsumer, BlockingProducer
+from oncelog.wire.errors import KafkaError
+
+SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
+INSTANCE = os.environ["ONCELOG_INSTANCE"]
+over: list[int] = []
+signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
+
+
+def main() -> None:
+    with (
+        BlockingProducer(SERVERS, transactional_id=f"copy-{INSTANCE}") as producer,
+        BlockingConsumer(
+            SERVERS, group_id="gallery", isolation_level="read_committed",
+            auto_offset_reset="earliest", enable_auto_commit=False,
+        ) as consumer,
+    ):  # fmt: skip
+        producer.init_transactions()
+        consumer.subscribe([IN])
+        while not over:
+            records = consumer.poll(200)
+            if not records:
+                continue
+            try:
+                producer.begin_transaction()
+                for record in records:
+                    producer.send(OUT, record.value, key=record.key)
+                ends = {(r.topic, r.partition): r.offset + 1 for r in records}
+                producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+                commit(producer)
+            except KafkaError as problem:
+                if problem.fatal:
+                    raise
+                producer.abort_transaction()
+                first = {(r.topic, r.partition): r.offset for r in reversed(records)}
+                for place, offset in first.items():
+                    if place in consumer.assignment:
+                        consumer.seek(*place, offset)
+
+
+def commit(producer: BlockingProducer) -> None:
+    while True:
+        try:
+            return producer.commit_transaction()
+        except KafkaError as problem:
+            if problem.fatal or problem.abortable:
+                raise
+
+
+if __name__ == "__main__":
+    main()

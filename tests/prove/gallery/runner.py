@@ -1,0 +1,167 @@
+"""Applications by seeds: each cell is a run of `oncelog prove`, a line of JSON in a file.
+
+What stands in the file is not run again, so a runner that was ended goes on where it was.
+"""
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.prove.run import Run
+from oncelog.deploy.prove.settings import ProveSettings
+
+from ...interop.kafka_peer import java_source
+from .entries import ENTRIES, OTHERS, GalleryEntry
+
+KAFKAJS_VERSION, FRANZ_VERSION = "2.2.4", "v1.20.0"
+EXACTLY_ONCE = "EXACTLY ONCE"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What came of a run. found: the findings that are mistakes; why: the verdict's words, or why
+    there is none."""
+
+    name: str
+    seed: int
+    verdict: str
+    found: list[str]
+    exposed: list[str]
+    why: str
+    seconds: float
+
+    @property
+    def entry(self) -> GalleryEntry:
+        return ENTRIES[self.name]
+
+    @property
+    def is_as_expected(self) -> bool:
+        """A wrong one is convicted; a right one is not, and nothing is found."""
+        if self.entry.wrong:
+            return self.verdict in self.entry.verdicts
+        return self.verdict == EXACTLY_ONCE and not self.found
+
+    @property
+    def is_named(self) -> bool:
+        return self.entry.findings <= set(self.found)
+
+
+def cells(file: Path) -> list[Cell]:
+    if not file.exists():
+        return []
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [cell for line in lines if (cell := Cell(**json.loads(line))).name in ENTRIES]
+
+
+def run_all(
+    entries: Iterable[GalleryEntry], seeds: Sequence[int], file: Path, **options: Any
+) -> list[Cell]:
+    """Those that are not in the file yet, seed by seed; all cells come back."""
+    done = {(cell.name, cell.seed) for cell in cells(file)}
+    missing = [(e, seed) for seed in seeds for e in entries if (e.name, seed) not in done]
+    with tempfile.TemporaryDirectory() as folder:
+        for entry, seed in missing:
+            cell = run_one(entry, seed, Path(folder), **options)
+            print(f"{cell.name} seed {seed}: {cell.verdict} {cell.why}; {cell.found}", flush=True)
+            with file.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(asdict(cell)) + "\n")
+    return cells(file)
+
+
+def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cell:
+    """options: more of `ProveSettings`."""
+    directory = Path(tempfile.mkdtemp(dir=folder))
+    places = {"{directory}": str(directory)}
+    try:
+        if entry.needs == "npm":
+            places["{kafkajs}"] = str(_kafkajs(folder))
+        elif entry.needs == "go":
+            places["{franz}"] = str(_franz(folder))
+    except Failure as failure:
+        return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
+    values: dict[str, Any] = {}
+    if entry.sink:
+        database = _filled(entry.sink, places)
+        values["sink"] = f"sqlite:///{database}?table=invoices&id=id"
+        values["outputs"] = ()
+        values["environment"] = {"ONCELOG_SINK": database}
+    if entry.final:
+        values["final"] = entry.final
+    command = tuple(_filled(part, places) for part in entry.command)
+    if command[0] == "{java}":
+        command = tuple(java_source(Path(command[1]), *command[2:]))
+    try:
+        settings = ProveSettings(command=command, seed=seed, **{**values, **options})
+        outcome = Run(settings, None, lambda text: None).go()
+    except Failure as failure:
+        return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
+    found = {"wrong": list[str](), "exposed": list[str]()}
+    for each in outcome.findings:
+        found[each.kind.weight].append(each.kind.name)
+    return Cell(
+        entry.name, seed, outcome.verdict.name, sorted(set(found["wrong"])),
+        sorted(set(found["exposed"])), outcome.verdict.why, round(outcome.seconds, 1),
+    )  # fmt: skip
+
+
+def table(found: Sequence[Cell]) -> str:
+    """Markdown: an application a row."""
+    by_name = defaultdict[str, list[Cell]](list)
+    for cell in found:
+        by_name[cell.name].append(cell)
+    lines = [
+        "| application | what is wrong | as expected | named | verdicts | findings |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, entry in ENTRIES.items():
+        if not (of_it := by_name.get(name)):
+            continue
+        kinds = sorted({kind for cell in of_it for kind in cell.found})
+        lines.append(
+            f"| {name} | {entry.wrong or 'nothing'} | "
+            f"{sum(c.is_as_expected for c in of_it)} of {len(of_it)} | "
+            f"{f'{sum(c.is_named for c in of_it)} of {len(of_it)}' if entry.wrong else '-'} | "
+            f"{', '.join(sorted({c.verdict for c in of_it}))} | {', '.join(kinds) or 'none'} |"
+        )
+    return "\n".join(lines)
+
+
+def _filled(text: str, places: dict[str, str]) -> str:
+    for name, value in places.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _kafkajs(folder: Path) -> Path:
+    """A folder with kafkajs and the program in it; fetched once a run."""
+    install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS_VERSION}"]
+    return _made(folder / "kafkajs", OTHERS / "copier.js", install)
+
+
+def _franz(folder: Path) -> Path:
+    """A folder with the program, compiled."""
+    return _made(
+        folder / "franz", OTHERS / "franz/main.go", ["go", "mod", "init", "gallery"],
+        ["go", "get", f"github.com/twmb/franz-go/pkg/kgo@{FRANZ_VERSION}"],
+        ["go", "build", "-o", "franz", "."],
+    )  # fmt: skip
+
+
+def _made(place: Path, program: Path, *commands: list[str]) -> Path:
+    if place.exists():
+        return place
+    place.mkdir()
+    shutil.copy(program, place)
+    for command in commands:
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+        if done.returncode:
+            shutil.rmtree(place)
+            raise Failure(f"{' '.join(command)} failed: {done.stderr[-500:]}")
+    return place

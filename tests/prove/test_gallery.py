@@ -1,0 +1,62 @@
+"""The gallery's own book-keeping; the applications run by `python -m tests.prove.gallery`."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
+
+from .gallery import runner
+from .gallery.entries import ENTRIES, RIGHT, WRONG
+from .gallery.runner import Cell, cells, run_all, table
+
+NAME = "confluent-offsets-outside"
+FOUND = ["offsets-outside-transaction"]
+
+
+def test_every_wrong_application_says_what_convicts_it_and_what_is_named() -> None:
+    assert len(WRONG) >= 14
+    for entry in WRONG:
+        assert entry.wrong, entry.name
+        assert entry.verdicts, entry.name
+        assert entry.findings, entry.name
+        assert entry.findings <= CATALOGUE.keys(), entry.name
+    assert not any(entry.wrong or entry.findings for entry in RIGHT)
+    assert len(ENTRIES) == len(RIGHT) + len(WRONG), "a name stands twice"
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "found", "is_as_expected", "is_named"),
+    [
+        (NAME, "AT LEAST ONCE", FOUND, True, True),
+        (NAME, "AT LEAST ONCE", [*FOUND, "no-idempotence"], True, True),
+        (NAME, "AT LEAST ONCE", [], True, False),
+        (NAME, "EXACTLY ONCE", FOUND, False, True),
+        (NAME, "PROVES NOTHING", FOUND, False, True),
+        (NAME, "NO RUN", [], False, False),
+        ("confluent-right", "EXACTLY ONCE", [], True, True),
+        ("confluent-right", "EXACTLY ONCE", FOUND, False, True),
+        ("confluent-right", "AT LEAST ONCE", [], False, True),
+        ("confluent-right", "NO RUN", [], False, True),
+    ],
+)
+def test_a_cell_is_judged(name, verdict, found, is_as_expected, is_named) -> None:
+    cell = Cell(name, 1, verdict, found, [], "", 1.0)
+    assert (cell.is_as_expected, cell.is_named) == (is_as_expected, is_named)
+
+
+def test_what_stands_in_the_file_is_not_run_again(tmp_path, monkeypatch) -> None:
+    file, ran = tmp_path / "cells", list[int]()
+
+    def run(entry, seed, folder, **options) -> Cell:
+        ran.append(seed)
+        return Cell(entry.name, seed, "AT LEAST ONCE", FOUND, [], "", 1.0)
+
+    monkeypatch.setattr(runner, "run_one", run)
+    file.write_text(json.dumps(asdict(Cell(NAME, 1, "EXACTLY ONCE", [], [], "", 1.0))) + "\n")
+    assert len(run_all([ENTRIES[NAME]], [1, 2, 3], file)) == 3
+    assert ran == [2, 3]
+    assert len(cells(file)) == 3
+    (row,) = [line for line in table(cells(file)).splitlines() if line.startswith(f"| {NAME}")]
+    assert "| 2 of 3 | 2 of 3 | AT LEAST ONCE, EXACTLY ONCE |" in row
