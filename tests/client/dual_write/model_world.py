@@ -2,8 +2,8 @@
 
 The cluster is what KIP-98, 890 and 939 promise: an epoch that rises with each end, a repeated end
 that is answered as the first one, InitProducerId that aborts, prepared transactions that do not
-time out, ids that are forgotten. The database is serializable, has a unique key, and may lose its answer
-to a COMMIT, which then takes place later or never.
+time out, ids that are forgotten. The database is serializable, has a unique key, and may lose its
+answer to a COMMIT, which then takes place later or never.
 """
 
 import contextlib

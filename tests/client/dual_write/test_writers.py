@@ -1,0 +1,239 @@
+"""Both writers on a real cluster, with sqlite and PostgreSQL: what counts, and what is refused."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.client import BlockingAdmin, BlockingConsumer, BlockingDualWriter, DualWriter
+from oncelog.client.dual_write.stop_words import (
+    BlockNotWhole,
+    CheckedBackError,
+    UnsafeDatabase,
+    WriterSuperseded,
+)
+from oncelog.client.failures import IllegalProducerState
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.wire.errors import InvalidConfig, InvalidRequest
+
+from .ledger import Ledger, assert_equal, events, sqlite_ledger
+from .postgresql import PostgresServer, postgresql
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Cluster(nodes=1, data=tmp_path_factory.mktemp("dual") / "data") as running:
+        yield running.bootstrap
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
+    if request.param == "sqlite":
+        return sqlite_ledger(tmp_path / "ledger").create()
+    return Ledger(request.getfixturevalue("server").connect, "%s").create()
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("[", ".").replace("]", "")[-100:]
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topic(name, partitions=2)
+    return name
+
+
+def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int) -> None:
+    with writer.transaction() as work:
+        work.execute(ledger.insert, (number, 5))
+        work.send(topic, b"%d" % number)
+
+
+def test_a_block_counts_as_a_whole_or_not_at_all(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
+        for number in range(5):
+            transfer(writer, ledger, topic, number)
+        with pytest.raises(ZeroDivisionError), writer.transaction() as work:
+            work.execute(ledger.insert, (5, 5))
+            work.send(topic, b"5").result(timeout_s=20)
+            raise ZeroDivisionError
+        with pytest.raises(Exception, match=r"(?i)unique"), writer.transaction() as work:
+            work.send(topic, b"0")
+            work.execute(ledger.insert, (0, 5))
+        with pytest.raises(InvalidRequest.__mro__[1], match="no such topic|partition"):
+            with writer.transaction() as work:
+                work.execute(ledger.insert, (6, 5))
+                work.send(topic, b"6", partition=9)
+        with writer.transaction() as work:  # no records
+            work.execute(ledger.insert, (100, 5))
+        with writer.transaction() as work:
+            work.execute("DELETE FROM transfers WHERE number = 100")
+        with writer.transaction() as work:
+            pass
+        transfer(writer, ledger, topic, 7)
+    assert_equal(bootstrap, topic, ledger)
+    assert events(bootstrap, topic) == [0, 1, 2, 3, 4, 7]
+    committed = "SELECT count(*) FROM oncelog_decisions WHERE outcome = 'committed'"
+    assert ledger.rows(f"{committed} AND writer = '{topic}'") == [1], "old rows are deleted"
+
+
+async def test_the_asynchronous_writer(
+    bootstrap: str, server: PostgresServer, topic: str, tmp_path: Path
+) -> None:
+    import psycopg
+
+    async def connect() -> Any:
+        return await psycopg.AsyncConnection.connect(server.url)
+
+    postgres = Ledger(server.connect, "%s").create()
+    sqlite = sqlite_ledger(tmp_path / "ledger").create()
+    for name, ledger, given in (("p", postgres, connect), ("s", sqlite, sqlite.connect)):
+        async with DualWriter(bootstrap, f"{topic}-{name}", given) as writer:
+            for number in range(3):
+                async with writer.transaction() as work:
+                    await work.execute(ledger.insert, (number, 5))
+                    await work.send_many(topic, [b"%d" % number])
+            with pytest.raises(ZeroDivisionError):
+                async with writer.transaction() as work:
+                    await work.execute(ledger.insert, (5, 5))
+                    await work.send(topic, b"5")
+                    raise ZeroDivisionError
+        assert ledger.rows() == [0, 1, 2]
+    found = await asyncio.to_thread(events, bootstrap, topic)
+    assert found == [0, 0, 1, 1, 2, 2]
+
+
+def test_from_kafka_to_the_database_and_on(bootstrap: str, ledger: Ledger, topic: str) -> None:
+    """Positions are the database's; a block that fails takes them back, and records come again."""
+    source = f"{topic}.in"
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topic(source, partitions=1)
+    with BlockingDualWriter(bootstrap, f"{topic}.feed", ledger.connect) as feed:
+        for number in range(6):
+            with feed.transaction() as work:
+                work.send(source, b"%d" % number)
+    for fails_at in (3, None):
+        consumer = BlockingConsumer(
+            bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer, consumer:
+            consumer.assign([(source, 0)])
+            for (name, partition), at in writer.positions().items():
+                consumer.seek(name, partition, at)
+            count = len(ledger.rows())
+            while count < 6:
+                for record in consumer.poll(timeout_ms=500):
+                    number = int(record.value or b"")
+                    try:
+                        with writer.transaction() as work:
+                            work.execute(ledger.insert, (number, 5))
+                            work.send(topic, record.value)
+                            work.consumed(record.topic, record.partition, record.offset + 1)
+                            if number == fails_at:
+                                raise ZeroDivisionError
+                    except ZeroDivisionError:
+                        count = 6
+                        break
+                    count += 1
+    assert ledger.rows() == list(range(6))
+    assert_equal(bootstrap, topic, ledger)
+
+
+def test_the_newest_writer_supersedes_the_others(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as old:
+        transfer(old, ledger, topic, 1)
+        with BlockingDualWriter(bootstrap, topic, ledger.connect) as new:
+            transfer(new, ledger, topic, 2)
+            with pytest.raises(Exception) as told:
+                transfer(old, ledger, topic, 3)
+            assert isinstance(told.value, WriterSuperseded) or "fenced" in str(told.value).lower()
+            with pytest.raises(WriterSuperseded), old.transaction() as work:
+                work.execute(ledger.insert, (4, 5))
+            transfer(new, ledger, topic, 5)
+    assert_equal(bootstrap, topic, ledger)
+    assert events(bootstrap, topic) == [1, 2, 5]
+
+
+def test_a_commit_or_rollback_inside_the_block_is_told(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
+        for number, ends in enumerate(("commit", "rollback")):
+            with pytest.raises(BlockNotWhole, match="inside the block"):
+                with writer.transaction() as work:
+                    work.send(topic, b"%d" % number)
+                    getattr(work.connection, ends)()
+                    work.execute(ledger.insert, (number, 5))
+        transfer(writer, ledger, topic, 3)
+        with pytest.raises(IllegalProducerState, match="one block at a time"):
+            with writer.transaction(), writer.transaction():
+                pass
+        transfer(writer, ledger, topic, 4)
+    assert_equal(bootstrap, topic, ledger)
+
+
+def test_connections_that_could_lose_a_decision_are_refused(
+    bootstrap: str, server: PostgresServer, tmp_path: Path
+) -> None:
+    def refused(connection: Any, word: str) -> None:
+        with closing(connection), pytest.raises(UnsafeDatabase, match=word):
+            BlockingDualWriter(bootstrap, "refused", connection).start()
+
+    def sqlite(pragma: str = "", **keywords: Any) -> sqlite3.Connection:
+        connection = sqlite3.connect(tmp_path / "file", **keywords)
+        connection.execute(f"PRAGMA {pragma}" if pragma else "SELECT 1")
+        return connection
+
+    refused(sqlite(isolation_level=None), "autocommit")
+    refused(sqlite("synchronous=NORMAL"), "synchronous")
+    refused(sqlite("journal_mode=MEMORY"), "journal_mode")
+    refused(sqlite3.connect(":memory:"), "in memory")
+    refused(server.connect(autocommit=True), "autocommit")
+    refused(server.connect(options="-c synchronous_commit=off"), "synchronous_commit")
+    with pytest.raises(InvalidRequest, match="no name"):
+        BlockingDualWriter(bootstrap, "a b", sqlite)
+    with pytest.raises(InvalidConfig, match="transactional_id"):
+        BlockingDualWriter(bootstrap, "a", sqlite, transactional_id="mine")
+
+
+def test_synchronous_commit_is_looked_at_again_before_the_commit(
+    bootstrap: str, server: PostgresServer, topic: str
+) -> None:
+    ledger = Ledger(server.connect, "%s").create()
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
+        with pytest.raises(UnsafeDatabase, match="synchronous_commit"):
+            with writer.transaction() as work:
+                work.execute("SET LOCAL synchronous_commit = off")
+                work.execute(ledger.insert, (1, 5))
+                work.send(topic, b"1")
+        transfer(writer, ledger, topic, 2)
+    assert_equal(bootstrap, topic, ledger)
+
+
+def test_an_open_transaction_on_the_connection_is_refused(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    with closing(ledger.connect()) as connection:
+        with BlockingDualWriter(bootstrap, topic, connection) as writer:
+            connection.cursor().execute("DELETE FROM transfers")
+            with pytest.raises(UnsafeDatabase, match="open already"), writer.transaction():
+                pass
+            transfer(writer, ledger, topic, 2)  # what was open is rolled back
+    assert_equal(bootstrap, topic, ledger)
+
+
+__all__ = ["CheckedBackError"]
