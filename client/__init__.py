@@ -2,11 +2,11 @@
 
 What it is: `Producer`, `Consumer` and `Admin`, asyncio first, and `BlockingProducer`,
 `BlockingConsumer` and `BlockingAdmin` with the same calls for programs without an event loop;
-idempotent by default, transactional in both versions, prepared transactions, and one transaction over
-Kafka and a database (`DualWriter`). What it is not: part
-of a broker; the two meet on the wire, so everything here also works against Apache Kafka. Begin
-with producer.py; what is decided stands in the cores: producer_state, client.transactions.scope,
-reactions, accumulator, client.fetch.state, assignors. The names are handed on lazily, since the
+idempotent by default, transactional in both versions, prepared transactions, and one transaction
+over Kafka and a database (`DualWriter`). What it is not: part of a broker; the two meet on the
+wire, so everything here also works against Apache Kafka. Begin with producer.py; what is decided
+stands in the cores: producer_state, client.transactions.scope, reactions, accumulator,
+client.fetch.state, assignors, client.dual_write.protocol. The names are handed on lazily, since the
 command line needs few of them.
 """
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .cluster_view import ClusterView as ClusterView
     from .consumer import Consumer as Consumer
     from .dual_write.blocking_writer import BlockingDualWriter as BlockingDualWriter
+    from .dual_write.check_back_service import CheckBack as CheckBack
+    from .dual_write.resolvers import DatabaseResolver as DatabaseResolver
+    from .dual_write.resolvers import HttpResolver as HttpResolver
     from .dual_write.stop_words import DecisionInDoubt as DecisionInDoubt
     from .dual_write.stop_words import DecisionOverruled as DecisionOverruled
     from .dual_write.stop_words import DualWriteError as DualWriteError
@@ -48,7 +51,10 @@ _WHERE = {
     "BlockingConsumer": "blocking",
     "BlockingDualWriter": "dual_write.blocking_writer",
     "BlockingProducer": "blocking_producer",
+    "CheckBack": "dual_write.check_back_service",
     "ClusterView": "cluster_view",
+    "DatabaseResolver": "dual_write.resolvers",
+    "HttpResolver": "dual_write.resolvers",
     "Consumer": "consumer",
     "ConsumerRecord": "fetch.record_reader",
     "DecisionInDoubt": "dual_write.stop_words",

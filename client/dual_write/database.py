@@ -22,14 +22,8 @@ class Dialect:
     """What is peculiar to one connection's database."""
 
     def __init__(self, connection: Any) -> None:
-        self.module = type(connection).__module__.split(".")[0]
-        style = getattr(sys.modules.get(self.module), "paramstyle", "qmark")
+        self.module, style = _module_of(connection)
         self._is_numbered = style in ("numeric", "named")
-        if style not in PARAMETER_STYLES and not self._is_numbered:
-            raise UnsafeDatabase(
-                f"{self.module} takes parameters by {style!r}, which is not one of DB-API 2's: "
-                "qmark, format, pyformat, numeric, named"
-            )
         self._mark = PARAMETER_STYLES.get(style, "")
 
     def text_of(self, statement: Statement) -> str:
@@ -71,6 +65,20 @@ class Dialect:
         yield from decision_table.end_block()
         if self.module.startswith("psycopg"):
             yield from refuse_unsafe_postgresql()
+
+
+def _module_of(connection: Any) -> tuple[str, str]:
+    """The DB-API's module and its style of parameters; the class may be derived from its own."""
+    for each in type(connection).__mro__:
+        name = each.__module__.split(".")[0]
+        style = getattr(sys.modules.get(name), "paramstyle", None)
+        if style is not None:
+            return name, str(style)
+    raise UnsafeDatabase(
+        f"{type(connection).__qualname__} is no connection of a module of the DB-API 2, so it is "
+        "not known how it takes parameters, nor what it must not be set to. Give the connection "
+        "itself instead of a pool's or a framework's"
+    )
 
 
 def _is_busy() -> UnsafeDatabase:

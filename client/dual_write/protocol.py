@@ -25,6 +25,7 @@ the next one, or by the next start, or by a check-back.
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from ...wire.errors import KafkaError
 from . import steps, stop_words
 from .steps import EMPTY, Outcome, Phase, TransactionKey
 
@@ -260,11 +261,14 @@ class WriterProtocol:
 
     def _abort_refused(self, event: steps.EndRefused) -> steps.Effect:
         """Fenced, so aborted by whoever did that; this session is over."""
+        stopped = stop_words.superseded(self.name, self.generation)
+        stopped.__cause__ = event.reason
         if self._owed is not None:
-            assert event.reason is not None
-            raise self.stop(event.reason)
+            raise self.stop(stopped)
+        if isinstance(self._reason, KafkaError):  # Kafka's way to say the same
+            self._reason = stopped
         ending = self._end_undone(Phase.STOPPED)
-        self.stop(event.reason or stop_words.superseded(self.name, self.generation))
+        self.stop(stopped)
         return ending
 
     def _end_undone(self, phase: Phase) -> steps.Effect:

@@ -46,7 +46,8 @@ class DecisionOverruled(KafkaError):
 
 def superseded(name: str, generation: int) -> WriterSuperseded:
     return WriterSuperseded(
-        f"writer {name!r} of generation {generation} was superseded: a newer one has started. "
+        f"writer {name!r} of generation {generation} was superseded: a newer one has started, or "
+        "somebody has ended its session by hand. "
         "Nothing of this transaction counts; end this process, or start the writer anew (which "
         "supersedes the other one)"
     )

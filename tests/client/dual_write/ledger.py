@@ -1,4 +1,4 @@
-"""Accounts in a database and their events in a topic: what the tests of dual writes write and judge.
+"""Transfers in a database and their events in a topic: what tests of dual writes write and judge.
 
 A transfer has a number, its row and its event; both are there or neither.
 """

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,45 +11,16 @@ import pytest
 from oncelog.client import BlockingAdmin, BlockingConsumer, BlockingDualWriter, DualWriter
 from oncelog.client.dual_write.stop_words import (
     BlockNotWhole,
-    CheckedBackError,
     UnsafeDatabase,
     WriterSuperseded,
 )
 from oncelog.client.failures import IllegalProducerState
-from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.wire.errors import InvalidConfig, InvalidRequest
+from oncelog.wire.errors import InvalidConfig, InvalidRequest, KafkaError
 
 from .ledger import Ledger, assert_equal, events, sqlite_ledger
-from .postgresql import PostgresServer, postgresql
+from .postgresql import PostgresServer
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Cluster(nodes=1, data=tmp_path_factory.mktemp("dual") / "data") as running:
-        yield running.bootstrap
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
-    if request.param == "sqlite":
-        return sqlite_ledger(tmp_path / "ledger").create()
-    return Ledger(request.getfixturevalue("server").connect, "%s").create()
-
-
-@pytest.fixture
-def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.replace("[", ".").replace("]", "")[-100:]
-    with BlockingAdmin(bootstrap) as admin:
-        admin.create_topic(name, partitions=2)
-    return name
 
 
 def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int) -> None:
@@ -72,10 +42,9 @@ def test_a_block_counts_as_a_whole_or_not_at_all(
         with pytest.raises(Exception, match=r"(?i)unique"), writer.transaction() as work:
             work.send(topic, b"0")
             work.execute(ledger.insert, (0, 5))
-        with pytest.raises(InvalidRequest.__mro__[1], match="no such topic|partition"):
-            with writer.transaction() as work:
-                work.execute(ledger.insert, (6, 5))
-                work.send(topic, b"6", partition=9)
+        with pytest.raises(KafkaError, match="has partitions"), writer.transaction() as work:
+            work.execute(ledger.insert, (6, 5))
+            work.send(topic, b"6", partition=9)
         with writer.transaction() as work:  # no records
             work.execute(ledger.insert, (100, 5))
         with writer.transaction() as work:
@@ -158,9 +127,8 @@ def test_the_newest_writer_supersedes_the_others(
         transfer(old, ledger, topic, 1)
         with BlockingDualWriter(bootstrap, topic, ledger.connect) as new:
             transfer(new, ledger, topic, 2)
-            with pytest.raises(Exception) as told:
+            with pytest.raises(WriterSuperseded, match="was superseded"):
                 transfer(old, ledger, topic, 3)
-            assert isinstance(told.value, WriterSuperseded) or "fenced" in str(told.value).lower()
             with pytest.raises(WriterSuperseded), old.transaction() as work:
                 work.execute(ledger.insert, (4, 5))
             transfer(new, ledger, topic, 5)
@@ -173,15 +141,14 @@ def test_a_commit_or_rollback_inside_the_block_is_told(
 ) -> None:
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
         for number, ends in enumerate(("commit", "rollback")):
-            with pytest.raises(BlockNotWhole, match="inside the block"):
-                with writer.transaction() as work:
-                    work.send(topic, b"%d" % number)
-                    getattr(work.connection, ends)()
-                    work.execute(ledger.insert, (number, 5))
+            with pytest.raises(BlockNotWhole, match="inside"), writer.transaction() as work:
+                work.send(topic, b"%d" % number)
+                getattr(work.connection, ends)()
+                work.execute(ledger.insert, (number, 5))
         transfer(writer, ledger, topic, 3)
-        with pytest.raises(IllegalProducerState, match="one block at a time"):
-            with writer.transaction(), writer.transaction():
-                pass
+        told = pytest.raises(IllegalProducerState, match="one block at a time")
+        with told, writer.transaction(), writer.transaction():
+            pass
         transfer(writer, ledger, topic, 4)
     assert_equal(bootstrap, topic, ledger)
 
@@ -215,11 +182,11 @@ def test_synchronous_commit_is_looked_at_again_before_the_commit(
 ) -> None:
     ledger = Ledger(server.connect, "%s").create()
     with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
-        with pytest.raises(UnsafeDatabase, match="synchronous_commit"):
-            with writer.transaction() as work:
-                work.execute("SET LOCAL synchronous_commit = off")
-                work.execute(ledger.insert, (1, 5))
-                work.send(topic, b"1")
+        told = pytest.raises(UnsafeDatabase, match="synchronous_commit")
+        with told, writer.transaction() as work:
+            work.execute("SET LOCAL synchronous_commit = off")
+            work.execute(ledger.insert, (1, 5))
+            work.send(topic, b"1")
         transfer(writer, ledger, topic, 2)
     assert_equal(bootstrap, topic, ledger)
 
@@ -227,13 +194,10 @@ def test_synchronous_commit_is_looked_at_again_before_the_commit(
 def test_an_open_transaction_on_the_connection_is_refused(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
-    with closing(ledger.connect()) as connection:
-        with BlockingDualWriter(bootstrap, topic, connection) as writer:
-            connection.cursor().execute("DELETE FROM transfers")
-            with pytest.raises(UnsafeDatabase, match="open already"), writer.transaction():
-                pass
-            transfer(writer, ledger, topic, 2)  # what was open is rolled back
+    connection = ledger.connect()
+    with closing(connection), BlockingDualWriter(bootstrap, topic, connection) as writer:
+        connection.cursor().execute("DELETE FROM transfers")
+        with pytest.raises(UnsafeDatabase, match="open already"), writer.transaction():
+            pass
+        transfer(writer, ledger, topic, 2)  # what was open is rolled back
     assert_equal(bootstrap, topic, ledger)
-
-
-__all__ = ["CheckedBackError"]
