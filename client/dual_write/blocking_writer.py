@@ -24,7 +24,7 @@ from .flow import drive
 from .writer_flow import WriterFlow
 
 
-class Work:
+class BlockingDualWork:
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:
@@ -100,12 +100,12 @@ class BlockingDualWriter(WriterFlow):
             drive(self._close_connection())
 
     @contextlib.contextmanager
-    def transaction(self) -> Generator[Work]:
+    def transaction(self) -> Generator[BlockingDualWork]:
         """As `DualWriter.transaction`."""
         drive(self._begin_block())
         assert self._producer is not None
         try:
-            yield Work(self, self._producer)
+            yield BlockingDualWork(self, self._producer)
         except BaseException as problem:
             drive(self._block_failed(problem))
             raise

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar
 
 from . import steps
-from .steps import Outcome, TransactionKey
+from .steps import DecidedOutcome, TransactionKey
 
 
 class CheckPhase(Enum):
@@ -27,7 +27,7 @@ class CheckBackProtocol:
 
     def __init__(self, key: TransactionKey) -> None:
         self.key, self.phase = key, CheckPhase.NEW
-        self.outcome = Outcome.ABORTED
+        self.outcome = DecidedOutcome.ABORTED
 
     def begin(self) -> steps.Effect:
         """The first effect, and the next one after a wait."""
@@ -46,9 +46,9 @@ class CheckBackProtocol:
             self.phase = CheckPhase.WAITING
             return steps.WaitAndAsk(self.key)
         self.outcome, self.phase = event.outcome, CheckPhase.ENDING
-        return steps.EndTransaction(self.key, is_commit=self.outcome is Outcome.COMMITTED)
+        return steps.EndAsDecided(self.key, is_commit=self.outcome is DecidedOutcome.COMMITTED)
 
-    def _ended(self, _: steps.Ended) -> steps.Effect:
+    def _ended(self, _: steps.EndedAsDecided) -> steps.Effect:
         self.phase = CheckPhase.DONE
         return steps.CheckedBack(self.key, self.outcome, is_ours=True)
 
@@ -63,7 +63,7 @@ class CheckBackProtocol:
 
     RULES: ClassVar[Mapping[tuple[CheckPhase, type], Callable[[Any, Any], steps.Effect]]] = {
         (CheckPhase.ASKING, steps.OutcomeRead): _answered,
-        (CheckPhase.ENDING, steps.Ended): _ended,
+        (CheckPhase.ENDING, steps.EndedAsDecided): _ended,
         (CheckPhase.ENDING, steps.EndRefused): _refused,
         (CheckPhase.ENDING, steps.EndUnanswered): _unanswered,
     }

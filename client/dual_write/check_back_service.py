@@ -20,7 +20,7 @@ from . import kafka_side, steps
 from .check_back import CheckBackProtocol
 from .names import PREFIX
 from .resolvers import Resolver
-from .steps import Outcome, TransactionKey
+from .steps import DecidedOutcome, TransactionKey
 
 logger = logging.getLogger(__name__)
 OLDER_THAN_MS, EVERY_MS = 30_000, 1_000
@@ -34,7 +34,7 @@ class Checked:
 
     key: TransactionKey
     age_ms: int
-    outcome: Outcome | None
+    outcome: DecidedOutcome | None
     is_ours: bool = False
     reason: str = ""
 
@@ -112,7 +112,7 @@ class CheckBack:
                         event = steps.OutcomeRead(await self._resolver.resolve(key))
                     except Exception as problem:  # of any database or HTTP: it is asked again
                         event, reason = steps.OutcomeRead(None), f"the resolver failed: {problem}"
-                case steps.EndTransaction(_, is_commit):
+                case steps.EndAsDecided(_, is_commit):
                     event = await kafka_side.end(
                         self._view, key, is_commit=is_commit, timeout_ms=END_TIMEOUT_MS
                     )

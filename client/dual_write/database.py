@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from . import decision_table
-from .decision_table import Answer, Ending, Script, Statement
+from .decision_table import Answer, Script, SqlEnding, Statement
 from .flow import Flow
 from .stop_words import UnsafeDatabase
 
@@ -58,7 +58,7 @@ class Dialect:
             yield from _refuse_unsafe_sqlite()
         elif self.module.startswith("psycopg"):
             yield from refuse_unsafe_postgresql()
-            yield Ending.ROLLBACK
+            yield SqlEnding.ROLLBACK
 
     def before_commit(self) -> Script[None]:
         """The block was whole, and has not changed what makes its commit durable."""
@@ -141,8 +141,8 @@ def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
             return cast(T, end.value)
         answer, problem = Answer(), None
         try:
-            if isinstance(asked, Ending):
-                yield connection.commit if asked is Ending.COMMIT else connection.rollback
+            if isinstance(asked, SqlEnding):
+                yield connection.commit if asked is SqlEnding.COMMIT else connection.rollback
                 continue
             cursor = connection.cursor()
             try:

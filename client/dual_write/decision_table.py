@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 
 from . import steps, stop_words
 from .names import SESSION, WRITER, writer_of
-from .steps import Outcome, TransactionKey
+from .steps import DecidedOutcome, TransactionKey
 
 TABLE, POSITIONS = "oncelog_decisions", "oncelog_positions"
 SAVEPOINT = "oncelog_block"
 CLAIMS_MAX = 5
+NO_SAVEPOINT = ("3B001", "25P01")  # of PostgreSQL: no such savepoint, no transaction
 T = TypeVar("T")
 
 
@@ -33,7 +34,7 @@ class Statement:
     parameters: tuple[Any, ...] = ()
 
 
-class Ending(Enum):
+class SqlEnding(Enum):
     COMMIT = auto()
     ROLLBACK = auto()
 
@@ -44,7 +45,7 @@ class Answer:
     row_count: int = -1
 
 
-Script = Generator[Statement | Ending, Answer, T]
+Script = Generator[Statement | SqlEnding, Answer, T]
 KEY = "transactional_id = ? AND producer_id = ? AND producer_epoch = ?"
 CREATE = (
     f"CREATE TABLE {TABLE} (writer VARCHAR(150) NOT NULL, transactional_id VARCHAR(190) NOT NULL, "
@@ -81,17 +82,17 @@ def create_tables() -> Script[None]:
     for table, create in zip((TABLE, POSITIONS), CREATE, strict=True):
         try:
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
-            yield Ending.ROLLBACK
+            yield SqlEnding.ROLLBACK
             continue
         except Exception:
-            yield Ending.ROLLBACK
+            yield SqlEnding.ROLLBACK
         try:
             yield Statement(create)
-            yield Ending.COMMIT
+            yield SqlEnding.COMMIT
         except Exception:  # another process has made it at the same moment, or it may not be made
-            yield Ending.ROLLBACK
+            yield SqlEnding.ROLLBACK
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
-            yield Ending.ROLLBACK
+            yield SqlEnding.ROLLBACK
 
 
 def claim(asked: steps.Claim) -> Script[steps.Claimed]:
@@ -107,7 +108,7 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
             yield _insert(name, TransactionKey(name, WRITER, 0), "writer", 1)
             break
         except Exception:  # its first two writers start at the same moment
-            yield Ending.ROLLBACK
+            yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
     answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
@@ -119,37 +120,37 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
     )
     older = tuple(str(row[0]) for row in answer.rows)
     yield _insert(name, session, "session", generation)
-    yield Ending.COMMIT
+    yield SqlEnding.COMMIT
     return steps.Claimed(generation, older)
 
 
-def _find(key: TransactionKey) -> Script[Outcome | None]:
+def _find(key: TransactionKey) -> Script[DecidedOutcome | None]:
     answer = yield Statement(f"SELECT outcome FROM {TABLE} WHERE {KEY}", _parameters(key))
-    return Outcome(str(answer.rows[0][0])) if answer.rows else None
+    return DecidedOutcome(str(answer.rows[0][0])) if answer.rows else None
 
 
-def read_outcome(key: TransactionKey) -> Script[Outcome | None]:
+def read_outcome(key: TransactionKey) -> Script[DecidedOutcome | None]:
     found = yield from _find(key)
-    yield Ending.ROLLBACK
+    yield SqlEnding.ROLLBACK
     return found
 
 
-def read_or_abort(key: TransactionKey) -> Script[Outcome]:
+def read_or_abort(key: TransactionKey) -> Script[DecidedOutcome]:
     """What was decided; `aborted` from here on where nothing was. May be run again."""
     found = yield from read_outcome(key)
     if found is not None:
         return found
     try:
         writer = writer_of(key.transactional_id) or ""
-        yield _insert(writer, key, Outcome.ABORTED.value, 0)
-        yield Ending.COMMIT
+        yield _insert(writer, key, DecidedOutcome.ABORTED.value, 0)
+        yield SqlEnding.COMMIT
     except Exception:
-        yield Ending.ROLLBACK
+        yield SqlEnding.ROLLBACK
         found = yield from read_outcome(key)
         if found is None:
             raise
         return found
-    return Outcome.ABORTED
+    return DecidedOutcome.ABORTED
 
 
 def decide(asked: steps.Decide) -> Script[None]:
@@ -163,7 +164,7 @@ def decide(asked: steps.Decide) -> Script[None]:
     for key in asked.finished:
         yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", _parameters(key))
     try:
-        yield _insert(asked.name, asked.key, Outcome.COMMITTED.value, asked.generation)
+        yield _insert(asked.name, asked.key, DecidedOutcome.COMMITTED.value, asked.generation)
     except Exception as problem:
         if not is_integrity_error(problem):
             raise
@@ -182,19 +183,20 @@ def end_block() -> Script[None]:
     try:
         yield Statement(f"RELEASE SAVEPOINT {SAVEPOINT}")
     except Exception as problem:
-        if type(problem).__name__ == "InFailedSqlTransaction":  # a statement failed, unheeded
-            raise
+        is_gone = getattr(problem, "sqlstate", None) in NO_SAVEPOINT
+        if not is_gone and "savepoint" not in str(problem).lower():
+            raise  # the connection is lost, or a statement failed, unheeded
         raise stop_words.not_whole(problem) from problem
 
 
 def forget_session(transactional_id: str) -> Script[None]:
     yield Statement(f"DELETE FROM {TABLE} WHERE transactional_id = ?", (transactional_id,))
-    yield Ending.COMMIT
+    yield SqlEnding.COMMIT
 
 
 def read_generation(name: str) -> Script[int]:
     answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
-    yield Ending.ROLLBACK
+    yield SqlEnding.ROLLBACK
     return int(answer.rows[0][0]) if answer.rows else 0
 
 
@@ -239,5 +241,5 @@ def read_positions(name: str) -> Script[dict[tuple[str, int], int]]:
     answer = yield Statement(
         f"SELECT topic, partition_id, next_offset FROM {POSITIONS} WHERE writer = ?", (name,)
     )
-    yield Ending.ROLLBACK
+    yield SqlEnding.ROLLBACK
     return {(str(topic), int(partition)): int(at) for topic, partition, at in answer.rows}

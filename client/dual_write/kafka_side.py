@@ -19,7 +19,7 @@ OWN_CALLS: dict[type, str] = {
     steps.Initialize: "init_transactions",
     steps.BeginBoth: "begin_transaction",
     steps.Prepare: "prepare",
-    steps.EndTransaction: "commit_transaction",
+    steps.EndAsDecided: "commit_transaction",
     steps.AbortOwn: "abort_transaction",
 }
 REFUSALS = (
@@ -33,7 +33,7 @@ REFUSALS = (
 def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
     """The method of the session's own producer that is meant; None: `perform` does it."""
     is_of_others = (
-        isinstance(effect, steps.EndTransaction) and effect.key.transactional_id != transactional_id
+        isinstance(effect, steps.EndAsDecided) and effect.key.transactional_id != transactional_id
     )
     return None if is_of_others else OWN_CALLS.get(type(effect))
 
@@ -52,8 +52,8 @@ def event_after(effect: steps.Effect, result: Any, *, lost_answers: int) -> step
             return steps.BothBegun()
         case steps.Prepare():
             return _prepared(result)
-        case steps.EndTransaction():
-            return steps.Ended()
+        case steps.EndAsDecided():
+            return steps.EndedAsDecided()
         case _:
             return steps.Aborted()
 
@@ -72,7 +72,7 @@ def event_after_error(effect: steps.Effect, problem: KafkaError) -> steps.Event:
     match effect:
         case steps.BeginBoth() | steps.Prepare():
             return steps.BlockFailed(problem)
-        case steps.EndTransaction():
+        case steps.EndAsDecided():
             return _not_ended(problem, is_commit=effect.is_commit)
         case steps.AbortOwn():
             return _not_ended(problem, is_commit=False)
@@ -82,7 +82,7 @@ def event_after_error(effect: steps.Effect, problem: KafkaError) -> steps.Event:
 
 def _not_ended(problem: KafkaError, *, is_commit: bool) -> steps.Event:
     if problem.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING and is_commit:
-        return steps.Ended()  # a prepared transaction is not forgotten: it was committed
+        return steps.EndedAsDecided()  # a prepared transaction is not forgotten: it was committed
     if problem.code is ErrorCode.INVALID_TXN_STATE:
         return steps.EndRefused(problem, is_overruled=is_commit)
     if problem.code in REFUSALS or problem.fatal or problem.abortable:
@@ -99,8 +99,8 @@ async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
             return await _describe(admin, transactional_id)
         case steps.FenceSession(transactional_id):
             await admin.end(transactional_id)
-            return steps.Fenced()
-        case steps.EndTransaction(key, is_commit):
+            return steps.SessionFenced()
+        case steps.EndAsDecided(key, is_commit):
             return await end(view, key, is_commit=is_commit, timeout_ms=timeout_ms)
         case _:
             raise AssertionError(effect)
@@ -131,4 +131,4 @@ async def end(
         if problem.code not in REFUSALS and not problem.retriable:
             raise  # an ACL is missing, perhaps: nothing is known about the transaction
         return _not_ended(problem, is_commit=is_commit)
-    return steps.Ended()
+    return steps.EndedAsDecided()

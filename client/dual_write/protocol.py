@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 from ...wire.errors import KafkaError
 from . import steps, stop_words
-from .steps import EMPTY, Outcome, Phase, TransactionKey
+from .steps import EMPTY, DecidedOutcome, TransactionKey, WriterPhase
 
 FINISHED_MAX = 100  # rows that are deleted with one decision
 
@@ -37,7 +37,7 @@ class WriterProtocol:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.phase = Phase.NEW
+        self.phase = WriterPhase.NEW
         self.transactional_id = ""
         self.generation = 0
         self._older: list[str] = []
@@ -59,14 +59,14 @@ class WriterProtocol:
 
     def stop(self, reason: BaseException) -> BaseException:
         """Nothing goes on from here: the next start has to find out."""
-        self.phase, self._stopped = Phase.STOPPED, self._stopped or reason
+        self.phase, self._stopped = WriterPhase.STOPPED, self._stopped or reason
         return reason
 
     # --- the start
 
     def _started(self, event: steps.SessionStarted) -> steps.Effect:
         self.transactional_id, self._older = event.transactional_id, []
-        self.phase = Phase.CLAIMING
+        self.phase = WriterPhase.CLAIMING
         return steps.Claim(self.name, event.transactional_id)
 
     def _claimed(self, event: steps.Claimed) -> steps.Effect:
@@ -75,27 +75,27 @@ class WriterProtocol:
 
     def _next_session(self) -> steps.Effect:
         if self._older:
-            self.phase = Phase.DESCRIBING
+            self.phase = WriterPhase.DESCRIBING
             return steps.Describe(self._older[0])
-        self.phase = Phase.INITIALIZING
+        self.phase = WriterPhase.INITIALIZING
         return steps.Initialize(self.transactional_id)
 
     def _described(self, event: steps.Described) -> steps.Effect:
         if not event.is_known:
-            return self._fenced(steps.Fenced())  # it can decide nothing any more
+            return self._fenced(steps.SessionFenced())  # it can decide nothing any more
         if event.key is None:
             return self._fence()
-        self._key, self.phase = event.key, Phase.READING
+        self._key, self.phase = event.key, WriterPhase.READING
         return steps.ReadOutcome(event.key)
 
     def _read(self, event: steps.OutcomeRead) -> steps.Effect:
-        if event.outcome is not Outcome.COMMITTED:
+        if event.outcome is not DecidedOutcome.COMMITTED:
             return self._fence()
         assert self._key is not None
-        self.phase = Phase.ROLLING_FORWARD
-        return steps.EndTransaction(self._key, is_commit=True)
+        self.phase = WriterPhase.ROLLING_FORWARD
+        return steps.EndAsDecided(self._key, is_commit=True)
 
-    def _rolled_forward(self, _: steps.Ended) -> steps.Effect:
+    def _rolled_forward(self, _: steps.EndedAsDecided) -> steps.Effect:
         return self._fence()
 
     def _not_rolled_forward(self, event: steps.EndRefused) -> steps.Effect:
@@ -108,11 +108,11 @@ class WriterProtocol:
         raise self.stop(event.reason or TimeoutError())
 
     def _fence(self) -> steps.Effect:
-        self.phase = Phase.FENCING
+        self.phase = WriterPhase.FENCING
         return steps.FenceSession(self._older[0])
 
-    def _fenced(self, _: steps.Fenced) -> steps.Effect:
-        self.phase = Phase.FORGETTING
+    def _fenced(self, _: steps.SessionFenced) -> steps.Effect:
+        self.phase = WriterPhase.FORGETTING
         return steps.ForgetSession(self._older[0])
 
     def _forgotten(self, _: steps.Forgotten) -> steps.Effect:
@@ -122,9 +122,9 @@ class WriterProtocol:
     def _initialized(self, event: steps.Initialized) -> steps.Effect:
         self._key = None
         if not event.is_certain:
-            self.phase = Phase.NEW
+            self.phase = WriterPhase.NEW
             return steps.StartSession()
-        self.phase = Phase.READY
+        self.phase = WriterPhase.READY
         return steps.BecomeReady()
 
     # --- a transaction
@@ -132,15 +132,15 @@ class WriterProtocol:
     def _begun(self, _: steps.BlockBegun) -> steps.Effect:
         self._key = self._reason = None
         self._is_committed = False
-        self.phase = Phase.OPENING
+        self.phase = WriterPhase.OPENING
         return steps.BeginBoth()
 
     def _open(self, _: steps.BothBegun) -> steps.Effect:
-        self.phase = Phase.OPEN
+        self.phase = WriterPhase.OPEN
         return steps.RunBlock()
 
     def _block_done(self, _: steps.BlockDone) -> steps.Effect:
-        self.phase = Phase.PREPARING
+        self.phase = WriterPhase.PREPARING
         return steps.Prepare()
 
     def _prepared(self, event: steps.Prepared) -> steps.Effect:
@@ -153,7 +153,7 @@ class WriterProtocol:
 
     def _decide(self) -> steps.Effect:
         assert self._key is not None
-        self.phase = Phase.DECIDING
+        self.phase = WriterPhase.DECIDING
         finished = tuple(self._finished[:FINISHED_MAX])
         return steps.Decide(self.name, self._key, self.generation, finished)
 
@@ -164,19 +164,19 @@ class WriterProtocol:
     def _complete(self) -> steps.Effect:
         assert self._key is not None
         self._is_committed = True
-        self.phase = Phase.COMPLETING
-        return steps.EndTransaction(self._key, is_commit=True)
+        self.phase = WriterPhase.COMPLETING
+        return steps.EndAsDecided(self._key, is_commit=True)
 
-    def _completed(self, _: steps.Ended) -> steps.Effect:
+    def _completed(self, _: steps.EndedAsDecided) -> steps.Effect:
         assert self._key is not None
         self._finished.append(self._key)
-        self.phase = Phase.READY
+        self.phase = WriterPhase.READY
         return steps.EndBlock(is_committed=True)
 
     def _unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
         assert self._key is not None
-        self._owed = steps.EndTransaction(self._key, is_commit=True)
-        self.phase = Phase.OWING
+        self._owed = steps.EndAsDecided(self._key, is_commit=True)
+        self.phase = WriterPhase.OWING
         return steps.EndBlock(is_committed=True)
 
     def _not_completed(self, event: steps.EndRefused) -> steps.Effect:
@@ -184,7 +184,7 @@ class WriterProtocol:
         self._reason = event.reason
         if event.is_overruled:
             raise self.stop(stop_words.overruled(self._key, event.reason))
-        self.phase = Phase.SUSPECTING
+        self.phase = WriterPhase.SUSPECTING
         return steps.ReadGeneration(self.name)
 
     def _generation_read(self, event: steps.GenerationRead) -> steps.Effect:
@@ -199,10 +199,10 @@ class WriterProtocol:
 
     def _begun_owing(self, _: steps.BlockBegun) -> steps.Effect:
         assert self._owed is not None
-        self.phase = Phase.COMPLETING if self._is_committed else Phase.ABORTING
+        self.phase = WriterPhase.COMPLETING if self._is_committed else WriterPhase.ABORTING
         return self._owed
 
-    def _owed_completed(self, event: steps.Ended) -> steps.Effect:
+    def _owed_completed(self, event: steps.EndedAsDecided) -> steps.Effect:
         """COMPLETING, of this transaction or, before a block, of the last one."""
         if self._owed is None:
             return self._completed(event)
@@ -214,7 +214,7 @@ class WriterProtocol:
     def _owed_unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
         if self._owed is None:
             return self._unanswered(event)
-        self.phase = Phase.OWING
+        self.phase = WriterPhase.OWING
         assert event.reason is not None
         raise event.reason
 
@@ -229,21 +229,21 @@ class WriterProtocol:
     def _in_doubt(self, event: steps.DatabaseInDoubt) -> steps.Effect:
         assert self._key is not None
         self._reason = event.reason
-        self.phase = Phase.RESOLVING
+        self.phase = WriterPhase.RESOLVING
         return steps.ReadOrAbort(self._key)
 
     def _resolved(self, event: steps.OutcomeRead) -> steps.Effect:
-        if event.outcome is Outcome.COMMITTED:
+        if event.outcome is DecidedOutcome.COMMITTED:
             return self._committed(steps.DatabaseCommitted())
         return self._undo(self._reason)
 
     def _undo(self, reason: BaseException | None) -> steps.Effect:
         self._reason = reason
-        self.phase = Phase.ROLLING_BACK
+        self.phase = WriterPhase.ROLLING_BACK
         return steps.RollBack()
 
     def _rolled_back(self, _: steps.RolledBack) -> steps.Effect:
-        self.phase = Phase.ABORTING
+        self.phase = WriterPhase.ABORTING
         return steps.AbortOwn()
 
     def _aborted(self, _: steps.Aborted) -> steps.Effect:
@@ -251,59 +251,59 @@ class WriterProtocol:
         if self._owed is not None:
             self._owed = None
             return self._begun(steps.BlockBegun())
-        return self._end_undone(Phase.READY)
+        return self._end_undone(WriterPhase.READY)
 
     def _abort_unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
         if self._owed is not None:
             return self._owed_unanswered(event)
         self._owed = steps.AbortOwn()
-        return self._end_undone(Phase.OWING)
+        return self._end_undone(WriterPhase.OWING)
 
     def _abort_refused(self, event: steps.EndRefused) -> steps.Effect:
-        """Fenced, so aborted by whoever did that; this session is over."""
+        """SessionFenced, so aborted by whoever did that; this session is over."""
         stopped = stop_words.superseded(self.name, self.generation)
         stopped.__cause__ = event.reason
         if self._owed is not None:
             raise self.stop(stopped)
         if isinstance(self._reason, KafkaError):  # Kafka's way to say the same
             self._reason = stopped
-        ending = self._end_undone(Phase.STOPPED)
+        ending = self._end_undone(WriterPhase.STOPPED)
         self.stop(stopped)
         return ending
 
-    def _end_undone(self, phase: Phase) -> steps.Effect:
+    def _end_undone(self, phase: WriterPhase) -> steps.Effect:
         self.phase = phase
         return steps.EndBlock(is_committed=False, reason=self._reason)
 
-    RULES: ClassVar[Mapping[tuple[Phase, type], Callable[[Any, Any], steps.Effect]]] = {
-        (Phase.NEW, steps.SessionStarted): _started,
-        (Phase.CLAIMING, steps.Claimed): _claimed,
-        (Phase.DESCRIBING, steps.Described): _described,
-        (Phase.READING, steps.OutcomeRead): _read,
-        (Phase.ROLLING_FORWARD, steps.Ended): _rolled_forward,
-        (Phase.ROLLING_FORWARD, steps.EndRefused): _not_rolled_forward,
-        (Phase.ROLLING_FORWARD, steps.EndUnanswered): _start_unanswered,
-        (Phase.FENCING, steps.Fenced): _fenced,
-        (Phase.FORGETTING, steps.Forgotten): _forgotten,
-        (Phase.INITIALIZING, steps.Initialized): _initialized,
-        (Phase.READY, steps.BlockBegun): _begun,
-        (Phase.OWING, steps.BlockBegun): _begun_owing,
-        (Phase.OPENING, steps.BothBegun): _open,
-        (Phase.OPENING, steps.BlockFailed): _not_begun,
-        (Phase.OPEN, steps.BlockDone): _block_done,
-        (Phase.OPEN, steps.BlockFailed): _not_begun,
-        (Phase.PREPARING, steps.Prepared): _prepared,
-        (Phase.PREPARING, steps.BlockFailed): _not_begun,
-        (Phase.DECIDING, steps.DatabaseCommitted): _committed,
-        (Phase.DECIDING, steps.DatabaseRefused): _refused,
-        (Phase.DECIDING, steps.DatabaseInDoubt): _in_doubt,
-        (Phase.RESOLVING, steps.OutcomeRead): _resolved,
-        (Phase.COMPLETING, steps.Ended): _owed_completed,
-        (Phase.COMPLETING, steps.EndRefused): _not_completed,
-        (Phase.COMPLETING, steps.EndUnanswered): _owed_unanswered,
-        (Phase.SUSPECTING, steps.GenerationRead): _generation_read,
-        (Phase.ROLLING_BACK, steps.RolledBack): _rolled_back,
-        (Phase.ABORTING, steps.Aborted): _aborted,
-        (Phase.ABORTING, steps.EndUnanswered): _abort_unanswered,
-        (Phase.ABORTING, steps.EndRefused): _abort_refused,
+    RULES: ClassVar[Mapping[tuple[WriterPhase, type], Callable[[Any, Any], steps.Effect]]] = {
+        (WriterPhase.NEW, steps.SessionStarted): _started,
+        (WriterPhase.CLAIMING, steps.Claimed): _claimed,
+        (WriterPhase.DESCRIBING, steps.Described): _described,
+        (WriterPhase.READING, steps.OutcomeRead): _read,
+        (WriterPhase.ROLLING_FORWARD, steps.EndedAsDecided): _rolled_forward,
+        (WriterPhase.ROLLING_FORWARD, steps.EndRefused): _not_rolled_forward,
+        (WriterPhase.ROLLING_FORWARD, steps.EndUnanswered): _start_unanswered,
+        (WriterPhase.FENCING, steps.SessionFenced): _fenced,
+        (WriterPhase.FORGETTING, steps.Forgotten): _forgotten,
+        (WriterPhase.INITIALIZING, steps.Initialized): _initialized,
+        (WriterPhase.READY, steps.BlockBegun): _begun,
+        (WriterPhase.OWING, steps.BlockBegun): _begun_owing,
+        (WriterPhase.OPENING, steps.BothBegun): _open,
+        (WriterPhase.OPENING, steps.BlockFailed): _not_begun,
+        (WriterPhase.OPEN, steps.BlockDone): _block_done,
+        (WriterPhase.OPEN, steps.BlockFailed): _not_begun,
+        (WriterPhase.PREPARING, steps.Prepared): _prepared,
+        (WriterPhase.PREPARING, steps.BlockFailed): _not_begun,
+        (WriterPhase.DECIDING, steps.DatabaseCommitted): _committed,
+        (WriterPhase.DECIDING, steps.DatabaseRefused): _refused,
+        (WriterPhase.DECIDING, steps.DatabaseInDoubt): _in_doubt,
+        (WriterPhase.RESOLVING, steps.OutcomeRead): _resolved,
+        (WriterPhase.COMPLETING, steps.EndedAsDecided): _owed_completed,
+        (WriterPhase.COMPLETING, steps.EndRefused): _not_completed,
+        (WriterPhase.COMPLETING, steps.EndUnanswered): _owed_unanswered,
+        (WriterPhase.SUSPECTING, steps.GenerationRead): _generation_read,
+        (WriterPhase.ROLLING_BACK, steps.RolledBack): _rolled_back,
+        (WriterPhase.ABORTING, steps.Aborted): _aborted,
+        (WriterPhase.ABORTING, steps.EndUnanswered): _abort_unanswered,
+        (WriterPhase.ABORTING, steps.EndRefused): _abort_refused,
     }

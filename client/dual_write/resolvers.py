@@ -18,16 +18,16 @@ from ...wire.errors import InvalidConfig
 from . import decision_table, steps
 from .database import Dialect, run
 from .flow import Flow, drive_async
-from .steps import Outcome, TransactionKey
+from .steps import DecidedOutcome, TransactionKey
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10
 ANSWER_BYTES_MAX = 65_536
-WORDS = {"commit": Outcome.COMMITTED, "abort": Outcome.ABORTED, "unknown": None}
+WORDS = {"commit": DecidedOutcome.COMMITTED, "abort": DecidedOutcome.ABORTED, "unknown": None}
 
 
 class Resolver(Protocol):
-    async def resolve(self, key: TransactionKey) -> Outcome | None:
+    async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
         """What was decided; None: not known now. Raises where it cannot be asked."""
         ...
 
@@ -41,7 +41,7 @@ class DatabaseResolver:
         """connect: a function, or a coroutine function, that opens a connection."""
         self._connect, self._connection = connect, None
 
-    async def resolve(self, key: TransactionKey) -> Outcome | None:
+    async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
         """See the class. Raises what the database raises; the next call connects anew."""
         return await drive_async(self._resolve(key))
 
@@ -49,7 +49,7 @@ class DatabaseResolver:
         """Close the connection."""
         await drive_async(self._close())
 
-    def _resolve(self, key: TransactionKey) -> Flow[Outcome | None]:
+    def _resolve(self, key: TransactionKey) -> Flow[DecidedOutcome | None]:
         try:
             if self._connection is None:
                 self._connection = yield self._connect
@@ -81,13 +81,13 @@ class HttpResolver:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def resolve(self, key: TransactionKey) -> Outcome | None:
+    async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
         """Raises OSError, ValueError where there is no such answer."""
         return await asyncio.to_thread(self._ask, key)
 
     async def close(self) -> None: ...
 
-    def _ask(self, key: TransactionKey) -> Outcome | None:
+    def _ask(self, key: TransactionKey) -> DecidedOutcome | None:
         asked = urlencode({
             "transactional_id": key.transactional_id,
             "producer_id": key.producer_id,

@@ -27,14 +27,14 @@ class TransactionKey:
         return f"{self.transactional_id} ({self.producer_id}/{self.producer_epoch})"
 
 
-class Outcome(Enum):
+class DecidedOutcome(Enum):
     """What the table says of a transaction; the first word counts, and is never changed."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
 
 
-class Phase(Enum):
+class WriterPhase(Enum):
     """Where a writer stands: what it has asked for last."""
 
     NEW = auto()
@@ -92,7 +92,7 @@ class ReadOrAbort:
 
 
 @dataclass(frozen=True, slots=True)
-class EndTransaction:
+class EndAsDecided:
     """In Kafka: end this transaction as it was decided."""
 
     key: TransactionKey
@@ -195,7 +195,7 @@ class CheckedBack:
     """Of a check-back: over. is_ours: it was ended by this check-back."""
 
     key: TransactionKey
-    outcome: Outcome
+    outcome: DecidedOutcome
     is_ours: bool
 
 
@@ -225,11 +225,11 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRead:
-    outcome: Outcome | None
+    outcome: DecidedOutcome | None
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedAsDecided:
     """The transaction is ended as was asked, by us or somebody else."""
 
 
@@ -249,7 +249,7 @@ class EndUnanswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class SessionFenced:
     pass
 
 
@@ -327,12 +327,12 @@ class Aborted:
 
 
 Effect = (
-    Claim | Describe | ReadOutcome | ReadOrAbort | EndTransaction | FenceSession | ForgetSession
+    Claim | Describe | ReadOutcome | ReadOrAbort | EndAsDecided | FenceSession | ForgetSession
     | Initialize | StartSession | BecomeReady | BeginBoth | RunBlock | Prepare | Decide | RollBack
     | ReadGeneration | AbortOwn | EndBlock | WaitAndAsk | CheckedBack
 )  # fmt: skip
 Event = (
-    SessionStarted | Claimed | Described | OutcomeRead | Ended | EndRefused | EndUnanswered | Fenced
-    | Forgotten | Initialized | BlockBegun | BothBegun | BlockDone | BlockFailed | Prepared
+    SessionStarted | Claimed | Described | OutcomeRead | EndedAsDecided | EndRefused | EndUnanswered
+    | SessionFenced | Forgotten | Initialized | BlockBegun | BothBegun | BlockDone | BlockFailed | Prepared
     | DatabaseCommitted | DatabaseRefused | DatabaseInDoubt | GenerationRead | RolledBack | Aborted
 )  # fmt: skip

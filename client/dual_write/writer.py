@@ -31,7 +31,7 @@ from .flow import drive_async
 from .writer_flow import WriterFlow
 
 
-class AsyncWork:
+class DualWork:
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: "DualWriter", producer: Producer) -> None:
@@ -106,7 +106,7 @@ class DualWriter(WriterFlow):
             await drive_async(self._close_connection())
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[AsyncWork]:
+    async def transaction(self) -> AsyncGenerator[DualWork]:
         """A block of which all counts, or nothing; then it raises why.
 
         DecisionInDoubt: nobody knows yet; the next start, or a check-back, finds out.
@@ -114,7 +114,7 @@ class DualWriter(WriterFlow):
         await drive_async(self._begin_block())
         assert self._producer is not None
         try:
-            yield AsyncWork(self, self._producer)
+            yield DualWork(self, self._producer)
         except BaseException as problem:
             await drive_async(self._block_failed(problem))
             raise

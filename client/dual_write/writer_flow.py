@@ -21,7 +21,7 @@ from .decision_table import Script
 from .flow import Flow
 from .names import NONCE_BYTES, checked_name, session_id
 from .protocol import WriterProtocol
-from .steps import Phase
+from .steps import WriterPhase
 
 logger = logging.getLogger(__name__)
 RESOLVE_TIMEOUT_MS = 30_000
@@ -33,7 +33,7 @@ FIXED = frozenset({
     "oncelog_transaction_version_max",
 })  # fmt: skip
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.05, 1.0
-IDLE = (Phase.READY, Phase.OWING)
+IDLE = (WriterPhase.READY, WriterPhase.OWING)
 RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the program's turn
 
 
@@ -125,10 +125,11 @@ class WriterFlow:
         if isinstance(effect, steps.EndBlock) and not effect.is_committed:
             raise effect.reason or stop_words.DualWriteError("nothing of the block counts")
 
-    def _require(self, *phases: Phase) -> None:
+    def _require(self, *phases: WriterPhase) -> None:
         phase = self._protocol.phase
-        if phase not in phases and phase is not Phase.STOPPED:  # which says itself why
-            hint = "start it first (`with` does)" if phase is Phase.NEW else "one block at a time"
+        if phase not in phases and phase is not WriterPhase.STOPPED:  # which says itself why
+            is_new = phase is WriterPhase.NEW
+            hint = "start it first (`with` does)" if is_new else "one block at a time"
             raise IllegalProducerState(f"the writer is {phase.name}: {hint}")
 
     # --- carrying out
@@ -245,7 +246,7 @@ class WriterFlow:
         return (yield from self._run(decision_table.read_positions(self.name)))
 
     def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
-        """For `Work.consumed`."""
+        """For `BlockingDualWork.consumed`."""
         yield from self._run(
             decision_table.write_position(self.name, topic, partition, next_offset)
         )

@@ -1,4 +1,4 @@
-"""What the tests of dual writes share: a cluster, and both databases."""
+"""What the tests of dual writes share: a cluster, and both databases, for one worker."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,18 +12,18 @@ from .ledger import Ledger, sqlite_ledger
 from .postgresql import PostgresServer, postgresql
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(nodes=1, data=tmp_path_factory.mktemp("dual") / "data") as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def bootstrap(cluster: Cluster) -> str:
     return cluster.bootstrap
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server() -> Iterator[PostgresServer]:
     with postgresql() as running:
         yield running

@@ -1,4 +1,4 @@
-"""A service of its own process: transfers by a dual write; it dies, or stands still, where it is told.
+"""A service in a process: transfers by a dual write; it dies, or stands still, where it is told.
 
 Its points are before and after each effect of the protocol (`before Decide`), and `in the commit`:
 all statements are through, COMMIT has not been sent.
@@ -29,7 +29,7 @@ POINTS = (
     "after Prepare",
     "in the commit",
     "after Decide",
-    "after EndTransaction",
+    "after EndAsDecided",
 )
 
 
@@ -109,7 +109,7 @@ class MortalWriter(BlockingDualWriter):
 
 def work(job: Job) -> None:
     hooks: list[Callable[[], None]] = []
-    ledger = ledger_of(job.database, lambda: [hook() for hook in hooks] and None)
+    ledger = ledger_of(job.database, lambda: hooks[0]() if hooks else None)
     writer = MortalWriter(job.bootstrap, job.topic, ledger.connect)
     writer.job = job
     hooks.append(writer.in_commit)

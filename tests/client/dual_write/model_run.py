@@ -14,7 +14,7 @@ from typing import NamedTuple
 from oncelog.client.dual_write import steps
 from oncelog.client.dual_write.check_back import CheckBackProtocol
 from oncelog.client.dual_write.protocol import WriterProtocol
-from oncelog.client.dual_write.steps import Outcome, Phase, TransactionKey
+from oncelog.client.dual_write.steps import DecidedOutcome, TransactionKey, WriterPhase
 from oncelog.client.dual_write.stop_words import DecisionOverruled, DualWriteError
 
 from .model_world import KeyTaken, Luck, Refused, World
@@ -83,13 +83,13 @@ class Actor:
                     return steps.EndUnanswered(TimeoutError())
         except Refused as problem:
             if problem.args[0] == "49" and is_commit:
-                return steps.Ended()  # prepared ones are not forgotten: it was committed
+                return steps.EndedAsDecided()  # prepared ones are not forgotten: it was committed
             return steps.EndRefused(problem, is_overruled=problem.args[0] == "48" and is_commit)
-        return steps.Ended()
+        return steps.EndedAsDecided()
 
     def read_or_abort(self, key: TransactionKey) -> steps.Event:
         if not self.parts.has_tombstone and isinstance(self, CheckBack):
-            return steps.OutcomeRead(self.world.database.outcomes.get(key, Outcome.ABORTED))
+            return steps.OutcomeRead(self.world.database.outcomes.get(key, DecidedOutcome.ABORTED))
         return steps.OutcomeRead(self.world.database.read_or_abort(key))
 
 
@@ -123,7 +123,7 @@ class Writer(Actor):
             world.alarms += 1
             raise Gone from alarm
         except TimeoutError as stopped:
-            if self.protocol.phase is not Phase.OWING:
+            if self.protocol.phase is not WriterPhase.OWING:
                 raise Gone from stopped
             self.effect = steps.EndBlock(is_committed=False)  # the program begins again, later
         except (DualWriteError, Refused) as stopped:
@@ -144,15 +144,15 @@ class Writer(Actor):
                 return steps.OutcomeRead(database.outcomes.get(self.key(key)))
             case steps.ReadOrAbort(key):
                 return self.read_or_abort(self.key(key))
-            case steps.EndTransaction(key, is_commit):
+            case steps.EndAsDecided(key, is_commit):
                 event = self.end(key, is_commit=is_commit)
-                if key == self.own and isinstance(event, steps.Ended):
+                if key == self.own and isinstance(event, steps.EndedAsDecided):
                     self.next_epoch()
                 return event
             case steps.FenceSession(name):
                 while not self.lucky(lambda: kafka.init(name)):
                     pass
-                return steps.Fenced()
+                return steps.SessionFenced()
             case steps.ForgetSession(name):
                 if self.parts.has_nonce:
                     database.forget(name)
@@ -187,7 +187,7 @@ class Writer(Actor):
                 if not self.has_sent:
                     return steps.Aborted()
                 event = self.end(self.own, is_commit=False)
-                if isinstance(event, steps.Ended):
+                if isinstance(event, steps.EndedAsDecided):
                     self.next_epoch()
                     return steps.Aborted()
                 return event
@@ -259,30 +259,30 @@ class Writer(Actor):
             return protocol.step(steps.DatabaseRefused(event.reason))
         if not self.parts.prepares_first:
             if isinstance(event, steps.BlockDone):
-                return protocol_at(protocol, Phase.PREPARING).step(steps.Prepared(self.own))
-            if phase is Phase.DECIDING and isinstance(event, steps.DatabaseCommitted):
-                protocol_at(protocol, Phase.PREPARING)
+                return protocol_at(protocol, WriterPhase.PREPARING).step(steps.Prepared(self.own))
+            if phase is WriterPhase.DECIDING and isinstance(event, steps.DatabaseCommitted):
+                protocol_at(protocol, WriterPhase.PREPARING)
                 return steps.Prepare()
-            if phase is Phase.PREPARING and isinstance(event, steps.Prepared):
-                return protocol_at(protocol, Phase.DECIDING).step(steps.DatabaseCommitted())
+            if phase is WriterPhase.PREPARING and isinstance(event, steps.Prepared):
+                return protocol_at(protocol, WriterPhase.DECIDING).step(steps.DatabaseCommitted())
         if not self.parts.commits_first:
-            if phase is Phase.PREPARING and isinstance(event, steps.Prepared) and event.key:
+            if phase is WriterPhase.PREPARING and isinstance(event, steps.Prepared) and event.key:
                 decide = protocol.step(event)
                 self.decision = decide
-                return steps.EndTransaction(event.key, is_commit=True)
-            if phase is Phase.DECIDING and isinstance(event, steps.Ended):
+                return steps.EndAsDecided(event.key, is_commit=True)
+            if phase is WriterPhase.DECIDING and isinstance(event, steps.EndedAsDecided):
                 return self.decision
-            if phase is Phase.DECIDING and isinstance(
+            if phase is WriterPhase.DECIDING and isinstance(
                 event, steps.EndRefused | steps.EndUnanswered
             ):
                 raise Gone
-            if phase is Phase.DECIDING and isinstance(event, steps.DatabaseCommitted):
+            if phase is WriterPhase.DECIDING and isinstance(event, steps.DatabaseCommitted):
                 effect = protocol.step(event)
-                return protocol.step(steps.Ended()) if self.has_sent else effect
+                return protocol.step(steps.EndedAsDecided()) if self.has_sent else effect
         return None
 
 
-def protocol_at(protocol: WriterProtocol, phase: Phase) -> WriterProtocol:
+def protocol_at(protocol: WriterProtocol, phase: WriterPhase) -> WriterProtocol:
     protocol.phase = phase
     return protocol
 
@@ -302,7 +302,7 @@ class CheckBack(Actor):
                 event = self.read_or_abort(self.key(key))
                 if world.chance(world.luck.fails):
                     event = steps.OutcomeRead(None)  # a resolver that does not know today
-            case steps.EndTransaction(key, is_commit):
+            case steps.EndAsDecided(key, is_commit):
                 event = self.end(key, is_commit=is_commit)
             case steps.WaitAndAsk():
                 self.effect = self.protocol.begin()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from oncelog.client.dual_write.steps import Outcome, TransactionKey
+from oncelog.client.dual_write.steps import DecidedOutcome, TransactionKey
 
 
 class Refused(Exception):
@@ -94,7 +94,7 @@ class ModelDatabase:
     def __init__(self) -> None:
         self.generation = 0
         self.sessions: dict[str, int] = {}
-        self.outcomes: dict[TransactionKey, Outcome] = {}
+        self.outcomes: dict[TransactionKey, DecidedOutcome] = {}
         self.transfers: set[int] = set()
 
     def claim(self, transactional_id: str) -> tuple[int, tuple[str, ...]]:
@@ -103,8 +103,8 @@ class ModelDatabase:
         self.sessions[transactional_id] = self.generation
         return self.generation, older
 
-    def read_or_abort(self, key: TransactionKey) -> Outcome:
-        return self.outcomes.setdefault(key, Outcome.ABORTED)
+    def read_or_abort(self, key: TransactionKey) -> DecidedOutcome:
+        return self.outcomes.setdefault(key, DecidedOutcome.ABORTED)
 
     def decide(
         self,
@@ -119,7 +119,7 @@ class ModelDatabase:
         left = {each: word for each, word in self.outcomes.items() if each not in finished}
         if key in left:
             raise KeyTaken
-        self.outcomes = {**left, key: Outcome.COMMITTED}
+        self.outcomes = {**left, key: DecidedOutcome.COMMITTED}
         self.transfers.add(transfer)
 
     def forget(self, transactional_id: str) -> None:

@@ -25,12 +25,13 @@ from .job import POINTS, Job, begin
 from .ledger import Ledger, assert_equal
 from .postgresql import PostgresServer
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 RUN_S = 120
 
 
 def job_of(bootstrap: str, topic: str, database: str, folder: Path, first: int, **rest: Any) -> Job:
-    return Job(bootstrap, topic, database, str(folder), first, **({"count": 2} | rest))
+    given: dict[str, Any] = {"count": 2} | rest
+    return Job(bootstrap, topic, database, str(folder), first, **given)
 
 
 def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -48,10 +49,22 @@ def check_back(cluster: Cluster, database: str, *more: str) -> int:
     return run(["txn", "check-back", *options, *more])
 
 
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(("in the commit", "after Decide"), id="around the decision"),
+        pytest.param(POINTS, id="all", marks=pytest.mark.chaos),
+    ],
+)
 def test_a_service_is_killed_at_each_point(
-    bootstrap: str, topic: str, database: str, ledger: Ledger, tmp_path: Path
+    bootstrap: str,
+    topic: str,
+    database: str,
+    ledger: Ledger,
+    tmp_path: Path,
+    points: tuple[str, ...],
 ) -> None:
-    for at, point in enumerate(POINTS):
+    for at, point in enumerate(points):
         job = job_of(bootstrap, topic, database, tmp_path, 10 * at, point=point, at=1)
         code, output = end_of(begin(job))
         assert code == -signal.SIGKILL and job.mark.exists(), output
@@ -59,13 +72,14 @@ def test_a_service_is_killed_at_each_point(
     code, output = end_of(begin(last))
     assert code == 0, output
     assert_equal(bootstrap, topic, ledger)
-    decided = POINTS.index("after Decide")
+    decided = points.index("after Decide")
     rows = ledger.rows()
     assert rows.count(10 * decided + 1) == 1 and 10 * decided - 9 not in rows
     sessions = f"SELECT count(*) FROM oncelog_decisions WHERE writer = '{topic}'"
     assert ledger.rows(f"{sessions} AND outcome = 'session'") == [1]
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("point", ["after Prepare", "after Decide"])
 def test_a_check_back_ends_what_a_dead_service_left(
     cluster: Cluster, topic: str, database: str, ledger: Ledger, tmp_path: Path, point: str
@@ -86,6 +100,7 @@ def stopped(job: Job) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.chaos
 def test_a_service_wakes_after_a_check_back(
     cluster: Cluster, topic: str, server: PostgresServer, tmp_path: Path
 ) -> None:
@@ -109,6 +124,7 @@ def test_a_service_wakes_after_a_check_back(
     assert ledger.rows() == [0, 2, 10, 11, 12]
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("point", ["after Prepare", "after Decide"])
 def test_a_service_wakes_when_another_has_its_place(
     bootstrap: str, topic: str, server: PostgresServer, tmp_path: Path, point: str
@@ -156,11 +172,11 @@ def test_the_server_of_the_database_is_killed_in_a_commit(
     with BlockingDualWriter(bootstrap, topic, connect) as writer:
         for number, kind in enumerate(("", "before", "", "after", "")):
             told: Any = pytest.raises(psycopg.OperationalError)
-            with told if kind == "before" else contextlib.nullcontext():
-                with writer.transaction() as work:
-                    work.execute(ledger.insert, (number, 5))
-                    work.send(topic, b"%d" % number)
-                    fate[0] = kind
+            may_fail = told if kind == "before" else contextlib.nullcontext()
+            with may_fail, writer.transaction() as work:
+                work.execute(ledger.insert, (number, 5))
+                work.send(topic, b"%d" % number)
+                fate[0] = kind
     assert_equal(bootstrap, topic, ledger)
     assert ledger.rows() == [0, 2, 3, 4]
 
@@ -178,10 +194,10 @@ def test_the_server_stays_away_and_the_next_start_finds_out(
             raise psycopg.OperationalError("the answer was lost")
 
         connections[0].commit = commit
-        with pytest.raises(DecisionInDoubt, match="start the writer anew"):
-            with writer.transaction() as work:
-                work.execute(ledger.insert, (1, 5))
-                work.send(topic, b"1")
+        told = pytest.raises(DecisionInDoubt, match="start the writer anew")
+        with told, writer.transaction() as work:
+            work.execute(ledger.insert, (1, 5))
+            work.send(topic, b"1")
         with pytest.raises(DecisionInDoubt), writer.transaction():
             pass
     server.start()
@@ -191,6 +207,7 @@ def test_the_server_stays_away_and_the_next_start_finds_out(
     assert ledger.rows() == [1]
 
 
+@pytest.mark.chaos
 def test_the_server_is_killed_under_load(
     bootstrap: str, topic: str, server: PostgresServer
 ) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from oncelog.wire.errors import InvalidConfig, InvalidRequest, KafkaError
 from .ledger import Ledger, assert_equal, events, sqlite_ledger
 from .postgresql import PostgresServer
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 
 
 def transfer(writer: BlockingDualWriter, ledger: Ledger, topic: str, number: int) -> None:
@@ -201,3 +203,21 @@ def test_an_open_transaction_on_the_connection_is_refused(
             pass
         transfer(writer, ledger, topic, 2)  # what was open is rolled back
     assert_equal(bootstrap, topic, ledger)
+
+
+def test_the_service_of_the_docs_runs_as_shown(bootstrap: str, tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs" / "databases.md"
+    program = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    assert len(program.splitlines()) <= 40
+    (tmp_path / "service.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "service.py", bootstrap, "bank.db"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"transfer {number}: account 1 has not enough" for number in (10, 11)
+    ]
+    bank = sqlite_ledger(tmp_path / "bank.db")
+    assert bank.rows("SELECT balance FROM accounts ORDER BY id") == [0, 100]
+    assert events(bootstrap, "transfers") == [10] * 10
