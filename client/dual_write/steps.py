@@ -332,7 +332,8 @@ Effect = (
     | ReadGeneration | AbortOwn | EndBlock | WaitAndAsk | CheckedBack
 )  # fmt: skip
 Event = (
-    SessionStarted | Claimed | Described | OutcomeRead | EndedAsDecided | EndRefused | EndUnanswered
-    | SessionFenced | Forgotten | Initialized | BlockBegun | BothBegun | BlockDone | BlockFailed | Prepared
-    | DatabaseCommitted | DatabaseRefused | DatabaseInDoubt | GenerationRead | RolledBack | Aborted
+    SessionStarted | Claimed | Described | OutcomeRead | EndedAsDecided | EndRefused
+    | EndUnanswered | SessionFenced | Forgotten | Initialized | BlockBegun | BothBegun | BlockDone
+    | BlockFailed | Prepared | DatabaseCommitted | DatabaseRefused | DatabaseInDoubt
+    | GenerationRead | RolledBack | Aborted
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The same on an Apache Kafka with two-phase commit switched on, and what one without it answers."""
+"""The same on an Apache Kafka with two-phase commit switched on, and what others answer."""
 
 import asyncio
 from pathlib import Path

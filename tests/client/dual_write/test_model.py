@@ -10,7 +10,7 @@ import pytest
 
 from .model_run import Parts, run
 
-SEEDS = int(os.environ.get("ONCELOG_DUAL_WRITE_SEEDS", "1200"))
+SEEDS = int(os.environ.get("ONCELOG_DUAL_WRITE_SEEDS", "900"))
 
 
 def verdicts(seeds: range, parts: Parts) -> Counter[str]:
