@@ -2,10 +2,11 @@
 
 What it is: `Producer`, `Consumer` and `Admin`, asyncio first, and `BlockingProducer`,
 `BlockingConsumer` and `BlockingAdmin` with the same calls for programs without an event loop;
-idempotent by default, transactional in both versions, prepared transactions. What it is not: part
-of a broker; the two meet on the wire, so everything here also works against Apache Kafka. Begin
-with producer.py; what is decided stands in the cores: producer_state, client.transactions.scope,
-reactions, accumulator, client.fetch.state, assignors. The names are handed on lazily, since the
+idempotent by default, transactional in both versions, prepared transactions, and one transaction
+over Kafka and a database (`DualWriter`). What it is not: part of a broker; the two meet on the
+wire, so everything here also works against Apache Kafka. Begin with producer.py; what is decided
+stands in the cores: producer_state, client.transactions.scope, reactions, accumulator,
+client.fetch.state, assignors, client.dual_write.protocol. The names are handed on lazily, since the
 command line needs few of them.
 """
 
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from .blocking_producer import BlockingProducer as BlockingProducer
     from .cluster_view import ClusterView as ClusterView
     from .consumer import Consumer as Consumer
+    from .dual_write.blocking_writer import BlockingDualWriter as BlockingDualWriter
+    from .dual_write.check_back_service import CheckBack as CheckBack
+    from .dual_write.resolvers import DatabaseResolver as DatabaseResolver
+    from .dual_write.resolvers import HttpResolver as HttpResolver
+    from .dual_write.stop_words import DecisionInDoubt as DecisionInDoubt
+    from .dual_write.stop_words import DecisionOverruled as DecisionOverruled
+    from .dual_write.stop_words import DualWriteError as DualWriteError
+    from .dual_write.writer import DualWriter as DualWriter
     from .fetch.record_columns import RecordColumns as RecordColumns
     from .fetch.record_reader import ConsumerRecord as ConsumerRecord
     from .fetch.state import RawBatch as RawBatch
@@ -40,11 +49,19 @@ _WHERE = {
     "Admin": "admin",
     "BlockingAdmin": "blocking",
     "BlockingConsumer": "blocking",
+    "BlockingDualWriter": "dual_write.blocking_writer",
     "BlockingProducer": "blocking_producer",
+    "CheckBack": "dual_write.check_back_service",
     "ClusterView": "cluster_view",
+    "DatabaseResolver": "dual_write.resolvers",
+    "HttpResolver": "dual_write.resolvers",
     "Consumer": "consumer",
     "ConsumerRecord": "fetch.record_reader",
+    "DecisionInDoubt": "dual_write.stop_words",
+    "DecisionOverruled": "dual_write.stop_words",
     "Deliveries": "produce.delivery",
+    "DualWriteError": "dual_write.stop_words",
+    "DualWriter": "dual_write.writer",
     "GroupMetadata": "group_metadata",
     "OffsetAndMetadata": "group_metadata",
     "PreparedTransaction": "transactions.prepared",

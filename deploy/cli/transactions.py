@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 from ..cluster.failure import Failure
 from ..cluster.targets import parse_partition
 from ..cluster.terminal import say, show, show_one
+from .check_back import check_back
 from .common import (
     DEFAULT_DATA,
     QUERY,
@@ -50,7 +51,7 @@ LOG_COLUMNS = headings(
 
 def register(app: App) -> None:
     """Add this file's commands."""
-    commands = describe, producers, hanging, abort, explain, log
+    commands = describe, producers, hanging, abort, check_back, explain, log
     about = "List, describe, explain, abort transactions."
     add_family(app, "txn", about, *commands, list=list_transactions)
     app.command(why)

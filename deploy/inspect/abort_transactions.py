@@ -1,7 +1,8 @@
 """Ends open transactions: one by its id, or all whose ids begin alike (`oncelog txn abort`).
 
 Those of Spark sinks are ended by the pipeline, in a process of its own: only it knows which of
-them a query has decided to commit. All others are ended by a new session of their ids.
+them a query has decided to commit. Those of dual writes are kept: their databases decide. All
+others are ended by a new session of their ids.
 """
 
 import json
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ...client.dual_write.names import writer_of
 from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
 from ..cluster.lookup import ClusterChoice
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from ...client.admin import Admin
 
 SINKS = "oncelog.spark."
+OF_DUAL_WRITES = (
+    "its database decides, and may have committed it. End it with: "
+    "oncelog txn check-back --resolver URL (docs/databases.md)"
+)
 MODULE = "oncelog.pipeline.sink.orphans"
 TIMEOUT_S = 300.0
 HAD = {
@@ -33,6 +39,8 @@ def abort_id(cluster: ClusterChoice, name: str) -> str:
     if name.startswith(SINKS):
         found = _of_sinks(cluster, "--id", name)
         return "; ".join(f"{row['outcome']}: {row['reason']}" for row in found) or "nothing is open"
+    if writer_of(name) is not None:
+        raise Failure(f"{name} was left alone: {OF_DUAL_WRITES}")
     with cluster.admin() as admin:
         before = admin.transactions.describe(name)
         _, epoch = admin.transactions.end(name)
@@ -47,7 +55,9 @@ def abort_prefix(cluster: ClusterChoice, prefix: str) -> list[dict[str, Any]]:
         listed = admin.transactions.list_transactions(prefix=prefix, states=["Ongoing"])
         names = [each.transactional_id for each in listed]
         for name in names:
-            if not name.startswith(SINKS):
+            if writer_of(name) is not None:
+                rows.append({"id": name, "outcome": "kept", "reason": OF_DUAL_WRITES})
+            elif not name.startswith(SINKS):
                 _, epoch = admin.transactions.end(name)
                 reason = f"its producer is fenced: the new session has epoch {epoch}"
                 rows.append({"id": name, "outcome": "aborted", "reason": reason})

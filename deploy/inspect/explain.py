@@ -17,10 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...client.cluster_view import PartitionInfo
+from ...client.dual_write.names import writer_of
 from ...client.group_admin import GroupDescription
 from ...client.transaction_admin import DescribedTransaction, PartitionProducer
 from ...wire.identifiers import TopicPartition
 
+ITS_DATABASE = "its database has decided it, or decides then"
 NO_TIMEOUT_MS = 2**31 - 1  # of a prepared transaction
 PARTITIONS_NAMED_MAX = 6
 DECISIONS = {"PrepareCommit": "commit", "PrepareAbort": "abort"}
@@ -209,6 +211,11 @@ def _holder_lines(
 
 def _end_of_open(known: DescribedTransaction, now_ms: int) -> list[Line]:
     abort = ("to end it", f"oncelog txn abort {known.transactional_id}")
+    if (writer := writer_of(known.transactional_id)) is not None:
+        return [
+            ("will end", f"when writer {writer} of a dual write ends it, or its next start does"),
+            ("to end it", f"oncelog txn check-back --resolver URL   ({ITS_DATABASE})"),
+        ]
     if known.timeout_ms == NO_TIMEOUT_MS:
         return [
             ("will end", "when its owner commits or aborts it: it is prepared, without a timeout"),

@@ -85,6 +85,9 @@ def test_an_open_transaction_is_named_with_its_age_and_its_end():
     )
 
 
+OF_A_DUAL_WRITE = "oncelog.dual.billing.0123456789abcdef"
+
+
 def with_state(**changes) -> PartitionFacts:
     return held(PartitionTransaction(PRODUCER, replace(ONGOING, **changes)))
 
@@ -95,6 +98,8 @@ def with_state(**changes) -> PartitionFacts:
         (with_state(timeout_ms=80_000), "will end", "passed 3.0 s ago"),
         (with_state(timeout_ms=NO_TIMEOUT_MS), "will end", "prepared, without a timeout"),
         (with_state(timeout_ms=NO_TIMEOUT_MS), "to end it", "txn abort app-1"),
+        (with_state(transactional_id=OF_A_DUAL_WRITE), "will end", "writer billing"),
+        (with_state(transactional_id=OF_A_DUAL_WRITE), "to end it", "txn check-back --resolver"),
         (with_state(state="PrepareCommit"), "missing", "the commit marker in orders/0, orders/1"),
         (with_state(state="PrepareAbort"), "missing", "the abort marker in"),
         (with_state(state="PrepareCommit", producer_epoch=3), "missing", "commit marker"),  # V2

@@ -1,0 +1,142 @@
+"""One transaction over Kafka and a database, for programs without an event loop.
+
+    with BlockingDualWriter("127.0.0.1:9092", "billing", connect) as writer:
+        with writer.transaction() as work:
+            work.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (5, 1))
+            work.send("transfers", b"...")
+
+The same as `DualWriter` (writer.py) without `await`; the connection is used by the caller's thread.
+"""
+
+import contextlib
+import time
+from collections.abc import Generator, Sequence
+from typing import Any, Self
+
+from ...wire.batch_builder import Headers
+from ...wire.errors import KafkaError
+from ...wire.identifiers import TopicPartition
+from ..blocking_producer import BlockingProducer, HandedDelivery
+from ..produce.delivery import Deliveries
+from ..producer import Producer
+from . import kafka_side, steps
+from .flow import drive
+from .writer_flow import WriterFlow
+
+
+class BlockingDualWork:
+    """What a block may do; `connection` is the database's, whose commit is the writer's."""
+
+    def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:
+        self._writer, self._producer = writer, producer
+        self.connection: Any = writer.connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Run a statement on the connection; its cursor."""
+        cursor = self.connection.cursor()
+        if parameters:
+            cursor.execute(sql, parameters)
+        else:
+            cursor.execute(sql)
+        return cursor
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> HandedDelivery:
+        """As `BlockingProducer.send`: what keeps the record out is raised at the block's end."""
+        return self._producer.send(
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers,
+        )
+
+    def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
+        """As `BlockingProducer.send_many`."""
+        return self._producer.send_many(topic, values, **columns)
+
+    def consumed(self, topic: str, partition: int, next_offset: int) -> None:
+        """Records up to here are done with: the position counts when the block does."""
+        drive(self._writer.write_position(topic, partition, next_offset))
+
+
+class BlockingDualWriter(WriterFlow):
+    """See the top of the file. For one thread at a time."""
+
+    _producer: BlockingProducer | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """As `DualWriter.start`."""
+        try:
+            drive(self._start())
+        except BaseException:
+            with contextlib.suppress(Exception):  # what came first counts
+                self.close()
+            raise
+
+    def close(self) -> None:
+        """As `DualWriter.close`."""
+        producer, self._producer = self._producer, None
+        try:
+            if producer is not None:
+                producer.close()
+        finally:
+            drive(self._close_connection())
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[BlockingDualWork]:
+        """As `DualWriter.transaction`."""
+        drive(self._begin_block())
+        assert self._producer is not None
+        try:
+            yield BlockingDualWork(self, self._producer)
+        except BaseException as problem:
+            drive(self._block_failed(problem))
+            raise
+        drive(self._block_done())
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """As `DualWriter.positions`."""
+        return drive(self._positions())
+
+    def _new_producer(self, transactional_id: str) -> None:
+        if self._producer is not None:
+            self._producer.close()
+        self._producer = BlockingProducer(self._source, **self._producer_options(transactional_id))
+
+    def _in_kafka(self, effect: steps.Effect) -> steps.Event:
+        producer = self._producer
+        assert producer is not None
+        call = kafka_side.own_call(effect, self._protocol.transactional_id)
+        if call is None:
+            return producer.run(lambda own: kafka_side.perform(effect, own))
+        if kafka_side.is_aborted(effect, producer.state):
+            return steps.Aborted()
+        try:
+            result = getattr(producer, call)()
+        except KafkaError as problem:
+            return kafka_side.event_after_error(effect, problem)
+        return kafka_side.event_after(effect, result, lost_answers=producer.run(_lost_answers))
+
+    def _pause(self, pause_s: float) -> None:
+        time.sleep(pause_s)
+
+
+async def _lost_answers(producer: Producer) -> int:
+    return producer.lost_answers

@@ -1,0 +1,141 @@
+"""The check-back: transactions that are open for long are ended as a resolver says.
+
+    async with Admin("127.0.0.1:9092") as admin:
+        check_back = CheckBack(admin.view, DatabaseResolver(connect), older_than_ms=30_000)
+        await check_back.run()      # for ever; or `await check_back.sweep()` once
+
+Any number of these may run, beside the writers. What is asked for stands in check_back.py.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...wire.errors import KafkaError
+from ..cluster_view import ClusterView
+from ..transaction_admin import DescribedTransaction, TransactionAdmin
+from . import kafka_side, steps
+from .check_back import CheckBackProtocol
+from .names import PREFIX
+from .resolvers import Resolver
+from .steps import DecidedOutcome, TransactionKey
+
+logger = logging.getLogger(__name__)
+OLDER_THAN_MS, EVERY_MS = 30_000, 1_000
+ASK_AGAIN_FIRST_MS, ASK_AGAIN_LAST_MS = 1_000, 60_000
+END_TIMEOUT_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What became of one transaction. outcome: None when it is not known yet, for `reason`."""
+
+    key: TransactionKey
+    age_ms: int
+    outcome: DecidedOutcome | None
+    is_ours: bool = False
+    reason: str = ""
+
+    def in_words(self) -> str:
+        """A line for people."""
+        age = f"{self.key}, open for {self.age_ms / 1000:.1f} s"
+        if self.outcome is None:
+            return f"{age}: not known yet: {self.reason}"
+        return f"{age}: {self.outcome.value}" + ("" if self.is_ours else " (ended by others)")
+
+
+@dataclass(slots=True)
+class _Postponed:
+    """A transaction about which nothing was known."""
+
+    until: float
+    pause_ms: int = ASK_AGAIN_FIRST_MS
+
+
+class CheckBack:
+    """See the top of the file. The view and the resolver are the caller's to close."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        resolver: Resolver,
+        *,
+        older_than_ms: int = OLDER_THAN_MS,
+        prefix: str = PREFIX,
+    ) -> None:
+        if not prefix.startswith(PREFIX):
+            raise ValueError(f"{prefix!r}: ids of dual writes begin with {PREFIX}")
+        self._view, self._resolver, self._prefix = view, resolver, prefix
+        self._older_than_ms = older_than_ms
+        self._admin = TransactionAdmin(view)
+        self._postponed: dict[TransactionKey, _Postponed] = {}
+
+    async def run(
+        self, *, every_ms: int = EVERY_MS, report: Callable[[Checked], object] | None = None
+    ) -> None:
+        """Sweep for ever; a cluster that cannot be reached is tried again."""
+        while True:
+            try:
+                for each in await self.sweep():
+                    (report or _log)(each)
+            except KafkaError as problem:
+                logger.warning("check-back: the cluster cannot be asked: %s", problem)
+            await asyncio.sleep(every_ms / 1000)
+
+    async def sweep(self) -> list[Checked]:
+        """Once through all that is open and old enough, and not postponed."""
+        listed = await self._admin.list_transactions(
+            prefix=self._prefix, states=["Ongoing"], needs_all_brokers=False
+        )
+        described = (await self._admin.describe_listed(listed)).values()
+        opened = {_key(each): each for each in described if each.state == "Ongoing"}
+        self._postponed = {k: each for k, each in self._postponed.items() if k in opened}
+        now_ms = time.time_ns() // 1_000_000
+        checked: list[Checked] = []
+        for key, transaction in sorted(opened.items()):
+            age_ms = now_ms - transaction.start_ms
+            postponed = self._postponed.get(key)
+            is_due = postponed is None or time.monotonic() >= postponed.until
+            if transaction.start_ms >= 0 and age_ms >= self._older_than_ms and is_due:
+                checked.append(await self._check(key, age_ms))
+        return checked
+
+    async def _check(self, key: TransactionKey, age_ms: int) -> Checked:
+        protocol, reason = CheckBackProtocol(key), "the resolver says so"
+        effect = protocol.begin()
+        while True:
+            match effect:
+                case steps.ReadOrAbort():
+                    try:
+                        event = steps.OutcomeRead(await self._resolver.resolve(key))
+                    except Exception as problem:  # of any database or HTTP: it is asked again
+                        event, reason = steps.OutcomeRead(None), f"the resolver failed: {problem}"
+                case steps.EndAsDecided(_, is_commit):
+                    event = await kafka_side.end(
+                        self._view, key, is_commit=is_commit, timeout_ms=END_TIMEOUT_MS
+                    )
+                    if isinstance(event, steps.EndUnanswered):
+                        reason = f"its coordinator did not answer: {event.reason}"
+                case steps.CheckedBack(_, outcome, is_ours):
+                    self._postponed.pop(key, None)
+                    return Checked(key, age_ms, outcome, is_ours)
+                case _:
+                    self._postpone(key)
+                    return Checked(key, age_ms, None, reason=reason)
+            effect = protocol.step(event)
+
+    def _postpone(self, key: TransactionKey) -> None:
+        known = self._postponed.setdefault(key, _Postponed(0.0))
+        known.until = time.monotonic() + known.pause_ms / 1000
+        known.pause_ms = min(2 * known.pause_ms, ASK_AGAIN_LAST_MS)
+
+
+def _key(each: DescribedTransaction) -> TransactionKey:
+    return TransactionKey(each.transactional_id, each.producer_id, each.producer_epoch)
+
+
+def _log(checked: Checked) -> None:
+    level = logging.WARNING if checked.outcome is None else logging.INFO
+    logger.log(level, "check-back: %s", checked.in_words())

@@ -1,0 +1,155 @@
+"""One connection of the DB-API: how it takes parameters, what it must not be set to, scripts run.
+
+Connections may be synchronous or have coroutines for methods (psycopg.AsyncConnection); flow.py has
+the difference.
+"""
+
+import sys
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from . import decision_table
+from .decision_table import Answer, Script, SqlEnding, Statement
+from .flow import Flow
+from .stop_words import UnsafeDatabase
+
+T = TypeVar("T")
+PARAMETER_STYLES = {"qmark": "?", "format": "%s", "pyformat": "%s"}
+SQLITE_FULL = 2
+
+
+class Dialect:
+    """What is peculiar to one connection's database."""
+
+    def __init__(self, connection: Any) -> None:
+        self.module, style = _module_of(connection)
+        self._is_numbered = style in ("numeric", "named")
+        self._mark = PARAMETER_STYLES.get(style, "")
+
+    def text_of(self, statement: Statement) -> str:
+        """The statement in the module's own style of parameters."""
+        if not self._is_numbered:
+            return statement.text.replace("?", self._mark)
+        parts = statement.text.split("?")
+        numbered = (f":{number}{part}" for number, part in enumerate(parts[1:], 1))
+        return parts[0] + "".join(numbered)
+
+    def begin(self, connection: Any) -> Script[None]:
+        """Raises UnsafeDatabase where something else is under way on the connection."""
+        if self.module == "sqlite3":
+            is_always_open = getattr(connection, "autocommit", -1) is False  # from Python 3.12 on
+            if connection.in_transaction and not is_always_open:
+                raise _is_busy()
+            # Now, not at the first write: from a read to a write is a step that may be refused.
+            return decision_table.begin_block(() if is_always_open else ("BEGIN IMMEDIATE",))
+        info = getattr(connection, "info", None)
+        if info is not None and getattr(info, "transaction_status", 0) not in (0, 4):
+            raise _is_busy()  # 4: of a connection that is lost, which the first statement tells
+        return decision_table.begin_block(())
+
+    def refuse_unsafe(self, connection: Any) -> Script[None]:
+        """Raises UnsafeDatabase for a setting with which decisions could be lost."""
+        if _is_autocommit(connection, self.module):
+            raise UnsafeDatabase(
+                "the connection is in autocommit: each statement would be a transaction of its "
+                "own. Open it without (sqlite3: isolation_level=''; psycopg: autocommit=False)"
+            )
+        if self.module == "sqlite3":
+            yield from _refuse_unsafe_sqlite()
+        elif self.module.startswith("psycopg"):
+            yield from refuse_unsafe_postgresql()
+            yield SqlEnding.ROLLBACK
+
+    def before_commit(self) -> Script[None]:
+        """The block was whole, and has not changed what makes its commit durable."""
+        yield from decision_table.end_block()
+        if self.module.startswith("psycopg"):
+            yield from refuse_unsafe_postgresql()
+
+
+def _module_of(connection: Any) -> tuple[str, str]:
+    """The DB-API's module and its style of parameters; the class may be derived from its own."""
+    for each in type(connection).__mro__:
+        name = each.__module__.split(".")[0]
+        style = getattr(sys.modules.get(name), "paramstyle", None)
+        if style is not None:
+            return name, str(style)
+    raise UnsafeDatabase(
+        f"{type(connection).__qualname__} is no connection of a module of the DB-API 2, so it is "
+        "not known how it takes parameters, nor what it must not be set to. Give the connection "
+        "itself instead of a pool's or a framework's"
+    )
+
+
+def _is_busy() -> UnsafeDatabase:
+    return UnsafeDatabase(
+        "the connection has a transaction open already: commit it or roll it back before the "
+        "block, which is a transaction of its own (a SELECT opens one, too)"
+    )
+
+
+def _is_autocommit(connection: Any, module: str) -> bool:
+    autocommit = getattr(connection, "autocommit", None)
+    if module == "sqlite3":
+        is_legacy = autocommit is None or autocommit not in (True, False)
+        return autocommit is True or (is_legacy and connection.isolation_level is None)
+    return autocommit is True
+
+
+def _refuse_unsafe_sqlite() -> Script[None]:
+    files = (yield Statement("PRAGMA database_list")).rows
+    if not any(row[1] == "main" and row[2] for row in files):
+        raise UnsafeDatabase(
+            "the sqlite database is in memory, or temporary: its decisions would be gone with "
+            "the process. Give it a file"
+        )
+    synchronous = (yield Statement("PRAGMA synchronous")).rows[0][0]
+    if int(synchronous) < SQLITE_FULL:
+        raise UnsafeDatabase(
+            "sqlite's synchronous is below FULL: a power cut could take a decision back that "
+            "Kafka has carried out. Say PRAGMA synchronous=FULL on this connection"
+        )
+    journal = str((yield Statement("PRAGMA journal_mode")).rows[0][0]).lower()
+    if journal in ("off", "memory"):
+        raise UnsafeDatabase(
+            f"sqlite's journal_mode is {journal}: a crash in a commit would leave half of it. "
+            "Say PRAGMA journal_mode=WAL (or DELETE)"
+        )
+
+
+def refuse_unsafe_postgresql() -> Script[None]:
+    answer = yield Statement(
+        "SELECT current_setting('synchronous_commit'), current_setting('fsync')"
+    )
+    synchronous_commit, fsync = answer.rows[0]
+    if synchronous_commit == "off" or fsync == "off":
+        name = "synchronous_commit" if synchronous_commit == "off" else "fsync"
+        raise UnsafeDatabase(
+            f"PostgreSQL's {name} is off: a crash of the server could take a decision back that "
+            f"Kafka has carried out. SET {name}=on (synchronous_commit: for this session or role)"
+        )
+
+
+def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
+    """Run a script; what it does not catch is raised."""
+    answer: Answer | None = None
+    problem: Exception | None = None
+    while True:
+        try:
+            asked = script.throw(problem) if problem else script.send(cast(Answer, answer))
+        except StopIteration as end:
+            return cast(T, end.value)
+        answer, problem = Answer(), None
+        try:
+            if isinstance(asked, SqlEnding):
+                yield connection.commit if asked is SqlEnding.COMMIT else connection.rollback
+                continue
+            cursor = connection.cursor()
+            try:
+                yield partial(cursor.execute, dialect.text_of(asked), asked.parameters)
+                rows = (yield cursor.fetchall) if cursor.description else ()
+                answer = Answer(rows, cursor.rowcount)
+            finally:
+                yield cursor.close
+        except Exception as caught:
+            problem = caught

@@ -1,0 +1,245 @@
+"""What the database is asked: the table of decisions, in SQL that every database understands.
+
+    writer, transactional_id, producer_id, producer_epoch    one transaction (steps.TransactionKey)
+    outcome      committed, or aborted; the primary key makes the first word the last one
+    generation   of the writer when it wrote the row
+    decisions    of the row of a writer: how many; it is raised with each, so that its row is locked
+
+Two more kinds of rows: of each writer its generation, of each session that it exists (names.py).
+Pure: a script yields statements and gets answers, or exceptions, back; database.py runs it on a
+connection, awaiting or not.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, TypeVar
+
+from . import steps, stop_words
+from .names import SESSION, WRITER, writer_of
+from .steps import DecidedOutcome, TransactionKey
+
+TABLE, POSITIONS = "oncelog_decisions", "oncelog_positions"
+SAVEPOINT = "oncelog_block"
+CLAIMS_MAX = 5
+NO_SAVEPOINT = ("3B001", "25P01")  # of PostgreSQL: no such savepoint, no transaction
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SQL with ? for each parameter."""
+
+    text: str
+    parameters: tuple[Any, ...] = ()
+
+
+class SqlEnding(Enum):
+    COMMIT = auto()
+    ROLLBACK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    rows: Sequence[Sequence[Any]] = ()
+    row_count: int = -1
+
+
+Script = Generator[Statement | SqlEnding, Answer, T]
+KEY = "transactional_id = ? AND producer_id = ? AND producer_epoch = ?"
+CREATE = (
+    f"CREATE TABLE {TABLE} (writer VARCHAR(150) NOT NULL, transactional_id VARCHAR(190) NOT NULL, "
+    "producer_id BIGINT NOT NULL, producer_epoch BIGINT NOT NULL, outcome VARCHAR(10) NOT NULL, "
+    "generation BIGINT NOT NULL, decisions BIGINT NOT NULL, "
+    "PRIMARY KEY (transactional_id, producer_id, producer_epoch))",
+    f"CREATE TABLE {POSITIONS} (writer VARCHAR(150) NOT NULL, topic VARCHAR(249) NOT NULL, "
+    "partition_id INTEGER NOT NULL, next_offset BIGINT NOT NULL, "
+    "PRIMARY KEY (writer, topic, partition_id))",
+)
+
+
+def is_integrity_error(problem: BaseException) -> bool:
+    """Every module of the DB-API has a class of this name."""
+    return any(each.__name__ == "IntegrityError" for each in type(problem).__mro__)
+
+
+def _parameters(key: TransactionKey) -> tuple[str, int, int]:
+    return key.transactional_id, key.producer_id, key.producer_epoch
+
+
+def _insert(
+    writer: str, key: TransactionKey, outcome: str, generation: int, decisions: int = 0
+) -> Statement:
+    return Statement(
+        f"INSERT INTO {TABLE} (writer, transactional_id, producer_id, producer_epoch, outcome, "
+        "generation, decisions) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (writer, *_parameters(key), outcome, generation, decisions),
+    )
+
+
+def create_tables() -> Script[None]:
+    """Make the tables, where they are not there."""
+    for table, create in zip((TABLE, POSITIONS), CREATE, strict=True):
+        try:
+            yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
+            yield SqlEnding.ROLLBACK
+            continue
+        except Exception:
+            yield SqlEnding.ROLLBACK
+        try:
+            yield Statement(create)
+            yield SqlEnding.COMMIT
+        except Exception:  # another process has made it at the same moment, or it may not be made
+            yield SqlEnding.ROLLBACK
+            yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
+            yield SqlEnding.ROLLBACK
+
+
+def claim(asked: steps.Claim) -> Script[steps.Claimed]:
+    """Raise the generation, which waits for a decision that is being committed."""
+    name, session = asked.name, TransactionKey(asked.transactional_id, SESSION, 0)
+    for attempt in range(CLAIMS_MAX):
+        answer = yield Statement(
+            f"UPDATE {TABLE} SET generation = generation + 1 WHERE {KEY}", (name, WRITER, 0)
+        )
+        if answer.row_count == 1:
+            break
+        try:
+            yield _insert(name, TransactionKey(name, WRITER, 0), "writer", 1)
+            break
+        except Exception:  # its first two writers start at the same moment
+            yield SqlEnding.ROLLBACK
+            if attempt == CLAIMS_MAX - 1:
+                raise
+    answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
+    generation = int(answer.rows[0][0])
+    answer = yield Statement(
+        f"SELECT transactional_id FROM {TABLE} WHERE writer = ? AND producer_id = ? "
+        "ORDER BY generation",
+        (name, SESSION),
+    )
+    older = tuple(str(row[0]) for row in answer.rows)
+    yield _insert(name, session, "session", generation)
+    yield SqlEnding.COMMIT
+    return steps.Claimed(generation, older)
+
+
+def _find(key: TransactionKey) -> Script[DecidedOutcome | None]:
+    answer = yield Statement(f"SELECT outcome FROM {TABLE} WHERE {KEY}", _parameters(key))
+    return DecidedOutcome(str(answer.rows[0][0])) if answer.rows else None
+
+
+def read_outcome(key: TransactionKey) -> Script[DecidedOutcome | None]:
+    found = yield from _find(key)
+    yield SqlEnding.ROLLBACK
+    return found
+
+
+def read_or_abort(key: TransactionKey) -> Script[DecidedOutcome]:
+    """What was decided; `aborted` from here on where nothing was. May be run again."""
+    found = yield from read_outcome(key)
+    if found is not None:
+        return found
+    try:
+        writer = writer_of(key.transactional_id) or ""
+        yield _insert(writer, key, DecidedOutcome.ABORTED.value, 0)
+        yield SqlEnding.COMMIT
+    except Exception:
+        yield SqlEnding.ROLLBACK
+        found = yield from read_outcome(key)
+        if found is None:
+            raise
+        return found
+    return DecidedOutcome.ABORTED
+
+
+def decide(asked: steps.Decide) -> Script[None]:
+    """All but the COMMIT. Raises WriterSuperseded, CheckedBackError."""
+    answer = yield Statement(
+        f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY} AND generation = ?",
+        (asked.name, WRITER, 0, asked.generation),
+    )
+    if answer.row_count != 1:
+        raise stop_words.superseded(asked.name, asked.generation)
+    for key in asked.finished:
+        yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", _parameters(key))
+    try:
+        yield _insert(asked.name, asked.key, DecidedOutcome.COMMITTED.value, asked.generation)
+    except Exception as problem:
+        if not is_integrity_error(problem):
+            raise
+        raise stop_words.checked_back(asked.key) from problem
+
+
+def begin_block(before: Sequence[str]) -> Script[None]:
+    """Begin with a savepoint, which is gone when somebody commits or rolls back."""
+    for text in before:
+        yield Statement(text)
+    yield Statement(f"SAVEPOINT {SAVEPOINT}")
+
+
+def end_block() -> Script[None]:
+    """Raises BlockNotWhole."""
+    try:
+        yield Statement(f"RELEASE SAVEPOINT {SAVEPOINT}")
+    except Exception as problem:
+        is_gone = getattr(problem, "sqlstate", None) in NO_SAVEPOINT
+        if not is_gone and "savepoint" not in str(problem).lower():
+            raise  # the connection is lost, or a statement failed, unheeded
+        raise stop_words.not_whole(problem) from problem
+
+
+def forget_session(transactional_id: str) -> Script[None]:
+    yield Statement(f"DELETE FROM {TABLE} WHERE transactional_id = ?", (transactional_id,))
+    yield SqlEnding.COMMIT
+
+
+def read_generation(name: str) -> Script[int]:
+    answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
+    yield SqlEnding.ROLLBACK
+    return int(answer.rows[0][0]) if answer.rows else 0
+
+
+def script_of(effect: steps.Effect) -> Script[steps.Event]:
+    """What is a transaction of its own, outside of blocks."""
+    match effect:
+        case steps.Claim():
+            return (yield from claim(effect))
+        case steps.ReadOutcome(key):
+            return steps.OutcomeRead((yield from read_outcome(key)))
+        case steps.ReadOrAbort(key):
+            return steps.OutcomeRead((yield from read_or_abort(key)))
+        case steps.ForgetSession(transactional_id):
+            yield from forget_session(transactional_id)
+            return steps.Forgotten()
+        case steps.ReadGeneration(name):
+            return steps.GenerationRead((yield from read_generation(name)))
+        case _:
+            raise AssertionError(effect)
+
+
+# --- consumed positions
+
+
+def write_position(name: str, topic: str, partition: int, next_offset: int) -> Script[None]:
+    """A part of the block: the position counts when its transaction does."""
+    where = (name, topic, partition)
+    answer = yield Statement(
+        f"UPDATE {POSITIONS} SET next_offset = ? "
+        "WHERE writer = ? AND topic = ? AND partition_id = ?",
+        (next_offset, *where),
+    )
+    if answer.row_count == 0:
+        yield Statement(
+            f"INSERT INTO {POSITIONS} (next_offset, writer, topic, partition_id) "
+            "VALUES (?, ?, ?, ?)",
+            (next_offset, *where),
+        )
+
+
+def read_positions(name: str) -> Script[dict[tuple[str, int], int]]:
+    answer = yield Statement(
+        f"SELECT topic, partition_id, next_offset FROM {POSITIONS} WHERE writer = ?", (name,)
+    )
+    yield SqlEnding.ROLLBACK
+    return {(str(topic), int(partition)): int(at) for topic, partition, at in answer.rows}

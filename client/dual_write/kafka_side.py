@@ -1,0 +1,134 @@
+"""The Kafka side of a dual write: from an effect to a call, and from what came of it to an event.
+
+A session's own producer begins, prepares, commits and aborts; `perform` is what is done about the
+transactions of others, by a view of the cluster.
+"""
+
+from typing import Any
+
+from ...wire.errors import ErrorCode, KafkaError, TransactionalIdNotFound
+from ..cluster_view import ClusterView
+from ..producer import Producer
+from ..transaction_admin import TransactionAdmin
+from ..transactions.prepared import PreparedTransaction, complete
+from ..transactions.producer_state import ProducerState
+from . import steps, stop_words
+from .steps import TransactionKey
+
+OWN_CALLS: dict[type, str] = {
+    steps.Initialize: "init_transactions",
+    steps.BeginBoth: "begin_transaction",
+    steps.Prepare: "prepare",
+    steps.EndAsDecided: "commit_transaction",
+    steps.AbortOwn: "abort_transaction",
+}
+REFUSALS = (
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+)
+
+
+def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
+    """The method of the session's own producer that is meant; None: `perform` does it."""
+    is_of_others = (
+        isinstance(effect, steps.EndAsDecided) and effect.key.transactional_id != transactional_id
+    )
+    return None if is_of_others else OWN_CALLS.get(type(effect))
+
+
+def is_aborted(effect: steps.Effect, state: ProducerState) -> bool:
+    """Whether an abort has nothing to do: the transaction had not begun."""
+    return isinstance(effect, steps.AbortOwn) and state is ProducerState.READY
+
+
+def event_after(effect: steps.Effect, result: Any, *, lost_answers: int) -> steps.Event:
+    """What a call of the session's own producer has brought about."""
+    match effect:
+        case steps.Initialize():
+            return steps.Initialized(is_certain=not lost_answers)
+        case steps.BeginBoth():
+            return steps.BothBegun()
+        case steps.Prepare():
+            return _prepared(result)
+        case steps.EndAsDecided():
+            return steps.EndedAsDecided()
+        case _:
+            return steps.Aborted()
+
+
+def _prepared(token: PreparedTransaction) -> steps.Event:
+    if token.is_empty:
+        return steps.Prepared(None)
+    key = TransactionKey(token.transactional_id, token.producer_id, token.producer_epoch)
+    if not token.is_v2:
+        return steps.BlockFailed(stop_words.transactions_v1(key))
+    return steps.Prepared(key)
+
+
+def event_after_error(effect: steps.Effect, problem: KafkaError) -> steps.Event:
+    """The same where the call has raised. Raises what is not for the table: a start that failed."""
+    match effect:
+        case steps.BeginBoth() | steps.Prepare():
+            return steps.BlockFailed(problem)
+        case steps.EndAsDecided():
+            return _not_ended(problem, is_commit=effect.is_commit)
+        case steps.AbortOwn():
+            return _not_ended(problem, is_commit=False)
+        case _:
+            raise problem
+
+
+def _not_ended(problem: KafkaError, *, is_commit: bool) -> steps.Event:
+    if problem.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING and is_commit:
+        return steps.EndedAsDecided()  # a prepared transaction is not forgotten: it was committed
+    if problem.code is ErrorCode.INVALID_TXN_STATE:
+        return steps.EndRefused(problem, is_overruled=is_commit)
+    if problem.code in REFUSALS or problem.fatal or problem.abortable:
+        return steps.EndRefused(problem)
+    return steps.EndUnanswered(problem)
+
+
+async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
+    """What is done about transactions of other sessions. Raises KafkaError."""
+    view, timeout_ms = producer.view, producer.settings.max_block_ms
+    admin = TransactionAdmin(view, timeout_ms=timeout_ms)
+    match effect:
+        case steps.Describe(transactional_id):
+            return await _describe(admin, transactional_id)
+        case steps.FenceSession(transactional_id):
+            await admin.end(transactional_id)
+            return steps.SessionFenced()
+        case steps.EndAsDecided(key, is_commit):
+            return await end(view, key, is_commit=is_commit, timeout_ms=timeout_ms)
+        case _:
+            raise AssertionError(effect)
+
+
+async def _describe(admin: TransactionAdmin, transactional_id: str) -> steps.Described:
+    try:
+        found = await admin.describe(transactional_id)
+    except TransactionalIdNotFound:
+        return steps.Described(None, is_known=False)
+    if found.state != "Ongoing":
+        return steps.Described(None)
+    return steps.Described(
+        TransactionKey(transactional_id, found.producer_id, found.producer_epoch)
+    )
+
+
+async def end(
+    view: ClusterView, key: TransactionKey, *, is_commit: bool, timeout_ms: int
+) -> steps.Event:
+    """End a transaction by its key. A repeat is harmless, and so is one that comes too late."""
+    token = PreparedTransaction(
+        key.transactional_id, key.producer_id, key.producer_epoch, is_v2=True
+    )
+    try:
+        await complete(view, token, is_commit, timeout_ms=timeout_ms)
+    except KafkaError as problem:
+        if problem.code not in REFUSALS and not problem.retriable:
+            raise  # an ACL is missing, perhaps: nothing is known about the transaction
+        return _not_ended(problem, is_commit=is_commit)
+    return steps.EndedAsDecided()

@@ -1,0 +1,31 @@
+"""Names of a dual write: transactional ids, which tell their writer, and rows of the table."""
+
+import re
+
+from ...wire.errors import InvalidRequest
+
+PREFIX = "oncelog.dual."
+NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
+ID = re.compile(rf"{re.escape(PREFIX)}({NAME.pattern})\.([0-9a-f]{{16}})")
+NONCE_BYTES = 8
+WRITER, SESSION = -2, -3  # in place of a producer id: what a row of the table is
+
+
+def checked_name(name: str) -> str:
+    """A writer's name. Raises InvalidRequest."""
+    if NAME.fullmatch(name) is None:
+        raise InvalidRequest(
+            f"{name!r} is no name of a writer: 1 to 150 letters, digits, dots, dashes, underscores"
+        )
+    return name
+
+
+def session_id(name: str, nonce: bytes) -> str:
+    """The transactional id of one session; the nonce is drawn for it, and never used again."""
+    return f"{PREFIX}{name}.{nonce.hex()}"
+
+
+def writer_of(transactional_id: str) -> str | None:
+    """Whose session a transactional id is; None for ids of others."""
+    found = ID.fullmatch(transactional_id)
+    return found[1] if found else None

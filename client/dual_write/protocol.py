@@ -1,0 +1,309 @@
+"""A writer's side of a dual write: what to do next, for one name in one process.
+
+Pure: `step(event)` returns the next effect (steps.py). The commit of the database is the decision.
+
+At a start
+    claim a generation       from here on no older session commits anything in the database
+    of each older session    what was decided is committed in Kafka, what was not is aborted, and
+                             the session is fenced
+    InitProducerId           of an id that nobody had before; if an answer of that was lost, with
+                             another id again: a request that lies in a queue aborts what is open
+                             when it arrives, decided or not
+At each transaction
+    the block of the program
+    prepare                  all records are acknowledged, and no timeout ends the transaction
+    decide                   the row of the decision, in the transaction of the business; the
+                             generation is checked in it; COMMIT
+    complete                 EndTxn in Kafka
+
+When the answer to COMMIT is lost, the table is asked by another connection, which inserts
+`aborted` where nothing stands: a commit that is still under way then fails by the table's key.
+After its decision a transaction counts, whether Kafka can be reached or not: it is completed before
+the next one, or by the next start, or by a check-back.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ...wire.errors import KafkaError
+from . import steps, stop_words
+from .steps import EMPTY, DecidedOutcome, TransactionKey, WriterPhase
+
+FINISHED_MAX = 100  # rows that are deleted with one decision
+
+
+class WriterProtocol:
+    """See the top of the file. One object for one start; after an error it may stay stopped."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.phase = WriterPhase.NEW
+        self.transactional_id = ""
+        self.generation = 0
+        self._older: list[str] = []
+        self._key: TransactionKey | None = None  # of the transaction that is being ended
+        self._finished: list[TransactionKey] = []
+        self._empty_count = 0
+        self._reason: BaseException | None = None  # why nothing of the block counts
+        self._owed: steps.Effect | None = None
+        self._is_committed = False
+        self._stopped: BaseException | None = None
+
+    def step(self, event: steps.Event) -> steps.Effect:
+        """Take what happened; the next effect. Raises what stops the writer, then for ever."""
+        if self._stopped is not None:
+            raise self._stopped
+        rule = self.RULES.get((self.phase, type(event)))
+        assert rule is not None, f"{type(event).__name__} does not fit {self.phase.name}"
+        return rule(self, event)
+
+    def stop(self, reason: BaseException) -> BaseException:
+        """Nothing goes on from here: the next start has to find out."""
+        self.phase, self._stopped = WriterPhase.STOPPED, self._stopped or reason
+        return reason
+
+    # --- the start
+
+    def _started(self, event: steps.SessionStarted) -> steps.Effect:
+        self.transactional_id, self._older = event.transactional_id, []
+        self.phase = WriterPhase.CLAIMING
+        return steps.Claim(self.name, event.transactional_id)
+
+    def _claimed(self, event: steps.Claimed) -> steps.Effect:
+        self.generation, self._older = event.generation, list(event.older_sessions)
+        return self._next_session()
+
+    def _next_session(self) -> steps.Effect:
+        if self._older:
+            self.phase = WriterPhase.DESCRIBING
+            return steps.Describe(self._older[0])
+        self.phase = WriterPhase.INITIALIZING
+        return steps.Initialize(self.transactional_id)
+
+    def _described(self, event: steps.Described) -> steps.Effect:
+        if not event.is_known:
+            return self._fenced(steps.SessionFenced())  # it can decide nothing any more
+        if event.key is None:
+            return self._fence()
+        self._key, self.phase = event.key, WriterPhase.READING
+        return steps.ReadOutcome(event.key)
+
+    def _read(self, event: steps.OutcomeRead) -> steps.Effect:
+        if event.outcome is not DecidedOutcome.COMMITTED:
+            return self._fence()
+        assert self._key is not None
+        self.phase = WriterPhase.ROLLING_FORWARD
+        return steps.EndAsDecided(self._key, is_commit=True)
+
+    def _rolled_forward(self, _: steps.EndedAsDecided) -> steps.Effect:
+        return self._fence()
+
+    def _not_rolled_forward(self, event: steps.EndRefused) -> steps.Effect:
+        if event.is_overruled:
+            assert self._key is not None
+            raise self.stop(stop_words.overruled(self._key, event.reason))
+        return self._fence()  # its own session has done it, and gone on
+
+    def _start_unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
+        raise self.stop(event.reason or TimeoutError())
+
+    def _fence(self) -> steps.Effect:
+        self.phase = WriterPhase.FENCING
+        return steps.FenceSession(self._older[0])
+
+    def _fenced(self, _: steps.SessionFenced) -> steps.Effect:
+        self.phase = WriterPhase.FORGETTING
+        return steps.ForgetSession(self._older[0])
+
+    def _forgotten(self, _: steps.Forgotten) -> steps.Effect:
+        del self._older[0]
+        return self._next_session()
+
+    def _initialized(self, event: steps.Initialized) -> steps.Effect:
+        self._key = None
+        if not event.is_certain:
+            self.phase = WriterPhase.NEW
+            return steps.StartSession()
+        self.phase = WriterPhase.READY
+        return steps.BecomeReady()
+
+    # --- a transaction
+
+    def _begun(self, _: steps.BlockBegun) -> steps.Effect:
+        self._key = self._reason = None
+        self._is_committed = False
+        self.phase = WriterPhase.OPENING
+        return steps.BeginBoth()
+
+    def _open(self, _: steps.BothBegun) -> steps.Effect:
+        self.phase = WriterPhase.OPEN
+        return steps.RunBlock()
+
+    def _block_done(self, _: steps.BlockDone) -> steps.Effect:
+        self.phase = WriterPhase.PREPARING
+        return steps.Prepare()
+
+    def _prepared(self, event: steps.Prepared) -> steps.Effect:
+        if event.key is None:
+            self._empty_count += 1
+            self._key = TransactionKey(self.transactional_id, EMPTY, self._empty_count)
+        else:
+            self._key = event.key
+        return self._decide()
+
+    def _decide(self) -> steps.Effect:
+        assert self._key is not None
+        self.phase = WriterPhase.DECIDING
+        finished = tuple(self._finished[:FINISHED_MAX])
+        return steps.Decide(self.name, self._key, self.generation, finished)
+
+    def _committed(self, _: steps.DatabaseCommitted) -> steps.Effect:
+        del self._finished[:FINISHED_MAX]
+        return self._complete()
+
+    def _complete(self) -> steps.Effect:
+        assert self._key is not None
+        self._is_committed = True
+        self.phase = WriterPhase.COMPLETING
+        return steps.EndAsDecided(self._key, is_commit=True)
+
+    def _completed(self, _: steps.EndedAsDecided) -> steps.Effect:
+        assert self._key is not None
+        self._finished.append(self._key)
+        self.phase = WriterPhase.READY
+        return steps.EndBlock(is_committed=True)
+
+    def _unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
+        assert self._key is not None
+        self._owed = steps.EndAsDecided(self._key, is_commit=True)
+        self.phase = WriterPhase.OWING
+        return steps.EndBlock(is_committed=True)
+
+    def _not_completed(self, event: steps.EndRefused) -> steps.Effect:
+        assert self._key is not None
+        self._reason = event.reason
+        if event.is_overruled:
+            raise self.stop(stop_words.overruled(self._key, event.reason))
+        self.phase = WriterPhase.SUSPECTING
+        return steps.ReadGeneration(self.name)
+
+    def _generation_read(self, event: steps.GenerationRead) -> steps.Effect:
+        assert self._key is not None
+        if event.generation <= self.generation:
+            raise self.stop(stop_words.overruled(self._key, self._reason))
+        # A successor has fenced this session, and committed first what it had decided.
+        self.stop(stop_words.superseded(self.name, self.generation))
+        return steps.EndBlock(is_committed=True)
+
+    # --- what an earlier transaction owes
+
+    def _begun_owing(self, _: steps.BlockBegun) -> steps.Effect:
+        assert self._owed is not None
+        self.phase = WriterPhase.COMPLETING if self._is_committed else WriterPhase.ABORTING
+        return self._owed
+
+    def _owed_completed(self, event: steps.EndedAsDecided) -> steps.Effect:
+        """COMPLETING, of this transaction or, before a block, of the last one."""
+        if self._owed is None:
+            return self._completed(event)
+        assert self._key is not None
+        self._finished.append(self._key)
+        self._owed = None
+        return self._begun(steps.BlockBegun())
+
+    def _owed_unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
+        if self._owed is None:
+            return self._unanswered(event)
+        self.phase = WriterPhase.OWING
+        assert event.reason is not None
+        raise event.reason
+
+    # --- nothing of it counts
+
+    def _not_begun(self, event: steps.BlockFailed) -> steps.Effect:
+        return self._undo(event.reason)
+
+    def _refused(self, event: steps.DatabaseRefused) -> steps.Effect:
+        return self._undo(event.reason)
+
+    def _in_doubt(self, event: steps.DatabaseInDoubt) -> steps.Effect:
+        assert self._key is not None
+        self._reason = event.reason
+        self.phase = WriterPhase.RESOLVING
+        return steps.ReadOrAbort(self._key)
+
+    def _resolved(self, event: steps.OutcomeRead) -> steps.Effect:
+        if event.outcome is DecidedOutcome.COMMITTED:
+            return self._committed(steps.DatabaseCommitted())
+        return self._undo(self._reason)
+
+    def _undo(self, reason: BaseException | None) -> steps.Effect:
+        self._reason = reason
+        self.phase = WriterPhase.ROLLING_BACK
+        return steps.RollBack()
+
+    def _rolled_back(self, _: steps.RolledBack) -> steps.Effect:
+        self.phase = WriterPhase.ABORTING
+        return steps.AbortOwn()
+
+    def _aborted(self, _: steps.Aborted) -> steps.Effect:
+        # A row `aborted` of this session stays: the COMMIT that it stopped may be under way yet.
+        if self._owed is not None:
+            self._owed = None
+            return self._begun(steps.BlockBegun())
+        return self._end_undone(WriterPhase.READY)
+
+    def _abort_unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
+        if self._owed is not None:
+            return self._owed_unanswered(event)
+        self._owed = steps.AbortOwn()
+        return self._end_undone(WriterPhase.OWING)
+
+    def _abort_refused(self, event: steps.EndRefused) -> steps.Effect:
+        """SessionFenced, so aborted by whoever did that; this session is over."""
+        stopped = stop_words.superseded(self.name, self.generation)
+        stopped.__cause__ = event.reason
+        if self._owed is not None:
+            raise self.stop(stopped)
+        if isinstance(self._reason, KafkaError):  # Kafka's way to say the same
+            self._reason = stopped
+        ending = self._end_undone(WriterPhase.STOPPED)
+        self.stop(stopped)
+        return ending
+
+    def _end_undone(self, phase: WriterPhase) -> steps.Effect:
+        self.phase = phase
+        return steps.EndBlock(is_committed=False, reason=self._reason)
+
+    RULES: ClassVar[Mapping[tuple[WriterPhase, type], Callable[[Any, Any], steps.Effect]]] = {
+        (WriterPhase.NEW, steps.SessionStarted): _started,
+        (WriterPhase.CLAIMING, steps.Claimed): _claimed,
+        (WriterPhase.DESCRIBING, steps.Described): _described,
+        (WriterPhase.READING, steps.OutcomeRead): _read,
+        (WriterPhase.ROLLING_FORWARD, steps.EndedAsDecided): _rolled_forward,
+        (WriterPhase.ROLLING_FORWARD, steps.EndRefused): _not_rolled_forward,
+        (WriterPhase.ROLLING_FORWARD, steps.EndUnanswered): _start_unanswered,
+        (WriterPhase.FENCING, steps.SessionFenced): _fenced,
+        (WriterPhase.FORGETTING, steps.Forgotten): _forgotten,
+        (WriterPhase.INITIALIZING, steps.Initialized): _initialized,
+        (WriterPhase.READY, steps.BlockBegun): _begun,
+        (WriterPhase.OWING, steps.BlockBegun): _begun_owing,
+        (WriterPhase.OPENING, steps.BothBegun): _open,
+        (WriterPhase.OPENING, steps.BlockFailed): _not_begun,
+        (WriterPhase.OPEN, steps.BlockDone): _block_done,
+        (WriterPhase.OPEN, steps.BlockFailed): _not_begun,
+        (WriterPhase.PREPARING, steps.Prepared): _prepared,
+        (WriterPhase.PREPARING, steps.BlockFailed): _not_begun,
+        (WriterPhase.DECIDING, steps.DatabaseCommitted): _committed,
+        (WriterPhase.DECIDING, steps.DatabaseRefused): _refused,
+        (WriterPhase.DECIDING, steps.DatabaseInDoubt): _in_doubt,
+        (WriterPhase.RESOLVING, steps.OutcomeRead): _resolved,
+        (WriterPhase.COMPLETING, steps.EndedAsDecided): _owed_completed,
+        (WriterPhase.COMPLETING, steps.EndRefused): _not_completed,
+        (WriterPhase.COMPLETING, steps.EndUnanswered): _owed_unanswered,
+        (WriterPhase.SUSPECTING, steps.GenerationRead): _generation_read,
+        (WriterPhase.ROLLING_BACK, steps.RolledBack): _rolled_back,
+        (WriterPhase.ABORTING, steps.Aborted): _aborted,
+        (WriterPhase.ABORTING, steps.EndUnanswered): _abort_unanswered,
+        (WriterPhase.ABORTING, steps.EndRefused): _abort_refused,
+    }

@@ -1,0 +1,147 @@
+"""Who is asked what was decided about a transaction that is open for long: a database, or HTTP.
+
+A resolver promises that its answer is final: after `aborted` the transaction's writer can not
+commit its database any more. A database keeps that by the key of its table. An HTTP endpoint has
+to keep it in the same way.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
+
+from ...wire.errors import InvalidConfig
+from . import decision_table, steps
+from .database import Dialect, run
+from .flow import Flow, drive_async
+from .steps import DecidedOutcome, TransactionKey
+
+logger = logging.getLogger(__name__)
+TIMEOUT_S = 10
+ANSWER_BYTES_MAX = 65_536
+WORDS = {"commit": DecidedOutcome.COMMITTED, "abort": DecidedOutcome.ABORTED, "unknown": None}
+
+
+class Resolver(Protocol):
+    async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
+        """What was decided; None: not known now. Raises where it cannot be asked."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class DatabaseResolver:
+    """Asks the table of decisions; inserts `aborted` where it has nothing."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        """connect: a function, or a coroutine function, that opens a connection."""
+        self._connect, self._connection = connect, None
+
+    async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
+        """See the class. Raises what the database raises; the next call connects anew."""
+        return await drive_async(self._resolve(key))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await drive_async(self._close())
+
+    def _resolve(self, key: TransactionKey) -> Flow[DecidedOutcome | None]:
+        try:
+            if self._connection is None:
+                self._connection = yield self._connect
+                dialect = Dialect(self._connection)
+                yield from run(dialect.refuse_unsafe(self._connection), self._connection, dialect)
+            script = decision_table.script_of(steps.ReadOrAbort(key))
+            event = yield from run(script, self._connection, Dialect(self._connection))
+        except Exception:
+            yield from self._close()
+            raise
+        assert isinstance(event, steps.OutcomeRead)
+        return event.outcome
+
+    def _close(self) -> Flow[None]:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                yield connection.close
+            except Exception as problem:
+                logger.debug("while a connection was closed: %s", problem)
+
+
+class HttpResolver:
+    """Asks GET URL?transactional_id=...&producer_id=...&producer_epoch=...
+
+    The answer is JSON: {"outcome": "commit" | "abort" | "unknown"}.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
+        """Raises OSError, ValueError where there is no such answer."""
+        return await asyncio.to_thread(self._ask, key)
+
+    async def close(self) -> None: ...
+
+    def _ask(self, key: TransactionKey) -> DecidedOutcome | None:
+        asked = urlencode({
+            "transactional_id": key.transactional_id,
+            "producer_id": key.producer_id,
+            "producer_epoch": key.producer_epoch,
+        })  # fmt: skip
+        url = f"{self._url}{'&' if '?' in self._url else '?'}{asked}"
+        try:
+            with urlopen(url, timeout=TIMEOUT_S) as answer:
+                text = answer.read(ANSWER_BYTES_MAX)
+        except HTTPError as problem:
+            with problem:
+                raise OSError(f"{self._url} answered {problem.code} {problem.reason}") from None
+        found: Any = json.loads(text)
+        word = cast(dict[str, Any], found).get("outcome") if isinstance(found, dict) else None
+        if word not in WORDS:
+            raise ValueError(
+                f'{self._url} answered {text[:200]!r}; wanted is {{"outcome": "commit"}}, '
+                '"abort" or "unknown"'
+            )
+        return WORDS[str(word)]
+
+
+def resolver_of(url: str) -> Resolver:
+    """By an address: postgresql://, sqlite:///FILE, http://, https://. Raises InvalidConfig."""
+    scheme = urlsplit(url).scheme
+    if scheme in ("http", "https"):
+        return HttpResolver(url)
+    if scheme in ("postgresql", "postgres"):
+        return DatabaseResolver(_postgresql(url))
+    if scheme == "sqlite":
+        return DatabaseResolver(_sqlite(url))
+    raise InvalidConfig(
+        f"{url!r} is no resolver: give postgresql://USER@HOST/DATABASE, sqlite:///FILE, or the "
+        "http:// or https:// address of an endpoint"
+    )
+
+
+def _postgresql(url: str) -> Callable[[], Any]:
+    try:
+        import psycopg
+    except ImportError:
+        raise InvalidConfig("PostgreSQL needs psycopg: pip install 'oncelog[database]'") from None
+    # A writer that stands still in its commit holds its row: asked again later, others meanwhile.
+    return lambda: psycopg.AsyncConnection.connect(
+        url, connect_timeout=TIMEOUT_S, options=f"-c lock_timeout={TIMEOUT_S}s"
+    )
+
+
+def _sqlite(url: str) -> Callable[[], Any]:
+    import sqlite3
+    from urllib.parse import quote, unquote
+
+    file = unquote(url.removeprefix("sqlite://"))
+    if not file.startswith("/") or "?" in file:
+        raise InvalidConfig(f"{url!r}: give sqlite:///FILE with the whole path (three slashes)")
+    # mode=rw: a mistyped file is not made, and taken for a database in which nothing was decided
+    return lambda: sqlite3.connect(f"file:{quote(file)}?mode=rw", uri=True, timeout=TIMEOUT_S)

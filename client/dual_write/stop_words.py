@@ -1,0 +1,95 @@
+"""What a dual write says when it cannot go on, or when nothing of a transaction counts."""
+
+from ...wire.errors import ErrorCode, KafkaError
+from .steps import TransactionKey
+
+
+class DualWriteError(KafkaError):
+    """Nothing of this transaction counts, neither in the database nor in Kafka."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class WriterSuperseded(DualWriteError):
+    """A newer writer of this name has taken over: this one must end."""
+
+    code = ErrorCode.PRODUCER_FENCED
+
+
+class CheckedBackError(DualWriteError):
+    """A check-back had aborted the transaction before it was decided."""
+
+
+class BlockNotWhole(DualWriteError):
+    """The program has committed or rolled back the database's transaction by itself."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class UnsafeDatabase(KafkaError):
+    """A setting of the database or connection with which a decision could be lost."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
+class DecisionInDoubt(KafkaError):
+    """Nobody knows yet whether the database has committed; the next start finds out."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class DecisionOverruled(KafkaError):
+    """The database has committed, and somebody has aborted the transaction in Kafka: an alarm."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+def superseded(name: str, generation: int) -> WriterSuperseded:
+    return WriterSuperseded(
+        f"writer {name!r} of generation {generation} was superseded: a newer one has started, or "
+        "somebody has ended its session by hand. "
+        "Nothing of this transaction counts; end this process, or start the writer anew (which "
+        "supersedes the other one)"
+    )
+
+
+def checked_back(key: TransactionKey) -> CheckedBackError:
+    return CheckedBackError(
+        f"{key} was aborted by a check-back before the database committed: it had been open for "
+        "longer than the check-back waits. Nothing of it counts; run the transaction again, or "
+        "give the check-back more time (--older-than)"
+    )
+
+
+def not_whole(reason: BaseException) -> BlockNotWhole:
+    return BlockNotWhole(
+        "the database's transaction was committed or rolled back inside the block, by "
+        "commit(), rollback(), executescript() or SQL, so the block is not one transaction "
+        f"({reason}). Its records are aborted; WHAT WAS COMMITTED INSIDE THE BLOCK STANDS in the "
+        "database. Leave commit and rollback to the writer"
+    )
+
+
+def in_doubt(key: TransactionKey, reason: BaseException | None) -> DecisionInDoubt:
+    return DecisionInDoubt(
+        f"the database was lost in its commit ({reason}), and could not be asked again, so it is "
+        f"not known whether {key} counts. Do not run the transaction again: start the writer anew "
+        "or let a check-back run; both find out, and end it in Kafka as it was decided"
+    )
+
+
+def overruled(key: TransactionKey, reason: BaseException | None) -> DecisionOverruled:
+    return DecisionOverruled(
+        f"{key} is committed in the database, and was aborted in Kafka by somebody else, `oncelog "
+        f"txn abort` perhaps ({reason}). Its records are lost to readers: write them again from "
+        f"the database's rows, then delete the row of {key.transactional_id} from the table of "
+        "decisions"
+    )
+
+
+def transactions_v1(key: TransactionKey) -> UnsafeDatabase:
+    return UnsafeDatabase(
+        f"{key} runs under transactions V1, where two transactions of a session may bear the same "
+        "epoch, so that a decision would not say which one it means. Upgrade transaction.version "
+        "to 2 (kafka-features.sh), and leave oncelog.transaction.version.max alone"
+    )

@@ -1,0 +1,147 @@
+"""One transaction over Kafka and a database, for programs with an event loop.
+
+    async with DualWriter("127.0.0.1:9092", "billing", connect) as writer:
+        async with writer.transaction() as work:
+            await work.execute("UPDATE accounts SET balance = balance - %s WHERE id = %s", (5, 1))
+            await work.send("transfers", b"...")
+
+All of a block counts, or nothing: its records are seen by readers of committed data if and only if
+the database has committed its rows. The writer commits; a block that is left by an exception is
+rolled back. connect: a function or coroutine function that opens a connection of the DB-API
+(psycopg.AsyncConnection, or a synchronous one, for which the event loop then waits), or an open
+connection. With a function the writer lives through restarts of the database.
+
+One writer of a name at a time: the one that starts last supersedes the others, whose blocks raise
+WriterSuperseded. What a writer that was killed has decided is completed by the next start, and by
+a check-back (`oncelog txn check-back`). Needs two-phase commit (KIP-939) on the brokers.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from typing import Any, Self
+
+from ...wire.batch_builder import Headers
+from ...wire.errors import KafkaError
+from ...wire.identifiers import TopicPartition
+from ..produce.delivery import Deliveries, Delivery
+from ..producer import Producer
+from . import kafka_side, steps
+from .flow import drive_async
+from .writer_flow import WriterFlow
+
+
+class DualWork:
+    """What a block may do; `connection` is the database's, whose commit is the writer's."""
+
+    def __init__(self, writer: "DualWriter", producer: Producer) -> None:
+        self._writer, self._producer = writer, producer
+        self.connection: Any = writer.connection
+
+    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Run a statement on the connection; its cursor."""
+        cursor = self.connection.cursor()
+        result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+        if isinstance(result, Awaitable):
+            await result
+        return cursor
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """As `Producer.send`."""
+        return await self._producer.send(
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            headers=headers,
+        )
+
+    async def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
+        """As `Producer.send_many`."""
+        return await self._producer.send_many(topic, values, **columns)
+
+    async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
+        """Records up to here are done with: the position counts when the block does."""
+        await drive_async(self._writer.write_position(topic, partition, next_offset))
+
+
+class DualWriter(WriterFlow):
+    """See the top of the file. For one task at a time."""
+
+    _producer: Producer | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Take the name over, and end what older writers have left: as decided, or aborted."""
+        try:
+            await drive_async(self._start())
+        except BaseException:
+            with contextlib.suppress(Exception):  # what came first counts
+                await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the producer, and the connection where the writer has opened it."""
+        producer, self._producer = self._producer, None
+        try:
+            if producer is not None:
+                await producer.close()
+        finally:
+            await drive_async(self._close_connection())
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[DualWork]:
+        """A block of which all counts, or nothing; then it raises why.
+
+        DecisionInDoubt: nobody knows yet; the next start, or a check-back, finds out.
+        """
+        await drive_async(self._begin_block())
+        assert self._producer is not None
+        try:
+            yield DualWork(self, self._producer)
+        except BaseException as problem:
+            await drive_async(self._block_failed(problem))
+            raise
+        await drive_async(self._block_done())
+
+    async def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to read of each partition that blocks have `consumed` from."""
+        return await drive_async(self._positions())
+
+    async def _new_producer(self, transactional_id: str) -> None:
+        if self._producer is not None:
+            await self._producer.close()
+        self._producer = Producer(self._source, **self._producer_options(transactional_id))
+
+    async def _in_kafka(self, effect: steps.Effect) -> steps.Event:
+        producer = self._producer
+        assert producer is not None
+        call = kafka_side.own_call(effect, self._protocol.transactional_id)
+        if call is None:
+            return await kafka_side.perform(effect, producer)
+        if kafka_side.is_aborted(effect, producer.state):
+            return steps.Aborted()
+        try:
+            result = await getattr(producer, call)()
+        except KafkaError as problem:
+            return kafka_side.event_after_error(effect, problem)
+        return kafka_side.event_after(effect, result, lost_answers=producer.lost_answers)
+
+    async def _pause(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)

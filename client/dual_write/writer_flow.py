@@ -1,0 +1,252 @@
+"""What a writer does, with and without an event loop: the protocol, the connection, the start.
+
+The two writers fill in what is waited for: calls of Kafka, pauses, their own producer.
+"""
+
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...wire.errors import InvalidConfig
+from ...wire.identifiers import TopicPartition
+from ..failures import IllegalProducerState
+from ..view_source import Source
+from . import decision_table, steps, stop_words
+from .database import Dialect, run
+from .decision_table import Script
+from .flow import Flow
+from .names import NONCE_BYTES, checked_name, session_id
+from .protocol import WriterProtocol
+from .steps import WriterPhase
+
+logger = logging.getLogger(__name__)
+RESOLVE_TIMEOUT_MS = 30_000
+FIXED = frozenset({
+    "transactional_id",
+    "transaction_two_phase_commit_enable",
+    "enable_idempotence",
+    "acks",
+    "oncelog_transaction_version_max",
+})  # fmt: skip
+PAUSE_FIRST_S, PAUSE_LAST_S = 0.05, 1.0
+IDLE = (WriterPhase.READY, WriterPhase.OWING)
+RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the program's turn
+
+
+class WriterFlow:
+    """One writer: its name, its place in the protocol, its connection."""
+
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        connection: Any,
+        /,
+        *,
+        creates_tables: bool = True,
+        resolve_timeout_ms: int = RESOLVE_TIMEOUT_MS,
+        **options: Any,
+    ) -> None:
+        """options: the producer's settings.
+
+        resolve_timeout_ms: for how long a database that was lost in a commit is asked about it.
+        """
+        if wrong := sorted(FIXED & {each.replace(".", "_") for each in options}):
+            raise InvalidConfig(f"{', '.join(wrong)}: set by the dual write itself")
+        self.name, self._source, self._options = checked_name(name), source, options
+        self._connect: Callable[[], Any] | None = None
+        self.connection: Any = None
+        if hasattr(connection, "cursor"):  # sqlite3's connections are callable, too
+            self.connection = connection
+        else:
+            self._connect = connection
+        self._is_lost = False  # the connection
+        self._creates_tables, self._resolve_timeout_ms = creates_tables, resolve_timeout_ms
+        self._protocol = WriterProtocol(name)
+
+    # --- what the writers fill in; each returns its value, or a coroutine for it
+
+    def _new_producer(self, transactional_id: str) -> Any:
+        raise NotImplementedError
+
+    def _in_kafka(self, effect: steps.Effect) -> Any:
+        raise NotImplementedError
+
+    def _pause(self, pause_s: float) -> Any:
+        raise NotImplementedError
+
+    # --- the life of a writer
+
+    def _start(self) -> Flow[None]:
+        if self.connection is None:
+            yield from self._open()
+        else:
+            yield from self._refuse_unsafe()
+        if self._creates_tables:
+            yield from self._run(decision_table.create_tables())
+        yield from self._advance((yield from self._new_session()))
+
+    def _new_session(self) -> Flow[steps.Event]:
+        transactional_id = session_id(self.name, secrets.token_bytes(NONCE_BYTES))
+        yield partial(self._new_producer, transactional_id)
+        return steps.SessionStarted(transactional_id)
+
+    def _producer_options(self, transactional_id: str) -> dict[str, Any]:
+        return {
+            **self._options,
+            "transactional_id": transactional_id,
+            "transaction_two_phase_commit_enable": True,
+        }
+
+    def _close_connection(self) -> Flow[None]:
+        if self._connect is not None and self.connection is not None:
+            connection, self.connection = self.connection, None
+            with contextlib.suppress(Exception):
+                yield connection.close
+
+    def _begin_block(self) -> Flow[None]:
+        self._require(*IDLE)
+        self._raise_undone((yield from self._advance(steps.BlockBegun())))
+
+    def _block_failed(self, problem: BaseException) -> Flow[None]:
+        try:
+            yield from self._advance(steps.BlockFailed(problem))
+        except Exception as another:  # what came first counts
+            logger.warning("%s: while a block was undone: %s", self.name, another)
+
+    def _block_done(self) -> Flow[None]:
+        self._raise_undone((yield from self._advance(steps.BlockDone())))
+
+    def _raise_undone(self, effect: steps.Effect) -> None:
+        if isinstance(effect, steps.EndBlock) and not effect.is_committed:
+            raise effect.reason or stop_words.DualWriteError("nothing of the block counts")
+
+    def _require(self, *phases: WriterPhase) -> None:
+        phase = self._protocol.phase
+        if phase not in phases and phase is not WriterPhase.STOPPED:  # which says itself why
+            is_new = phase is WriterPhase.NEW
+            hint = "start it first (`with` does)" if is_new else "one block at a time"
+            raise IllegalProducerState(f"the writer is {phase.name}: {hint}")
+
+    # --- carrying out
+
+    def _advance(self, event: steps.Event) -> Flow[steps.Effect]:
+        """Until it is the program's turn again."""
+        effect = self._protocol.step(event)
+        while not isinstance(effect, RESTING):
+            try:
+                event = yield from self._perform(effect)
+            except BaseException as problem:
+                self._protocol.stop(problem)
+                yield from self._roll_back()  # its locks would hold up the next start
+                raise
+            if isinstance(event, steps.EndUnanswered):
+                logger.warning("%s: not ended in Kafka yet: %s", self.name, event.reason)
+            effect = self._protocol.step(event)
+        return effect
+
+    def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
+        match effect:
+            case steps.StartSession():
+                return (yield from self._new_session())
+            case steps.Claim() | steps.ReadOutcome() | steps.ForgetSession():
+                return (yield from self._run(decision_table.script_of(effect)))
+            case steps.ReadGeneration():
+                return (yield from self._run(decision_table.script_of(effect)))
+            case steps.ReadOrAbort():
+                return (yield from self._resolve(effect))
+            case steps.Decide():
+                return (yield from self._decide(effect))
+            case steps.RollBack():
+                yield from self._roll_back()
+                return steps.RolledBack()
+            case steps.BeginBoth():
+                try:
+                    yield from self._begin()
+                except Exception as problem:
+                    return steps.BlockFailed(problem)
+                return (yield partial(self._in_kafka, effect))
+            case _:
+                return (yield partial(self._in_kafka, effect))
+
+    # --- the database
+
+    def _run(self, script: Script[Any]) -> Flow[Any]:
+        return run(script, self.connection, Dialect(self.connection))
+
+    def _open(self) -> Flow[None]:
+        assert self._connect is not None
+        if self.connection is not None:
+            with contextlib.suppress(Exception):
+                yield self.connection.close
+        self.connection = yield self._connect
+        yield from self._refuse_unsafe()
+        self._is_lost = False
+
+    def _refuse_unsafe(self) -> Flow[None]:
+        yield from self._run(Dialect(self.connection).refuse_unsafe(self.connection))
+
+    def _begin(self) -> Flow[None]:
+        if self._is_lost and self._connect is not None:
+            yield from self._open()
+        try:
+            yield from self._run(Dialect(self.connection).begin(self.connection))
+        except stop_words.UnsafeDatabase:
+            raise
+        except Exception:
+            if self._connect is None:
+                raise
+            yield from self._open()  # the database was restarted since the last block, perhaps
+            yield from self._run(Dialect(self.connection).begin(self.connection))
+
+    def _decide(self, effect: steps.Decide) -> Flow[steps.Event]:
+        try:
+            yield from self._run(Dialect(self.connection).before_commit())
+            yield from self._run(decision_table.decide(effect))
+        except Exception as problem:
+            return steps.DatabaseRefused(problem)
+        try:
+            yield self.connection.commit
+        except Exception as problem:
+            return steps.DatabaseInDoubt(problem)
+        except BaseException as problem:  # the program is stopped, and may be started again
+            self._protocol.stop(stop_words.in_doubt(effect.key, problem))
+            raise
+        return steps.DatabaseCommitted()
+
+    def _roll_back(self) -> Flow[None]:
+        try:
+            yield self.connection.rollback
+        except Exception:  # a connection that is gone has rolled back
+            self._is_lost = True
+
+    def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
+        """Ask until the database is there again; a connection that was given has one life."""
+        until, pause_s = time.monotonic() + self._resolve_timeout_ms / 1000, PAUSE_FIRST_S
+        yield from self._roll_back()
+        while True:
+            try:
+                if self._is_lost and self._connect is not None:
+                    yield from self._open()
+                return (yield from self._run(decision_table.script_of(asked)))
+            except Exception as problem:
+                yield from self._roll_back()
+                is_hopeless = self._is_lost and self._connect is None
+                if is_hopeless or time.monotonic() > until:
+                    raise stop_words.in_doubt(asked.key, problem) from problem
+            yield partial(self._pause, pause_s)
+            pause_s = min(2 * pause_s, PAUSE_LAST_S)
+
+    def _positions(self) -> Flow[dict[TopicPartition, int]]:
+        self._require(*IDLE)
+        return (yield from self._run(decision_table.read_positions(self.name)))
+
+    def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
+        """For `BlockingDualWork.consumed`."""
+        yield from self._run(
+            decision_table.write_position(self.name, topic, partition, next_offset)
+        )

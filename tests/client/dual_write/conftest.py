@@ -1,0 +1,52 @@
+"""What the tests of dual writes share: a cluster, and both databases, for one worker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.client import BlockingAdmin
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from .ledger import Ledger, sqlite_ledger
+from .postgresql import PostgresServer, postgresql
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(nodes=1, data=tmp_path_factory.mktemp("dual") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def bootstrap(cluster: Cluster) -> str:
+    return cluster.bootstrap
+
+
+@pytest.fixture(scope="package")
+def server() -> Iterator[PostgresServer]:
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A file of sqlite, or a URL."""
+    if request.param == "sqlite":
+        return str(tmp_path / "ledger")
+    return request.getfixturevalue("server").url
+
+
+@pytest.fixture
+def ledger(database: str, request: pytest.FixtureRequest) -> Ledger:
+    if not database.startswith("postgresql:"):
+        return sqlite_ledger(Path(database)).create()
+    return Ledger(request.getfixturevalue("server").connect, "%s").create()
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
+    name = "".join(c if c.isalnum() else "." for c in request.node.name)[-100:]
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topic(name, partitions=2)
+    return name

@@ -1,0 +1,102 @@
+"""What a dual write costs: milliseconds of one transfer, against what people do without it.
+
+    python -m tests.client.dual_write.price [--count 200]
+
+A cluster of three nodes, sqlite and PostgreSQL on the same disk; one client, one transfer at a
+time: the median and the slowest of a hundred.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from oncelog.client import BlockingAdmin, BlockingDualWriter, BlockingProducer
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from .ledger import Ledger, sqlite_ledger
+from .postgresql import postgresql
+
+VALUE = b"x" * 200
+
+
+def measured(count: int, transfer: Callable[[int], None]) -> str:
+    for number in range(20):
+        transfer(number)
+    times: list[float] = []
+    for number in range(20, 20 + count):
+        began = time.perf_counter()
+        transfer(number)
+        times.append((time.perf_counter() - began) * 1000)
+    times.sort()
+    return f"{times[count // 2]:.1f} / {times[count * 99 // 100]:.1f}"
+
+
+def plain(ledger: Ledger, count: int, *, has_outbox: bool) -> str:
+    connection = ledger.create().connect()
+    cursor = connection.cursor()
+    cursor.execute("CREATE TABLE IF NOT EXISTS outbox (number INTEGER PRIMARY KEY, event TEXT)")
+    cursor.execute("DELETE FROM outbox")
+    connection.commit()
+
+    def transfer(number: int) -> None:
+        cursor.execute(ledger.insert, (number, 5))
+        if has_outbox:
+            outbox = f"INSERT INTO outbox (number, event) VALUES ({ledger.mark}, {ledger.mark})"
+            cursor.execute(outbox, (number, VALUE.decode()))
+        connection.commit()
+
+    found = measured(count, transfer)
+    connection.close()
+    return found
+
+
+def in_kafka(bootstrap: str, count: int) -> str:
+    with BlockingProducer(bootstrap, transactional_id="price", linger_ms=0) as producer:
+        producer.init_transactions()
+
+        def transfer(_: int) -> None:
+            producer.begin_transaction()
+            producer.send("price", VALUE)
+            producer.commit_transaction()
+
+        return measured(count, transfer)
+
+
+def dual(bootstrap: str, ledger: Ledger, count: int) -> str:
+    with BlockingDualWriter(bootstrap, "price", ledger.create().connect, linger_ms=0) as writer:
+
+        def transfer(number: int) -> None:
+            with writer.transaction() as work:
+                work.execute(ledger.insert, (number, 5))
+                work.send("price", VALUE)
+
+        return measured(count, transfer)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    count = parser.parse_args().count
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Cluster(nodes=3, data=Path(folder) / "data") as cluster,
+        postgresql() as server,
+    ):
+        with BlockingAdmin(cluster.bootstrap) as admin:
+            admin.create_topic("price", partitions=1)
+        cluster.wait_for_isr("price", 3)
+        print(f"a transaction of Kafka alone: {in_kafka(cluster.bootstrap, count)} ms")
+        ledgers = {
+            "sqlite": sqlite_ledger(Path(folder) / "ledger"),
+            "PostgreSQL": Ledger(server.connect, "%s"),
+        }
+        for name, ledger in ledgers.items():
+            alone, outbox = (plain(ledger, count, has_outbox=each) for each in (False, True))
+            print(f"{name}: {alone} ms alone, {outbox} ms with a row of an outbox")
+            print(f"{name}: {dual(cluster.bootstrap, ledger, count)} ms as a dual write")
+
+
+if __name__ == "__main__":
+    main()

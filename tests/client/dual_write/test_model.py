@@ -1,0 +1,67 @@
+"""The tables of a dual write in a model of bad luck: as many events as rows, whatever happens.
+
+And each part that is taken out is missed: a model that notices nothing proves nothing.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+
+from .model_run import Parts, run
+
+SEEDS = int(os.environ.get("ONCELOG_DUAL_WRITE_SEEDS", "900"))
+
+
+def verdicts(seeds: range, parts: Parts) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        verdict = run(seed, parts)
+        found["lost"] += bool(verdict.lost)
+        found["invented"] += bool(verdict.invented)
+        found["doubled"] += bool(verdict.doubled)
+        found["left open"] += bool(verdict.left_open)
+        found["false alarms"] += bool(verdict.alarms)
+    return +found
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_events_are_those_of_committed_rows_whatever_happens(part: int) -> None:
+    assert not verdicts(range(part * SEEDS // 3, (part + 1) * SEEDS // 3), Parts())
+
+
+def test_the_runs_are_not_idle() -> None:
+    transfers = [run(seed).transfers for seed in range(100)]
+    assert sum(transfers) > 300 and sum(count == 0 for count in transfers) < 10
+
+
+@pytest.mark.parametrize(
+    ("missed", "parts"),
+    [
+        ("lost", Parts(prepares_first=False)),
+        ("invented", Parts(commits_first=False)),
+        ("lost", Parts(has_nonce=False)),
+        ("invented", Parts(has_epoch=False)),
+        ("lost", Parts(one_owner=False)),
+        ("lost", Parts(has_tombstone=False)),
+        ("lost", Parts(leaves_uncertain_ids=False)),
+        ("lost", Parts(asks_in_doubt=False)),
+        ("lost", Parts(keeps_tombstones=False)),
+    ],
+    ids=[
+        "decision-before-prepare",
+        "complete-before-commit",
+        "no-nonce",
+        "no-epoch",
+        "two-owners",
+        "no-tombstone",
+        "an id is used after its first request got no answer",
+        "a commit in doubt is taken for none",
+        "a row `aborted` is deleted while its session may commit",
+    ],
+)
+def test_each_part_is_missed(missed: str, parts: Parts) -> None:
+    for seed in range(SEEDS):
+        if getattr(run(seed, parts), missed):
+            return
+    pytest.fail("the model does not notice")
