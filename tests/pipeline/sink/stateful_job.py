@@ -220,7 +220,7 @@ def main(text: str) -> int:
     for name in job.names:
         for _ in range(STARTS_MAX):
             queries[name] = query = start(spark, job, name, sink_of(name))
-            # transformWithState begins with a process that has ten seconds to connect: alone.
+            # Alone, since its first process has to be quick.
             while kind_of(name) == "transformed" and not begun[name].wait(0.1) and query.isActive:
                 pass
             if query.isActive or SLOW_START not in str(query.exception()):

@@ -16,10 +16,9 @@ BATCHES, KEYS = 7, 5
 STORE = "spark.sql.streaming.stateStore"
 PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 FORMATS = {"files": ("HDFSBacked", 1), "rocksdb-1": ("RocksDB", 1), "rocksdb-2": ("RocksDB", 2)}
+# transformWithState begins with a process that has ten seconds to connect, on any machine.
+SLOW_START = "Python worker failed to connect back"
 # A batch is a file: which one is broken must not depend on batches without rows in between.
-SLOW_START = (
-    "Python worker failed to connect back"  # in ten seconds: transformWithState's first one
-)
 CONFS = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
 
