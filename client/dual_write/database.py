@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from . import decision_table
-from .decision_table import Answer, Script, SqlEnding, Statement
+from .decision_table import Script, SqlEnding, SqlResult, Statement
 from .flow import Flow
 from .stop_words import UnsafeDatabase
 
@@ -132,14 +132,14 @@ def refuse_unsafe_postgresql() -> Script[None]:
 
 def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
     """Run a script; what it does not catch is raised."""
-    answer: Answer | None = None
+    answer: SqlResult | None = None
     problem: Exception | None = None
     while True:
         try:
-            asked = script.throw(problem) if problem else script.send(cast(Answer, answer))
+            asked = script.throw(problem) if problem else script.send(cast(SqlResult, answer))
         except StopIteration as end:
             return cast(T, end.value)
-        answer, problem = Answer(), None
+        answer, problem = SqlResult(), None
         try:
             if isinstance(asked, SqlEnding):
                 yield connection.commit if asked is SqlEnding.COMMIT else connection.rollback
@@ -148,7 +148,7 @@ def run(script: Script[T], connection: Any, dialect: Dialect) -> Flow[T]:
             try:
                 yield partial(cursor.execute, dialect.text_of(asked), asked.parameters)
                 rows = (yield cursor.fetchall) if cursor.description else ()
-                answer = Answer(rows, cursor.rowcount)
+                answer = SqlResult(rows, cursor.rowcount)
             finally:
                 yield cursor.close
         except Exception as caught:

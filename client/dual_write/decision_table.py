@@ -40,12 +40,12 @@ class SqlEnding(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SqlResult:
     rows: Sequence[Sequence[Any]] = ()
     row_count: int = -1
 
 
-Script = Generator[Statement | SqlEnding, Answer, T]
+Script = Generator[Statement | SqlEnding, SqlResult, T]
 KEY = "transactional_id = ? AND producer_id = ? AND producer_epoch = ?"
 CREATE = (
     f"CREATE TABLE {TABLE} (writer VARCHAR(150) NOT NULL, transactional_id VARCHAR(190) NOT NULL, "
