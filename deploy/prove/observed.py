@@ -16,7 +16,8 @@ from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Requ
 from ..faults.protocol_proxy.subjects import TopicNames
 from .facts import Committed, Fact, Fetched, Joined, Producing, TransactionEnded, Wrote
 
-FACTS_MAX = 400_000
+FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
+HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
 WORK = frozenset(("Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"))
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
 
@@ -61,13 +62,17 @@ class Observed:
         return requests + transactions + behind
 
     def has_gone_on(self, without: str, since_s: float) -> bool:
-        """Whether another instance has joined the group since, and then committed offsets."""
+        """Whether another instance has committed offsets since of a partition that was its."""
         with self._lock:
-            recent = [f for f in reversed(self.facts[-20_000:]) if f.at_s > since_s]
-        joined = {f.instance: f.at_s for f in recent if isinstance(f, Joined)}
+            recent = self.facts[-FACTS_LOOKED_AT:]
+        had = {
+            (f.topic, f.partition)
+            for f in recent
+            if isinstance(f, Fetched) and f.instance == without and f.at_s > since_s - HAD_S
+        }
         return any(
-            isinstance(f, Committed) and f.instance != without
-            and f.at_s > joined.get(f.instance, float("inf"))
+            isinstance(f, Committed) and f.instance != without and f.at_s > since_s
+            and (not had or (f.topic, f.partition) in had)
             for f in recent
         )  # fmt: skip
 
