@@ -20,7 +20,7 @@ class FetchRows(NamedTuple):
     """`around`: of what stands before and behind the topics; `rows`: of all, in whatever order."""
 
     version: int
-    count: int
+    row_count: int
     around: int
     rows: int
 
@@ -36,7 +36,7 @@ def fetch_rows(body: memoryview, version: int) -> FetchRows | None:
     try:
         reader.take((4 if version < 15 else 0) + HEAD_BYTES + (8 if version >= 7 else 0))
         begin = reader.position
-        if version >= 7 and body[begin - 8 : begin] != NO_SESSION:
+        if version >= 7 and bytes(body[begin - 8 : begin]) != NO_SESSION:
             return None
         for _ in range(reader.length(flexible, 3)):
             name, topic_id = read_topic(reader, version)
