@@ -98,7 +98,7 @@ class Contest:
 
     def _new_topic(self) -> str:
         self._run += 1
-        name = f"speed-{self._value_bytes}-{self._run}-{os.getpid()}"
+        name = f"speed-{self._work.name}-{self._run}-{os.getpid()}"  # no other contest's
         self._admin.create_topic(name, partitions=self._settings.partitions)
         return name
 
