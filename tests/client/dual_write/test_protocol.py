@@ -1,0 +1,125 @@
+"""The table of the writer, step by step, where the coordinator stays away or says otherwise."""
+
+import pytest
+
+from oncelog.client.dual_write import steps
+from oncelog.client.dual_write.protocol import FINISHED_MAX, WriterProtocol
+from oncelog.client.dual_write.steps import EMPTY, DecidedOutcome, TransactionKey, WriterPhase
+from oncelog.client.dual_write.stop_words import DecisionOverruled, WriterSuperseded
+from oncelog.wire.errors import InvalidTxnState, ProducerFenced, RequestTimedOut
+
+KEY = TransactionKey("oncelog.dual.w.1", 5, 2)
+AWAY = steps.EndUnanswered(RequestTimedOut("no coordinator"))
+
+
+def ready() -> WriterProtocol:
+    writer = WriterProtocol("w")
+    assert writer.step(steps.SessionStarted("id")) == steps.Claim("w", "id")
+    assert writer.step(steps.Claimed(3)) == steps.Initialize("id")
+    assert writer.step(steps.Initialized()) == steps.BecomeReady()
+    return writer
+
+
+def at_decision(writer: WriterProtocol, key: TransactionKey | None = KEY) -> steps.Effect:
+    assert writer.step(steps.BlockBegun()) == steps.BeginBoth()
+    assert writer.step(steps.BothBegun()) == steps.RunBlock()
+    assert writer.step(steps.BlockDone()) == steps.Prepare()
+    return writer.step(steps.Prepared(key))
+
+
+def decided() -> WriterProtocol:
+    writer = ready()
+    assert at_decision(writer) == steps.Decide("w", KEY, 3)
+    assert writer.step(steps.DatabaseCommitted()) == steps.EndAsDecided(KEY, is_commit=True)
+    return writer
+
+
+def test_an_older_session_is_ended_as_was_decided_then_fenced_then_forgotten() -> None:
+    writer = WriterProtocol("w")
+    writer.step(steps.SessionStarted("id"))
+    assert writer.step(steps.Claimed(3, ("a", "b", "c"))) == steps.Describe("a")
+    key = TransactionKey("a", 1, 1)
+    assert writer.step(steps.Described(key)) == steps.ReadOutcome(key)
+    ends = steps.EndAsDecided(key, is_commit=True)
+    assert writer.step(steps.OutcomeRead(DecidedOutcome.COMMITTED)) == ends
+    assert writer.step(steps.EndedAsDecided()) == steps.FenceSession("a")
+    assert writer.step(steps.SessionFenced()) == steps.ForgetSession("a")
+    assert writer.step(steps.Forgotten()) == steps.Describe("b")
+    assert writer.step(steps.Described(TransactionKey("b", 2, 2))) == steps.ReadOutcome(
+        TransactionKey("b", 2, 2)
+    )
+    assert writer.step(steps.OutcomeRead(None)) == steps.FenceSession("b")
+    writer.step(steps.SessionFenced())
+    assert writer.step(steps.Forgotten()) == steps.Describe("c")
+    unknown = steps.Described(None, is_known=False)
+    assert writer.step(unknown) == steps.ForgetSession("c")
+    assert writer.step(steps.Forgotten()) == steps.Initialize("id")
+    assert writer.step(steps.Initialized(is_certain=False)) == steps.StartSession()
+    assert writer.step(steps.SessionStarted("id2")) == steps.Claim("w", "id2")
+
+
+def test_a_decided_block_returns_and_is_completed_before_the_next() -> None:
+    writer = decided()
+    assert writer.step(AWAY) == steps.EndBlock(is_committed=True)
+    for _ in range(2):
+        assert writer.step(steps.BlockBegun()) == steps.EndAsDecided(KEY, is_commit=True)
+        with pytest.raises(RequestTimedOut):
+            writer.step(AWAY)
+    writer.step(steps.BlockBegun())
+    assert writer.step(steps.EndedAsDecided()) == steps.BeginBoth()
+    assert writer.phase is WriterPhase.OPENING
+
+
+def test_an_abort_without_an_answer_is_made_again_before_the_next_block() -> None:
+    writer = ready()
+    at_decision(writer)
+    reason = ValueError()
+    assert writer.step(steps.DatabaseRefused(reason)) == steps.RollBack()
+    assert writer.step(steps.RolledBack()) == steps.AbortOwn()
+    assert writer.step(AWAY) == steps.EndBlock(is_committed=False, reason=reason)
+    assert writer.step(steps.BlockBegun()) == steps.AbortOwn()
+    assert writer.step(steps.Aborted()) == steps.BeginBoth()
+
+
+def test_a_decided_transaction_that_somebody_aborted_is_an_alarm_that_stays() -> None:
+    writer = decided()
+    with pytest.raises(DecisionOverruled, match="aborted in Kafka by somebody else"):
+        writer.step(steps.EndRefused(InvalidTxnState("aborted"), is_overruled=True))
+    with pytest.raises(DecisionOverruled):
+        writer.step(steps.BlockBegun())
+
+
+def test_fenced_after_the_decision_is_harmless_by_a_successor_alone() -> None:
+    writer = decided()
+    fenced = steps.EndRefused(ProducerFenced("fenced"))
+    assert writer.step(fenced) == steps.ReadGeneration("w")
+    assert writer.step(steps.GenerationRead(4)) == steps.EndBlock(is_committed=True)
+    with pytest.raises(WriterSuperseded):
+        writer.step(steps.BlockBegun())
+    writer = decided()
+    writer.step(fenced)
+    with pytest.raises(DecisionOverruled):  # nobody has started: a person has ended the session
+        writer.step(steps.GenerationRead(3))
+
+
+def test_a_commit_in_doubt_is_what_the_table_says() -> None:
+    reason = ConnectionError()
+    for outcome, follows in (
+        (DecidedOutcome.COMMITTED, steps.EndAsDecided(KEY, is_commit=True)),
+        (DecidedOutcome.ABORTED, steps.RollBack()),
+    ):
+        writer = ready()
+        at_decision(writer)
+        assert writer.step(steps.DatabaseInDoubt(reason)) == steps.ReadOrAbort(KEY)
+        assert writer.step(steps.OutcomeRead(outcome)) == follows
+
+
+def test_rows_of_finished_transactions_are_deleted_with_the_next_decision() -> None:
+    writer = ready()
+    for number in range(1, 4):
+        key = TransactionKey("id", EMPTY, number)
+        before = (TransactionKey("id", EMPTY, number - 1),) if number > 1 else ()
+        assert at_decision(writer, None) == steps.Decide("w", key, 3, before)
+        assert writer.step(steps.DatabaseCommitted()) == steps.EndAsDecided(key, is_commit=True)
+        assert writer.step(steps.EndedAsDecided()) == steps.EndBlock(is_committed=True)
+    assert FINISHED_MAX > 1
