@@ -40,6 +40,7 @@ AIM_TIMEOUT_S = 12.0  # a group may have to wait for the session of who was kill
 OPEN_WORK_TIMEOUT_S = 3.0
 BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
+AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
@@ -101,6 +102,8 @@ class Striker:
         struck = self._kinds[fault.act](fault)
         self._application.check()
         self._application.ensure_running()
+        if struck.is_made and fault.act in (Act.PAUSE, Act.PAUSE_LONG):
+            time.sleep(AWAKE_S)
         return replace(struck, until_s=time.monotonic())
 
     def heal(self) -> None:
