@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from oncelog.client import BlockingDualWriter, DecisionInDoubt
@@ -25,6 +24,7 @@ from .job import POINTS, Job, begin
 from .ledger import Ledger, assert_equal
 from .postgresql import PostgresServer
 
+psycopg: Any = pytest.importorskip("psycopg", reason="psycopg is missing (extra: database)")
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
 RUN_S = 120
 
@@ -152,7 +152,7 @@ def test_the_server_of_the_database_is_killed_in_a_commit(
     """Before COMMIT reaches it, and after it was carried out: both look alike to the service."""
     ledger, fate = Ledger(server.connect, "%s").create(), [""]
 
-    class Mortal(psycopg.Connection[Any]):
+    class Mortal(psycopg.Connection):
         def commit(self) -> None:
             if fate[0] == "before":
                 restart()
