@@ -9,29 +9,39 @@ from ...wire.record_batch import Buffer
 from .segment import Segment
 
 RECENT_BYTES_MIN = 32 * 1024
-RECENT_BYTES_MAX = 2 * 1024 * 1024
+RECENT_BYTES_MAX = 5 * 512 * 1024  # two batches of 1 MB, as the memory of large frames is cut
 
 
 class RecentWrites:
     """Shared by all logs of a broker. Only of active segments: what compaction replaces, or a cut
     takes away, is never in it.
+
+    A batch keeps all the memory that it came in, maybe a request of 100 MB around 32 kB. So that
+    memory is what is counted, once for all batches in it; and one beyond the limit is not kept.
     """
 
-    __slots__ = ("_bytes", "_max_bytes", "_written", "min_bytes")
+    __slots__ = ("_bytes", "_max_bytes", "_memories", "_written", "min_bytes")
 
     def __init__(
         self, max_bytes: int = RECENT_BYTES_MAX, min_bytes: int = RECENT_BYTES_MIN
     ) -> None:
-        """max_bytes: of all. min_bytes: of a batch that is worth a `note`."""
+        """max_bytes: of all memory kept. min_bytes: of a batch that is worth a `note`."""
         self.min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._written: dict[tuple[Segment, int], Buffer] = {}  # by position, the oldest first
+        self._memories: dict[int, int] = {}  # by identity, how many batches lie in each
         self._bytes = 0
 
     def note(self, segment: Segment, position: int, batch: Buffer) -> None:
         """A batch that stands in the file now, and that nobody will write to any more."""
+        memory, size_bytes = _memory_of(batch)
+        if size_bytes > self._max_bytes:
+            return
         self._written[segment, position] = batch
-        self._bytes += len(batch)
+        batch_count = self._memories.get(memory, 0)
+        self._memories[memory] = batch_count + 1
+        if not batch_count:
+            self._bytes += size_bytes
         while self._bytes > self._max_bytes:
             self._drop(next(iter(self._written)))
 
@@ -54,7 +64,18 @@ class RecentWrites:
             self._drop(key)
 
     def _drop(self, key: tuple[Segment, int]) -> None:
-        self._bytes -= len(self._written.pop(key))
+        batch = self._written.pop(key)
+        memory, size_bytes = _memory_of(batch)
+        self._memories[memory] -= 1
+        if not self._memories[memory]:
+            del self._memories[memory]
+            self._bytes -= size_bytes
+
+
+def _memory_of(batch: Buffer) -> tuple[int, int]:
+    """What a batch is a part of: its identity, as long as the batch is there, and its size."""
+    memory = batch.obj if isinstance(batch, memoryview) else batch
+    return id(memory), memoryview(memory).nbytes
 
 
 NO_RECENT_WRITES = RecentWrites(0, min_bytes=1 << 62)

@@ -70,6 +70,27 @@ def test_nothing_is_read_from_memory_after(tmp_path: Path, what: str) -> None:
     assert not is_same_memory(log.read(offset, 1 << 20), batch)
 
 
+def test_the_memory_around_a_batch_counts_once_for_all_batches_in_it() -> None:
+    """A request of 100 MB with one batch of 32 kB in it would stay whole."""
+    recent, segment = RecentWrites(1000, min_bytes=0), cast(Segment, object())
+    too_large = bytearray(1001)
+    recent.note(segment, 0, memoryview(too_large)[:10])
+    too_large.clear()  # BufferError while anybody has a view of it
+    frames = [bytearray(400) for _ in range(3)]
+    for number, frame in enumerate(frames):
+        for part in range(4):
+            recent.note(segment, 1000 * number + 100 * part, memoryview(frame)[:100])
+    frames[0].clear()
+    assert recent.read(segment, 0, 100, 100) is None
+    for number in (1, 2):
+        with pytest.raises(BufferError):
+            frames[number].clear()
+        assert recent.read(segment, 1000 * number, 100, 100) is not None
+    recent.forget(segment)
+    frames[1].clear()
+    frames[2].clear()
+
+
 @given(st.lists(st.tuples(st.integers(1, 700), st.integers(0, 9)), max_size=20))
 def test_no_more_is_kept_than_may_be_and_the_oldest_goes(steps: list[tuple[int, int]]) -> None:
     recent, segment, position = RecentWrites(1000, min_bytes=0), cast(Segment, object()), 0
