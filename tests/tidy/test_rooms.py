@@ -49,7 +49,6 @@ FILE_NAME = re.compile(r"(?<![\w/.<*-])((?:\w+/)*\w+\.py)\b(?!\.\w)")
 MODULE_NAME = re.compile(r"\boncelog(?:\.[a-z_0-9]+)+")
 EXAMPLES = {
     "invoices.py",
-    "my_app.py",
     "test_orders.py",
     "pysyncobj/win_inet_pton.py",
 }  # of users, of others
