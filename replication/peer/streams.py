@@ -225,14 +225,14 @@ class PeerStreams:
             except OSError:  # who came has gone, or there are too many open files
                 await asyncio.sleep(RECONNECT_INTERVAL_MAX_S)
                 continue
-            if accepted.family == socket.AF_UNIX:
-                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             self._entering.add(task := loop.create_task(self._enter(accepted)))
             task.add_done_callback(self._entering.discard)
 
     async def _enter(self, accepted: socket.socket) -> None:
         context = self.tls.listening if self.tls else None
         try:
+            if accepted.family == socket.AF_UNIX:  # macOS: EINVAL, if who came has gone
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: PeerStream(self), accepted, ssl=context

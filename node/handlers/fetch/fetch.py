@@ -250,6 +250,7 @@ async def _answer(
 def _is_enough(look: FetchLook, request: FetchRequest) -> bool:
     return (
         look.must_answer
+        or look.is_cut
         or look.bytes_read >= request.min_bytes
         or request.max_wait_ms <= 0
         or look.is_empty

@@ -37,6 +37,7 @@ class FetchLook(Protocol):
     must_answer: bool  # an error or a divergence does not wait
     is_void: bool  # its session went or was overtaken meanwhile
     is_partial: bool  # there is more to look at than one look may take
+    is_cut: bool  # there is more to read than one answer may take: waiting brings nothing
 
     @property
     def is_empty(self) -> bool:
@@ -76,7 +77,7 @@ class PartitionReader:
             request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
         )
         self.bytes_read = 0
-        self.must_answer = self.is_partial = self.is_void = False
+        self.must_answer = self.is_partial = self.is_void = self.is_cut = False
 
     def read(
         self, name: str | None, topic_id: bytes | None, wanted: FetchPartition
@@ -137,6 +138,8 @@ class PartitionReader:
             upper_offset=upper,
             min_one_batch=first,
         )
+        if read.next_offset < upper and (read.data or room <= 0):
+            self.is_cut = True  # by max_bytes, which may lie below min_bytes, or a segment's end
         if read.data:
             if self.read_committed:
                 try:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import cast
 
+from ....coordinator.metadata.topic_names import NAME_CHARS_MAX
 from ....replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -198,6 +199,9 @@ def begin(
         raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     elif known.uses_topic_ids != (version >= TOPIC_IDS_FROM):
         raise error_for(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    elif _has_overlong_name(request):
+        close_session(broker, known)
+        raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     else:
         session = known
     yield from session.update(request, standing)
@@ -218,6 +222,8 @@ def open_session(
     broker: BrokerServices, request: FetchRequest, version: int
 ) -> FetchSession | None:
     """A new session for the partitions of a request, which it does not have yet."""
+    if _has_overlong_name(request):
+        return None
     size = sum(len(topic.partitions) for topic in request.topics)
     now_ms = broker.replicas.clock.monotonic_ms()
     by_id = version >= TOPIC_IDS_FROM
@@ -226,6 +232,11 @@ def open_session(
     for each in evicted:
         _end(broker, each)
     return session
+
+
+def _has_overlong_name(request: FetchRequest) -> bool:
+    """Of what can be no topic: the cache counts partitions, and would keep 32 kB for each."""
+    return any(len(topic.name or "") > NAME_CHARS_MAX for topic in request.topics)
 
 
 def refused(code: int, session_id: int = NO_SESSION_ID) -> FetchResponse:

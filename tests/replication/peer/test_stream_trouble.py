@@ -97,6 +97,38 @@ async def test_who_comes_and_goes_and_too_many_files_do_not_end_the_listening(
             await two.open_to(1)
 
 
+async def test_a_socket_that_cannot_be_set_up_does_not_end_the_listening(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On macOS that of a peer which has gone; the end of that task is the end of the broker."""
+
+    class GoneSocket(socket.socket):
+        def setsockopt(self, *_: Any) -> None:
+            raise OSError(22, "Invalid argument")
+
+    loop = asyncio.get_running_loop()
+    accept, gone_count = loop.sock_accept, 1
+
+    async def accepting(listener: socket.socket) -> Any:
+        nonlocal gone_count
+        accepted, address = await accept(listener)
+        if gone_count:
+            gone_count -= 1
+            accepted = GoneSocket(fileno=accepted.detach())
+        return accepted, address
+
+    monkeypatch.setattr(loop, "sock_accept", accepting)
+    one, two = pair(directory)
+    async with running(one):
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.connect(str(directory / "1"))
+        await until(lambda: not gone_count)
+        async with running(two):
+            stream = await two.open_to(1)
+            assert stream.send(What.REQUEST, BULK, 1, b"head", [])
+            await until(lambda: bool(two.heard))
+
+
 async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -> None:
     """Nor the messages behind, and it is told, even when it is an error of the system."""
     told: list[dict[str, Any]] = []

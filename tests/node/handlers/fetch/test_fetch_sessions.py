@@ -317,6 +317,20 @@ async def test_where_there_is_no_room_everything_is_answered_each_time(tmp_path:
     assert (await waiting.value()).error_code == E.FETCH_SESSION_ID_NOT_FOUND
 
 
+async def test_what_can_be_no_topic_is_kept_by_no_session(broker: LeadingBroker) -> None:
+    """Places are counted, not the names of 32 kB that they would keep."""
+    overlong = FetchTopic("x" * 250, None, [at(0)])
+    client = Client(broker)
+    for answer in (client.send(topics=[overlong]), client.send(topics=[overlong])):
+        value = await answer.value()
+        assert value.session_id == 0
+        assert value.topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    await client.ask(all_at_start())
+    refused = await client.send(topics=[overlong]).value()
+    assert refused.error_code == E.FETCH_SESSION_ID_NOT_FOUND
+    assert len(broker.services.fetch_sessions) == 0
+
+
 # -- many partitions
 
 

@@ -125,3 +125,26 @@ async def test_a_high_watermark_that_stands_still_does_not_fill_the_memory(
     assert sum(size for _, size in hosted.unseen) == end_offset * len(plain(0))
     assert hosted.take_seen(end_offset - 2) == BYTES_UNKNOWN, "inside of what was put together"
     assert hosted.take_seen(end_offset) > 0
+
+
+@pytest.mark.parametrize("limit", ["max_bytes", "a segment's end"])
+async def test_who_can_be_given_no_more_does_not_wait_for_min_bytes(
+    broker: LeadingBroker, limit: str
+) -> None:
+    size_bytes, connection = len(plain(0, size=100)), broker.connect()
+    for n in range(4):
+        broker.put(plain(n, size=100), connection=connection)
+        if n == 1 and limit != "max_bytes":
+            log = broker.partition().log
+            log.local.roll(log.log_end_offset)
+    broker.replicate(up_to=4)
+    wait: dict[str, Any] = {"isolation_level": 0, "max_wait_ms": FOREVER_MS}
+    max_bytes = 2 * size_bytes + 10 if limit == "max_bytes" else 1 << 20
+    answer = broker.fetch(0, min_bytes=4 * size_bytes + 1, max_bytes=max_bytes, **wait)
+    assert answer.is_there
+    rest = broker.fetch(2, min_bytes=2 * size_bytes + 1, **wait)
+    await settle()
+    assert not rest.is_there, "that is all there is"
+    broker.put(plain(4, size=100), connection=connection)
+    broker.replicate(up_to=5)
+    assert rest.is_there
