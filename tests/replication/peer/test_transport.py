@@ -51,9 +51,11 @@ class Peer:
             )
             transport.on_peer_change(lambda peer, is_up: self.changes.append(is_up))
             await transport.start()
+            streams = transport._streams
+            assert streams is not None
             try:
                 if self.process is not None:
-                    await until(lambda: transport.is_up(2))
+                    await until(lambda: transport.is_up(2) and streams.to(2) is not None)
                 await asyncio.wait_for(scenario(transport), 20)
             finally:
                 await transport.stop()
