@@ -4,6 +4,7 @@ import asyncio
 import gc
 import inspect
 import shutil
+import signal
 from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, AsyncExitStack
 from typing import Any, cast
 
@@ -19,7 +20,11 @@ HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Once, before there are workers: they all need Kafka's jars."""
+    """Kafka's jars: once, before there are workers. Ctrl-C: a shell has it ignored by what it runs in
+    the background, and so would all be that is started there.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if is_enabled() and shutil.which("java"):
         archive_classes()
 

@@ -88,15 +88,6 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
     assert command_of("python 'my app.py'") == ["python", "my app.py"]
 
 
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """Ctrl-C is heard: a shell's & has it ignored."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, former)
-
-
-@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_waits_until_something_has_begun() -> None:
     done = False
     with pytest.raises(KeyboardInterrupt), uninterrupted():

@@ -231,12 +231,8 @@ def test_the_example_of_the_page_runs_as_shown(pytester):
 
 
 WAITS = """
-    import signal
     import time
     import pytest
-
-    # a shell ignores it for what it runs in the background, and so would all that is started there
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @pytest.mark.oncelog(nodes=1, faults="pause", seed=1)
     def test_waits(oncelog, pytestconfig):
