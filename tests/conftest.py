@@ -20,8 +20,8 @@ HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Kafka's jars, once, before there are workers; and Ctrl-C, which a shell has ignored by what it
-    runs in the background, and so by all that is started there.
+    """Kafka's jars, once, before there are workers; and Ctrl-C, which a shell has ignored by what
+    it runs in the background, and so by all that is started there.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
