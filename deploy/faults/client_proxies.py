@@ -92,8 +92,8 @@ class ClientProxies:
             await self._requests(port, reader, to_broker)
         finally:
             back.cancel()
+            to_broker.close()  # before we wait: the end of all proxies may cut that short
             await asyncio.gather(back, return_exceptions=True)
-            to_broker.close()
 
     async def _requests(
         self, port: int, reader: asyncio.StreamReader, to_broker: asyncio.StreamWriter
