@@ -45,6 +45,8 @@ class FrameMemory:
             kept.append(memory)
             if size_bytes <= len(memory) and _is_free(memory):
                 return memory
+        if size_bytes > LARGE_KEPT_BYTES_MAX:  # it would drive out all the others
+            return bytearray(size_bytes)
         memory = bytearray(-(-size_bytes // _UNIT_BYTES) * _UNIT_BYTES)
         kept.append(memory)
         self._large_bytes += len(memory)

@@ -58,7 +58,7 @@ class RecentWrites:
                 return None
         return batch
 
-    def forget(self, segment: Segment) -> None:
+    def discard(self, segment: Segment) -> None:
         """It was cut, is not the active one any more, or its log is not served."""
         for key in [key for key in self._written if key[0] is segment]:
             self._drop(key)

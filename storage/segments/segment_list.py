@@ -77,7 +77,7 @@ class SegmentList:
 
     def _replace(self, segments: list[Segment]) -> None:
         if self._in_order[1]:
-            self.recent.forget(self.active)
+            self.recent.discard(self.active)
         segments.sort(key=lambda segment: segment.base_offset)
         self._in_order = tuple(segment.base_offset for segment in segments), tuple(segments)
         self._remembered.clear()
@@ -98,4 +98,4 @@ class SegmentList:
     def drop_cached_reads(self) -> None:
         """Drop all remembered positions, and what was written last: files were cut."""
         self._remembered.clear()
-        self.recent.forget(self.active)
+        self.recent.discard(self.active)

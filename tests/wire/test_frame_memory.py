@@ -32,6 +32,13 @@ def test_a_frame_that_is_larger_gets_other_memory() -> None:
     assert memory.large(MEGABYTE // 2) is first
 
 
+def test_a_frame_beyond_all_that_is_kept_drives_nothing_out() -> None:
+    memory = FrameMemory()
+    first = memory.large(MEGABYTE)
+    memory.large(LARGE_KEPT_BYTES_MAX + 1)
+    assert memory.large(MEGABYTE) is first
+
+
 def test_staging_is_kept_for_a_few() -> None:
     memory = FrameMemory()
     lent = [memory.lend_staging() for _ in range(2 * SPARES_MAX)]

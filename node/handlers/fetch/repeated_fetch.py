@@ -95,7 +95,7 @@ class RepeatedFetch:
             replicas.purgatory.cancel(operation)
         return deadline_ms
 
-    def forget(self) -> None:
+    def close(self) -> None:
         """Another fetch has come, or the connection is gone."""
         if self.kept is not None:
             close_session(self._context.broker, self.kept.session)
@@ -109,14 +109,14 @@ def note(context: RequestContext, version: int, body: memoryview) -> RepeatedFet
     if repeated is not None:
         if rows is not None and repeated.is_same(rows):
             return repeated
-        repeated.forget()
+        repeated.close()
     elif rows is not None:
-        context.on_close.append(lambda: _forget(context))
+        context.on_close.append(lambda: _close(context))
     if rows is not None:
         context.repeated_fetch = RepeatedFetch(context, version, rows)
     return None
 
 
-def _forget(context: RequestContext) -> None:
+def _close(context: RequestContext) -> None:
     if context.repeated_fetch is not None:
-        context.repeated_fetch.forget()
+        context.repeated_fetch.close()

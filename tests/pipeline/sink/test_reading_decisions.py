@@ -16,7 +16,7 @@ READINGS, SOON_S = (
 )  # a fetch at the end of a topic waits for 0.5 s where nothing else is said
 
 
-def test_a_reading_does_not_wait_for_a_fetch_that_nobody_wants_any_more(cluster: Cluster) -> None:
+def test_a_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster) -> None:
     async def seconds() -> list[float]:
         view = ClusterView(cluster.bootstrap)
         sink = SinkCluster(view, "read-twice")

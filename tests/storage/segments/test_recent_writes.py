@@ -86,7 +86,7 @@ def test_the_memory_around_a_batch_counts_once_for_all_batches_in_it() -> None:
         with pytest.raises(BufferError):
             frames[number].clear()
         assert recent.read(segment, 1000 * number, 100, 100) is not None
-    recent.forget(segment)
+    recent.discard(segment)
     frames[1].clear()
     frames[2].clear()
 
@@ -97,7 +97,7 @@ def test_no_more_is_kept_than_may_be_and_the_oldest_goes(steps: list[tuple[int, 
     written: list[tuple[int, bytes]] = []
     for size_bytes, forget in steps:
         if not forget:
-            recent.forget(segment)
+            recent.discard(segment)
             written.clear()
         written.append((position, bytes(size_bytes)))
         recent.note(segment, *written[-1])

@@ -117,7 +117,7 @@ async def test_a_waiting_fetch_wakes_by_what_was_written(broker: LeadingBroker) 
     assert broker.replicas.purgatory.waiting_count == 0
 
 
-async def test_the_first_fetch_waits_and_then_tells_everything(broker: LeadingBroker) -> None:
+async def test_a_full_fetch_waits_and_then_answers_every_partition(broker: LeadingBroker) -> None:
     client = Client(broker)
     answer = client.send(all_at_start(), max_wait_ms=FOREVER_MS)
     await broker.write(1)
@@ -136,7 +136,9 @@ async def test_bytes_are_counted_over_partitions_and_waits(broker: LeadingBroker
     assert {index: len(p.records) for index, p in told.items()} == {0: 2 * size, 1: size}
 
 
-async def test_a_deadline_tells_what_there_is(broker: LeadingBroker) -> None:
+async def test_a_fetch_past_its_deadline_is_answered_with_what_there_is(
+    broker: LeadingBroker,
+) -> None:
     client = Client(broker, min_bytes=ENOUGH)
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=30)
@@ -145,7 +147,7 @@ async def test_a_deadline_tells_what_there_is(broker: LeadingBroker) -> None:
     assert list(await client.take(answer)) == [1]
 
 
-async def test_who_is_forgotten_is_told_no_more(broker: LeadingBroker) -> None:
+async def test_a_forgotten_partition_is_in_no_answer(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     await client.ask((), [1, 2, 77])
@@ -156,7 +158,7 @@ async def test_who_is_forgotten_is_told_no_more(broker: LeadingBroker) -> None:
     assert len(broker.replicas.purgatory.standing) <= 1
 
 
-async def test_a_session_that_forgets_all_is_over(broker: LeadingBroker) -> None:
+async def test_a_session_without_partitions_is_closed(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask([at(0), at(1)])
     value = await client.send((), [0, 1], max_wait_ms=FOREVER_MS).value()
@@ -165,7 +167,7 @@ async def test_a_session_that_forgets_all_is_over(broker: LeadingBroker) -> None
     assert len(broker.replicas.purgatory.standing) == 0
 
 
-async def test_an_error_is_told_until_it_is_gone_and_then_that(broker: LeadingBroker) -> None:
+async def test_an_error_is_repeated_until_it_ends_and_then_its_end(broker: LeadingBroker) -> None:
     client = Client(broker)
     await client.ask(all_at_start())
     answer = client.send(max_wait_ms=FOREVER_MS)
@@ -195,7 +197,7 @@ async def test_another_epoch_of_the_same_leader_fences_the_old_one(broker: Leadi
     assert (await client.ask([at(0, current_leader_epoch=2)]))[0].error_code == E.NONE
 
 
-async def test_a_log_start_is_told_though_nothing_is_written(broker: LeadingBroker) -> None:
+async def test_a_new_log_start_offset_is_in_the_next_answer(broker: LeadingBroker) -> None:
     client = Client(broker)
     await broker.write(0)
     await client.ask(all_at_start())
@@ -334,7 +336,7 @@ async def test_what_can_be_no_topic_is_kept_by_no_session(broker: LeadingBroker)
 # -- many partitions
 
 
-async def test_many_partitions_that_change_at_once_are_told_in_parts(tmp_path: Path) -> None:
+async def test_many_partitions_that_change_at_once_are_answered_in_parts(tmp_path: Path) -> None:
     """One turn of the loop is not for a thousand of them."""
     count = 2 * PLACES_AT_ONCE_MAX + 50
     broker = LeadingBroker(tmp_path, partitions=count)
@@ -349,7 +351,7 @@ async def test_many_partitions_that_change_at_once_are_told_in_parts(tmp_path: P
     assert sorted(told) == list(range(count))
 
 
-async def test_nobody_starves_where_an_answer_has_no_room(broker: LeadingBroker) -> None:
+async def test_no_partition_starves_where_an_answer_has_no_room(broker: LeadingBroker) -> None:
     client = Client(broker, max_bytes=1)
     await client.ask(all_at_start())
     for index in range(4):
@@ -371,14 +373,14 @@ async def test_nobody_starves_where_an_answer_has_no_room(broker: LeadingBroker)
 @given(
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["write", "ask", "wait", "resign", "lead", "forget", "want"]),
+            st.sampled_from(["write", "ask", "wait", "resign", "lead", "forgotten", "want"]),
             st.integers(0, 2),
         ),
         max_size=25,
     ),
     isolation=st.integers(0, 1),
 )
-def test_a_session_tells_what_a_full_fetch_would(
+def test_a_session_answers_what_a_full_fetch_would(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], isolation: int
 ) -> None:
     async def test() -> None:
@@ -399,7 +401,7 @@ def test_a_session_tells_what_a_full_fetch_would(
                 record = PartitionRegistration((1,), (1,), leader=1, leader_epoch=epoch)
                 broker.make_leader(hosted, record)
                 broker.replicas.role_changed(hosted)
-            elif step == "forget" and index in wanted and len(wanted) > 1:
+            elif step == "forgotten" and index in wanted and len(wanted) > 1:
                 wanted.remove(index)
                 client.known.pop(index)
                 await client.ask((), [index])
