@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from ....client.blocking import BlockingAdmin
 from ....wire.errors import KafkaError
 from ....wire.identifiers import TopicPartition
+from ...cluster.failure import Failure
 from ..application import Application
 from ..judgement import Judgement
-from ..observed import Observed
+from ..observed import Observed, wait_for
 from ..relation import LogRecord
 from .database import DatabaseOutputs
-from .reading import OutputReader, in_order
+from .reading import READ_TIMEOUT_S, OutputReader, in_order
 
 LATEST = -1
 QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a copy
@@ -101,9 +102,8 @@ class Drain:
 
     def _read_to_the_end(self, reader: OutputReader) -> None:
         ends = self._admin.list_offsets(dict.fromkeys(self._outputs, LATEST), read_committed=True)
-        deadline = time.monotonic() + self._pace.timeout_s
-        while not reader.is_at(ends) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        if not wait_for(lambda: reader.is_at(ends), READ_TIMEOUT_S):
+            raise Failure(f"The outputs were not read back within {READ_TIMEOUT_S:.0f} s.")
 
     # --- how far it is
 
