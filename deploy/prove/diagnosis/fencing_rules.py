@@ -138,7 +138,6 @@ class SharedIds(FindingRule):
 class _Names:
     """Of one instance, of one life of it: connections on which ids began."""
 
-    known: set[str] = field(default_factory=set[str])
     lives: list[str] = field(default_factory=list[str])  # an id of each life
     connections: set[int] = field(default_factory=set[int])
 
@@ -171,7 +170,6 @@ class RandomIds(FindingRule):
         elif not names.connections:
             names.lives.append(name)
         self._everywhere.add(name)
-        names.known.add(name)
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:
