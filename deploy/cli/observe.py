@@ -2,6 +2,7 @@
 
 import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -81,6 +82,7 @@ def _wait_and_ask(
     listener: "DiagnosisListener", seconds: float | None, cluster: ClusterOptions
 ) -> None:
     """Until time is over or Ctrl-C; the cluster is asked about topics when they are written."""
+    from ...wire.errors import KafkaError
     from ..prove.diagnosis.listener import of_cluster
 
     asked, end_s = set[str](), time.monotonic() + (FOR_EVER_S if seconds is None else seconds)
@@ -89,9 +91,10 @@ def _wait_and_ask(
             while (left_s := end_s - time.monotonic()) > 0:
                 new = listener.written_topics - asked
                 if new:
-                    asked |= new
-                    for seen in admin.run(lambda a, n=new: of_cluster(a, n, time.monotonic())):
-                        listener.see(seen)
+                    with suppress(KafkaError):  # asked again: the application needs its proxy
+                        for seen in admin.run(lambda a, n=new: of_cluster(a, n, time.monotonic())):
+                            listener.see(seen)
+                        asked |= new
                 time.sleep(min(TURN_S, left_s))
     except KeyboardInterrupt:
         say("ended by Ctrl-C")
@@ -126,24 +129,18 @@ def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
 
     with cluster.admin() as admin:
         described = admin.groups.describe(group)
-        looks: list[GroupLook] = []
+        facts = v.WatchedGroup(
+            group=group, state=described.state, members=len(described.members)
+        )  # fmt: skip
         end_s = time.monotonic() + seconds
         try:
             while time.monotonic() < end_s:
-                looks.append(_look(admin, group))
+                facts.see(_look(admin, group))
                 time.sleep(LOOK_S)
         except KeyboardInterrupt:
             say("ended by Ctrl-C")
-        offsets_partitions = len(admin.describe_topics([v.OFFSETS_TOPIC]))
-        facts = v.WatchedGroup(
-            group=group, state=described.state, members=len(described.members),
-            looks=tuple(looks), offsets_partitions=offsets_partitions,
-        )  # fmt: skip
-        least = {topic: _min_insync(admin, topic) for topic in v.outputs(facts)}
-    facts = v.WatchedGroup(
-        group=group, state=facts.state, members=facts.members, looks=facts.looks,
-        offsets_partitions=offsets_partitions, min_insync=least,
-    )  # fmt: skip
+        facts.offsets_partitions = len(admin.describe_topics([v.OFFSETS_TOPIC]))
+        facts.min_insync = {topic: _min_insync(admin, topic) for topic in v.outputs(facts)}
     for line in v.conclusions(facts):
         print(line)
     print("Not to be seen without the proxy (oncelog observe, without --group):")

@@ -74,7 +74,7 @@ def prove(
     or {bootstrap}, {in}, {out}, {instance} in its arguments. The cluster is made for the run,
     unless --bootstrap names one: then no broker is harmed.
 
-    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: it never worked.
+    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict: it never worked.
     """
     from ..prove.page import keep_outcome
     from ..prove.plan import FAULTS

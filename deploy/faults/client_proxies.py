@@ -9,17 +9,17 @@ delivers late. A cut way says nothing, and is reset when it is mended.
 import asyncio
 import contextlib
 import struct
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from ...client.loop_thread import LoopThread
 from ..cluster.failure import Failure
 
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 START_TIMEOUT_S = 10.0
-TURNS_TO_CLOSE = 5  # of the loop: a transport is closed by the turn after the next
+TURNS = 5  # of the loop: a connection is made, and a transport closed, by the turn after the next
 
 
 class ClientProxies:
@@ -35,18 +35,16 @@ class ClientProxies:
         self._is_whole.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("proxies of clients")
         for port in broker_ports:
             self._run(self._listen(port))
 
     def close(self) -> None:
         """End all connections, and the thread."""
-        self._run(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            self._run(self._end())
+        finally:
+            self._thread.close()
 
     def cut(self, broker_port: int) -> None:
         """Nothing comes through to this broker or from it."""
@@ -66,16 +64,14 @@ class ClientProxies:
         self._call(*all_ends)
 
     async def _listen(self, broker_port: int) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._tasks.add(task)
-            try:
-                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                    await self._serve(broker_port, reader, writer)
-            finally:
-                writer.close()
+        def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            def is_over(task: asyncio.Task[None]) -> None:
                 self._tasks.discard(task)
+                writer.close()  # also of one that is cancelled before it has begun
+
+            task = asyncio.get_running_loop().create_task(self._serve(broker_port, reader, writer))
+            self._tasks.add(task)
+            task.add_done_callback(is_over)
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         self._servers.append(server)
@@ -86,10 +82,14 @@ class ClientProxies:
     ) -> None:
         if await self._was_cut(port):
             return
-        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            from_broker, to_broker = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return
         back = asyncio.create_task(self._answers(port, from_broker, writer))
         try:
-            await self._requests(port, reader, to_broker)
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await self._requests(port, reader, to_broker)
         finally:
             back.cancel()
             to_broker.close()  # before we wait: the end of all proxies may cut that short
@@ -137,21 +137,25 @@ class ClientProxies:
         return True
 
     async def _end(self) -> None:
+        await _some_turns()  # what was just accepted gets its task
         for server in self._servers:
             server.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for _ in range(TURNS_TO_CLOSE):
-            await asyncio.sleep(0)
+        await _some_turns()  # what was closed is gone
 
     def _call(self, *steps: Callable[[], object]) -> None:
         for step in steps:
-            self._loop.call_soon_threadsafe(step)
+            self._thread.loop.call_soon_threadsafe(step)
 
     def _run(self, work) -> None:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            future.result(START_TIMEOUT_S)
+            self._thread.run(work, START_TIMEOUT_S)
         except TimeoutError:
             raise Failure("The proxies of the clients do not answer.") from None
+
+
+async def _some_turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)

@@ -131,8 +131,7 @@ class Supervisor:
             name: self.unwanted(name) for name in self.names if names is None or name in names
         }
         for child in ending.values():
-            child.process.send_signal(signal.SIGCONT)  # a paused process cannot hear
-            child.process.terminate()
+            self.ask_to_end(child.process)
         deadline, codes = time.monotonic() + self.stop_timeout_s, dict[str, int | None]()
         for name, child in ending.items():
             try:
@@ -141,6 +140,10 @@ class Supervisor:
                 codes[name] = None
                 self.kill(name)
         return codes
+
+    def ask_to_end(self, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGCONT)  # a paused process cannot hear
+        process.terminate()
 
     def close(self) -> None:
         """Leave none behind, whatever happened, and no descendants of theirs."""

@@ -7,14 +7,17 @@ instance: what a shell or a launcher has started is meant, too.
 """
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
@@ -23,6 +26,7 @@ from .interrupts import uninterrupted
 from .judgement import last_words
 
 WORDS_BYTES_MAX = 20_000
+RUN = "ONCELOG_RUN"  # in the environment of all that an instance has started
 
 
 class Application(Supervisor):
@@ -54,6 +58,7 @@ class Application(Supervisor):
         self._removed = set[str]()
         self._numbers = threading.Lock()
         self._is_closed = False
+        self._run = secrets.token_hex(8)
         self.exits: list[tuple[float, str, int]] = []  # of those that ended by themselves
 
     # --- what they are
@@ -71,6 +76,7 @@ class Application(Supervisor):
             "ONCELOG_IN": values["in"],
             "ONCELOG_OUT": values["out"],
             "ONCELOG_INSTANCE": values["instance"],
+            RUN: self._run,
             **self._more,
         }
 
@@ -111,6 +117,10 @@ class Application(Supervisor):
         with self._changed:
             self._is_closed = True  # a fault that is still at work starts nothing behind it
         super().close()
+        for process in psutil.process_iter():  # daemons have left their sessions
+            with suppress(psutil.Error, OSError):
+                if process.environ().get(RUN) == self._run:
+                    process.kill()
 
     def has_ended(self, name: str) -> bool:
         return self._children[name].process.poll() is not None
@@ -140,9 +150,7 @@ class Application(Supervisor):
     def end(self, name: str) -> str:
         """SIGTERM, kill -9 when it has not ended 10 s later; what it did, in words."""
         child = self.unwanted(name)
-        with suppress(ProcessLookupError):
-            os.killpg(child.process.pid, signal.SIGTERM)
-            os.killpg(child.process.pid, signal.SIGCONT)
+        self.ask_to_end(child.process)
         try:
             code = child.process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
@@ -151,14 +159,24 @@ class Application(Supervisor):
         end_session(child.process.pid)
         return f"ended with code {code}"
 
+    def ask_to_end(self, process: subprocess.Popen[bytes]) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGCONT)
+
+    def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
+        codes = super().stop(names)
+        for name in codes:  # whatever a shell or a launcher has left at work
+            end_session(self._children[name].process.pid)
+        return codes
+
     def remove(self, name: str) -> str:
         self._removed.add(name)
         return self.end(name)
 
     def restart(self) -> None:
         """SIGTERM to all, and start them again: what a liveness probe would bring about."""
-        for name in self.instances:
-            self.end(name)
+        self.stop(self.instances)
         self.ensure_running()
 
     def ensure_running(self) -> None:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...client.blocking_producer import BlockingProducer, HandedDelivery
-from ...wire.errors import KafkaError
 from ..cluster.failure import Failure
 from .relation import ID_HEADER
+from .settings import INPUTS_MAX
 
-INPUTS_MAX = 500_000
 FLUSH_TIMEOUT_S = 60.0
 Feed = Callable[[int, str], Any]
 """From a number and the id to (key, value), or to a list of (topic, key, value)."""
@@ -47,6 +46,8 @@ class Feeder(threading.Thread):
         if self.is_alive():
             self.join(FLUSH_TIMEOUT_S + 5)
         self.check()
+        if self.is_alive():  # what comes later would be taken for outputs of no input
+            raise Failure(f"Inputs were not acknowledged within {FLUSH_TIMEOUT_S:.0f} s.")
 
     def close(self) -> None:
         """At once; nobody asks what became of it."""
@@ -66,9 +67,7 @@ class Feeder(threading.Thread):
                 producer.flush()
                 for delivery in deliveries:
                     delivery.result(FLUSH_TIMEOUT_S)
-        except (KafkaError, OSError, TimeoutError) as problem:
-            self.failed = problem
-        except Exception as problem:  # of the user's function, or of ours: told by `check`
+        except Exception as problem:  # of the cluster, or of the user's function: see `check`
             self.failed = problem
 
     def _go(self, producer: BlockingProducer) -> list[HandedDelivery]:

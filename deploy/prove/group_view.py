@@ -21,16 +21,25 @@ class GroupLook:
     offsets: Mapping[Partition, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WatchedGroup:
-    """offsets_partitions: of `__consumer_offsets`; min_insync: by topic."""
+    """offsets_partitions: of `__consumer_offsets`; min_insync: by topic; open: what all looks have
+    seen; first, last: offsets."""
 
     group: str
     state: str
     members: int
-    looks: tuple[GroupLook, ...]
-    offsets_partitions: int
+    offsets_partitions: int = 1
     min_insync: Mapping[str, int] = field(default_factory=dict[str, int])
+    open: dict[str, set[Partition]] = field(default_factory=dict[str, set[Partition]])
+    first: Mapping[Partition, int] | None = None
+    last: Mapping[Partition, int] = field(default_factory=dict[Partition, int])
+
+    def see(self, look: GroupLook) -> None:
+        for name, places in look.open.items():
+            self.open.setdefault(name, set()).update(places)
+        self.first = look.offsets if self.first is None else self.first
+        self.last = look.offsets
 
     @property
     def place(self) -> Partition:
@@ -52,27 +61,21 @@ def _units(text: str) -> list[int]:
 
 def transactional_ids(facts: WatchedGroup) -> set[str]:
     """Those whose transactions had the offsets partition of the group in them."""
-    return {
-        name for look in facts.looks for name, places in look.open.items() if facts.place in places
-    }
+    return {name for name, places in facts.open.items() if facts.place in places}
 
 
 def outputs(facts: WatchedGroup) -> set[str]:
-    ids = transactional_ids(facts)
     return {
         topic
-        for look in facts.looks
-        for name, places in look.open.items() if name in ids
-        for topic, _ in places if not topic.startswith("__")
+        for name in transactional_ids(facts)
+        for topic, _ in facts.open[name] if not topic.startswith("__")
     }  # fmt: skip
 
 
 def has_moved(facts: WatchedGroup) -> bool:
     """Whether offsets were committed between the looks."""
-    if not facts.looks:
-        return False
-    first, last = facts.looks[0].offsets, facts.looks[-1].offsets
-    return any(offset > first.get(place, -1) for place, offset in last.items())
+    first = facts.first or {}
+    return any(offset > first.get(place, -1) for place, offset in facts.last.items())
 
 
 def conclusions(facts: WatchedGroup) -> list[str]:

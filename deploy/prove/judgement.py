@@ -90,8 +90,8 @@ def judge_ids(
         difference = had[key] - wanted[key]
         if difference > 0:
             doubled[key[1]] += difference
-        elif difference < 0 and key[1] in not_passed:
-            pending.add(key[1])
+        elif difference < 0 and (key[1] in not_passed or (not_passed and key[1] not in ids)):
+            pending.add(key[1])  # an id of --expect's own may be of any input
         elif difference < 0:
             lost[key[1]] -= difference
     return Judgement(

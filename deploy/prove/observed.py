@@ -7,10 +7,11 @@ other threads.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...wire.primitives import MalformedFrame
+from ...wire.errors import KafkaError
 from ...wire.record_batch import decode_header, iterate_batches
 from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Request
 from ..faults.protocol_proxy.subjects import TopicNames
@@ -30,13 +31,14 @@ class Observed:
         self._lock = threading.Lock()
         self._names = TopicNames()
         self._apis = set[str]()
-        self._open: dict[tuple[int, int], Request] = {}  # by connection and correlation id
+        self._open: dict[tuple[int, int], str] = {}  # connection, correlation id -> instance
         self._transactions = dict[str, str]()  # transactional id -> instance, where one is open
         self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
         self.groups: dict[str, None] = {}
         self.transactional_ids: dict[str, None] = {}
         self.lowered: dict[str, None] = {}  # which timeouts, in words
         self.facts: list[Fact] = []
+        self._recent = deque[Fact](maxlen=FACTS_LOOKED_AT)
         self.worked_at_s = time.monotonic()  # when something was last written or committed
 
     # --- what is asked of it
@@ -56,7 +58,7 @@ class Observed:
         """How much is in flight: requests unanswered, transactions open; 1 for inputs that were
         fetched and are not committed."""
         with self._lock:
-            requests = sum(instance in (None, r.instance) for r in self._open.values())
+            requests = sum(instance in (None, i) for i in self._open.values())
             transactions = sum(instance in (None, i) for i in self._transactions.values())
             behind = any(end > self._committed.get(p, 0) for p, end in self._fetched.items())
         return requests + transactions + behind
@@ -64,7 +66,7 @@ class Observed:
     def has_gone_on(self, without: str, since_s: float) -> bool:
         """Whether another instance has committed offsets since of a partition that was its."""
         with self._lock:
-            recent = self.facts[-FACTS_LOOKED_AT:]
+            recent = list(self._recent)
         had = {
             (f.topic, f.partition)
             for f in recent
@@ -79,7 +81,7 @@ class Observed:
     # --- what it is told
 
     def __call__(self, event: Event) -> None:
-        """Malformed bodies are the proxy's to judge: here they say nothing."""
+        """Malformed bodies and batches are the broker's to refuse: here they say nothing."""
         try:
             if isinstance(event, Request):
                 self._request(event)
@@ -87,7 +89,7 @@ class Observed:
                 self._answer(event)
             elif isinstance(event, ConnectionClosed):
                 self._closed(event.connection.id)
-        except (MalformedFrame, ValueError):
+        except (KafkaError, ValueError):
             return
 
     def _request(self, request: Request) -> None:
@@ -96,10 +98,13 @@ class Observed:
             self.lowered.update(dict.fromkeys(request.lowered))
             if request.api in WORK:
                 self.worked_at_s = request.at_s
-                self._open[request.connection.id, request.correlation_id] = request
-        if request.api == "Produce" and (name := request.body.transactional_id):
+                self._open[request.connection.id, request.correlation_id] = request.instance
+        if request.api == "Produce":
             with self._lock:
-                self._transactions[name] = request.instance
+                if request.body.acks == 0:  # nobody answers it
+                    del self._open[request.connection.id, request.correlation_id]
+                if name := request.body.transactional_id:
+                    self._transactions[name] = request.instance
 
     def _closed(self, connection: int) -> None:
         with self._lock:
@@ -117,6 +122,7 @@ class Observed:
             return
         with self._lock:
             found = list(self._facts_of(request, answer))
+            self._recent += found
             if len(self.facts) < FACTS_MAX:
                 self.facts += found
 

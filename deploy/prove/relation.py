@@ -8,7 +8,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,11 +104,25 @@ def function(option: str, text: str) -> Callable[..., Any]:
         sys.path.insert(0, added)
     try:
         found = getattr(importlib.import_module(name), attribute, None)
-    except ImportError as problem:
-        raise Failure(f"{option} {text}: {problem}.", exit_code=2) from None
+    except Exception as problem:  # whatever stands in the module
+        raise Failure(f"{option} {text}: {_described(problem)}.", exit_code=2) from problem
     finally:
         if added:
             sys.path.remove(added)
     if not callable(found):
         raise Failure(f"{option}: {name} has no function {attribute}.", exit_code=2)
-    return found
+    theirs: Callable[..., Any] = found
+
+    def called(*arguments: Any) -> Any:
+        try:
+            made = theirs(*arguments)
+            return list(made) if isinstance(made, Iterator) else made
+        except Exception as problem:  # no verdict, and nothing that could be taken for one
+            told = f"{option} {text} failed: {_described(problem)}."
+            raise Failure(told, exit_code=2) from problem
+
+    return called
+
+
+def _described(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}".rstrip(".")

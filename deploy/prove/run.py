@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ...client.blocking import BlockingAdmin
+from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster.blocking_admin import blocking_admin
 from ..cluster.failure import Failure
@@ -34,7 +35,7 @@ from .outputs.draining import Drain, Pace
 from .outputs.reading import OutputReader, read_all
 from .plan import COMMITS, INSTANCES_MORE_MAX, AimedFault, Traits, draw, is_possible, named
 from .relation import ID_HEADER, LogRecord, function, matcher
-from .settings import ProveSettings
+from .settings import INPUTS_MAX, ProveSettings
 from .story import shortest
 from .striking import Striker, Timeouts
 
@@ -54,7 +55,7 @@ class Run:
     def __init__(self, settings: ProveSettings, out: Path | None, say: Say) -> None:
         self.settings, self._say = settings, say
         if out is not None and out.exists() and any(out.iterdir()):
-            raise Failure(f"--out {out} is not empty. Choose another directory.", exit_code=2)
+            raise Failure(f"--keep {out} is not empty. Choose another directory.", exit_code=2)
         self._out = out
         temporary = Path(tempfile.gettempdir()) / f"oncelog-prove-{secrets.token_hex(4)}"
         self.directory = (out or temporary).resolve()
@@ -68,7 +69,8 @@ class Run:
         self._prefix = f"r{secrets.token_hex(2)}"
 
     def go(self) -> ProveOutcome:
-        """Failure with exit code 2 when the application did not work before the first fault."""
+        """Failure with exit code 2 when there is no verdict: it did not work before the first
+        fault, or something of ours did not."""
         self.directory.mkdir(parents=True, exist_ok=True)
         is_over = False  # a failure's words lead to the logs
         with term_as_interrupt():
@@ -79,6 +81,8 @@ class Run:
             except KeyboardInterrupt:
                 is_over = True
                 raise
+            except (Failure, KafkaError, OSError) as problem:
+                raise Failure(str(problem), exit_code=2) from problem  # 1 says: violated
             finally:
                 with uninterrupted():
                     stack.close()
@@ -230,10 +234,9 @@ class Run:
     ) -> Iterator[Struck]:  # fmt: skip
         s, end_s = self.settings, time.monotonic() + self.settings.seconds
         planned: Iterator[AimedFault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
-        if cluster is None and s.faults and any(f.needs_brokers for f in named(s.faults)):
-            raise Failure("The brokers of --bootstrap are not ours to kill.", exit_code=2)
         for number, fault in enumerate(planned):
-            if time.monotonic() > end_s or number > FAULTS_MAX:
+            is_fed = feeder.fed >= INPUTS_MAX  # what strikes from now on would meet nothing
+            if time.monotonic() > end_s or number > FAULTS_MAX or is_fed:
                 return
             feeder.check()
             traits = Traits(observed.apis, len(application.instances), cluster is not None)

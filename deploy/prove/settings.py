@@ -10,6 +10,7 @@ from ..cluster.failure import Failure
 from .plan import named
 from .relation import matcher
 
+INPUTS_MAX = 500_000
 RATE_MAX, SECONDS_MAX, INSTANCES_MAX, PARTITIONS_MAX = 5_000.0, 3_600.0, 16, 64
 
 
@@ -58,8 +59,15 @@ class ProveSettings:
         if self.expect is not None and self.fanout != 1:
             raise Failure("--expect says all that --fanout says: give one of them.", exit_code=2)
         matcher(self.match)
+        if self.rate * self.seconds > INPUTS_MAX:
+            raise Failure(
+                f"--rate {self.rate:g} for --seconds {self.seconds:g} are more than "
+                f"{INPUTS_MAX} inputs. Lower one of them.", exit_code=2,
+            )  # fmt: skip
         if self.faults is not None:
-            named(self.faults)
+            needs_brokers = any(fault.needs_brokers for fault in named(self.faults))
+            if self.bootstrap is not None and needs_brokers:
+                raise Failure("The brokers of --bootstrap are not ours to kill.", exit_code=2)
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), default=str, indent=1)

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from .rule import FindingRule, Tell
+from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
     SeenClosed,
@@ -23,7 +23,7 @@ UNFENCED_MIN = 2
 LIVE_WITHIN_S = 2.0  # below any session: who was silent longer may be a zombie
 USED_WITHIN_S = 15.0
 SHARED_MIN = 2
-RESTARTS_MIN = 2
+RESTARTS_MIN, LIVES_MAX = 2, 20
 LOOKS_RANDOM = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{12}", re.IGNORECASE)
 LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
@@ -38,9 +38,9 @@ class GroupFencing(FindingRule):
 
     def __init__(self) -> None:
         self._joined = set[tuple[str, str]]()
-        self._unfenced = defaultdict[tuple[str, str], int](int)
-        self._partitions = defaultdict[str, set[Partition]](set)  # of an id
-        self._ids = defaultdict[Partition, set[str]](set)
+        self._unfenced = Recent[tuple[str, str], int]()
+        self._partitions = Recent[str, set[Partition]]()  # of an id
+        self._ids = defaultdict[Partition, set[str]](set)  # two of them at most
         self._unstable = dict[str, SeenOffsetFetch]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
@@ -55,15 +55,16 @@ class GroupFencing(FindingRule):
     def _sent(self, seen: SeenTxnOffsetCommit, tell: Tell) -> None:
         name = seen.transactional_id
         for partition, _ in seen.offsets:
-            self._partitions[name].add(partition)
-            self._ids[partition].add(name)
+            self._partitions.setdefault(name, set()).add(partition)
+            if len(self._ids[partition]) < 2:
+                self._ids[partition].add(name)
         if (seen.instance, seen.group) not in self._joined:
             return
-        if not seen.is_fenced:
-            self._unfenced[name, seen.group] += 1
+        unfenced = self._unfenced.setdefault((name, seen.group), 0) + (not seen.is_fenced)
+        self._unfenced.put((name, seen.group), unfenced)
         if self._is_bound(name):
             return
-        if self._unfenced[name, seen.group] >= UNFENCED_MIN:
+        if unfenced >= UNFENCED_MIN:
             tell(
                 "no-group-fencing", seen, seen.group,
                 f"transactional id {name}: TxnOffsetCommit for group {seen.group} with generation "
@@ -78,9 +79,10 @@ class GroupFencing(FindingRule):
 
     def _is_bound(self, name: str) -> bool:
         """Whether the id ends in the number of the one partition that it is for."""
-        if len(self._partitions[name]) != 1:
+        partitions = self._partitions.get(name) or ()
+        if len(partitions) != 1:
             return False
-        (partition,) = self._partitions[name]
+        (partition,) = partitions
         number = LAST_NUMBER.search(name)
         return self._ids[partition] == {name} and number is not None and (
             int(number[1]) == partition[1]
@@ -91,7 +93,7 @@ class SharedIds(FindingRule):
     """An id is taken by B while A lives, and A goes on using it; twice. A zombie does so once."""
 
     def __init__(self) -> None:
-        self._owner = dict[str, str]()
+        self._owner = Recent[str, str]()
         self._last_sign = dict[str, float]()
         self._open = defaultdict[str, set[int]](set)  # connections of an instance
         self._taken = dict[tuple[str, str], float]()  # id and who had it -> when
@@ -114,7 +116,7 @@ class SharedIds(FindingRule):
         if not name:
             return
         before = self._owner.get(name)
-        self._owner[name] = seen.instance
+        self._owner.put(name, seen.instance)
         self._taken.pop((name, seen.instance), None)
         if before is None or before == seen.instance or not self._open[before]:
             return
@@ -129,8 +131,8 @@ class SharedIds(FindingRule):
         if self._used[name] >= SHARED_MIN:
             tell(
                 "shared-transactional-id", seen, name,
-                f"{seen.instance} and {self._owner[name]} both use {name}: {self._used[name]} times"
-                " one had it taken away while it lived and went on",
+                f"{seen.instance} and {self._owner.get(name)} both use {name}: {self._used[name]} "
+                "times one had it taken away while it lived and went on",
             )  # fmt: skip
 
 
@@ -138,7 +140,6 @@ class SharedIds(FindingRule):
 class _Names:
     """Of one instance, of one life of it: connections on which ids began."""
 
-    known: set[str] = field(default_factory=set[str])
     lives: list[str] = field(default_factory=list[str])  # an id of each life
     connections: set[int] = field(default_factory=set[int])
 
@@ -148,7 +149,7 @@ class RandomIds(FindingRule):
 
     def __init__(self) -> None:
         self._names = defaultdict[str, _Names](_Names)
-        self._everywhere = set[str]()
+        self._everywhere = Recent[str, None]()
         self._is_fenced = set[str]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
@@ -169,9 +170,8 @@ class RandomIds(FindingRule):
         if name in self._everywhere:
             names.lives.clear()  # it comes back: not random
         elif not names.connections:
-            names.lives.append(name)
-        self._everywhere.add(name)
-        names.known.add(name)
+            names.lives = [*names.lives[1 - LIVES_MAX :], name]
+        self._everywhere.put(name, None)
         names.connections.add(seen.connection)
 
     def _judge(self, seen: Sighting, tell: Tell) -> None:

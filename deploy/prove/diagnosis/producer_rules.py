@@ -55,7 +55,7 @@ class PlainProducer(FindingRule):
     def __init__(self) -> None:
         self._transactional = defaultdict[str, set[str]](set)  # topics, by instance
         self._plain = defaultdict[tuple[str, str], int](int)  # by instance and topic
-        self._with_offsets = set[tuple[str, str]]()
+        self._with_offsets = Recent[tuple[str, str], None]()
         self._empty = defaultdict[str, int](int)
 
     def see(self, seen: Sighting, tell: Tell) -> None:
@@ -68,11 +68,11 @@ class PlainProducer(FindingRule):
                     self._plain[seen.instance, topic] += 1
                 self._judge(seen, topic, tell)
         elif isinstance(seen, SeenTxnOffsetCommit):
-            self._with_offsets.add((seen.instance, seen.transactional_id))
+            self._with_offsets.put((seen.instance, seen.transactional_id), None)
         elif isinstance(seen, SeenEnded) and seen.is_commit:
             transaction = (seen.instance, seen.transactional_id)
             self._empty[seen.instance] += transaction in self._with_offsets
-            self._with_offsets.discard(transaction)
+            self._with_offsets.pop(transaction)
 
     def _judge(self, seen: SeenProduce, topic: str, tell: Tell) -> None:
         plain, written = self._plain[seen.instance, topic], self._transactional[seen.instance]

@@ -39,6 +39,11 @@ class Recent(Generic[K, V]):
         if len(self._items) > self._size_max:
             self._items.popitem(last=False)
 
+    def setdefault(self, key: K, value: V) -> V:
+        if key not in self._items:
+            self.put(key, value)
+        return self._items[key]
+
     def pop(self, key: K) -> V | None:
         return self._items.pop(key, None)
 

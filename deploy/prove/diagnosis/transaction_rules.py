@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from .rule import FindingRule, Tell
+from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
     SeenEnded,
@@ -22,6 +22,9 @@ from .seen import (
 SILENT_S = 4.5  # members send a heartbeat every 3 s
 LONG_MIN = 2
 KEYS_MAX = 10_000
+OPEN_MAX = (
+    100  # transactions of an instance; those of random ids whose instance was killed never end
+)
 DEFAULT_TIMEOUT_MS = 60_000
 
 
@@ -42,7 +45,7 @@ class _Instance:
     rebalance_ms: int | None = None
     heartbeat_s: float | None = None  # the last one
     beatless_s: float = 0.0  # the longest time without, while a transaction was open
-    open: dict[str, _Open] = field(default_factory=dict[str, _Open])
+    open: Recent[str, _Open] = field(default_factory=lambda: Recent[str, _Open](OPEN_MAX))
 
 
 class TooLong(FindingRule):
@@ -51,16 +54,16 @@ class TooLong(FindingRule):
 
     def __init__(self) -> None:
         self._instances = defaultdict[str, _Instance](_Instance)
-        self._timeouts = dict[str, int]()
-        self._long = defaultdict[str, int](int)
+        self._timeouts = Recent[str, int]()
+        self._long = Recent[str, int]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         own = self._instances[seen.instance]
         if isinstance(seen, SeenRequest):
             self._sign(own, seen)
         elif isinstance(seen, SeenInit) and seen.transactional_id:
-            self._timeouts[seen.transactional_id] = seen.timeout_ms
-            own.open.pop(seen.transactional_id, None)
+            self._timeouts.put(seen.transactional_id, seen.timeout_ms)
+            own.open.pop(seen.transactional_id)
         elif isinstance(seen, SeenJoin):
             own.session_ms, own.rebalance_ms = seen.session_ms, seen.rebalance_ms
             own.heartbeat_s, own.beatless_s = seen.at_s, 0.0
@@ -68,17 +71,17 @@ class TooLong(FindingRule):
             own.heartbeat_s = seen.at_s
         elif isinstance(seen, (SeenProduce, SeenTxnOffsetCommit)):
             if seen.transactional_id and seen.transactional_id not in own.open:
-                own.open[seen.transactional_id] = _Open(seen.at_s)
+                own.open.put(seen.transactional_id, _Open(seen.at_s))
                 own.beatless_s = 0.0
-        elif isinstance(seen, SeenEndTxn) and seen.transactional_id in own.open:
-            self._ended(own, own.open.pop(seen.transactional_id), seen, tell)
+        elif isinstance(seen, SeenEndTxn) and (ended := own.open.pop(seen.transactional_id)):
+            self._ended(own, ended, seen, tell)
 
     def _sign(self, own: _Instance, seen: SeenRequest) -> None:
-        if own.open:
-            timeouts = [self._timeouts.get(name, DEFAULT_TIMEOUT_MS) for name in own.open]
+        if open_now := own.open.items():
+            timeouts = [self._timeouts.get(name) or DEFAULT_TIMEOUT_MS for name, _ in open_now]
             silent_s = min(SILENT_S, min(timeouts) / 2000)
             if own.last_sign_s is not None and seen.at_s - own.last_sign_s > silent_s:
-                for each in own.open.values():
+                for _, each in open_now:
                     each.was_silent = True
             if own.heartbeat_s is not None:
                 own.beatless_s = max(own.beatless_s, seen.at_s - own.heartbeat_s)
@@ -88,7 +91,7 @@ class TooLong(FindingRule):
         name, open_s = seen.transactional_id, seen.at_s - ended.since_s
         if ended.was_silent:
             return
-        timeout_s = self._timeouts.get(name, DEFAULT_TIMEOUT_MS) / 1000
+        timeout_s = (self._timeouts.get(name) or DEFAULT_TIMEOUT_MS) / 1000
         if open_s > timeout_s:
             reason = f"its timeout is {timeout_s:g} s"
         elif own.rebalance_ms is not None and open_s > own.rebalance_ms / 1000:
@@ -100,8 +103,8 @@ class TooLong(FindingRule):
             )
         else:
             return
-        self._long[name] += 1
-        if self._long[name] >= LONG_MIN:
+        self._long.put(name, long := self._long.setdefault(name, 0) + 1)
+        if long >= LONG_MIN:
             tell(
                 "transaction-too-long", seen, name, f"{name} was open for {open_s:.1f} s; {reason}"
             )
@@ -112,7 +115,7 @@ class AbortWithoutSeek(FindingRule):
     and a later transaction commits offsets. A rebalance, or offsets fetched anew, end the watch."""
 
     def __init__(self) -> None:
-        self._open = dict[tuple[str, str], _Open]()
+        self._open = Recent[tuple[str, str], _Open](10 * OPEN_MAX)
         self._read_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         self._aborted = dict[str, set[int]]()  # instance -> keys
 
@@ -126,7 +129,7 @@ class AbortWithoutSeek(FindingRule):
             self._aborted.pop(seen.instance, None)
             self._read_to.pop(seen.instance, None)
         elif isinstance(seen, SeenInit):
-            self._open.pop((seen.instance, seen.transactional_id), None)
+            self._open.pop((seen.instance, seen.transactional_id))
             self._aborted.pop(seen.instance, None)
         elif isinstance(seen, SeenFetch):
             self._fetched(seen)
@@ -152,7 +155,7 @@ class AbortWithoutSeek(FindingRule):
             read_to[partition] = offset
 
     def _ended(self, seen: SeenEnded, tell: Tell) -> None:
-        ended = self._open.pop((seen.instance, seen.transactional_id), None)
+        ended = self._open.pop((seen.instance, seen.transactional_id))
         if ended is None:
             return
         if not seen.is_commit:

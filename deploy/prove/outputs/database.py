@@ -2,10 +2,12 @@
 `postgresql://USER@HOST/DB?table=T&id=COLUMN`. The column holds the id of the input; a row is an
 output."""
 
+import contextlib
 import re
 import sqlite3
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -19,7 +21,8 @@ USAGE = "sqlite:///FILE?table=T&id=COLUMN or postgresql://USER@HOST/DB?table=T&i
 
 
 class DatabaseOutputs(threading.Thread):
-    """The rows, looked at again and again until `close`, as records whose key is their id."""
+    """The rows that come after `start`, looked at again and again until `close`, as records whose
+    key is their id."""
 
     def __init__(self, url: str) -> None:
         super().__init__(name="prove-sink", daemon=True)
@@ -44,8 +47,14 @@ class DatabaseOutputs(threading.Thread):
             raise Failure(f"--sink {url}: a sink is {USAGE}.", exit_code=2)
         self._over = threading.Event()
         self._ids: list[str] = []
+        self._before = Counter[str]()  # rows of others, e.g. of a run before
         self._problem = ""
         self.moved_at_s = time.monotonic()
+
+    def start(self) -> None:
+        with contextlib.suppress(Exception):  # there may be no table yet: see `look`
+            self._before = Counter(self._query())
+        super().start()
 
     @property
     def records(self) -> list[LogRecord]:
@@ -66,7 +75,7 @@ class DatabaseOutputs(threading.Thread):
     def look(self) -> None:
         """Read all rows now."""
         try:
-            found = sorted(self._query())
+            found = sorted((Counter(self._query()) - self._before).elements())
         except Exception as problem:
             self._problem = f"{self._table} cannot be read: {problem}"
             return

@@ -9,6 +9,7 @@ from ....client.fetch.record_columns import RecordColumns
 from ....wire.errors import KafkaError
 from ....wire.identifiers import TopicPartition
 from ...cluster.failure import Failure
+from ..observed import wait_for
 from ..relation import LogRecord
 
 RECORDS_MAX = 3_000_000
@@ -36,6 +37,8 @@ class OutputReader(threading.Thread):
     def check(self) -> None:
         if self.failed is not None:
             raise Failure(f"Topics could not be read back: {self.failed}") from self.failed
+        if len(self.records) >= RECORDS_MAX:
+            raise Failure(f"More than {RECORDS_MAX} records came back: too many to be judged.")
 
     def is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether it has read all before these ends."""
@@ -79,12 +82,9 @@ def read_all(
     """All committed records of the partitions between both, each partition's in order."""
     reader = OutputReader(bootstrap, begin)
     reader.start()
-    deadline = time.monotonic() + READ_TIMEOUT_S
     try:
-        while not reader.is_at(ends):
-            if time.monotonic() > deadline:
-                raise Failure(f"The inputs were not read back within {READ_TIMEOUT_S:.0f} s.")
-            time.sleep(0.02)
+        if not wait_for(lambda: reader.is_at(ends), READ_TIMEOUT_S):
+            raise Failure(f"The inputs were not read back within {READ_TIMEOUT_S:.0f} s.")
     finally:
         reader.close()
     return in_order(reader.records)

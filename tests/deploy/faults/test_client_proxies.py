@@ -1,9 +1,11 @@
 """Proxies of clients: requests pass, are held, delayed, lost; a held one arrives late, too."""
 
+import gc
 import socket
 import struct
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -133,3 +135,23 @@ def test_a_delayed_request_comes_later(broker: Broker, proxies: ClientProxies) -
         assert answer(client) == frame(3)
         assert time.monotonic() - began >= 0.2
     assert proxies.counts["delayed"] == 1
+
+
+def test_the_end_leaves_no_connection_unclosed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also none that was accepted at that moment."""
+    left: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda found: left.append(found.exc_value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        for number in range(20):
+            opened = ClientProxies([broker.port])
+            connections = [connect(opened, broker) for _ in range(3)]
+            if number % 2:
+                send(connections[0], frame(1))
+            opened.close()
+            for connection in connections:
+                connection.close()
+        gc.collect()
+    assert left == []

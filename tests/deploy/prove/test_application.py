@@ -68,6 +68,28 @@ def test_what_an_instance_has_started_is_killed_and_paused_with_it(shells: Appli
     assert shells.has_ended(name) and shells.instances == []
 
 
+def test_what_a_launcher_has_started_is_stopped_with_it(shells: Application) -> None:
+    name = shells.add()
+    pid = shells.running(name).pid
+    assert wait_for(lambda: processes(pid), 20)
+    (child,) = processes(pid)
+    assert shells.stop() == {name: -signal.SIGTERM}
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_daemon_is_not_left_behind(tmp_path: Path) -> None:
+    daemon = "import os, time; os.setsid(); print(os.getpid()); time.sleep(60)"
+    starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {daemon!r}]).wait()"
+    made = application([sys.executable, "-c", starts], tmp_path)
+    try:
+        name = made.add()
+        assert wait_for(lambda: made.words(name), 20)
+        process = psutil.Process(int(made.words(name)[0]))
+    finally:
+        made.close()
+    assert wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 5)
+
+
 def test_who_ends_by_itself_is_started_again_and_its_last_words_are_kept(tmp_path: Path) -> None:
     made = application([sys.executable, "-c", f"{TELLS}'x'); raise SystemExit(7)"], tmp_path)
     try:

@@ -14,7 +14,10 @@ def test_a_group_has_the_partition_that_java_says(group, code) -> None:
 
 def facts(*looks: GroupLook, **others) -> WatchedGroup:
     values = {"group": "a", "state": "Stable", "members": 1, "offsets_partitions": 50}
-    return WatchedGroup(looks=looks, **{**values, **others})
+    watched = WatchedGroup(**{**values, **others})
+    for each in looks:
+        watched.see(each)
+    return watched
 
 
 def look(offset: int, **open_ones) -> GroupLook:
@@ -44,5 +47,6 @@ def test_more_ids_than_members_are_told() -> None:
 
 def test_offsets_that_go_on_without_a_transaction_are_told() -> None:
     assert "no open transaction was seen" in conclusions(facts(look(1), look(5)))[1]
+    assert "no open transaction was seen" in conclusions(facts(look(1), look(5), look(5)))[1]
     assert "did not go on" in conclusions(facts(look(5), look(5)))[1]
     assert "did not go on" in conclusions(facts())[1]

@@ -64,6 +64,17 @@ def test_expect_says_ids_of_its_own_and_topics() -> None:
     assert wrong_topic.lost == {"a": 1} and wrong_topic.doubled == {"a": 1}
 
 
+def test_an_id_of_its_own_is_pending_while_inputs_are() -> None:
+    def judged(passed: int) -> Judgement:
+        return judge_ids(
+            inputs("a", "b"), [], KEY, expect=lambda _: ["a+b"],
+            is_passed=lambda record: record.offset < passed,
+        )  # fmt: skip
+
+    assert judged(1).pending == ["a+b"] and not judged(1).is_violated
+    assert judged(2).lost == {"a+b": 1}
+
+
 def test_the_last_value_of_each_key_counts() -> None:
     made = [
         LogRecord("sums", 0, 0, b"x", b"1"), LogRecord("sums", 0, 1, b"x", b'{"sum":  3}'),

@@ -1,5 +1,7 @@
 """Where an output has the id of its input."""
 
+from pathlib import Path
+
 import pytest
 
 from oncelog.deploy.cluster.failure import Failure
@@ -42,6 +44,23 @@ def test_what_says_no_way_is_refused(how: str) -> None:
     with pytest.raises(Failure) as refused:
         matcher(how)
     assert refused.value.exit_code == 2
+
+
+def test_a_function_that_raises_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "theirs.py").write_text(
+        "def later(records):\n    yield 'a'\n    raise KeyError('b')\ndef now(_): 1 / 0\n"
+    )
+    (tmp_path / "broken.py").write_text("1 / 0")
+    for name, words in (("later", "KeyError: 'b'"), ("now", "ZeroDivisionError: ")):
+        with pytest.raises(Failure, match=f"--expect theirs:{name} failed: {words}") as told:
+            function("--expect", f"theirs:{name}")([])
+        assert told.value.exit_code == 2
+    with pytest.raises(Failure, match="--expect broken:f: ZeroDivisionError") as told:
+        function("--expect", "broken:f")
+    assert told.value.exit_code == 2
 
 
 def test_a_function_is_found_by_its_module() -> None:

@@ -22,6 +22,8 @@ from oncelog.deploy.prove.shrinking import candidates
         ({"expect": "m:f", "fanout": 2}, "one of them"),
         ({"match": "value"}, "--match value"),
         ({"faults": "stop,noon"}, "no fault noon"),
+        ({"faults": "stop,broker@leader", "bootstrap": "a:1"}, "not ours to kill"),
+        ({"rate": 5_000, "seconds": 3_600}, "more than 500000 inputs"),
     ],
 )
 def test_a_wrong_value_is_refused(wrong: dict[str, Any], words: str) -> None:

@@ -262,7 +262,10 @@ async def test_over_tcp_a_certificate_is_required(unused_ports: list[int]) -> No
             reader, writer = await asyncio.open_connection(
                 *address, ssl=client, server_hostname="broker-1"
             )
-            writer.write(HELLO.pack(16, b"oncelog1", 2, 1))
-            if not await reader.read():
-                raise ConnectionError("closed")
+            try:
+                writer.write(HELLO.pack(16, b"oncelog1", 2, 1))
+                if not await reader.read():
+                    raise ConnectionError("closed")
+            finally:
+                writer.close()
         assert one.heard == []

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from oncelog.deploy.faults.protocol_proxy.events import Event
@@ -32,7 +32,7 @@ class ScriptedBroker:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
+        try:
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
                 self.heard.append(frame)
@@ -40,8 +40,10 @@ class ScriptedBroker:
                 if self.answers and header.api_key == 26:
                     values = {"error_code": self.error_code}
                     writer.write(sent(answer_frame("EndTxn", 3, values, header.correlation_id)))
-        self.ended += 1
-        writer.close()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.ended += 1
+        finally:
+            writer.close()
 
     @property
     def correlation_ids(self) -> list[int]:

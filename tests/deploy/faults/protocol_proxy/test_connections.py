@@ -156,8 +156,10 @@ async def test_a_broker_that_is_gone_is_told_in_words(bench: Bench):
     bench.hub.brokers.addresses[7] = ("127.0.0.1", 1)
     port = bench.hub.ports.port_of("one", 7)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    assert await reader.read() == b""
-    writer.close()
+    try:
+        assert await reader.read() == b""
+    finally:
+        writer.close()
     await until(lambda: bench.of(ConnectionClosed))
     assert "no broker at 127.0.0.1:1" in bench.of(ConnectionClosed)[0].reason
 

@@ -28,6 +28,24 @@ def test_rows_are_outputs_whose_key_is_the_id(tmp_path: Path) -> None:
     assert outputs.moved_at_s == again
 
 
+def test_rows_of_a_run_before_are_no_outputs(tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE invoices (order_id TEXT)")
+    connection.executemany("INSERT INTO invoices VALUES (?)", [("old",), ("old",)])
+    connection.commit()
+    outputs = DatabaseOutputs(f"sqlite:///{file}?table=invoices&id=order_id")
+    outputs.start()
+    try:
+        connection.executemany("INSERT INTO invoices VALUES (?)", [("old",), ("new",)])
+        connection.commit()
+        connection.close()
+        outputs.look()
+        assert [record.key for record in outputs.records] == [b"new", b"old"]
+    finally:
+        outputs.close()
+
+
 @pytest.mark.parametrize(
     "url",
     ["mysql://h/d?table=t&id=i", "sqlite:///f?table=t", "sqlite:///f?table=t;drop&id=i", "f"],

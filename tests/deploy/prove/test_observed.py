@@ -1,0 +1,56 @@
+"""What is kept of what the protocol shows: no more than a run needs, whatever is sent."""
+
+import pytest
+
+from oncelog.deploy.prove import observed as module
+from oncelog.deploy.prove.observed import Observed
+from oncelog.wire.messages.produce import (
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+from oncelog.wire.messages.produce_answer import (
+    ProducedPartition,
+    ProducedTopic,
+    ProduceResponse,
+)
+
+from ..faults.protocol_proxy.frames import answer_of, request_of
+from ..faults.protocol_proxy.samples import G, T, produce_request
+
+OFFSETS = {"name": T, "partitions": [{"partition_index": 0, "committed_offset": 7}]}
+
+
+def commit(observed: Observed) -> None:
+    request = request_of("OffsetCommit", 8, {"group_id": G, "topics": [OFFSETS]})
+    topics = [{"name": T, "partitions": [{"partition_index": 0, "error_code": 0}]}]
+    observed(request)
+    observed(answer_of(request, {"topics": topics})[0])
+
+
+def test_what_nobody_answers_is_no_work_in_flight() -> None:
+    observed = Observed([T], ["out"])
+    for _ in range(3):
+        observed(request_of("Produce", 9, produce_request(9, None, acks=0)))
+    assert observed.open_work() == 0
+    observed(request_of("Produce", 9, produce_request(9, None)))
+    assert observed.open_work() == 1
+
+
+def test_a_batch_that_is_none_says_nothing() -> None:
+    observed = Observed(["in"], [T])
+    batch = [ProduceTopic(T, None, [ProducePartition(0, bytes(80))])]
+    request = request_of("Produce", 9, ProduceRequest(None, -1, 1_000, batch))
+    refused = [ProducedTopic(T, None, [ProducedPartition(0, 2)])]
+    observed(request)
+    observed(answer_of(request, ProduceResponse(refused))[0])
+    assert observed.facts == [] and observed.open_work() == 0
+
+
+def test_who_goes_on_is_seen_also_when_no_more_facts_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FACTS_MAX", 0)
+    observed = Observed([T], ["out"])
+    commit(observed)
+    assert observed.has_gone_on("another", -0.5) and observed.facts == []
