@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog.client import Admin, Consumer, ConsumerRecord
+from oncelog.client.cluster_view import METADATA, read_metadata
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .kafka_peer import KafkaPeer, is_enabled
@@ -45,21 +46,22 @@ def running(name: str, folder: Path) -> Iterator[str]:
 
 
 async def new_topic(bootstrap: str, partitions: int = 3, **configs: str) -> str:
-    """The name of a fresh topic, known to every broker's leader."""
+    """The name of a fresh topic; every broker knows it, and its leaders."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     async with Admin(bootstrap) as admin:
         await admin.create_topic(name, partitions=partitions, replication_factor=-1, configs=dotted)
         async with asyncio.timeout(TIMEOUT_S):
-            while len(await _led(admin, name)) < partitions:
+            while await _least_led(admin, name) < partitions:
                 await asyncio.sleep(0.02)
     return name
 
 
-async def _led(admin: Admin, topic: str) -> list[int]:
-    await admin.view.refresh([topic])
-    found = admin.view.snapshot.partitions_of(topic)
-    return [p.partition for p in found if p.leader >= 0]
+async def _least_led(admin: Admin, topic: str) -> int:
+    """Of how many partitions the broker that is furthest behind knows a leader."""
+    answers = await admin.view.ask_all(METADATA, {"topics": [{"name": topic}]})
+    snapshots = [read_metadata(answer) for _, answer in answers]
+    return min(sum(p.leader >= 0 for p in s.partitions_of(topic)) for s in snapshots)
 
 
 async def read_to_end(
