@@ -212,43 +212,51 @@ class PeerStreams:
             raise PeerSocketError(f"cannot listen at {self._address}: {error}") from error
         for peer in self.peers:
             self._tasks.append(background_task(f"stream to broker {peer}", self._keep(peer)))
-        self._tasks.append(background_task("streams from brokers", self._accept(self._listener)))
+        self._listen()
 
-    async def _accept(self, listener: socket.socket) -> None:
+    def _listen(self) -> None:
+        if self._listener is not None:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
+
+    def _accept(self, listener: socket.socket) -> None:
         """By ourselves: a Unix socket has the system's send buffer unless its owner asks for more,
-        and only before the event loop has it.
+        and only before the event loop has it. Not by sock_accept: what it has accepted is lost if
+        it is cancelled in that turn.
         """
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listener)
-            except OSError:  # who came has gone, or there are too many open files
-                await asyncio.sleep(RECONNECT_INTERVAL_MAX_S)
-                continue
-            self._entering.add(task := loop.create_task(self._enter(accepted)))
-            task.add_done_callback(self._entering.discard)
+        try:
+            accepted, _ = listener.accept()
+        except OSError:  # who came has gone, or there are too many open files
+            loop.remove_reader(listener)
+            loop.call_later(RECONNECT_INTERVAL_MAX_S, self._listen)
+            return
+        accepted.setblocking(False)
+        self._entering.add(task := loop.create_task(self._enter(accepted)))
+        task.add_done_callback(lambda task: self._entered(task, accepted))
 
     async def _enter(self, accepted: socket.socket) -> None:
         context = self.tls.listening if self.tls else None
-        try:
-            if accepted.family == socket.AF_UNIX:  # macOS: EINVAL, if who came has gone
-                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: PeerStream(self), accepted, ssl=context
-                )
-        except OSError:  # an SSLError, a TimeoutError, too
+        if accepted.family == socket.AF_UNIX:  # macOS: EINVAL, if who came has gone
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        async with asyncio.timeout(HELLO_TIMEOUT_S):
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: PeerStream(self), accepted, ssl=context
+            )
+
+    def _entered(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
+        """Also one that was cancelled before it had begun. An SSLError is an OSError, too."""
+        self._entering.discard(task)
+        if task.cancelled() or isinstance(task.exception(), OSError):
             accepted.close()
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
 
     async def stop(self) -> None:
         """End all streams, and wait until they are closed."""
         self._is_stopped = True
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
         await end_tasks(*self._tasks, *self._entering)
-        if self._listener is not None:
-            self._listener.close()
         ended = [stream.ended for stream in self._open]
         for stream in list(self._open):
             stream.abort()

@@ -79,16 +79,15 @@ async def test_who_does_not_take_answers_is_not_asked_what_else_he_wants(directo
 async def test_who_comes_and_goes_and_too_many_files_do_not_end_the_listening(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop = asyncio.get_running_loop()
     one, two = pair(directory)
-    accept, refusals = loop.sock_accept, [OSError(24, "Too many open files")]
+    accept, refusals = socket.socket.accept, [OSError(24, "Too many open files")]
 
-    async def accepting(listener: socket.socket) -> Any:
+    def accepting(listener: socket.socket) -> Any:
         if refusals:
             raise refusals.pop()
-        return await accept(listener)
+        return accept(listener)
 
-    monkeypatch.setattr(loop, "sock_accept", accepting)
+    monkeypatch.setattr(socket.socket, "accept", accepting)
     async with running(one):
         for _ in range(3):
             with socket.socket(socket.AF_UNIX) as gone:
@@ -106,18 +105,17 @@ async def test_a_socket_that_cannot_be_set_up_does_not_end_the_listening(
         def setsockopt(self, *_: Any) -> None:
             raise OSError(22, "Invalid argument")
 
-    loop = asyncio.get_running_loop()
-    accept, gone_count = loop.sock_accept, 1
+    accept, gone_count = socket.socket.accept, 1
 
-    async def accepting(listener: socket.socket) -> Any:
+    def accepting(listener: socket.socket) -> Any:
         nonlocal gone_count
-        accepted, address = await accept(listener)
+        accepted, address = accept(listener)
         if gone_count:
             gone_count -= 1
             accepted = GoneSocket(fileno=accepted.detach())
         return accepted, address
 
-    monkeypatch.setattr(loop, "sock_accept", accepting)
+    monkeypatch.setattr(socket.socket, "accept", accepting)
     one, two = pair(directory)
     async with running(one):
         with socket.socket(socket.AF_UNIX) as gone:
@@ -185,12 +183,20 @@ async def test_who_is_accepted_while_we_stop_does_not_come_in(directory: Path) -
     assert one.heard == []
 
 
-def test_a_stop_leaves_no_connection_open(directory: Path) -> None:
+@pytest.mark.parametrize("turns", range(6))
+def test_a_stop_leaves_no_connection_open(directory: Path, turns: int) -> None:
+    """Nor one that is being accepted, however far it has come."""
+
     async def scenario() -> None:
         one, two = pair(directory)
         async with running(one, two):
             await one.open_to(2)
             await two.open_to(1)
+            with socket.socket(socket.AF_UNIX) as newcomer:
+                newcomer.connect(str(directory / "1"))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await one.streams.stop()
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
