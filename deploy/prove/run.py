@@ -23,7 +23,7 @@ from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from .application import Application
-from .diagnosis.listener import DiagnosisListener
+from .diagnosis.listener import DiagnosisListener, key_hashes
 from .facts import Struck
 from .feeder import Feeder
 from .interrupts import term_as_interrupt, uninterrupted
@@ -65,6 +65,7 @@ class Run:
         self._final = None if s.final is None else function("--final", s.final)
         self._feed = None if s.feed is None else function("--feed", s.feed)
         self._begun_s = time.monotonic()
+        self._aborted_ids = frozenset[str]()
         self._restarts = 0  # of all instances, since they did nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
 
@@ -108,7 +109,7 @@ class Run:
         stack.callback(application.close)
         reader = self._outputs(bootstrap, begin)
         stack.callback(reader.close)
-        feeder = Feeder(bootstrap, s.inputs, s.rate, self._feed, self._prefix)
+        feeder = Feeder(bootstrap, s.inputs, s.rate, self._feed, self._prefix, s.aborts)
         stack.callback(feeder.close)
         reader.start()
         feeder.start()
@@ -125,11 +126,13 @@ class Run:
         feeder.stop()
         self._say("the faults are over: all is mended, and drained")
         striker.heal()
+        self._aborted_ids = feeder.aborted_ids
         drained = self._drain(admin, application, reader, observed, bootstrap, begin)
         application.stop()
         judgement, inputs, outputs = drained.judged(is_last=True)
         diagnosis.look_back(
             doubled=len(judgement.doubled) + len(judgement.stray), lost=len(judgement.lost),
+            lost_keys=key_hashes(record for which, record in inputs if which in judgement.lost),
             wrong_finals=len(judgement.wrong), is_sink=s.sink is not None,
         )  # fmt: skip
         outcome = ProveOutcome(
@@ -148,7 +151,7 @@ class Run:
             inputs,
             outputs,
             self._match,
-            observed.facts,
+            [*observed.facts, *feeder.aborted],
             struck,
             application.exits,
         )
@@ -258,6 +261,8 @@ class Run:
         ends = dict(admin.list_offsets(dict.fromkeys(of_inputs, LATEST)))
         read = read_all(bootstrap, of_inputs, ends)
         inputs = [(i, r) for r in read if (i := r.header(ID_HEADER) or "").startswith(self._prefix)]
+        if not self._aborted_ids.isdisjoint(which for which, _ in inputs):
+            raise Failure("The cluster shows aborted inputs to who reads committed records.")
         timeouts = AS_IS if s.as_is else Timeouts()
         drain = Drain(
             admin, application, reader, observed, inputs, ends,
@@ -277,5 +282,5 @@ class Run:
             return judge_finals(inputs, outputs, self._final, is_passed)
         return judge_ids(
             inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
-            is_passed=is_passed,
+            is_passed=is_passed, aborted=self._aborted_ids,
         )  # fmt: skip
