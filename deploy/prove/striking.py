@@ -42,6 +42,7 @@ BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
 AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
+BACKLOG_S, AT_WORK_TIMEOUT_S = 2.5, 6.0  # far from its session
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 
@@ -90,6 +91,7 @@ class Striker:
                 fault, AnswerError(ErrorCode.GROUP_AUTHORIZATION_FAILED),
                 "refused with GROUP_AUTHORIZATION_FAILED",
             ),
+            Act.KILL_AT_WORK: self._kill_at_work,
             Act.STOP: self._stop,
             Act.ADD: self._add,
             Act.REMOVE: self._remove,
@@ -272,6 +274,29 @@ class Striker:
         name = self._chance.choice(sorted(self._application.instances))
         wait_for(lambda: self._observed.open_work(name) > 1, OPEN_WORK_TIMEOUT_S, 0.001)
         return name, self._observed.open_work(name)
+
+    def _kill_at_work(self, fault: AimedFault) -> Struck:
+        """Who waits for input most of the time is met waiting: so input piles up while it is
+        stopped for a moment. Two commits then tell how long it works from one to the next."""
+        name = self._chance.choice(sorted(self._application.instances))
+        self._application.pause(name)
+        time.sleep(BACKLOG_S)
+        woken_s = time.monotonic()
+        self._application.resume(name)
+        commits: list[float] = []
+
+        def has_begun() -> bool:
+            commits[:] = self._observed.committed_at_s(name, woken_s)
+            return len(commits) > 2  # the first may be of what it had in hand
+
+        if not wait_for(has_begun, AT_WORK_TIMEOUT_S, 0.001):
+            return self._missed(fault)
+        time.sleep(self._chance.uniform(0, commits[-1] - commits[-2]))
+        at_s = time.monotonic()
+        met = max(1, self._observed.open_work(name))
+        self._application.kill(name)
+        what = f"kill -9 of {name} at work, {(at_s - commits[-1]) * 1000:.0f} ms after its commit"
+        return Struck(at_s, name, fault.name, what, met)
 
     def _stop(self, fault: AimedFault) -> Struck:
         name, met = self._one(fault)
