@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from ...client.blocking import BlockingAdmin
@@ -42,7 +43,6 @@ from .striking import Striker, Timeouts
 NODES = 3
 FAULTS_MAX = 400
 ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
-STANDS_STILL_S = 11.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
 Say = Callable[[str], None]
@@ -66,6 +66,7 @@ class Run:
         self._feed = None if s.feed is None else function("--feed", s.feed)
         self._begun_s = time.monotonic()
         self._aborted_ids = frozenset[str]()
+        self._timeouts = AS_IS if s.as_is else Timeouts()
         self._restarts = 0  # of all instances, since they did nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
 
@@ -119,7 +120,7 @@ class Run:
         first_fault_s = time.monotonic()
         striker = Striker(
             proxy, application, observed, cluster, seed=s.seed, inputs=frozenset(s.inputs),
-            outputs=frozenset(s.outputs), timeouts=AS_IS if s.as_is else Timeouts(),
+            outputs=frozenset(s.outputs), timeouts=self._timeouts,
             instances_max=s.instances + INSTANCES_MORE_MAX,
         )  # fmt: skip
         struck = list(self._strike(striker, application, observed, feeder, cluster))
@@ -161,7 +162,7 @@ class Run:
         if not self._restarts:
             return []
         return [
-            f"it stood still {STANDS_STILL_S:.0f} s after a fault, and was restarted "
+            f"it stood still {self._timeouts.still_s:.0f} s after a fault, and was restarted "
             f"({self._restarts} times): in production somebody would have to notice"
         ]
 
@@ -204,6 +205,7 @@ class Run:
         observed: Observed,
     ) -> None:  # fmt: skip
         """It has to work before faults can say anything."""
+        begun_s = time.monotonic()
 
         def is_at_work() -> bool:
             reader.check()
@@ -217,6 +219,8 @@ class Run:
             return len(reader.records) >= ENOUGH_OUTPUTS
 
         if wait_for(is_at_work, self.settings.start_timeout_s):
+            start_s = time.monotonic() - begun_s
+            self._timeouts = replace(self._timeouts, start_s=start_s)
             # Clients that commit by a timer do it each 5 s; who keeps offsets elsewhere, never.
             wait_for(lambda: observed.apis & COMMITS and is_at_work(), FIRST_COMMIT_TIMEOUT_S)
             self._say(f"at work: {len(reader.records)} outputs of {feeder.fed} inputs")
@@ -247,7 +251,7 @@ class Run:
                 struck = striker.strike(fault)
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 yield struck
-                if time.monotonic() - observed.worked_at_s > STANDS_STILL_S:
+                if time.monotonic() - observed.worked_at_s > self._timeouts.still_s:
                     self._say("it stands still: all instances are restarted")
                     self._restarts += 1
                     application.restart()
@@ -263,11 +267,10 @@ class Run:
         inputs = [(i, r) for r in read if (i := r.header(ID_HEADER) or "").startswith(self._prefix)]
         if not self._aborted_ids.isdisjoint(which for which, _ in inputs):
             raise Failure("The cluster shows aborted inputs to who reads committed records.")
-        timeouts = AS_IS if s.as_is else Timeouts()
         drain = Drain(
             admin, application, reader, observed, inputs, ends,
             [p for p in begin if p[0] in s.outputs], self._judge,
-            Pace(s.drain_timeout_s, timeouts.session_s + timeouts.transaction_s),
+            Pace(s.drain_timeout_s, self._timeouts.silence_s),
         )  # fmt: skip
         drain.wait()
         return drain

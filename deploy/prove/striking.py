@@ -36,7 +36,7 @@ POINTS = {
     Point.AFTER: HoldPoint.AFTER_ANSWER,
 }
 IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
-AIM_TIMEOUT_S = 12.0  # a group may have to wait for the session of who was killed before
+AIM_MIN_S = 12.0
 OPEN_WORK_TIMEOUT_S = 3.0
 BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
@@ -48,14 +48,32 @@ SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Of the application's clients, as the proxy lets brokers see them."""
+    """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
+    until it worked, which it may take again after each end."""
 
     session_s: float = 6.0
     transaction_s: float = 10.0
+    start_s: float = 0.0
 
     @property
     def pause_max_s(self) -> float:
         return 2 * self.session_s + 4
+
+    @property
+    def aim_s(self) -> float:
+        """So long a request is waited for: a group may have to wait for the session of who was
+        killed before."""
+        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S)
+
+    @property
+    def still_s(self) -> float:
+        """Who does nothing so long stands still."""
+        return self.aim_s - 1.0
+
+    @property
+    def silence_s(self) -> float:
+        """The same at the end, where nobody else ends what stands in its way."""
+        return max(self.session_s + self.transaction_s, self.still_s)
 
 
 class Striker:
@@ -144,7 +162,7 @@ class Striker:
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s))
         self._proxy.add(rule)
         try:
-            if not begun.wait(AIM_TIMEOUT_S):
+            if not begun.wait(self._timeouts.aim_s):
                 return self._missed(fault)
             over.wait(deadline_s)
         finally:
@@ -176,7 +194,7 @@ class Striker:
 
     def _missed(self, fault: AimedFault) -> Struck:
         at = ", ".join(sorted(fault.apis))
-        what = f"{fault.name}: no {at} came within {AIM_TIMEOUT_S:.0f} s"
+        what = f"{fault.name}: no {at} came within {self._timeouts.aim_s:.0f} s"
         return Struck(time.monotonic(), "", fault.name, what, is_made=False)
 
     def _ruled(self, fault: AimedFault, action: Action, words: str) -> Struck:
@@ -192,7 +210,7 @@ class Striker:
         rule = Rule(replace(match, where=remembers), action)
         self._proxy.add(rule)
         try:
-            if not self._proxy.wait_until_made(rule, AIM_TIMEOUT_S):
+            if not self._proxy.wait_until_made(rule, self._timeouts.aim_s):
                 return self._missed(fault)
         finally:
             self._proxy.remove(rule)

@@ -26,6 +26,8 @@ class GalleryEntry:
     needs: str = "python3"
     sink: str = ""
     final: str = ""
+    instances: int = 2
+    start_timeout_s: float = 40.0
 
     @property
     def is_python(self) -> bool:
@@ -168,6 +170,10 @@ RIGHT = (
     _java("right"),
     _java("streams", file="StreamsCopier.java"),
     _franz("right"),
+    GalleryEntry(  # of a query there is one driver; it keeps its offsets in a checkpoint
+        name="spark", client="Spark", instances=1, start_timeout_s=120.0,
+        command=(sys.executable, str(OTHERS / "spark_job.py"), "{directory}/checkpoint"),
+    ),
 )  # fmt: skip
 ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG)}
 

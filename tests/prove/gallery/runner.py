@@ -86,7 +86,9 @@ def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cel
             places["{franz}"] = str(_franz(folder))
     except Failure as failure:
         return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {
+        "instances": entry.instances, "start_timeout_s": entry.start_timeout_s,
+    }  # fmt: skip
     if entry.sink:
         database = _filled(entry.sink, places)
         values["sink"] = f"sqlite:///{database}?table=invoices&id=id"
