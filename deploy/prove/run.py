@@ -247,7 +247,8 @@ class Run:
                 return
             feeder.check()
             traits = Traits(observed.apis, len(application.instances), cluster is not None)
-            if s.faults is not None or is_possible(fault, traits, s.instances):
+            fits = time.monotonic() + self._timeouts.least_s(fault) < end_s
+            if s.faults is not None or (fits and is_possible(fault, traits, s.instances)):
                 struck = striker.strike(fault)
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 yield struck

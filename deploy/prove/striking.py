@@ -59,6 +59,12 @@ class Timeouts:
     def pause_max_s(self) -> float:
         return 2 * self.session_s + 4
 
+    def least_s(self, fault: AimedFault) -> float:
+        """So long a fault takes at least; 0: not worth a word."""
+        if fault.act is Act.PAUSE_LONG:
+            return self.transaction_s + SETTLE_S + AWAKE_S
+        return self.session_s + AWAKE_S if fault.act is Act.PAUSE else 0.0
+
     @property
     def aim_s(self) -> float:
         """So long a request is waited for: a group may have to wait for the session of who was

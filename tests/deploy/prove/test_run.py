@@ -98,7 +98,7 @@ def test_a_plan_is_shrunk_to_the_fault_that_breaks_it(
     arguments = ["--seed", "1", "--faults", "cut,lose-answer@Produce,kill@before-commit,add"]
     code = cli.run(["prove", *arguments, "--shrink", "--", *program("at_least_once")])
     told = capfd.readouterr().out
-    assert code == 1 and "AT LEAST ONCE" in told
+    assert code == 1 and "AT LEAST ONCE" in told, told
     fewest = told.splitlines()[-1].removeprefix("the fewest that break it: --faults ").split(",")
     assert 0 < len(fewest) <= 2 and set(fewest) != {"cut"}, told
 
