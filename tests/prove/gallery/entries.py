@@ -6,7 +6,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CONFLUENT, OTHERS = HERE / "confluent", HERE / "others"
-DATABASE = "{directory}/rows.sqlite"
+DATABASE, POSTGRESQL = "{directory}/rows.sqlite", "{postgresql}"
 ANY_LOSS = ("AT MOST ONCE", "NEITHER")
 ANY_DOUBLE = ("AT LEAST ONCE", "NEITHER")
 ANY = ("AT LEAST ONCE", "AT MOST ONCE", "NEITHER")
@@ -162,6 +162,7 @@ WRONG = (
 RIGHT = (
     _transactions("right"),
     _plain("sink_with_upsert", sink=DATABASE),
+    _plain("postgresql_with_upsert", sink=POSTGRESQL, needs="initdb"),
     _aiokafka("right"),
     GalleryEntry(
         name="oncelog-right", client="oncelog",

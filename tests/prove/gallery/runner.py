@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.run import Run
 from oncelog.deploy.prove.settings import ProveSettings
 
+from ...client.dual_write.postgresql import postgresql, tool
 from ...interop.kafka_peer import java_source
 from .entries import ENTRIES, OTHERS, GalleryEntry
 
@@ -77,6 +79,13 @@ def run_all(
 
 def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cell:
     """options: more of `ProveSettings`."""
+    with ExitStack() as stack:
+        return _run(entry, seed, folder, stack, options)
+
+
+def _run(
+    entry: GalleryEntry, seed: int, folder: Path, stack: ExitStack, options: dict[str, Any]
+) -> Cell:
     directory = Path(tempfile.mkdtemp(dir=folder))
     places = {"{directory}": str(directory)}
     try:
@@ -84,6 +93,10 @@ def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cel
             places["{kafkajs}"] = str(_kafkajs(folder))
         elif entry.needs == "go":
             places["{franz}"] = str(_franz(folder))
+        elif entry.needs == "initdb":
+            if tool("initdb") is None:
+                raise Failure("PostgreSQL is not installed (Debian: apt install postgresql).")
+            places["{postgresql}"] = stack.enter_context(postgresql()).url
     except Failure as failure:
         return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
     values: dict[str, Any] = {
@@ -91,7 +104,8 @@ def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cel
     }  # fmt: skip
     if entry.sink:
         database = _filled(entry.sink, places)
-        values["sink"] = f"sqlite:///{database}?table=invoices&id=id"
+        url = database if "://" in database else f"sqlite:///{database}"
+        values["sink"] = f"{url}?table=invoices&id=id"
         values["outputs"] = ()
         values["environment"] = {"ONCELOG_SINK": database}
     if entry.final:
