@@ -57,6 +57,9 @@ def prove(
     as_is: Annotated[
         bool, Parameter(help="Leave session and transaction timeouts.", negative=())
     ] = False,
+    no_aborts: Annotated[
+        bool, Parameter(help="Abort no inputs: nobody writes yours in transactions.", negative=())
+    ] = False,
     env: Annotated[
         list[str] | None, Parameter(help="NAME=VALUE for the application.", negative=())
     ] = None,
@@ -93,8 +96,8 @@ def prove(
         outputs=tuple(outputs or (() if sink else ("prove-out",))), instances=instances,
         seconds=seconds, rate=rate, seed=chosen, partitions=partitions, bootstrap=bootstrap,
         match=match, fanout=fanout, expect=expect, final=final, feed=feed, sink=sink,
-        faults=faults, as_is=as_is, start_timeout_s=start, drain_timeout_s=drain,
-        environment=pairs(env),
+        faults=faults, as_is=as_is, aborts=not no_aborts, start_timeout_s=start,
+        drain_timeout_s=drain, environment=pairs(env),
     )  # fmt: skip
     say(f"seed {chosen}")
     outcome = Run(settings, keep, say).go()

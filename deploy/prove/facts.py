@@ -92,4 +92,16 @@ class Struck:
     is_made: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class InputAborted:
+    """An input (`which`: its id) whose transaction was aborted."""
+
+    at_s: float
+    which: str
+    topic: str
+    partition: int
+    offset: int
+    transactional_id: str
+
+
 Fact = Fetched | Wrote | Committed | TransactionEnded | Producing | Joined

@@ -2,7 +2,8 @@
 
 It goes to the cluster directly, past the proxy: the faults are the application's alone. An input's
 id stands in its key, in the header `oncelog-id` and as "id" in its value, a JSON object, unless a
-function of the user's makes key and value.
+function of the user's makes key and value. Beside them stand inputs that are aborted: see
+`aborted_inputs.py`.
 """
 
 import itertools
@@ -14,6 +15,8 @@ from typing import Any
 
 from ...client.blocking_producer import BlockingProducer, HandedDelivery
 from ..cluster.failure import Failure
+from .aborted_inputs import AbortedInputs, Handed
+from .facts import InputAborted
 from .relation import ID_HEADER
 from .settings import INPUTS_MAX
 
@@ -23,7 +26,7 @@ Feed = Callable[[int, str], Any]
 
 
 class Feeder(threading.Thread):
-    """Runs until `stop`; `fed` is how many were handed over."""
+    """Runs until `stop`; `fed` is how many were handed over. aborts: some inputs are aborted."""
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Feeder(threading.Thread):
         rate: float,
         feed: Feed | None = None,
         prefix: str = "in",
+        aborts: bool = False,
     ) -> None:
         super().__init__(name="prove-feeder", daemon=True)
         self._address, self._topics, self._rate = bootstrap, topics, rate
@@ -39,23 +43,46 @@ class Feeder(threading.Thread):
         self._over = threading.Event()
         self.failed: Exception | None = None
         self.fed = 0
+        self._aborted = AbortedInputs(
+            bootstrap, f"oncelog-prove-{prefix}", self._send_aborted, self._aborted_id
+        )
+        self._aborts = aborts
+
+    def start(self) -> None:
+        super().start()
+        if self._aborts:
+            self._aborted.start()
 
     def stop(self) -> None:
-        """Feed no more, and wait until all that was fed is acknowledged."""
+        """Feed no more, and wait until all that was fed is acknowledged, or aborted."""
+        self._aborted.close()
         self._over.set()
         if self.is_alive():
             self.join(FLUSH_TIMEOUT_S + 5)
         self.check()
         if self.is_alive():  # what comes later would be taken for outputs of no input
             raise Failure(f"Inputs were not acknowledged within {FLUSH_TIMEOUT_S:.0f} s.")
+        if not self._aborted.stop():
+            raise Failure("A transaction of inputs could not be aborted.")
 
     def close(self) -> None:
         """At once; nobody asks what became of it."""
+        self._aborted.close()
         self._over.set()
 
     def check(self) -> None:
-        if self.failed is not None:
-            raise Failure(f"The inputs could not be fed: {self.failed}") from self.failed
+        failed = self.failed or self._aborted.failed
+        if failed is not None:
+            raise Failure(f"The inputs could not be fed: {failed}") from failed
+
+    @property
+    def aborted_ids(self) -> frozenset[str]:
+        """Of inputs that nobody may see, also of those that never came to a log."""
+        return frozenset(self._aborted.ids)
+
+    @property
+    def aborted(self) -> list[InputAborted]:
+        return list(self._aborted.facts)
 
     def run(self) -> None:
         try:
@@ -77,16 +104,26 @@ class Feeder(threading.Thread):
             due = started + number / self._rate
             if self._over.wait(max(0.0, due - time.monotonic())) or number >= INPUTS_MAX:
                 return deliveries
-            for topic, key, value in self._records(number):
-                header = (ID_HEADER, f"{self._prefix}-{number:06d}".encode())
-                deliveries.append(
-                    producer.send(topic, _bytes(value), key=_bytes(key), headers=[header])
-                )
+            deliveries += self._send(producer, number, f"{self._prefix}-{number:06d}")
             self.fed += 1
         raise AssertionError  # count() has no end
 
-    def _records(self, number: int) -> list[tuple[str, Any, Any]]:
-        made: Any = self._feed(number, f"{self._prefix}-{number:06d}")
+    def _send(self, producer: BlockingProducer, number: int, which: str) -> list[HandedDelivery]:
+        header = (ID_HEADER, which.encode())
+        return [
+            producer.send(topic, _bytes(value), key=_bytes(key), headers=[header])
+            for topic, key, value in self._records(number, which)
+        ]
+
+    def _aborted_id(self, number: int) -> str:
+        return f"{self._prefix}-a{number:06d}"
+
+    def _send_aborted(self, producer: BlockingProducer, number: int) -> Handed:
+        which = self._aborted_id(number)
+        return [(which, each) for each in self._send(producer, INPUTS_MAX + number, which)]
+
+    def _records(self, number: int, which: str) -> list[tuple[str, Any, Any]]:
+        made: Any = self._feed(number, which)
         if isinstance(made, list):
             return made
         key, value = made

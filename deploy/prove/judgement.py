@@ -34,7 +34,8 @@ class WrongFinal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """doubled, lost: ids, and how many too many or too few. stray: outputs of no known input."""
+    """doubled, lost: ids, and how many too many or too few. stray: outputs of no known input;
+    aborted: ids of inputs whose transaction was aborted, and how many outputs they have."""
 
     inputs: int = 0
     outputs: int = 0
@@ -42,11 +43,12 @@ class Judgement:
     lost: Mapping[str, int] = field(default_factory=dict[str, int])
     pending: Sequence[str] = ()
     stray: Sequence[LogRecord] = ()
+    aborted: Mapping[str, int] = field(default_factory=dict[str, int])
     wrong: Sequence[WrongFinal] = ()
 
     @property
     def is_violated(self) -> bool:
-        return bool(self.doubled or self.lost or self.stray or self.wrong)
+        return bool(self.doubled or self.lost or self.stray or self.aborted or self.wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +73,19 @@ def judge_ids(
     fanout: int = 1,
     expect: Expect | None = None,
     is_passed: Callable[[LogRecord], bool] = lambda record: True,
+    aborted: Collection[str] = (),
 ) -> Judgement:
-    """inputs: with their ids. is_passed: whether the application is through with an input."""
+    """inputs: with their ids. is_passed: whether the application is through with an input.
+    aborted: ids of inputs whose transactions were."""
     ids = {each for each, _ in inputs}
     wanted = _wanted(inputs, ids, fanout, expect)
     by_topic = {topic for topic, _ in wanted} - {None}
-    had, stray = Counter[Wanted](), list[LogRecord]()
+    had, stray, never = Counter[Wanted](), list[LogRecord](), Counter[str]()
     for output in outputs:
         found = match(output)
-        if found is None or (found not in ids and (None, found) not in wanted
+        if found is not None and found in aborted:
+            never[found] += 1
+        elif found is None or (found not in ids and (None, found) not in wanted
                              and (output.topic, found) not in wanted):  # fmt: skip
             stray.append(output)
         else:
@@ -97,6 +103,7 @@ def judge_ids(
     return Judgement(
         inputs=len(inputs), outputs=len(outputs), doubled=dict(sorted(doubled.items())),
         lost=dict(sorted(lost.items())), pending=sorted(pending), stray=tuple(stray),
+        aborted=dict(sorted(never.items())),
     )  # fmt: skip
 
 
@@ -160,12 +167,13 @@ def verdict_of(
         f"{count} {word}"
         for count, word in (
             (len(j.lost), "lost"), (len(j.doubled), "doubled"),
-            (len(j.stray), "of no input"), (len(j.wrong), "wrong at the end"),
+            (len(j.stray), "of no input"), (len(j.aborted), "of aborted inputs"),
+            (len(j.wrong), "wrong at the end"),
         )
         if count
     ]  # fmt: skip
     if parts:
-        if j.stray or j.wrong or (j.lost and j.doubled):
+        if j.stray or j.aborted or j.wrong or (j.lost and j.doubled):
             return ProveVerdict("NEITHER", ", ".join(parts))
         return ProveVerdict("AT LEAST ONCE" if j.doubled else "AT MOST ONCE", ", ".join(parts))
     if j.pending:

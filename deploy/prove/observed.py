@@ -17,7 +17,7 @@ from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Requ
 from ..faults.protocol_proxy.subjects import TopicNames
 from .facts import Committed, Fact, Fetched, Joined, Producing, TransactionEnded, Wrote
 
-FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
+FACTS_MAX, FACTS_LOOKED_AT, COMMITS_LOOKED_AT = 400_000, 20_000, 200
 HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
 WORK = frozenset(("Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"))
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
@@ -77,6 +77,13 @@ class Observed:
             and (not had or (f.topic, f.partition) in had)
             for f in recent
         )  # fmt: skip
+
+    def committed_at_s(self, instance: str, since_s: float) -> list[float]:
+        """When an instance has committed offsets since."""
+        with self._lock:
+            recent = list(self._recent)[-COMMITS_LOOKED_AT:]
+        found = {f.at_s for f in recent if isinstance(f, Committed) and f.instance == instance}
+        return sorted(at_s for at_s in found if at_s > since_s)
 
     # --- what it is told
 

@@ -63,6 +63,8 @@ class ProveOutcome:
                 lines.append(f"{kind}: {_some(list(found))}")
         if j.stray:
             lines.append(f"of no input: {_some([record.place for record in j.stray])}")
+        if j.aborted:
+            lines.append(f"outputs of aborted inputs: {_some(list(j.aborted))}")
         lines += [
             f"wrong at the end: key {w.key} is {w.found}, and must be {w.expected}"
             for w in j.wrong[:EXAMPLES_MAX]
@@ -92,6 +94,7 @@ class ProveOutcome:
             "lost": dict(j.lost),
             "pending": len(j.pending),
             "stray": [record.place for record in j.stray],
+            "aborted": dict(j.aborted),
             "wrong": [[w.key, w.expected, w.found] for w in j.wrong],
             "seed": self.settings.seed,
             "faults": [

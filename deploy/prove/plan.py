@@ -20,6 +20,7 @@ PRODUCE, END_TXN, SYNC = frozenset(("Produce",)), frozenset(("EndTxn",)), frozen
 
 class Act(Enum):
     KILL = "kill"  # -9
+    KILL_AT_WORK = "kill-at-work"  # somewhere between two commits, while there is much to do
     PAUSE = "pause"  # until its group has gone on without it
     PAUSE_LONG = "pause-long"  # and its transaction has timed out
     LOSE_ANSWER = "lose-answer"
@@ -40,14 +41,15 @@ class Point(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AimedFault:
-    """apis: it strikes at a request of one of them; none: whenever work is open. needs_brokers: of
-    a cluster of our own."""
+    """apis: it strikes at a request of one of them; none: whenever work is open. unless: not at who
+    uses one of these. needs_brokers: of a cluster of our own."""
 
     act: Act
     apis: frozenset[str] = frozenset()
     point: Point | None = None
     about: str = ""
     instances_min: int = 1
+    unless: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -67,6 +69,8 @@ class Traits:
     has_brokers: bool = False
 
 
+# Output that does not go to Kafka is written between two commits, where no request can be met.
+AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
 FIRST = (
     AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
     AimedFault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
@@ -75,6 +79,7 @@ FIRST = (
     AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
     AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
     AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
+    *(AT_WORK,) * 4,
 )
 THEN = (
     AimedFault(Act.KILL, PRODUCE, Point.BEFORE, "before-produce"),
@@ -104,7 +109,7 @@ def draw(seed: int) -> Iterator[AimedFault]:
     yield from chance.sample(FIRST, len(FIRST))
     yield from chance.sample(THEN, len(THEN))
     while True:
-        yield from chance.sample(FIRST + THEN, len(FAULTS))
+        yield from chance.sample(FIRST + THEN, len(FIRST + THEN))
 
 
 def named(text: str) -> list[AimedFault]:
@@ -124,6 +129,8 @@ def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> boo
         return False
     if fault.act is Act.ADD and traits.instances >= instances_wanted + INSTANCES_MORE_MAX:
         return False
-    return traits.instances >= fault.instances_min and (
-        not fault.apis or bool(fault.apis & traits.apis)
+    return (
+        traits.instances >= fault.instances_min
+        and (not fault.apis or bool(fault.apis & traits.apis))
+        and not fault.unless & traits.apis
     )

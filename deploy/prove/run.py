@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from ...client.blocking import BlockingAdmin
@@ -23,7 +24,7 @@ from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from .application import Application
-from .diagnosis.listener import DiagnosisListener
+from .diagnosis.listener import DiagnosisListener, key_hashes
 from .facts import Struck
 from .feeder import Feeder
 from .interrupts import term_as_interrupt, uninterrupted
@@ -42,7 +43,6 @@ from .striking import Striker, Timeouts
 NODES = 3
 FAULTS_MAX = 400
 ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
-STANDS_STILL_S = 11.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
 Say = Callable[[str], None]
@@ -65,6 +65,8 @@ class Run:
         self._final = None if s.final is None else function("--final", s.final)
         self._feed = None if s.feed is None else function("--feed", s.feed)
         self._begun_s = time.monotonic()
+        self._aborted_ids = frozenset[str]()
+        self._timeouts = AS_IS if s.as_is else Timeouts()
         self._restarts = 0  # of all instances, since they did nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
 
@@ -108,7 +110,7 @@ class Run:
         stack.callback(application.close)
         reader = self._outputs(bootstrap, begin)
         stack.callback(reader.close)
-        feeder = Feeder(bootstrap, s.inputs, s.rate, self._feed, self._prefix)
+        feeder = Feeder(bootstrap, s.inputs, s.rate, self._feed, self._prefix, s.aborts)
         stack.callback(feeder.close)
         reader.start()
         feeder.start()
@@ -118,18 +120,20 @@ class Run:
         first_fault_s = time.monotonic()
         striker = Striker(
             proxy, application, observed, cluster, seed=s.seed, inputs=frozenset(s.inputs),
-            outputs=frozenset(s.outputs), timeouts=AS_IS if s.as_is else Timeouts(),
+            outputs=frozenset(s.outputs), timeouts=self._timeouts,
             instances_max=s.instances + INSTANCES_MORE_MAX,
         )  # fmt: skip
         struck = list(self._strike(striker, application, observed, feeder, cluster))
         feeder.stop()
         self._say("the faults are over: all is mended, and drained")
         striker.heal()
+        self._aborted_ids = feeder.aborted_ids
         drained = self._drain(admin, application, reader, observed, bootstrap, begin)
         application.stop()
         judgement, inputs, outputs = drained.judged(is_last=True)
         diagnosis.look_back(
             doubled=len(judgement.doubled) + len(judgement.stray), lost=len(judgement.lost),
+            lost_keys=key_hashes(record for which, record in inputs if which in judgement.lost),
             wrong_finals=len(judgement.wrong), is_sink=s.sink is not None,
         )  # fmt: skip
         outcome = ProveOutcome(
@@ -148,7 +152,7 @@ class Run:
             inputs,
             outputs,
             self._match,
-            observed.facts,
+            [*observed.facts, *feeder.aborted],
             struck,
             application.exits,
         )
@@ -158,7 +162,7 @@ class Run:
         if not self._restarts:
             return []
         return [
-            f"it stood still {STANDS_STILL_S:.0f} s after a fault, and was restarted "
+            f"it stood still {self._timeouts.still_s:.0f} s after a fault, and was restarted "
             f"({self._restarts} times): in production somebody would have to notice"
         ]
 
@@ -201,6 +205,7 @@ class Run:
         observed: Observed,
     ) -> None:  # fmt: skip
         """It has to work before faults can say anything."""
+        begun_s = time.monotonic()
 
         def is_at_work() -> bool:
             reader.check()
@@ -214,6 +219,8 @@ class Run:
             return len(reader.records) >= ENOUGH_OUTPUTS
 
         if wait_for(is_at_work, self.settings.start_timeout_s):
+            start_s = time.monotonic() - begun_s
+            self._timeouts = replace(self._timeouts, start_s=start_s)
             # Clients that commit by a timer do it each 5 s; who keeps offsets elsewhere, never.
             wait_for(lambda: observed.apis & COMMITS and is_at_work(), FIRST_COMMIT_TIMEOUT_S)
             self._say(f"at work: {len(reader.records)} outputs of {feeder.fed} inputs")
@@ -240,11 +247,12 @@ class Run:
                 return
             feeder.check()
             traits = Traits(observed.apis, len(application.instances), cluster is not None)
-            if s.faults is not None or is_possible(fault, traits, s.instances):
+            fits = time.monotonic() + self._timeouts.least_s(fault) < end_s
+            if s.faults is not None or (fits and is_possible(fault, traits, s.instances)):
                 struck = striker.strike(fault)
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 yield struck
-                if time.monotonic() - observed.worked_at_s > STANDS_STILL_S:
+                if time.monotonic() - observed.worked_at_s > self._timeouts.still_s:
                     self._say("it stands still: all instances are restarted")
                     self._restarts += 1
                     application.restart()
@@ -258,11 +266,12 @@ class Run:
         ends = dict(admin.list_offsets(dict.fromkeys(of_inputs, LATEST)))
         read = read_all(bootstrap, of_inputs, ends)
         inputs = [(i, r) for r in read if (i := r.header(ID_HEADER) or "").startswith(self._prefix)]
-        timeouts = AS_IS if s.as_is else Timeouts()
+        if not self._aborted_ids.isdisjoint(which for which, _ in inputs):
+            raise Failure("The cluster shows aborted inputs to who reads committed records.")
         drain = Drain(
             admin, application, reader, observed, inputs, ends,
             [p for p in begin if p[0] in s.outputs], self._judge,
-            Pace(s.drain_timeout_s, timeouts.session_s + timeouts.transaction_s),
+            Pace(s.drain_timeout_s, self._timeouts.silence_s),
         )  # fmt: skip
         drain.wait()
         return drain
@@ -277,5 +286,5 @@ class Run:
             return judge_finals(inputs, outputs, self._final, is_passed)
         return judge_ids(
             inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
-            is_passed=is_passed,
+            is_passed=is_passed, aborted=self._aborted_ids,
         )  # fmt: skip

@@ -35,6 +35,7 @@ class ProveSettings:
     sink: str | None = None
     faults: str | None = None
     as_is: bool = False
+    aborts: bool = True  # beside the inputs, some in transactions that are aborted
     start_timeout_s: float = 40.0
     drain_timeout_s: float = 60.0
     environment: Mapping[str, str] = field(default_factory=dict[str, str])

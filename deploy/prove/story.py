@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 
-from .facts import Committed, Fact, Fetched, Struck, TransactionEnded, Wrote
+from .facts import Committed, Fact, Fetched, InputAborted, Struck, TransactionEnded, Wrote
 from .judgement import Judgement
 from .relation import LogRecord, Matcher
 
 Line = tuple[float | None, str, str]  # when (monotonic s), who, what
 Exit = tuple[float, str, int]  # when, who, exit code
+Told = Fact | InputAborted
 LINES_MAX, STORIES_MAX = 24, 12
 AGAIN_S = 1.0  # a batch may come twice in a row where a fetch began within it
 
 
 def candidates(judgement: Judgement) -> list[tuple[str, str]]:
-    """Ids and what is wrong with them, of those with the fewest copies too many."""
+    """Ids and what is wrong with them: outputs of what was aborted say most; else of those with the
+    fewest copies too many."""
+    if judgement.aborted:
+        return [(i, "whose transaction was aborted") for i in judgement.aborted][:STORIES_MAX]
     fewest = min(judgement.doubled.values(), default=0)
     doubled = [(i, "doubled") for i, more in judgement.doubled.items() if more == fewest]
     return (doubled or [(i, "lost") for i in judgement.lost])[:STORIES_MAX]
@@ -24,7 +28,7 @@ def shortest(
     inputs: Sequence[tuple[str, LogRecord]],
     outputs: Sequence[LogRecord],
     match: Matcher,
-    facts: Sequence[Fact],
+    facts: Sequence[Told],
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> tuple[str, list[Line]]:
@@ -44,7 +48,7 @@ def tell(
     inputs: Sequence[tuple[str, LogRecord]],
     outputs: Iterable[LogRecord],
     match: Matcher,
-    facts: Sequence[Fact],
+    facts: Sequence[Told],
     struck: Sequence[Struck],
     exits: Sequence[Exit] = (),
 ) -> list[Line]:
@@ -52,6 +56,15 @@ def tell(
     places = [record for each, record in inputs if each == which]
     made = [output for output in outputs if match(output) == which]
     lines: list[Line] = [(None, "", f"input {which} stands at {r.place}") for r in places]
+    for fact in facts:
+        if isinstance(fact, InputAborted) and fact.which == which:
+            place = LogRecord(fact.topic, fact.partition, fact.offset)
+            places.append(place)
+            lines.append((
+                fact.at_s, "the feeder",
+                f"aborted transaction {fact.transactional_id}, in which {which} stands "
+                f"({place.place})",
+            ))  # fmt: skip
     lines += [line for record in places for line in _reading(record, facts)]
     for output in made:
         lines += _writing(output, facts)
@@ -88,7 +101,7 @@ def _what_struck(
     return [(at, name, what) for at, _, name, what in between + behind]
 
 
-def _reading(record: LogRecord, facts: Sequence[Fact]) -> list[Line]:
+def _reading(record: LogRecord, facts: Sequence[Told]) -> list[Line]:
     """Who fetched it, once each time that somebody goes back to it; and the commits that cover it
     first, of each instance that fetched it."""
     lines: list[Line] = []
@@ -118,7 +131,7 @@ def _reading(record: LogRecord, facts: Sequence[Fact]) -> list[Line]:
     return lines
 
 
-def _writing(output: LogRecord, facts: Sequence[Fact]) -> list[Line]:
+def _writing(output: LogRecord, facts: Sequence[Told]) -> list[Line]:
     wrote = [
         f for f in facts
         if isinstance(f, Wrote) and (f.topic, f.partition) == (output.topic, output.partition)

@@ -36,25 +36,50 @@ POINTS = {
     Point.AFTER: HoldPoint.AFTER_ANSWER,
 }
 IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
-AIM_TIMEOUT_S = 12.0  # a group may have to wait for the session of who was killed before
+AIM_MIN_S = 12.0
 OPEN_WORK_TIMEOUT_S = 3.0
 BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
 AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
+BACKLOG_S, AT_WORK_TIMEOUT_S = 2.5, 6.0  # far from its session
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Of the application's clients, as the proxy lets brokers see them."""
+    """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
+    until it worked, which it may take again after each end."""
 
     session_s: float = 6.0
     transaction_s: float = 10.0
+    start_s: float = 0.0
 
     @property
     def pause_max_s(self) -> float:
         return 2 * self.session_s + 4
+
+    def least_s(self, fault: AimedFault) -> float:
+        """So long a fault takes at least; 0: not worth a word."""
+        if fault.act is Act.PAUSE_LONG:
+            return self.transaction_s + SETTLE_S + AWAKE_S
+        return self.session_s + AWAKE_S if fault.act is Act.PAUSE else 0.0
+
+    @property
+    def aim_s(self) -> float:
+        """So long a request is waited for: a group may have to wait for the session of who was
+        killed before."""
+        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S)
+
+    @property
+    def still_s(self) -> float:
+        """Who does nothing so long stands still."""
+        return self.aim_s - 1.0
+
+    @property
+    def silence_s(self) -> float:
+        """The same at the end, where nobody else ends what stands in its way."""
+        return max(self.session_s + self.transaction_s, self.still_s)
 
 
 class Striker:
@@ -90,6 +115,7 @@ class Striker:
                 fault, AnswerError(ErrorCode.GROUP_AUTHORIZATION_FAILED),
                 "refused with GROUP_AUTHORIZATION_FAILED",
             ),
+            Act.KILL_AT_WORK: self._kill_at_work,
             Act.STOP: self._stop,
             Act.ADD: self._add,
             Act.REMOVE: self._remove,
@@ -142,7 +168,7 @@ class Striker:
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s))
         self._proxy.add(rule)
         try:
-            if not begun.wait(AIM_TIMEOUT_S):
+            if not begun.wait(self._timeouts.aim_s):
                 return self._missed(fault)
             over.wait(deadline_s)
         finally:
@@ -174,7 +200,7 @@ class Striker:
 
     def _missed(self, fault: AimedFault) -> Struck:
         at = ", ".join(sorted(fault.apis))
-        what = f"{fault.name}: no {at} came within {AIM_TIMEOUT_S:.0f} s"
+        what = f"{fault.name}: no {at} came within {self._timeouts.aim_s:.0f} s"
         return Struck(time.monotonic(), "", fault.name, what, is_made=False)
 
     def _ruled(self, fault: AimedFault, action: Action, words: str) -> Struck:
@@ -190,7 +216,7 @@ class Striker:
         rule = Rule(replace(match, where=remembers), action)
         self._proxy.add(rule)
         try:
-            if not self._proxy.wait_until_made(rule, AIM_TIMEOUT_S):
+            if not self._proxy.wait_until_made(rule, self._timeouts.aim_s):
                 return self._missed(fault)
         finally:
             self._proxy.remove(rule)
@@ -272,6 +298,29 @@ class Striker:
         name = self._chance.choice(sorted(self._application.instances))
         wait_for(lambda: self._observed.open_work(name) > 1, OPEN_WORK_TIMEOUT_S, 0.001)
         return name, self._observed.open_work(name)
+
+    def _kill_at_work(self, fault: AimedFault) -> Struck:
+        """Who waits for input most of the time is met waiting: so input piles up while it is
+        stopped for a moment. Two commits then tell how long it works from one to the next."""
+        name = self._chance.choice(sorted(self._application.instances))
+        self._application.pause(name)
+        time.sleep(BACKLOG_S)
+        woken_s = time.monotonic()
+        self._application.resume(name)
+        commits: list[float] = []
+
+        def has_begun() -> bool:
+            commits[:] = self._observed.committed_at_s(name, woken_s)
+            return len(commits) > 2  # the first may be of what it had in hand
+
+        if not wait_for(has_begun, AT_WORK_TIMEOUT_S, 0.001):
+            return self._missed(fault)
+        time.sleep(self._chance.uniform(0, commits[-1] - commits[-2]))
+        at_s = time.monotonic()
+        met = max(1, self._observed.open_work(name))
+        self._application.kill(name)
+        what = f"kill -9 of {name} at work, {(at_s - commits[-1]) * 1000:.0f} ms after its commit"
+        return Struck(at_s, name, fault.name, what, met)
 
     def _stop(self, fault: AimedFault) -> Struck:
         name, met = self._one(fault)

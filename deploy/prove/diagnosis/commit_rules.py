@@ -17,6 +17,9 @@ from .seen import (
 
 OUTSIDE_MIN = 2  # commits that went on, with output in a transaction before each
 PERIODS_MIN, PERIOD_MIN_S, JITTER = 3, 0.8, 0.1
+DEFAULT_S, DEFAULT_JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
+TICKS_MIN, TICKS_BEHIND_MAX, SPARSE_MAX = 3, 2, 5
+BATCHES_BETWEEN_MIN = 2  # one batch, one commit: that is no timer
 LATE_MIN = 5
 
 
@@ -27,16 +30,20 @@ class _Commits:
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
     outside: int = 0
     times: list[float] = field(default_factory=list[float])
+    of_life: list[float] = field(default_factory=list[float])  # across rebalances
 
 
 class PlainCommits(FindingRule):
     """offsets-outside-transaction: each commit went on, and transactional output lay before it.
-    auto-commit: the commits come as a clock ticks while output is written all the time."""
+    auto-commit: the commits come as a clock ticks while output is written all the time: at equal
+    distances within a stay in the group, or, since a timer goes on through rebalances, most of
+    them whole defaults of 5 s behind one another."""
 
     def __init__(self) -> None:
         self._commits = defaultdict[tuple[str, str], _Commits](_Commits)
         self._written = defaultdict[str, int](int)  # batches since the last commit
         self._in_transactions = defaultdict[str, int](int)
+        self._ticks, self._commits_of = defaultdict[str, int](int), defaultdict[str, int](int)
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
@@ -68,9 +75,10 @@ class PlainCommits(FindingRule):
                 f"group {seen.group}: OffsetCommit of {topic}/{index} at {offset}, after output "
                 "was written in transactions",
             )  # fmt: skip
-        if written or in_transactions:
+        if written >= BATCHES_BETWEEN_MIN or in_transactions >= BATCHES_BETWEEN_MIN:
             known.times = [*known.times[-PERIODS_MIN:], seen.at_s]
             self._look_at_the_clock(seen, known, tell)
+            self._look_at_ticks(seen, known, tell)
         else:
             known.times.clear()
 
@@ -84,6 +92,25 @@ class PlainCommits(FindingRule):
                 "auto-commit", seen, seen.group,
                 f"group {seen.group}: an OffsetCommit every {period_s:.1f} s while output is "
                 "written all the time",
+            )  # fmt: skip
+
+    def _look_at_ticks(self, seen: SeenOffsetCommit, known: _Commits, tell: Tell) -> None:
+        back_s = TICKS_BEHIND_MAX * DEFAULT_S + DEFAULT_JITTER_S
+        before = [at_s for at_s in known.of_life if seen.at_s - at_s <= back_s]
+        known.of_life = [*before[-2 * SPARSE_MAX :], seen.at_s]
+        self._commits_of[seen.group] += 1
+        behind_s = [seen.at_s - at_s for at_s in before]
+        if len(before) <= SPARSE_MAX and any(
+            abs(gap_s - round(gap_s / DEFAULT_S) * DEFAULT_S) <= DEFAULT_JITTER_S
+            for gap_s in behind_s if gap_s > DEFAULT_S / 2
+        ):  # fmt: skip
+            self._ticks[seen.group] += 1
+        ticks, commits = self._ticks[seen.group], self._commits_of[seen.group]
+        if ticks >= TICKS_MIN and 2 * ticks >= commits:
+            tell(
+                "auto-commit", seen, seen.group,
+                f"group {seen.group}: {ticks} of {commits} OffsetCommits come a multiple of "
+                f"{DEFAULT_S:g} s after another, whatever is written between them",
             )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from .catalogue import CATALOGUE, ApplicationFinding
 from .cluster_rules import LateRequests, MinInsync
 from .commit_rules import CommitBeforeOutput, PlainCommits
 from .fencing_rules import GroupFencing, RandomIds, SharedIds
-from .hindsight_rules import SinkNotAtomic, StateNotRebuilt
+from .hindsight_rules import PassedOver, SinkNotAtomic, StateNotRebuilt
 from .producer_rules import FreshProducer, PlainProducer, ProducerSettings
 from .reading_rules import ReadUncommitted
 from .rule import FindingRule
@@ -31,7 +31,8 @@ class Diagnosis:
         self._rules: tuple[FindingRule, ...] = (
             PlainCommits(), CommitBeforeOutput(), ReadUncommitted(), GroupFencing(), SharedIds(),
             RandomIds(), ProducerSettings(), PlainProducer(), FreshProducer(), TooLong(),
-            AbortWithoutSeek(), LateRequests(), MinInsync(), SinkNotAtomic(),
+            AbortWithoutSeek(), LateRequests(), MinInsync(), PassedOver(),
+            SinkNotAtomic(),
             *((StateNotRebuilt(),) if is_aggregate else ()),
         )  # fmt: skip
         self._told = dict[tuple[str, str], ApplicationFinding]()

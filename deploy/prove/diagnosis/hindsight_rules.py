@@ -2,18 +2,23 @@
 
 from collections import defaultdict
 
-from .rule import FindingRule, Tell
+from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
+    SeenEnded,
     SeenFetch,
+    SeenInit,
     SeenJoin,
     SeenOffsetCommit,
     SeenOffsetFetch,
     SeenProduce,
+    SeenRecords,
     SeenTxnOffsetCommit,
     SeenVerdict,
     Sighting,
 )
+
+PASSED_MIN = 3
 
 
 class StateNotRebuilt(FindingRule):
@@ -50,6 +55,64 @@ class StateNotRebuilt(FindingRule):
                     "anything before"
                 )
                 tell("state-not-rebuilt", seen, topic, text)
+
+
+class PassedOver(FindingRule):
+    """abort-without-seek where the abort itself cannot be seen, since nothing of its transaction
+    had left the client: the key of an input that is lost was fetched, never written, and the same
+    instance, between two rebalances, committed offsets behind it in a transaction."""
+
+    def __init__(self) -> None:
+        self._inputs = defaultdict[str, Recent[tuple[Partition, int], int]](Recent)
+        self._position = defaultdict[str, dict[Partition, int]](dict[Partition, int])
+        self._written = defaultdict[str, Recent[int, None]](Recent)
+        self._sent = defaultdict[tuple[str, str], dict[Partition, int]](dict[Partition, int])
+        self._passed = Recent[int, tuple[str, str, Partition, int]]()
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        who = seen.instance
+        if isinstance(seen, SeenFetch):
+            self._position[who].update(seen.positions)
+        elif isinstance(seen, SeenRecords):
+            for offset, key in seen.keys:
+                if offset >= self._position[who].get(seen.partition, 0):
+                    self._inputs[who].put((seen.partition, offset), key)
+        elif isinstance(seen, SeenProduce):
+            for batch in seen.batches:
+                for key, _ in batch.records:
+                    self._written[who].put(key, None)
+        elif isinstance(seen, SeenTxnOffsetCommit):
+            self._sent[who, seen.transactional_id].update(seen.offsets)
+        elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
+            self._inputs.pop(who, None)
+            self._position.pop(who, None)
+        elif isinstance(seen, SeenInit):
+            self._sent.pop((who, seen.transactional_id), None)
+        elif isinstance(seen, SeenEnded):
+            self._ended(seen)
+        elif isinstance(seen, SeenVerdict):
+            self._judge(seen, tell)
+
+    def _ended(self, seen: SeenEnded) -> None:
+        sent = self._sent.pop((seen.instance, seen.transactional_id), {})
+        inputs, written = self._inputs[seen.instance], self._written[seen.instance]
+        for (partition, offset), key in inputs.items() if seen.is_commit else ():
+            if offset < sent.get(partition, 0):
+                inputs.pop((partition, offset))
+                if key not in written:
+                    place = (seen.instance, seen.transactional_id, partition, offset)
+                    self._passed.put(key, place)
+
+    def _judge(self, seen: SeenVerdict, tell: Tell) -> None:
+        found = [known for key in seen.lost_keys if (known := self._passed.get(key))]
+        if len(found) >= PASSED_MIN:
+            instance, name, (topic, index), offset = min(found)
+            tell(
+                "abort-without-seek", seen, name,
+                f"{len(found)} inputs that are lost were fetched, not written, and passed over by "
+                f"the next transaction that committed offsets, e.g. {topic}/{index} at {offset} by "
+                f"{instance or 'an instance'} in {name}",
+            )  # fmt: skip
 
 
 class SinkNotAtomic(FindingRule):

@@ -10,7 +10,7 @@ from ...faults.protocol_proxy.events import Event
 from .catalogue import ApplicationFinding
 from .diagnosis import Diagnosis
 from .seen import SeenCluster, SeenProduce, SeenRequest, SeenTopic, SeenVerdict, Sighting
-from .translating import Translator
+from .translating import Keyed, Translator, key_hash
 
 FENCE_KEY = "oncelog.transaction.connection.fence"
 
@@ -45,12 +45,15 @@ class DiagnosisListener:
             for one in found:
                 self._on_finding(one)
 
-    def look_back(self, *, doubled: int, lost: int, wrong_finals: int, is_sink: bool) -> None:
+    def look_back(
+        self, *, doubled: int, lost: int, lost_keys: frozenset[int], wrong_finals: int,
+        is_sink: bool,
+    ) -> None:  # fmt: skip
         """When outputs are judged: some mistakes can be told only then."""
         self.see(
             SeenVerdict(
-                at_s=time.monotonic(), doubled=doubled, lost=lost, wrong_finals=wrong_finals,
-                is_sink=is_sink,
+                at_s=time.monotonic(), doubled=doubled, lost=lost, lost_keys=lost_keys,
+                wrong_finals=wrong_finals, is_sink=is_sink,
             )
         )  # fmt: skip
 
@@ -68,6 +71,11 @@ class DiagnosisListener:
     def written_topics(self) -> set[str]:
         with self._lock:
             return set(self._topics)
+
+
+def key_hashes(records: Iterable[Keyed]) -> frozenset[int]:
+    """As sightings know them."""
+    return frozenset(key_hash(record) for record in records)
 
 
 async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:

@@ -166,9 +166,11 @@ class SeenTopic(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenVerdict(Sighting):
-    """What a judge said of the outputs. is_sink: a database, not a topic, was judged."""
+    """What a judge said of the outputs. is_sink: a database, not a topic, was judged. lost_keys:
+    hashes of the keys of inputs that are lost."""
 
     doubled: int = 0
     lost: int = 0
+    lost_keys: frozenset[int] = frozenset()
     wrong_finals: int = 0
     is_sink: bool = False

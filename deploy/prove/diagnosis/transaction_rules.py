@@ -62,8 +62,9 @@ class TooLong(FindingRule):
         if isinstance(seen, SeenRequest):
             self._sign(own, seen)
         elif isinstance(seen, SeenInit) and seen.transactional_id:
+            if left := own.open.pop(seen.transactional_id):  # fenced, and begun anew
+                self._ended(own, left, seen, tell)
             self._timeouts.put(seen.transactional_id, seen.timeout_ms)
-            own.open.pop(seen.transactional_id)
         elif isinstance(seen, SeenJoin):
             own.session_ms, own.rebalance_ms = seen.session_ms, seen.rebalance_ms
             own.heartbeat_s, own.beatless_s = seen.at_s, 0.0
@@ -87,7 +88,7 @@ class TooLong(FindingRule):
                 own.beatless_s = max(own.beatless_s, seen.at_s - own.heartbeat_s)
         own.last_sign_s = seen.at_s
 
-    def _ended(self, own: _Instance, ended: _Open, seen: SeenEndTxn, tell: Tell) -> None:
+    def _ended(self, own: _Instance, ended: _Open, seen: SeenEndTxn | SeenInit, tell: Tell) -> None:
         name, open_s = seen.transactional_id, seen.at_s - ended.since_s
         if ended.was_silent:
             return

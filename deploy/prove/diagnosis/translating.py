@@ -4,7 +4,7 @@ Records are decoded as far as a budget goes: an observer must not slow down what
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from ....wire.errors import KafkaError
 from ....wire.primitives import Buffer, MalformedFrame
@@ -99,7 +99,7 @@ class Translator:
                         producer_id=header.producer_id,
                         is_transactional=header.is_transactional,
                         records=tuple(
-                            (_key(r), hash((r.key, r.value)))
+                            (key_hash(r), hash((r.key, r.value)))
                             for r in self._records(partition.records, at, header, at_s)
                         ),
                     )
@@ -154,7 +154,7 @@ class Translator:
                     yield s.SeenRecords(
                         **place, partition=(self._topic(topic), partition.index),
                         is_transactional=header.is_transactional, is_read_committed=is_committed,
-                        keys=tuple((r.offset, _key(r)) for r in records),
+                        keys=tuple((r.offset, key_hash(r)) for r in records),
                     )  # fmt: skip
 
     def _offsets_fetched(
@@ -201,7 +201,15 @@ def _place(request: Request, at_s: float) -> dict[str, Any]:
     return {"at_s": at_s, "instance": request.instance, "connection": request.connection.id}
 
 
-def _key(record: Any) -> int:
+class Keyed(Protocol):
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+def key_hash(record: Keyed) -> int:
+    """How a record is known."""
     return hash(record.value if record.key is None else record.key)
 
 

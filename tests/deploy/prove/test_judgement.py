@@ -49,6 +49,12 @@ def test_an_output_of_no_input_is_stray() -> None:
     assert [record.key for record in judged.stray] == [b"x", None] and judged.is_violated
 
 
+def test_an_output_of_an_aborted_input_is_told_as_that() -> None:
+    judged = judge_ids(inputs("a"), outputs("a", "x", "never", "never"), KEY, aborted={"never"})
+    assert judged.aborted == {"never": 2} and judged.is_violated
+    assert [record.key for record in judged.stray] == [b"x"]
+
+
 def test_expect_says_ids_of_its_own_and_topics() -> None:
     def expect(records: list[LogRecord]) -> list[str | tuple[str, str]]:
         assert [record.key for record in records] == [b"a", b"b"]
@@ -102,6 +108,7 @@ def test_the_last_value_of_each_key_counts() -> None:
         (Judgement(lost={"a": 1}), 2, "AT MOST ONCE: 1 lost", 1),
         (Judgement(lost={"a": 1}, doubled={"b": 1}), 2, "NEITHER: 1 lost, 1 doubled", 1),
         (Judgement(stray=outputs("x")), 2, "NEITHER: 1 of no input", 1),
+        (Judgement(aborted={"x": 2}), 2, "NEITHER: 1 of aborted inputs", 1),
         (Judgement(wrong=[WrongFinal("x", "1", "2")]), 2, "NEITHER: 1 wrong at the end", 1),
         (Judgement(inputs=3), 0, "PROVES NOTHING: no fault met work in flight", 3),
         (Judgement(pending=["a"]), 2,

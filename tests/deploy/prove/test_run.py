@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import oncelog
+from oncelog.deploy.cli import main as cli
 from oncelog.deploy.cluster.failure import Failure
+
+from ...client.dual_write.postgresql import postgresql
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -62,6 +65,44 @@ def test_an_application_that_does_not_work_is_told_with_its_last_words(
     assert told.value.exit_code == 2 and "| I read never-in" in str(told.value)
 
 
+@pytest.mark.cluster
+def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> None:
+    with postgresql() as server:
+        outcome = oncelog.prove(
+            program("into_database"), inputs="rows-in", outputs=(), instances=1,
+            bootstrap=oncelog_cluster.bootstrap, faults="kill@before-commit",
+            sink=f"{server.url}?table=invoices&id=order_id", environment={"DATABASE": server.url},
+        )  # fmt: skip
+    assert outcome.verdict.name == "AT LEAST ONCE", outcome
+    assert [found.kind.name for found in outcome.findings] == ["sink-not-atomic"]
+
+
+@pytest.mark.cluster
+def test_expect_judges_two_inputs_and_two_outputs(
+    oncelog_cluster: oncelog.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    outcome = oncelog.prove(
+        program("routing"), inputs=["orders", "payments"], outputs=["large", "small"], instances=1,
+        bootstrap=oncelog_cluster.bootstrap, faults="cut,stop", feed="orders:pairs",
+        expect="orders:routed",
+    )  # fmt: skip
+    assert outcome.is_exactly_once, outcome
+    assert 1 < outcome.judgement.outputs < outcome.judgement.inputs
+
+
+@pytest.mark.chaos
+def test_a_plan_is_shrunk_to_the_fault_that_breaks_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--seed", "1", "--faults", "cut,lose-answer@Produce,kill@before-commit,add"]
+    code = cli.run(["prove", *arguments, "--shrink", "--", *program("at_least_once")])
+    told = capfd.readouterr().out
+    assert code == 1 and "AT LEAST ONCE" in told, told
+    fewest = told.splitlines()[-1].removeprefix("the fewest that break it: --faults ").split(",")
+    assert 0 < len(fewest) <= 2 and set(fewest) != {"cut"}, told
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     ("name", "verdicts"),
@@ -100,7 +141,7 @@ def test_an_aggregate_is_judged_by_its_last_values(
 def test_a_table_is_judged_in_place_of_a_topic(is_right: bool, tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     outcome = oncelog.prove(
-        program("into_sqlite"), outputs=(), seed=3, seconds=25,
+        program("into_database"), outputs=(), seed=3, seconds=25,
         sink=f"sqlite:///{file}?table=invoices&id=order_id",
         environment={"DATABASE": str(file), **({"KEYED": "1"} if is_right else {})},
     )  # fmt: skip

@@ -1,6 +1,13 @@
 """The shortest story of one record."""
 
-from oncelog.deploy.prove.facts import Committed, Fetched, Struck, TransactionEnded, Wrote
+from oncelog.deploy.prove.facts import (
+    Committed,
+    Fetched,
+    InputAborted,
+    Struck,
+    TransactionEnded,
+    Wrote,
+)
 from oncelog.deploy.prove.judgement import Judgement
 from oncelog.deploy.prove.relation import LogRecord, matcher
 from oncelog.deploy.prove.story import candidates, shortest, words
@@ -48,6 +55,20 @@ def test_the_story_of_a_lost_record_ends_with_what_struck_next() -> None:
     _, story = shortest(Judgement(lost={"a": 1}), INPUTS, [], matcher("key"), FACTS, STRUCK)
     told = [what for _, _, what in story]
     assert "no output of a was committed" in told and told[-1] == "FAULT first behind it"
+
+
+def test_the_story_of_an_aborted_input_tells_who_aborted_and_who_read_it() -> None:
+    facts = [*FACTS[:2], InputAborted(0.9, "x", "in", 0, 7, "feeder")]
+    of, story = shortest(
+        Judgement(doubled={"a": 1}, aborted={"x": 1}), INPUTS, [LogRecord("out", 0, 105, b"x")],
+        matcher("key"), facts, STRUCK,
+    )  # fmt: skip
+    assert of == "x, whose transaction was aborted"
+    assert [line.strip() for line in words(story, 0.9)] == [
+        "0.000 s  the feeder   aborted transaction feeder, in which x stands (in/0@7)",
+        "0.100 s  one          fetched it (in/0@7)",
+        "0.300 s  one          wrote its output out/0@105 with an idempotent producer",
+    ]
 
 
 def test_it_is_told_of_the_record_with_the_fewest_copies() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CONFLUENT, OTHERS = HERE / "confluent", HERE / "others"
-DATABASE = "{directory}/rows.sqlite"
+DATABASE, POSTGRESQL = "{directory}/rows.sqlite", "{postgresql}"
 ANY_LOSS = ("AT MOST ONCE", "NEITHER")
 ANY_DOUBLE = ("AT LEAST ONCE", "NEITHER")
 ANY = ("AT LEAST ONCE", "AT MOST ONCE", "NEITHER")
@@ -26,6 +26,8 @@ class GalleryEntry:
     needs: str = "python3"
     sink: str = ""
     final: str = ""
+    instances: int = 2
+    start_timeout_s: float = 40.0
 
     @property
     def is_python(self) -> bool:
@@ -160,6 +162,7 @@ WRONG = (
 RIGHT = (
     _transactions("right"),
     _plain("sink_with_upsert", sink=DATABASE),
+    _plain("postgresql_with_upsert", sink=POSTGRESQL, needs="initdb"),
     _aiokafka("right"),
     GalleryEntry(
         name="oncelog-right", client="oncelog",
@@ -168,6 +171,10 @@ RIGHT = (
     _java("right"),
     _java("streams", file="StreamsCopier.java"),
     _franz("right"),
+    GalleryEntry(  # of a query there is one driver; it keeps its offsets in a checkpoint
+        name="spark", client="Spark", instances=1, start_timeout_s=120.0,
+        command=(sys.executable, str(OTHERS / "spark_job.py"), "{directory}/checkpoint"),
+    ),
 )  # fmt: skip
 ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG)}
 

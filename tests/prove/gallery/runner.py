@@ -4,11 +4,13 @@ What stands in the file is not run again, so a runner that was ended goes on whe
 """
 
 import json
+import secrets
 import shutil
 import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.run import Run
 from oncelog.deploy.prove.settings import ProveSettings
 
+from ...client.dual_write.postgresql import postgresql, tool
 from ...interop.kafka_peer import java_source
 from .entries import ENTRIES, OTHERS, GalleryEntry
 
@@ -77,6 +80,13 @@ def run_all(
 
 def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cell:
     """options: more of `ProveSettings`."""
+    with ExitStack() as stack:
+        return _run(entry, seed, folder, stack, options)
+
+
+def _run(
+    entry: GalleryEntry, seed: int, folder: Path, stack: ExitStack, options: dict[str, Any]
+) -> Cell:
     directory = Path(tempfile.mkdtemp(dir=folder))
     places = {"{directory}": str(directory)}
     try:
@@ -84,12 +94,22 @@ def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cel
             places["{kafkajs}"] = str(_kafkajs(folder))
         elif entry.needs == "go":
             places["{franz}"] = str(_franz(folder))
+        elif entry.needs == "initdb":
+            if tool("initdb") is None:
+                raise Failure("PostgreSQL is not installed (Debian: apt install postgresql).")
+            places["{postgresql}"] = stack.enter_context(postgresql()).url
     except Failure as failure:
         return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {
+        "instances": entry.instances, "start_timeout_s": entry.start_timeout_s,
+    }  # fmt: skip
+    if options.get("bootstrap"):  # what others have left in its topics is not its input
+        topic = f"{entry.name}-{seed}-{secrets.token_hex(2)}"
+        values |= {"inputs": (f"{topic}-in",), "outputs": (f"{topic}-out",)}
     if entry.sink:
         database = _filled(entry.sink, places)
-        values["sink"] = f"sqlite:///{database}?table=invoices&id=id"
+        url = database if "://" in database else f"sqlite:///{database}"
+        values["sink"] = f"{url}?table=invoices&id=id"
         values["outputs"] = ()
         values["environment"] = {"ONCELOG_SINK": database}
     if entry.final:

@@ -220,6 +220,46 @@ def abort_without_seek() -> History:
     yield from app.run(3)
 
 
+def aborted_before_anything_was_sent() -> History:
+    """What an abort has thrown away never left the client: neither Produce nor EndTxn are seen."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    first = app.offset
+    yield from app.fetch(4)
+    app.offset += 4
+    yield from app.run(3)
+    lost = frozenset(app.key(offset) for offset in range(first, first + 4))
+    yield s.SeenVerdict(at_s=500, lost=4, lost_keys=lost)
+
+
+def fenced_by_the_timeout() -> History:
+    app = Application(timeout_ms=3_000)
+    yield from app.start()
+    for _ in range(2):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        for _ in range(5):
+            app.at_s += 1
+            yield app.sign("Fetch")
+        yield app.init()
+
+
+def auto_commit_between_rebalances() -> History:
+    app = Application(name="", step_s=0.001)
+    yield from app.start()
+    begun_s = app.at_s
+    for number in range(6):
+        yield from app.fetch()
+        for offset in range(app.offset, app.offset + 3):
+            yield app.produce(offset)
+        app.offset += 3
+        app.at_s = begun_s + 5.0 * number
+        yield app.commit(app.offset)
+        app.at_s += 2
+        yield from app.join()
+
+
 def state_not_rebuilt() -> History:
     offset = 0
     for life in range(2):
@@ -274,6 +314,9 @@ WRONG: list[tuple[object, set[str]]] = [
     (open_longer_than_its_timeout, {"transaction-too-long"}),
     (open_longer_than_a_session_without_heartbeat, {"transaction-too-long"}),
     (abort_without_seek, {"abort-without-seek"}),
+    (aborted_before_anything_was_sent, {"abort-without-seek"}),
+    (fenced_by_the_timeout, {"transaction-too-long"}),
+    (auto_commit_between_rebalances, {"auto-commit"}),
     (state_not_rebuilt, {"state-not-rebuilt"}),
     (sink_not_atomic, {"sink-not-atomic"}),
     (v1_on_brokers_without_a_fence, {"v1-late-requests"}),

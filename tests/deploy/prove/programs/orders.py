@@ -13,3 +13,17 @@ def totals(inputs):
     for record in inputs:
         sums[record.key.decode()] += json.loads(record.value)["amount"]
     return sums
+
+
+def pairs(number, each):
+    """An order and its payment, in two topics; some are free."""
+    body = json.dumps({"id": each, "amount": number % 97})
+    return [("orders", f"{each}-order", body), ("payments", f"{each}-payment", body)]
+
+
+def routed(inputs):
+    """Which of them come out, and where."""
+    for record in inputs:
+        amount = json.loads(record.value)["amount"]
+        if amount:
+            yield ("large" if amount >= 50 else "small"), record.key.decode()

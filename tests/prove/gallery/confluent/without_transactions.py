@@ -92,6 +92,23 @@ def sink_with_upsert() -> None:
         reader.commit(offsets=s.next_offsets(batch), asynchronous=False)
 
 
+def postgresql_with_upsert() -> None:
+    """Right, in PostgreSQL: the same."""
+    import psycopg
+
+    database = psycopg.connect(os.environ["ONCELOG_SINK"], autocommit=True)
+    with database.transaction():
+        database.execute("SELECT pg_advisory_xact_lock(1)")  # two that create at once are refused
+        database.execute("CREATE TABLE IF NOT EXISTS invoices (id TEXT PRIMARY KEY, value TEXT)")
+    upsert = "INSERT INTO invoices VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET value = %s"
+    reader = s.consumer()
+    for batch in s.batches(reader):
+        rows = [(message.key().decode(), *[message.value().decode()] * 2) for message in batch]
+        with database.transaction(), database.cursor() as cursor:
+            cursor.executemany(upsert, rows)
+        reader.commit(offsets=s.next_offsets(batch), asynchronous=False)
+
+
 def sink_with_notes_apart() -> None:
     """The note that an id is written is not in the transaction of its row."""
     database, reader = _database(), s.consumer()
@@ -111,7 +128,7 @@ APPLICATIONS = {
     each.__name__: each
     for each in (
         commit_before_send, plain_defaults, fresh_producer, counts_in_memory, sink_with_upsert,
-        sink_with_notes_apart,
+        postgresql_with_upsert, sink_with_notes_apart,
     )
 }  # fmt: skip
 

@@ -1,17 +1,27 @@
 """Rows of a table in place of a topic: right with a key that cannot be there twice (KEYED=1), wrong
-without."""
+without. DATABASE is a file of sqlite, or a URL of PostgreSQL."""
 
 import os
 import signal
 import sqlite3
 
+import psycopg
 from confluent_kafka import Consumer
 
 over: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
-database = sqlite3.connect(os.environ["DATABASE"], timeout=20)
+where = os.environ["DATABASE"]
+is_postgresql = where.startswith("postgresql:")
+database = psycopg.connect(where) if is_postgresql else sqlite3.connect(where, timeout=20)
 unique = " PRIMARY KEY" if os.environ.get("KEYED") else ""
+insert = f"INSERT INTO invoices VALUES ({'%s' if is_postgresql else '?'}) ON CONFLICT DO NOTHING"
+if is_postgresql:  # two that create at once are refused
+    database.execute("SELECT pg_advisory_lock(1)")
 database.execute(f"CREATE TABLE IF NOT EXISTS invoices (order_id TEXT{unique})")
+database.commit()
+if is_postgresql:
+    database.execute("SELECT pg_advisory_unlock(1)")
+    database.commit()
 consumer = Consumer({
     "bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"],
     "group.id": "invoicing",
@@ -22,8 +32,8 @@ consumer.subscribe([os.environ["ONCELOG_IN"]])
 while not over:
     messages = [m for m in consumer.consume(50, 0.2) if m.error() is None]
     rows = [((message.key() or b"").decode(),) for message in messages]
-    with database:
-        database.executemany("INSERT OR IGNORE INTO invoices VALUES (?)", rows)
+    database.cursor().executemany(insert, rows)
+    database.commit()
     if messages:
         consumer.commit(asynchronous=False)
 consumer.close()

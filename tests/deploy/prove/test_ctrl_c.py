@@ -1,0 +1,80 @@
+"""Ctrl-C at any moment: the command ends, and nothing of it is left behind."""
+
+import os
+import random
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ...waiting import until
+
+PROGRAM = Path(__file__).parent / "programs" / "at_least_once.py"
+MARK = "ONCELOG_TEST_MARK"
+LONGEST_S = 30.0  # of a run: start, faults, drain
+END_TIMEOUT_S = 60.0
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """All processes that have come from the command, whatever has become of their parents."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def listening(processes: list[psutil.Process]) -> set[int]:
+    ports: set[int] = set()
+    for process in processes:
+        with suppress(psutil.Error):
+            found = process.net_connections("tcp")
+            ports |= {each.laddr.port for each in found if each.status == psutil.CONN_LISTEN}
+    return ports
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_left_behind(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(f"ctrl-c {seed}")
+    mark = secrets.token_hex(8)
+    command = [sys.executable, "-m", "oncelog.deploy.cli", "prove", "--seed", str(seed)]
+    (tmp_path / "scratch").mkdir()
+    with (tmp_path / "told").open("wb") as told:
+        process = subprocess.Popen(
+            [*command, "--seconds", "12", "--", sys.executable, str(PROGRAM)],
+            stdout=told, stderr=told, start_new_session=True,
+            env={**os.environ, MARK: mark, "TMPDIR": str(tmp_path / "scratch")},
+        )  # fmt: skip
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0.5, LONGEST_S))
+        was_running = process.poll() is None
+        ports = listening(marked(mark))
+        for _ in range(chance.choice((1, 1, 2))):  # some are impatient
+            with suppress(ProcessLookupError):  # as a terminal does it: to all in the foreground
+                os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.3)
+        process.wait(END_TIMEOUT_S)
+        until(lambda: not marked(mark))
+        assert all(is_free(port) for port in ports)
+        left = [path.name for path in (tmp_path / "scratch").iterdir()]
+        assert left == [], (tmp_path / "told").read_text()
+        assert not was_running or process.returncode in (130, -signal.SIGINT, 1)
+    finally:
+        for each in marked(mark):
+            with suppress(psutil.Error):
+                each.kill()

@@ -1,0 +1,24 @@
+"""Right: a query of Spark, its outputs and its place in one transaction (`exactly_once`).
+
+The checkpoint's directory is its argument: it outlives the driver, as on a file system that all of
+a cluster see.
+"""
+
+import os
+import sys
+
+from oncelog.pipeline import exactly_once, spark_session
+
+cluster = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
+spark = spark_session("gallery", master="local[2]", sql_shuffle_partitions=2)
+source = (
+    spark.readStream.format("oncelog")
+    .option("kafka.bootstrap.servers", cluster)
+    .options(subscribe=os.environ["ONCELOG_IN"], startingOffsets="earliest")
+    .load()
+)
+query = exactly_once(
+    source.select("key", "value"), sink_id="gallery", bootstrap=cluster,
+    topic=os.environ["ONCELOG_OUT"], checkpoint=sys.argv[1],
+)  # fmt: skip
+query.awaitTermination()
