@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ...wire.errors import KafkaError
-from .names import Leftovers
+from .names import Leftovers, shown
 
 if TYPE_CHECKING:
     from .cluster import SinkCluster
@@ -53,7 +53,7 @@ class IdleSweep:
             names = self._leftovers.among((await self._cluster.children.list_open()).names)
             if names:
                 self._swept += names
-                log.warning("sink %s: attempts came too late; ended: %s", sink, ", ".join(names))
+                log.warning("sink %s: attempts came too late; ended: %s", sink, shown(names))
                 await self._cluster.children.abort(names)
         except KafkaError as problem:
             log.info("sink %s: what attempts left open is not known now: %s", sink, problem)
