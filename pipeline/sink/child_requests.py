@@ -16,7 +16,7 @@ from ...client import complete as end_prepared
 from ...client.transaction_admin import DescribedTransaction, TransactionAdmin
 from ...wire.errors import ErrorCode, KafkaError, TransactionalIdNotFound
 from . import steps
-from .names import child_prefix
+from .names import child_prefix, shown
 
 log = logging.getLogger("oncelog.sink")
 
@@ -102,7 +102,7 @@ class ChildRequests:
         log.warning(
             "sink %s: a part of a decided batch has timed out, and none is committed: aborted: %s",
             self._sink_id,
-            ", ".join(names) or "nothing more",
+            shown(names) or "nothing more",
         )
         refused = await self._end(children, commit=False)
         # Fenced by a timeout meanwhile: a commit would be told as such, by INVALID_TXN_STATE.

@@ -21,7 +21,7 @@ from ...wire.errors import ErrorCode, KafkaError
 from . import steps
 from .child_requests import ChildRequests
 from .decision import TOPIC, Decision, decode, encode, newest_by_key
-from .idle_sweep import LAST_SWEEP_S, LINGER_S, IdleSweep
+from .idle_sweep import LAST_SWEEP_S, LAST_SWEEPS_S, LINGER_S, IdleSweep
 from .login import ClusterLogin
 from .modes import CONTROL_TIMEOUT_MS
 from .names import Leftovers, control_id
@@ -185,12 +185,12 @@ class ClusterThread:
         _sweeping.discard(self)
         return [] if sweep is None else self._thread.run(sweep.stop())
 
-    def sweep_once(self) -> None:
+    def sweep_once(self, limit_s: float) -> None:
         """For the end of a program; as well as it can be done in a moment."""
         sweep = self._sweep
         if sweep is not None and not self._closed.is_set():
             with contextlib.suppress(Exception):
-                self._thread.run(sweep.once(), LAST_SWEEP_S)
+                self._thread.run(sweep.once(), limit_s)
 
     def close(self) -> None:
         """End connections and the thread."""
@@ -227,8 +227,11 @@ _sweeping: "weakref.WeakSet[ClusterThread]" = weakref.WeakSet()
 @atexit.register
 def _sweep_at_exit() -> None:
     """Whoever is left open now waits for the next start of the query, which may never come."""
+    until_s = time.monotonic() + LAST_SWEEPS_S
     for each in list(_sweeping):
-        each.sweep_once()
+        left_s = until_s - time.monotonic()
+        if left_s > 0:
+            each.sweep_once(min(LAST_SWEEP_S, left_s))
 
 
 async def read_topic(admin: Admin, timeout_s: float | None = None) -> dict[bytes, bytes | None]:

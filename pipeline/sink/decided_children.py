@@ -50,7 +50,8 @@ class DecidedChildren:
         if not found.ended or not is_known or not self._may_be_undone:
             return self._roll_forward()
         self.phase = Phase.ROLLING_BACK
-        left = (child for child in wanted if child.transactional_id not in found.ended)
+        ended = set(found.ended)
+        left = (child for child in wanted if child.transactional_id not in ended)
         return steps.RollBackChildren(tuple(left))
 
     @property

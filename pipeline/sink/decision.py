@@ -7,6 +7,9 @@ the generation that it belongs to, so what is left over from a larger, older dec
 mistaken for a part of this one. All records of a decision are written in one transaction of the
 control id.
 
+What is lost stands in the head by name; where these are many, as a bit for each child (hexadecimal,
+the first child lowest): an alarm that is too large to be written could not be answered either.
+
 Group offsets would not do in place of the topic: they expire, and a query that stopped that long
 would write its last batch twice.
 """
@@ -23,6 +26,8 @@ FORM = 1
 TIMES_OUT_FORM = 2  # unfinished, of ordinary transactions: not for who does not know of these
 CHUNK_BYTES_MAX = 512 * 1024
 CHUNKS_MAX = 1_000
+LOST_BYTES_MAX = 64 * 1024  # of names in the head, which has a chunk of children beside them
+OF_CHILDREN = "of_children"
 NO_BATCH = -1
 Record = tuple[bytes, bytes]
 
@@ -59,7 +64,8 @@ class Decision:
         """Children that may have to be committed yet."""
         if self.is_done:
             return ()
-        return tuple(c for c in self.children if c.transactional_id not in self.lost)
+        lost = set(self.lost)
+        return tuple(c for c in self.children if c.transactional_id not in lost)
 
     def claimed(self, generation: int) -> "Decision":
         return replace(self, generation=generation)
@@ -99,7 +105,7 @@ def encode(sink_id: str, decision: Decision) -> list[Record]:
         "is_done": decision.is_done,
         "digest": decision.digest,
         "digest_before": decision.digest_before,
-        "lost": decision.lost,
+        "lost": _lost(decision),
         "times_out": decision.times_out,
         "chunks": len(chunks),
         "children": chunks[0] if chunks else [],
@@ -138,11 +144,11 @@ def decode(sink_id: str, newest: Mapping[bytes, bytes | None]) -> Decision | Non
             query_id=str(head["query_id"]),
             batch_id=batch_id,
             decided_by=decided_by,
-            children=tuple(_child(each) for each in children),
+            children=(found := tuple(_child(each) for each in children)),
             is_done=bool(head["is_done"]),
             digest=str(head["digest"]),
             digest_before=str(head.get("digest_before", "")),
-            lost=tuple(map(str, head.get("lost", ()))),
+            lost=_lost_of(head.get("lost", ()), found),
             times_out=bool(head.get("times_out", False)),
         )
     except (ValueError, KeyError, TypeError) as problem:
@@ -171,6 +177,21 @@ def _chunks(children: Iterable[PreparedTransaction]) -> list[list[list[Any]]]:
         chunks[-1].append(row)
         room -= size
     return chunks
+
+
+def _lost(decision: Decision) -> Any:
+    if len(_json(decision.lost)) <= LOST_BYTES_MAX:
+        return decision.lost
+    lost = set(decision.lost)
+    bits = "".join("01"[c.transactional_id in lost] for c in reversed(decision.children))
+    return {OF_CHILDREN: f"{int(bits, 2):x}"}  # an older oncelog sees one that is lost, and stops
+
+
+def _lost_of(said: Any, children: tuple[PreparedTransaction, ...]) -> tuple[str, ...]:
+    if not isinstance(said, dict):
+        return tuple(map(str, said))
+    bits = reversed(f"{int(said[OF_CHILDREN], 16):b}")
+    return tuple(c.transactional_id for c, bit in zip(children, bits, strict=False) if bit == "1")
 
 
 def _child(row: Any) -> PreparedTransaction:

@@ -13,8 +13,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from ...wire.errors import KafkaError
-from .names import Leftovers
+from .names import Leftovers, shown
 
 if TYPE_CHECKING:
     from .cluster import SinkCluster
@@ -23,7 +22,8 @@ log = logging.getLogger("oncelog.sink")
 
 SWEEP_S = 10.0
 LINGER_S = 60.0
-LAST_SWEEP_S = 3.0  # that the end of a program may take
+LAST_SWEEP_S = 3.0  # that one may take at the end of a program
+LAST_SWEEPS_S = 9.0  # that all of them together may
 
 
 class IdleSweep:
@@ -47,13 +47,13 @@ class IdleSweep:
             await self.once()
 
     async def once(self) -> None:
-        """One sweep; what a cluster refuses now is tried again with the next."""
+        """One sweep; what a cluster refuses now is tried again with the next. Raises nothing."""
         sink = self._leftovers.sink_id
         try:
             names = self._leftovers.among((await self._cluster.children.list_open()).names)
             if names:
                 self._swept += names
-                log.warning("sink %s: attempts came too late; ended: %s", sink, ", ".join(names))
+                log.warning("sink %s: attempts came too late; ended: %s", sink, shown(names))
                 await self._cluster.children.abort(names)
-        except KafkaError as problem:
+        except Exception as problem:  # whatever it is, the query's next batch is not to die of it
             log.info("sink %s: what attempts left open is not known now: %s", sink, problem)

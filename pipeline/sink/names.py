@@ -16,11 +16,12 @@ not wanted, or whose first request got no answer (it may come again, much later)
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 PREFIX = "oncelog.spark."
 SINKS_MAX = 100  # that one worker process remembers
+SHOWN_MAX = 20  # ids in a sentence
 SINK_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _CHILD = re.compile(r"g(\d{1,15})\.[0-9a-f]{8,32}\.\d{1,9}")
 
@@ -48,6 +49,12 @@ def timeout_id(sink_id: str) -> str:
 def child_prefix(sink_id: str) -> str:
     """What the sink's child ids begin with; those of other sinks may, too (see generation_of)."""
     return f"{PREFIX}{sink_id}.g"
+
+
+def shown(names: Sequence[str]) -> str:
+    """Some ids, for a sentence or a log, and how many there are beyond."""
+    listed = ", ".join(names[:SHOWN_MAX])
+    return listed if len(names) <= SHOWN_MAX else f"{listed} and {len(names) - SHOWN_MAX} more"
 
 
 def generation_of(sink_id: str, transactional_id: str) -> int | None:

@@ -49,7 +49,7 @@ from .names import Leftovers, check_sink_id, generation_of
 from .steps import Phase
 from .stop_words import SinkStopped
 
-GIVEN_BACK_MAX = 2_000  # ids that tasks are told of
+GIVEN_BACK_MAX = 2_000  # ids that tasks are told of; as many as a batch has taken, if it has more
 
 
 class SinkProtocol(DecidedChildren):
@@ -67,6 +67,7 @@ class SinkProtocol(DecidedChildren):
         self._open: tuple[str, ...] = ()
         self._written_by: tuple[PreparedTransaction, ...] = ()  # the children of this batch
         self.reusable_ids: dict[str, None] = {}  # ids of this generation, the newest last
+        self._given_back_max = GIVEN_BACK_MAX
         self.leftovers: Leftovers | None = None  # while no batch runs, where that is known
         self._stopped: SinkStopped | None = None
         self._last_word: SinkStopped | None = None  # to be said when what is left is swept
@@ -251,10 +252,12 @@ class SinkProtocol(DecidedChildren):
     def _finished(self, _: steps.ControlCommitted) -> steps.Effect:
         assert self.decision is not None
         self.decision = self.decision.done()
+        # Fewer than one batch takes would make new ids with every batch, without end.
+        self._given_back_max = max(self._given_back_max, len(self.decision.children))
         for child in self.decision.children:
             self.reusable_ids.pop(child.transactional_id, None)
             self.reusable_ids[child.transactional_id] = None
-        for name in list(self.reusable_ids)[: -2 * GIVEN_BACK_MAX]:
+        for name in list(self.reusable_ids)[: -2 * self._given_back_max]:
             del self.reusable_ids[name]
         return self._over()
 
@@ -273,7 +276,7 @@ class SinkProtocol(DecidedChildren):
         """
         last = {c.transactional_id for c in self.decision.children} if self.decision else set()
         names = [name for name in self.reusable_ids if name not in last]
-        return tuple(names[-GIVEN_BACK_MAX:])
+        return tuple(names[-self._given_back_max :])
 
     # --- what is left over
 

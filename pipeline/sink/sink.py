@@ -157,6 +157,7 @@ class ExactlyOnceSink:
         self._settings = settings
         self._opened: ClusterThread | None = None
         self._last_s = time.monotonic()
+        self._done = ("", -1, 0)  # the last batch: of which query, its number, a hash of its plan
         self.record_count = 0  # of the last batch
 
     def __getstate__(self) -> dict[str, Any]:
@@ -178,9 +179,11 @@ class ExactlyOnceSink:
         if self._opened is not None:
             self.protocol.swept(self._opened.stop_sweeps())
         given = self._given(frame, batch_id)
+        of_batch = (given.query_id, batch_id, frame.semanticHash())
+        self._refuse_other_rows(of_batch)
         rows = prepare(frame, self.topic)
         if self.protocol.phase is Phase.IDLE:
-            self._run(self._ready)
+            self._make_ready()
         problem: BaseException | None = None
         event: steps.Event = given
         try:
@@ -203,7 +206,7 @@ class ExactlyOnceSink:
         self._sweep_while_idle()
         if not effect.was_written:  # but before, and Spark does not know yet
             _compute(rows)
-        self._last_s = time.monotonic()
+        self._last_s, self._done = time.monotonic(), of_batch
         self.record_count = self.record_count if effect.was_written else 0
         note_written(given.query_id, batch_id, self.record_count)
         log.info(
@@ -288,6 +291,23 @@ class ExactlyOnceSink:
             # Nobody tells a foreachBatch that its query has ended; it is only let go of.
             weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)
+
+    def _refuse_other_rows(self, of_batch: tuple[str, int, int]) -> None:
+        """The same ones may come again, by a caller who tries again, and are passed over."""
+        if of_batch[:2] == self._done[:2] and of_batch != self._done:
+            raise ValueError(
+                f"sink {self.sink_id} was given batch {of_batch[1]} before, and is given other "
+                "rows as the same batch: they would be taken for written, and be lost. Call the "
+                "sink once in each batch, with the union of all its rows, or make a sink for each "
+                "output, each with a sink_id of its own"
+            )
+
+    def _make_ready(self) -> None:
+        try:
+            self._run(self._ready)
+        except BaseException:
+            self.close()  # the query ends, and Spark may hold the sink for long
+            raise
 
     async def _ready(self, cluster: SinkCluster) -> None:
         chosen = await settle_mode(cluster.admin, self.sink_id, self._wanted, self.timeout_ms)

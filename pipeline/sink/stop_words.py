@@ -4,6 +4,7 @@ Pure. Those of a checkpoint that does not fit stand in batch_check.py.
 """
 
 from .decision import Decision
+from .names import shown
 
 
 class SinkStopped(RuntimeError):
@@ -16,7 +17,7 @@ def rows_missing(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
         return _torn(sink_id, decision, reason)
     return SinkStopped(
         f"ROWS OF BATCH {decision.batch_id} ARE MISSING in the output of sink {sink_id}: its "
-        f"transaction {' and '.join(decision.lost)} was decided to be committed, and somebody has "
+        f"transaction {shown(decision.lost)} was decided to be committed, and somebody has "
         f"ended it otherwise ({reason}). Was it aborted by hand, or by a program that uses its id? "
         "The other parts of the batch are committed or can be. Write again what was lost, by "
         f"hand; then {_how_to_go_on(decision)}."
@@ -28,7 +29,7 @@ def _torn(sink_id: str, decision: Decision, reason: str) -> SinkStopped:
     return SinkStopped(
         f"BATCH {decision.batch_id} IS TORN in the output of sink {sink_id}: of its {whole} "
         f"transactions {whole - count} are known to be committed, {count} cannot be ({reason}): "
-        f"{' and '.join(decision.lost)}. An outage was longer than transaction.timeout.ms, or "
+        f"{shown(decision.lost)}. An outage was longer than transaction.timeout.ms, or "
         "somebody has ended them by hand. Look at what is there and write what is missing "
         f'(docs/spark.md, "A torn batch"); then {_how_to_go_on(decision)}.'
     )

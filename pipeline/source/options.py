@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from ...client.security.config import security_config
@@ -77,9 +78,9 @@ class AtTime:
 Place = Where | AtTime | Partitioned
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Topics:
-    """What to read: names, partitions, or a pattern; exactly one of them."""
+    """What to read: names, partitions, or a pattern; exactly one of them. May be thousands."""
 
     names: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
@@ -89,7 +90,15 @@ class Topics:
         """Whether a partition that exists is to be read: internal ones only by name."""
         if self.pattern:
             return not is_internal and re.fullmatch(self.pattern, topic) is not None
-        return topic in self.names or (topic, partition) in self.partitions
+        return topic in self._names or (topic, partition) in self._partitions
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _partitions(self) -> frozenset[TopicPartition]:
+        return frozenset(self.partitions)
 
     def named(self) -> frozenset[str]:
         """The topics that must exist; none with a pattern."""

@@ -1,5 +1,7 @@
 """A decision goes into records and comes back, whatever was there before it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,10 @@ from oncelog.pipeline.sink.decision import (
     encode,
     newest_by_key,
 )
+from oncelog.pipeline.sink.names import child_prefix
+from oncelog.pipeline.sink.stop_words import rows_missing
+
+MESSAGE_BYTES_MAX = 1024 * 1024  # of a record, by default, with clients and brokers
 
 children = st.builds(
     PreparedTransaction,
@@ -42,6 +48,26 @@ def test_the_newest_decision_comes_back_in_any_number_of_parts(
         patch.setattr(decision, "CHUNK_BYTES_MAX", chunk_bytes)
         newest = newest_by_key(record for each in written for record in encode("s", each))
         assert decode("s", newest) == written[-1]
+
+
+@pytest.mark.parametrize("count", [1, 3_000, 20_000])
+def test_an_alarm_about_any_number_of_children_can_be_written(count: int) -> None:
+    rows = tuple(
+        PreparedTransaction(f"{child_prefix('s' * 100)}1.0123456789abcdef.{i}", i, 0, True)
+        for i in range(count + 2)
+    )
+    made = Decision(generation=1, query_id="q", batch_id=4, children=rows, times_out=True)
+    lost = tuple(row.transactional_id for row in rows[1:-1])
+    records = encode("s", made.without(lost))
+    assert max(len(value) for _, value in records) < MESSAGE_BYTES_MAX
+    found = decode("s", newest_by_key(records))
+    assert found is not None and found == made.without(lost)
+    assert replace(found, is_done=False).unfinished == (rows[0], rows[-1])
+    for words in (
+        rows_missing("s", found, "x"),
+        rows_missing("s", replace(found, times_out=False), "x"),
+    ):
+        assert lost[0] in str(words) and len(str(words)) < 5_000
 
 
 def test_parts_of_an_older_decision_are_not_taken_for_this_one(

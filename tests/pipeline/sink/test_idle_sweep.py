@@ -3,7 +3,10 @@
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -126,6 +129,44 @@ def test_sweeps_go_on_for_a_while_when_the_query_was_let_go_of(
         return batch_rows(0)
 
     play(ours.bootstrap, scene)
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("a callback of the user"), OSError(24, "files")])
+def test_a_sweep_that_fails_in_any_way_is_tried_again_and_fails_no_batch(
+    problem: Exception,
+) -> None:
+    asked: list[float] = []
+
+    class Children:
+        async def list_open(self) -> None:
+            asked.append(time.monotonic())
+            raise problem
+
+    async def scene() -> list[str]:
+        cluster: Any = SimpleNamespace(children=Children())
+        sweep = IdleSweep(cluster, Leftovers("s", 1, frozenset()))
+        async with asyncio.timeout(DEADLINE_S):
+            while len(asked) < 3:
+                await asyncio.sleep(0.05)
+        return await sweep.stop()
+
+    assert asyncio.run(scene()) == []
+
+
+def test_many_sinks_do_not_hold_up_the_end_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+
+    class Deaf:
+        def sweep_once(self, limit_s: float) -> None:
+            limits.append(limit_s)
+            time.sleep(limit_s)
+
+    deaf: Any = [Deaf() for _ in range(100)]
+    monkeypatch.setattr(sink_cluster, "_sweeping", deaf)
+    monkeypatch.setattr(sink_cluster, "LAST_SWEEP_S", 0.1)
+    monkeypatch.setattr(sink_cluster, "LAST_SWEEPS_S", 0.3)
+    sink_cluster._sweep_at_exit()
+    assert 1 <= len(limits) <= 4 and sum(limits) <= 0.3
 
 
 PROGRAM = """

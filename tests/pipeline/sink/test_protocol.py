@@ -5,7 +5,6 @@ from typing import get_args
 import pytest
 
 from oncelog.client import PreparedTransaction
-from oncelog.pipeline.sink import protocol as sink_protocol
 from oncelog.pipeline.sink.batch_check import Terms
 from oncelog.pipeline.sink.decision import Decision
 from oncelog.pipeline.sink.names import child_prefix
@@ -149,53 +148,6 @@ def test_without_a_decision_the_generation_is_above_what_is_open() -> None:
     name = child(0, generation=8).transactional_id
     effect = feed(protocol, given(0), read, Fenced(), read, OpenListed((name,)))
     assert effect == WriteDecision(Decision(generation=9, query_id="q"))
-
-
-def test_ids_are_given_back_one_batch_later() -> None:
-    protocol, _ = running()
-
-    def write(batch: int) -> tuple[str, ...]:
-        effect = feed(
-            protocol,
-            TasksDone((TaskReport(partition_id=0, record_count=1, child=child(batch)),)),
-            ControlCommitted(),
-            ChildrenCommitted(),
-            OpenListed(()),
-            ChildrenAborted(),
-            ControlCommitted(),
-            given(batch + 1),
-        )
-        assert isinstance(effect, RunTasks)
-        return effect.committed
-
-    names = [child(batch).transactional_id for batch in range(3)]
-    assert write(0) == ()
-    assert write(1) == (names[0],)
-    assert write(2) == (names[0], names[1])
-
-
-def test_only_so_many_ids_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink_protocol, "GIVEN_BACK_MAX", 2)
-    protocol, _ = running()
-    effect: Effect | None = None
-    for batch in range(8):
-        one = TaskReport(partition_id=0, record_count=1, child=child(batch))
-        finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
-        effect = feed(protocol, TasksDone((one,)), *finish, ControlCommitted(), given(batch + 1))
-        assert len(protocol.reusable_ids) <= 4
-    assert isinstance(effect, RunTasks)
-    assert effect.committed == (child(5).transactional_id, child(6).transactional_id)
-
-
-def test_a_swept_id_is_never_given_back() -> None:
-    protocol, _ = running()
-    finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
-    feed(protocol, TasksDone((report(0),)), *finish, ControlCommitted(), given(1))
-    feed(protocol, TasksDone(()), ControlCommitted(), ChildrenCommitted())
-    feed(protocol, OpenListed((child(0).transactional_id,)), ChildrenAborted())
-    effect = protocol.step(given(2))
-    assert isinstance(effect, RunTasks)
-    assert effect.committed == ()
 
 
 def test_a_decision_in_doubt_is_read_again_and_counts_if_it_is_there() -> None:

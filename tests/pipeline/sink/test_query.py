@@ -4,6 +4,7 @@ One JVM serves all of it, so a death is an exception here; test_kills.py kills p
 """
 
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ import pytest
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.pipeline.failure_words import sentence_of
+from oncelog.pipeline.sink.cluster import THREAD
+from oncelog.pipeline.sink.sink import ExactlyOnceSink
 
 from . import stateful_job
 from .job import POINTS, Died, Job, MortalSink, start, write_input
@@ -179,6 +182,49 @@ def test_a_batch_that_spark_plans_anew_is_neither_written_nor_skipped(
     with pytest.raises(StreamingQueryException, match="has planned it anew"):
         query.awaitTermination()
     assert_once(cluster.bootstrap, "anew", values)
+
+
+def test_other_rows_of_a_batch_are_refused_and_the_same_ones_written_once(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    admin.create_topic("parts", partitions=1)
+    job = Job(cluster.bootstrap, "parts", str(tmp_path), sink_id="parts")
+    values = write_input(job, batches=2, rows=10)
+    sink = MortalSink(job, lambda: None)
+
+    def each_batch(frame: Any, batch_id: int) -> None:
+        for _ in range(2):
+            sink(frame.where("value < '1'"), batch_id)
+        if batch_id == 1:
+            sink(frame.where("value >= '1'"), batch_id)
+
+    query = (
+        spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
+        .writeStream.foreachBatch(each_batch)
+        .option("checkpointLocation", job.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )  # fmt: skip
+    with pytest.raises(StreamingQueryException, match="batch 1 before, and is given other rows"):
+        query.awaitTermination()
+    sink.close()
+    assert_once(cluster.bootstrap, "parts", [value for value in values if value < "1"])
+
+
+def test_a_sink_that_cannot_begin_leaves_nothing_open(
+    spark: "SparkSession", cluster: Cluster, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    job = Job(cluster.bootstrap, "never", str(tmp_path))
+    write_input(job, batches=1, rows=1)
+    sink = ExactlyOnceSink("never", cluster.bootstrap, "never", transaction_timeout_ms=10**9)
+    before = {each.ident for each in threading.enumerate() if each.name == THREAD}
+    with pytest.raises(StreamingQueryException, match="is above transaction"):
+        start(spark, job, sink).awaitTermination()
+    assert {each.ident for each in threading.enumerate() if each.name == THREAD} <= before
 
 
 @pytest.mark.parametrize("name", ["enabled", "enableFullRetryOnMismatch"])
