@@ -30,7 +30,7 @@ from typing import Any, Self
 from ..wire.batch_builder import RECORD_BYTES_EXTRA, Headers, size_of_headers
 from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, RequestTimedOut
 from ..wire.identifiers import TopicPartition
-from ..wire.record_rows import Rows
+from ..wire.record_rows import SizedRows
 from .cluster_view import ClusterView
 from .failures import ClientClosed, IllegalProducerState
 from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
@@ -196,7 +196,7 @@ class Producer:
             await self.until_sendable(topic)
         settings = self.settings
         now = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
-        by_key = None if settings.partitioner_ignore_keys else known.by_key.of_many
+        by_key = None if settings.partitioner_ignore_keys else known.by_key
         groups = rows_by_partition(values, keys, headers, now, partition, by_key)
         for where, rows in groups:
             if where is not None and not 0 <= where < known.count:
@@ -213,7 +213,7 @@ class Producer:
         return RecordListTooLarge(f"a record of {size_bytes} bytes is above {limit}")
 
     async def _append_rows(
-        self, topic: str, where: int | None, rows: Rows, deliveries: Deliveries
+        self, topic: str, where: int | None, rows: SizedRows, deliveries: Deliveries
     ) -> None:
         at, batches = 0, self._batches
         while at < len(rows):

@@ -19,7 +19,7 @@ from .record_batch import (
     MAGIC,
     TRANSACTIONAL_BIT,
 )
-from .record_rows import Headers, Rows, encode_headers
+from .record_rows import Headers, SizedRows, encode_headers
 
 RECORD_BYTES_EXTRA = 36  # the most that a record without headers takes beside key and value
 _header = struct.Struct(">qiibIhiqqqhii")
@@ -38,7 +38,7 @@ class BatchBuilder:
     __slots__ = ("_base_timestamp", "_chunks", "_max_timestamp", "count", "size_bytes")
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = [_ROOM]
+        self._chunks: list[bytes | memoryview] = [_ROOM]
         self._base_timestamp = self._max_timestamp = 0
         self.count, self.size_bytes = 0, HEADER_BYTES
 
@@ -82,7 +82,7 @@ class BatchBuilder:
         self.count = count + 1
         self.size_bytes += len(length) + len(record)
 
-    def extend(self, rows: Rows, at: int, batch_bytes: int) -> int:
+    def extend(self, rows: SizedRows, at: int, batch_bytes: int) -> int:
         """Add rows from `at` on while the batch stays within so many bytes; how many were added.
 
         An empty batch takes one row in any case.
@@ -91,7 +91,7 @@ class BatchBuilder:
         if taken <= 0:
             return 0
         times = rows.timestamps
-        base = times if isinstance(times, int) else times[at]
+        base = times if isinstance(times, int) else int(times[at])
         if self.count:
             base = self._base_timestamp
         encoded, newest = rows.encode(at, taken, self.count, base)

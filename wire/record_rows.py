@@ -79,14 +79,54 @@ def _heads_for(delta: bytes, closes: bytes) -> _Head:
     return found
 
 
-class Rows:
-    """Records of one partition. Columns are as long as `values`, or None: null keys, no headers.
+class SizedRows:
+    """What a batch asks of its rows; `_edges` is where each of them ends, at most.
 
-    timestamps: wall ms, one for all or one for each. Raises TypeError for what is not bytes,
-    ValueError for columns of different lengths.
+    timestamps: wall ms, one for all or one for each.
     """
 
-    __slots__ = ("_edges", "_headers", "_keys", "_sizes", "_values", "timestamps")
+    __slots__ = ("_edges", "timestamps")
+    _edges: Sequence[int]
+    timestamps: Any
+
+    def __len__(self) -> int:
+        return len(self._edges) - 1
+
+    def before_place_bytes(self) -> int:
+        """Attributes, and the most that place and timestamp usually take."""
+        times = self.timestamps
+        if isinstance(times, int) or not len(times):
+            return 1 + 2 + 2
+        return 1 + 2 + len(encode_varint(int(max(times)) - int(min(times))))
+
+    def bytes_between(self, first: int, last: int) -> int:
+        """About what the rows from `first` on, before `last`, take."""
+        return self._edges[last] - self._edges[first]
+
+    def largest_bytes(self) -> int:
+        """Of key, value and headers of a single row; 0 without rows."""
+        raise NotImplementedError
+
+    def fitting(self, at: int, room_bytes: int, place: int) -> int:
+        """How many rows from `at` on fit behind `place` records that stand in a batch already."""
+        edges = self._edges
+        last = bisect_right(edges, edges[at] + room_bytes) - 1
+        if place == 0:
+            last = max(last, at + 1)  # a record larger than a batch has one of its own
+        return max(0, min(last - at, ROWS_MAX - place))
+
+    def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
+        """(bytes, newest timestamp) of `count` rows, behind `place` others in a batch."""
+        raise NotImplementedError
+
+
+class Rows(SizedRows):
+    """Records of one partition. Columns are as long as `values`, or None: null keys, no headers.
+
+    Raises TypeError for what is not bytes, ValueError for columns of different lengths.
+    """
+
+    __slots__ = ("_headers", "_keys", "_sizes", "_values")
 
     def __init__(
         self,
@@ -112,34 +152,12 @@ class Rows:
         # Behind the timestamp delta, but for the place: null key and no headers take a byte each.
         extra = (keys is None) + (headers is None)
         self._sizes = (lengths, list(map(add, sizes, repeat(extra))))
-        # Attributes, and the most that place and timestamp usually take.
-        bound = map(add, self._sizes[1], repeat(1 + 2 + self._delta_bytes()))
+        bound = map(add, self._sizes[1], repeat(self.before_place_bytes()))
         self._edges = list(accumulate(map(_COST.__getitem__, bound), initial=0))
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def _delta_bytes(self) -> int:
-        times = self.timestamps
-        if isinstance(times, int) or not times:
-            return 2
-        return len(encode_varint(max(times) - min(times)))
-
-    def bytes_between(self, first: int, last: int) -> int:
-        """About what the rows from `first` on, before `last`, take."""
-        return self._edges[last] - self._edges[first]
 
     def largest_bytes(self) -> int:
         """Of key, value and headers of a single row; 0 without rows."""
         return max(self._sizes[1], default=0)
-
-    def fitting(self, at: int, room_bytes: int, place: int) -> int:
-        """How many rows from `at` on fit behind `place` records that stand in a batch already."""
-        edges = self._edges
-        last = bisect_right(edges, edges[at] + room_bytes) - 1
-        if place == 0:
-            last = max(last, at + 1)  # a record larger than a batch has one of its own
-        return max(0, min(last - at, ROWS_MAX - place))
 
     def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[bytes, int]:
         """(bytes, newest timestamp) of `count` rows, behind `place` others in a batch."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ...wire.batch_builder import BatchBuilder, Headers
 from ...wire.identifiers import TopicPartition
-from ...wire.record_rows import Rows
+from ...wire.record_rows import SizedRows
 from .delivery import Delivery, Outcome
 
 IN_FLIGHT_MAX = 5  # brokers remember five batches (KAFKA-5494)
@@ -111,7 +111,7 @@ class Accumulator:
         return Delivery(batch.outcome, index)
 
     def append_rows(
-        self, topic: str, partition: int, rows: Rows, at: int, now_ms: int
+        self, topic: str, partition: int, rows: SizedRows, at: int, now_ms: int
     ) -> tuple[Outcome, int, int]:
         """Add rows from `at` on, as many as fit into one batch, at least one.
 

@@ -1,14 +1,18 @@
 """Columns of keys and values as callers have them: lists, or Arrow's arrays, as lists of bytes.
 
 Pure, and without a dependency: an array of binary or text is known by its `buffers()`, which are
-Arrow's columnar format (validity bits, offsets, data), whoever made it.
+Arrow's columnar format (validity bits, offsets, data), whoever made it. Those of pyarrow itself
+stay what they are, where numpy is there (arrow_rows.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
-from ...wire.record_rows import Headers, Rows
+from ...wire.record_rows import Headers, Rows, SizedRows
+from .arrow_rows import ArrowRows, can_join
+from .key_hashing import vector_library
+from .partitioner import KeyPartitions
 
 Column = Sequence[bytes | None]
 Times = int | Sequence[int]
@@ -45,45 +49,74 @@ def rows_by_partition(
     headers: Sequence[Headers] | None,
     timestamps: Times,
     partitions: int | Sequence[int] | None,
-    partitions_of: Callable[[Column], list[int]] | None,
-) -> list[tuple[int | None, Rows]]:
+    by_key: KeyPartitions | None,
+) -> Sequence[tuple[int | None, SizedRows]]:
     """The records of each partition in their order; None: those that may go anywhere.
 
     partitions: one for all, one for each record, or None; None and ANYWHERE: by the key, where
-    `partitions_of` is given and there is one. Raises TypeError and ValueError as `Rows` does.
+    `by_key` is given and there is one. Raises TypeError and ValueError as `Rows` does.
     """
-    values = as_column(values)
-    keys = None if keys is None else as_column(keys)
+    joins = can_join(values, keys)
+    if not joins:
+        values = as_column(values)
+        keys = None if keys is None else as_column(keys)
     for column in (keys, headers, timestamps, partitions):
-        size = len(cast(Sequence[Any], column)) if isinstance(column, Sequence) else len(values)
+        size = len(values) if column is None or isinstance(column, int) else len(column)
         if size != len(values):
             raise ValueError(f"columns of {len(values)} and {size} records")
-    if keys is not None and partitions_of is not None and not isinstance(partitions, int):
+    if keys is not None and by_key is not None and not isinstance(partitions, int):
         if partitions is None:
-            partitions = partitions_of(keys)
+            partitions = by_key.of_array(keys) if joins else by_key.of_many(keys)
         elif min(partitions, default=0) < 0:
-            chosen = zip(partitions, partitions_of(keys), strict=True)
+            chosen = zip(partitions, by_key.of_many(as_column(keys)), strict=True)
             partitions = [mine if mine >= 0 else its for mine, its in chosen]
     if partitions is None or isinstance(partitions, int):
-        return [(partitions, Rows(values, keys, headers, timestamps))]
+        rows = ArrowRows if joins else Rows
+        return [(partitions, rows(values, keys, headers, timestamps))]
+    if joins:
+        return _arrays_by_partition(values, keys, headers, timestamps, partitions)
 
     places_of: dict[int, list[int]] = {}
     for place, partition in enumerate(partitions):
         places_of.setdefault(partition, []).append(place)
-
-    def those(column: Any, places: list[int]) -> Any:
-        if column is None or isinstance(column, int):
-            return column
-        taken: list[Any] = list(map(column.__getitem__, places))
-        return taken
-
     return [
         (
             partition if partition >= 0 else None,
-            Rows(*(those(column, places) for column in (values, keys, headers, timestamps))),
+            Rows(*(_those(column, places) for column in (values, keys, headers, timestamps))),
         )
         for partition, places in sorted(places_of.items())
     ]
+
+
+def _those(column: Any, places: list[int]) -> Any:
+    if column is None or isinstance(column, int):
+        return column
+    taken: list[Any] = list(map(column.__getitem__, places))
+    return taken
+
+
+def _arrays_by_partition(
+    values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any
+) -> list[tuple[int | None, SizedRows]]:
+    """As above: everything is brought into the order of partitions at once."""
+    numpy = vector_library()
+    partitions = numpy.asarray(partitions)
+    order = numpy.argsort(partitions, kind="stable")
+    distinct, firsts = numpy.unique(partitions[order], return_index=True)
+    values, keys = values.take(order), None if keys is None else keys.take(order)
+    headers = None if headers is None else _those(headers, order.tolist())
+    if not isinstance(timestamps, int):
+        timestamps = numpy.asarray(timestamps, dtype=numpy.int64)[order]
+    found: list[tuple[int | None, SizedRows]] = []
+    for partition, first, last in zip(
+        distinct.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(order)], strict=True
+    ):
+        columns: list[Any] = [
+            column if column is None or isinstance(column, int) else column[first:last]
+            for column in (values, keys, headers, timestamps)
+        ]
+        found.append((partition if partition >= 0 else None, ArrowRows(*columns)))
+    return found
 
 
 def from_buffers(

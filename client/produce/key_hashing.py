@@ -17,12 +17,24 @@ def vector_library() -> Any:
     return sys.modules.get("numpy")
 
 
-def partitions_of_keys(numpy: Any, keys: Sequence[bytes], partitions: int) -> list[int]:
-    """The partitions of keys that all have the same length."""
-    length = len(keys[0])
-    table = numpy.frombuffer(b"".join(keys), dtype=numpy.uint8).reshape(len(keys), length)
+def table_of_keys(numpy: Any, keys: Sequence[bytes]) -> Any:
+    """Keys that all have the same length as rows of bytes."""
+    return numpy.frombuffer(b"".join(keys), dtype=numpy.uint8).reshape(len(keys), len(keys[0]))
+
+
+def table_of_array(numpy: Any, keys: Any, length: int) -> Any:
+    """The same of an Arrow array of binary or text without nulls."""
+    _, offsets, data = keys.buffers()
+    first: Any = memoryview(offsets).cast("i")[keys.offset]
+    table = numpy.frombuffer(data, numpy.uint8, len(keys) * length, first)
+    return table.reshape(len(keys), length)
+
+
+def partitions_of_table(numpy: Any, table: Any, partitions: int) -> Any:
+    """The partition of each row of bytes."""
+    count, length = table.shape
     factor = numpy.uint32(MULTIPLIER)
-    value = numpy.full(len(keys), (SEED ^ length) & 0xFFFFFFFF, dtype=numpy.uint32)
+    value = numpy.full(count, (SEED ^ length) & 0xFFFFFFFF, dtype=numpy.uint32)
     words = length >> 2
     for at in range(0, words << 2, 4):
         k = numpy.ascontiguousarray(table[:, at : at + 4]).view("<u4").ravel() * factor
@@ -38,4 +50,4 @@ def partitions_of_keys(numpy: Any, keys: Sequence[bytes], partitions: int) -> li
     value ^= value >> numpy.uint32(13)
     value *= factor
     value ^= value >> numpy.uint32(15)
-    return ((value & numpy.uint32(0x7FFFFFFF)) % numpy.uint32(partitions)).tolist()
+    return (value & numpy.uint32(0x7FFFFFFF)) % numpy.uint32(partitions)

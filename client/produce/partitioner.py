@@ -6,10 +6,19 @@ that batches are large; partitions without a leader are passed over.
 """
 
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .key_hashing import MULTIPLIER, SEED, WORTH_IT, partitions_of_keys, vector_library
+from .key_hashing import (
+    MULTIPLIER,
+    SEED,
+    WORTH_IT,
+    partitions_of_table,
+    table_of_array,
+    table_of_keys,
+    vector_library,
+)
 
 ANYWHERE = -1
 MASK = 0xFFFFFFFF
@@ -68,11 +77,29 @@ class KeyPartitions(dict[bytes, int]):
                 continue
             alike: list[Any] = [keys[place] for place in places]
             if length and len(places) >= WORTH_IT:
-                chosen = partitions_of_keys(numpy, alike, self.partitions)
+                table = table_of_keys(numpy, alike)
+                chosen = partitions_of_table(numpy, table, self.partitions).tolist()
             else:
                 chosen = [self[bytes(key)] for key in alike]
             for place, partition in zip(places, chosen, strict=True):
                 found[place] = partition
+        return found
+
+    def of_array(self, keys: Any) -> Any:
+        """The same of an Arrow array of binary or text, as an array of numpy, which is loaded."""
+        numpy, compute = vector_library(), sys.modules["pyarrow"].compute
+        lengths = compute.binary_length(keys).fill_null(ANYWHERE).to_numpy(zero_copy_only=False)
+        found = numpy.full(len(keys), ANYWHERE, dtype=numpy.int64)
+        order = numpy.argsort(lengths, kind="stable")
+        distinct, firsts = numpy.unique(lengths[order], return_index=True)
+        groups = numpy.split(order, firsts[1:])
+        for length, places in zip(distinct.tolist(), groups, strict=True):
+            alike = keys if len(places) == len(keys) else keys.take(places)
+            if length > 0 and len(places) >= WORTH_IT:
+                table = table_of_array(numpy, alike, length)
+                found[places] = partitions_of_table(numpy, table, self.partitions)
+            elif length >= 0:
+                found[places] = [self[each.as_buffer().to_pybytes()] for each in alike]
         return found
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...client import Admin, ClusterView, Consumer, Producer, ProducerState
@@ -34,7 +35,7 @@ CONTROL_TRIES = 5  # of a transaction that had to be aborted
 READ_TIMEOUT_S = 900.0 + 60.0
 LOG_INTERVAL_S = 30.0
 # Of a fetch at the topic's end. One that nobody waits for any more holds its connection up so long,
-# and the next reading with it: a start reads twice.
+# and the next reading with it.
 FETCH_WAIT_MS = 50
 PLACE = (TOPIC, 0)
 THREAD = "oncelog-sink-driver"
@@ -49,6 +50,14 @@ OF_THE_TRANSACTION = {  # and not of what was written in it: another one may wel
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The topic of decisions up to an offset: the newest committed value of each key."""
+
+    position: int
+    newest: dict[bytes, bytes | None]
 
 
 class SinkCluster:
@@ -66,6 +75,7 @@ class SinkCluster:
         self.admin = Admin(view)
         self.children = ChildRequests(self.admin, sink_id)
         self._control: Producer | None = None
+        self._looked: Reading | None = None  # until something is written
         self.control_timeout_ms, self._settings = control_timeout_ms, settings or {}
 
     async def close(self) -> None:
@@ -110,12 +120,16 @@ class SinkCluster:
         return steps.Fenced()
 
     async def read_decision(self) -> steps.Event:
-        """The decision as of now: everything that was acknowledged before this call counts."""
-        return steps.DecisionRead(decode(self.sink_id, await read_topic(self.admin)))
+        """The decision as of now: everything that was acknowledged before this call counts.
+
+        A start reads twice, and the second time what came meanwhile.
+        """
+        self._looked = await read_topic(self.admin, self._looked)
+        return steps.DecisionRead(decode(self.sink_id, self._looked.newest))
 
     async def write_decision(self, decision: Decision, write: Write | None = None) -> steps.Event:
         """Commit the decision's records, and what `write` sends, in one control transaction."""
-        control = self._control
+        control, self._looked = self._control, None
         if control is None or control.state is ProducerState.FATAL_ERROR:
             return steps.ControlInDoubt("the control id was lost before")
         last: KafkaError | None = None
@@ -234,8 +248,10 @@ def _sweep_at_exit() -> None:
             each.sweep_once(min(LAST_SWEEP_S, left_s))
 
 
-async def read_topic(admin: Admin, timeout_s: float | None = None) -> dict[bytes, bytes | None]:
-    """The newest committed value of each key of the topic of decisions.
+async def read_topic(
+    admin: Admin, before: Reading | None = None, *, timeout_s: float | None = None
+) -> Reading:
+    """The newest committed value of each key of the topic of decisions; goes on from `before`.
 
     To the high watermark of this moment, which a leader answers only when it is sure of it; so a
     transaction that holds readers back below it is waited for: timeout_s, READ_TIMEOUT_S by
@@ -243,17 +259,21 @@ async def read_topic(admin: Admin, timeout_s: float | None = None) -> dict[bytes
     """
     timeout_s = READ_TIMEOUT_S if timeout_s is None else timeout_s
     end = (await admin.list_offsets({PLACE: LATEST}))[PLACE]
-    start = (await admin.list_offsets({PLACE: EARLIEST}))[PLACE]
-    newest: dict[bytes, bytes | None] = {}
+    if before is None or before.position > end:
+        start = (await admin.list_offsets({PLACE: EARLIEST}))[PLACE]
+        before = Reading(start, {})
+    if before.position == end:
+        return before
+    newest = dict(before.newest)
     async with Consumer(
         admin.view,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         fetch_max_wait_ms=FETCH_WAIT_MS,
     ) as consumer:
-        consumer.assign({PLACE: start})
+        consumer.assign({PLACE: before.position})
         begun_s = said_s = time.monotonic()
-        while consumer.position(*PLACE) < end:
+        while (position := consumer.position(*PLACE)) < end:
             records = await consumer.poll(FETCH_WAIT_MS)
             newest |= newest_by_key((r.key, r.value) for r in records)
             now_s = time.monotonic()
@@ -262,7 +282,7 @@ async def read_topic(admin: Admin, timeout_s: float | None = None) -> dict[bytes
             if now_s - said_s > LOG_INTERVAL_S:
                 log.warning("%s", await _held_up(admin, consumer.position(*PLACE), end))
                 said_s = now_s
-    return newest
+    return Reading(position, newest)
 
 
 async def _held_up(admin: Admin, position: int, end: int) -> str:

@@ -65,7 +65,8 @@ async def _end_of_sink(view: ClusterView, sink: str, names: list[str]) -> list[d
     try:
         await cluster.fence()
         try:
-            decision = decode(sink, await read_topic(cluster.admin, TIMEOUT_S))
+            found = await read_topic(cluster.admin, timeout_s=TIMEOUT_S)
+            decision = decode(sink, found.newest)
         except UnknownTopicOrPartition:
             decision = None
         kept = {} if decision is None else {c.transactional_id for c in decision.unfinished}

@@ -1,11 +1,13 @@
 """How soon a start of the sink knows the last decision: it reads the topic twice in a row."""
 
 import asyncio
+import dataclasses
 import itertools
 import time
 
 from oncelog.client import ClusterView
 from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline.sink import steps
 from oncelog.pipeline.sink.checks import ready_topic
 from oncelog.pipeline.sink.cluster import SinkCluster, read_topic
 from oncelog.pipeline.sink.decision import Decision
@@ -35,3 +37,36 @@ def test_a_read_does_not_wait_behind_an_abandoned_fetch(cluster: Cluster) -> Non
 
     found = asyncio.run(seconds())
     assert sorted(found[1:])[1] < SOON_S, found  # a busy machine may be late now and then
+
+
+def test_the_second_reading_goes_on_from_the_first(cluster: Cluster) -> None:
+    async def readings() -> None:
+        view = ClusterView(cluster.bootstrap)
+        sink = SinkCluster(view, "goes-on")
+        try:
+            await ready_topic(sink.admin)
+            await sink.fence()
+            await sink.write_decision(Decision(generation=1, query_id="q"))
+            first = await read_topic(sink.admin)
+            assert await read_topic(sink.admin, first) is first  # nothing has come since
+            shown = dataclasses.replace(first, newest={b"known before": b"", **first.newest})
+            await sink.write_decision(Decision(generation=2, query_id="q"))
+            anew = await read_topic(sink.admin)
+            assert anew.position > first.position and anew.newest != first.newest
+            following = await read_topic(sink.admin, shown)
+            assert following == dataclasses.replace(
+                anew, newest={b"known before": b"", **anew.newest}
+            )
+            # The topic was made anew, and is shorter now: what stood in the old one is no more.
+            ahead = dataclasses.replace(shown, position=anew.position + 1)
+            assert await read_topic(sink.admin, ahead) == anew
+            for generation in (3, 4):  # what was written by itself, and by somebody else
+                assert (await sink.read_decision()) == steps.DecisionRead(
+                    Decision(generation=generation - 1, query_id="q")
+                )
+                await sink.write_decision(Decision(generation=generation, query_id="q"))
+        finally:
+            await sink.close()
+            await view.close()
+
+    asyncio.run(readings())

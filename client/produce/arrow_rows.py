@@ -1,0 +1,167 @@
+"""Records whose keys and values are Arrow arrays: the bytes that `Rows` makes, by Arrow's kernels.
+
+What costs most on the way to a broker are the interpreter's steps for each record. Arrow joins
+columns of binary row by row, and the outcome stands in one buffer: so the records of a batch come
+of one call, with the varints between fields as columns of their own. Arrow and numpy are never
+imported here: who has arrays has loaded the one, and without the other `Rows` serves.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ...wire.primitives import encode_varint
+from ...wire.record_rows import NO_HEADERS, ROWS_MAX, Headers, SizedRows, encode_headers
+from .key_hashing import WORTH_IT, vector_library
+
+JOINED = {"binary", "string"}  # with offsets of 32 bits
+ATTRIBUTES = b"\0"
+NULL = -1  # as a length
+TABLE_MAX = 1 << 14
+SIZE_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)  # from which on a varint takes another byte
+
+
+def can_join(*columns: Any) -> bool:
+    """Whether these are arrays, and it is worth it; None is left out."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is None or "pyarrow.compute" not in sys.modules or vector_library() is None:
+        return False
+    return all(
+        isinstance(column, arrow.Array) and str(column.type) in JOINED and len(column) >= WORTH_IT
+        for column in columns
+        if column is not None
+    )
+
+
+class _Varints:
+    """Varints as columns; those of small numbers by a table that grows with what is asked for."""
+
+    def __init__(self) -> None:
+        self._arrow: Any = sys.modules["pyarrow"]
+        self._numpy: Any = vector_library()
+        self._table: Any = self._encoded([NULL])  # of NULL, 0, 1, 2...
+        places = self._numpy.arange(ROWS_MAX)
+        self.places, self.place_bytes = self.of(places), self.sizes(places)
+
+    def of(self, numbers: Any) -> Any:
+        """The varint of each number; of those from -1 on, at least."""
+        smallest, largest = int(numbers.min()), int(numbers.max())
+        if smallest < NULL or largest >= TABLE_MAX:
+            distinct, indices = self._numpy.unique(numbers, return_inverse=True)
+            return self._encoded(distinct.tolist()).take(self._arrow.array(indices))
+        if largest + 1 >= len(self._table):
+            self._table = self._encoded(range(NULL, 2 * largest + 2))
+        return self._table.take(self._arrow.array(numbers + 1))
+
+    def sizes(self, numbers: Any) -> Any:
+        """The bytes of the varint of each number from -1 on."""
+        found = self._numpy.ones(len(numbers), dtype=self._numpy.int64)
+        for step in SIZE_STEPS:
+            found += numbers >= step
+        return found
+
+    def _encoded(self, numbers: Sequence[int]) -> Any:
+        return self._arrow.array(list(map(encode_varint, numbers)), self._arrow.binary())
+
+
+_kept: list[_Varints] = []
+
+
+def _varints() -> _Varints:
+    """Those of this process."""
+    if not _kept:
+        _kept.append(_Varints())
+    return _kept[0]
+
+
+class ArrowRows(SizedRows):
+    """Records of one partition; keys and values are arrays that `can_join`.
+
+    headers, timestamps: as of `Rows`, but that timestamps of numpy are taken. Raises ValueError for
+    columns of different lengths.
+    """
+
+    __slots__ = ("_arrow", "_headers", "_keys", "_known", "_sizes", "_values")
+
+    def __init__(
+        self,
+        values: Any,
+        keys: Any = None,
+        headers: Sequence[Headers] | None = None,
+        timestamps: Any = 0,
+    ) -> None:
+        numpy: Any = vector_library()
+        if not isinstance(timestamps, int):
+            timestamps = numpy.asarray(timestamps, dtype=numpy.int64)
+        for column in (keys, headers, timestamps):
+            if not (column is None or isinstance(column, int)) and len(column) != len(values):
+                raise ValueError(f"columns of {len(values)} and {len(column)} records")
+        self.timestamps = timestamps
+        self._arrow: Any = sys.modules["pyarrow"]
+        self._known = _varints()
+        self._values = self._measured(values)
+        self._keys = None if keys is None else self._measured(keys)
+        # What stands behind the timestamp delta, but for the place.
+        sizes = self._costs(self._values[1])
+        sizes += 1 if self._keys is None else self._costs(self._keys[1])
+        self._headers: Any = None
+        if headers is None:
+            sizes += 1
+        else:
+            encoded = list(map(encode_headers, headers))
+            self._headers = self._arrow.array(encoded, self._arrow.binary())
+            sizes += numpy.fromiter(map(len, encoded), numpy.int64, len(encoded))
+        self._sizes = sizes
+        bound = self._costs(sizes + self.before_place_bytes())
+        self._edges = numpy.concatenate(([0], bound.cumsum())).tolist()
+
+    def _measured(self, column: Any) -> tuple[Any, Any]:
+        """The column with nothing in the place of nulls, and lengths with NULL there."""
+        lengths = self._arrow.compute.binary_length(column)
+        column = column.cast(self._arrow.binary())
+        if column.null_count:
+            lengths, column = lengths.fill_null(NULL), column.fill_null(b"")
+        return column, lengths.to_numpy(zero_copy_only=False).astype("int64")
+
+    def _costs(self, lengths: Any) -> Any:
+        """What fields of these lengths take with their length before them."""
+        return lengths.clip(0) + self._known.sizes(lengths)
+
+    def largest_bytes(self) -> int:
+        """Of key, value and headers of a single row."""
+        return int(self._sizes.max())
+
+    def encode(self, at: int, count: int, place: int, base_timestamp: int) -> tuple[Any, int]:
+        """As `Rows.encode`, the bytes as a memoryview."""
+        known, scalar, last = self._known, self._arrow.scalar, at + count
+        places = slice(place, place + count)
+        inner = self._sizes[at:last] + known.place_bytes[places] + len(ATTRIBUTES)
+        times = self.timestamps
+        if isinstance(times, int):
+            newest, delta = times, encode_varint(times - base_timestamp)
+            inner += len(delta)
+            stamps = [scalar(ATTRIBUTES + delta)]
+        else:
+            newest = int(times[at:last].max())
+            deltas = known.of(times[at:last] - base_timestamp)
+            inner += self._measured(deltas)[1]
+            stamps = [scalar(ATTRIBUTES), deltas]
+        joined = self._arrow.compute.binary_join_element_wise(
+            known.of(inner),
+            *stamps,
+            known.places[places],
+            *self._field(self._keys, at, last),
+            *self._field(self._values, at, last),
+            scalar(NO_HEADERS) if self._headers is None else self._headers[at:last],
+            b"",
+        )
+        _, ends, data = joined.buffers()
+        end: int = memoryview(ends).cast("i")[count]
+        return memoryview(data)[:end], newest
+
+    def _field(self, column: tuple[Any, Any] | None, at: int, last: int) -> tuple[Any, ...]:
+        """Lengths and contents of a column, of all its rows from `at` on, before `last`."""
+        if column is None:
+            return (self._arrow.scalar(encode_varint(NULL)),)
+        contents, lengths = column
+        return self._known.of(lengths[at:last]), contents[at:last]

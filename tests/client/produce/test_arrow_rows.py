@@ -1,0 +1,115 @@
+"""Arrow's arrays make the bytes that lists of the same fields make, for the same partitions."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.client.produce import arrow_rows
+from oncelog.client.produce.arrow_rows import TABLE_MAX, WORTH_IT, ArrowRows, can_join
+from oncelog.client.produce.columns import rows_by_partition
+from oncelog.client.produce.partitioner import KeyPartitions, partition_for_key
+from oncelog.wire.batch_builder import BatchBuilder
+from oncelog.wire.record_rows import ROWS_MAX, Rows, SizedRows
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+pytest.importorskip("pyarrow.compute")
+
+some_bytes = (
+    st.none()
+    | st.binary(max_size=300)
+    | st.sampled_from([b"x" * 63, b"y" * 64, b"z" * 8191, b"a" * 8192, b"b" * TABLE_MAX])
+)
+some_headers = st.lists(
+    st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=70)), max_size=2
+).map(tuple)
+some_rows = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=9), some_bytes, some_headers,
+        st.integers(0, 2**45), st.integers(-1, 2),
+    ),
+    min_size=1, max_size=30,
+)  # fmt: skip
+
+
+def column(fields: Any, offset: int, kind: str) -> Any:
+    """A part of an array: what stands before it is left out."""
+    array = pa.array([*[b"left out"] * offset, *fields], pa.binary())
+    return (array.view(pa.string()) if kind == "string" else array)[offset:]
+
+
+def batches(
+    groups: Any, batch_bytes: int, kind: type[SizedRows]
+) -> list[tuple[int | None, bytearray]]:
+    """All batches with their partitions; in the first of each a record stands already."""
+    found: list[tuple[int | None, bytearray]] = []
+    for partition, rows in groups:
+        assert isinstance(rows, kind)
+        at, builder = 0, BatchBuilder()
+        builder.append(2**40, b"k", b"v")
+        while at < len(rows):
+            taken = builder.extend(rows, at, batch_bytes)
+            at += taken
+            if not taken or at == len(rows):
+                found.append((partition, builder.build()))
+                builder = BatchBuilder()
+    return found
+
+
+@settings(deadline=None)  # the first makes tables
+@given(
+    some_rows,
+    st.integers(0, 3),
+    st.sampled_from(["binary", "string"]),
+    st.sampled_from([0, 1_000, 1 << 20]),
+    st.tuples(*[st.booleans()] * 4),
+    st.integers(0, 9),
+)
+def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, partition):
+    rows = rows * (WORTH_IT // len(rows) + 1)
+    keys, values, headers, times, partitions = map(list, zip(*rows, strict=True))
+    keys = keys if has[0] else None
+    rest = (
+        headers if has[1] else None,
+        times if has[2] else 2**40,
+        partitions if has[3] else None if partition else partition,
+        KeyPartitions(4),
+    )
+    arrays = column(values, offset, kind), None if keys is None else column(keys, offset, kind)
+    found = batches(rows_by_partition(*arrays, *rest), batch_bytes, ArrowRows)
+    assert found == batches(rows_by_partition(values, keys, *rest), batch_bytes, Rows)
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.binary(max_size=13), min_size=1, max_size=40), st.integers(1, 1_000))
+def test_keys_go_where_each_of_them_goes(keys, partitions):
+    for many in (keys, keys * WORTH_IT):  # too few of a length, and enough
+        found = KeyPartitions(partitions).of_array(column(many, 1, "binary"))
+        expected = [-1 if k is None else partition_for_key(k, partitions) for k in many]
+        assert found.tolist() == expected
+
+
+def test_a_batch_has_no_more_rows_than_places():
+    values = column([b"v"] * (ROWS_MAX + 100), 0, "binary")
+    rows, builder = ArrowRows(values), BatchBuilder()
+    assert [builder.extend(rows, at, 1 << 30) for at in (0, ROWS_MAX)] == [ROWS_MAX, 0]
+    assert rows.largest_bytes() == Rows(values.to_pylist()).largest_bytes()
+
+
+def test_other_columns_are_lists(monkeypatch):
+    array = column([b"v"] * WORTH_IT, 0, "binary")
+    assert can_join(array, None) and can_join(array, array)
+    assert not can_join(array, array.to_pylist()) and not can_join(array[1:])
+    assert not can_join(array.cast(pa.large_binary()))
+    monkeypatch.setattr(arrow_rows, "vector_library", lambda: None)
+    assert not can_join(array)
+
+
+def test_columns_of_one_call_are_equally_long():
+    values, keys = (column([b""] * n, 0, "binary") for n in (WORTH_IT, WORTH_IT + 1))
+    with pytest.raises(ValueError, match=f"columns of {WORTH_IT} and {WORTH_IT + 1} records"):
+        rows_by_partition(values, keys, None, 0, None, None)
+    with pytest.raises(ValueError, match=f"columns of {WORTH_IT} and 1 records"):
+        ArrowRows(values, None, None, [1])
