@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import urlopen
 
-from ...wire.errors import InvalidConfig
+from ...wire.errors import InvalidConfig, InvalidRequest
 from . import decision_table, steps
 from .database import Dialect, run
 from .flow import Flow, drive_async
@@ -40,14 +40,20 @@ class DatabaseResolver:
     def __init__(self, connect: Callable[[], Any]) -> None:
         """connect: a function, or a coroutine function, that opens a connection."""
         self._connect, self._connection = connect, None
+        self._lock = asyncio.Lock()  # two questions on one connection would be one transaction
 
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """See the class. Raises what the database raises; the next call connects anew."""
-        return await drive_async(self._resolve(key))
+        """See the class. Raises InvalidRequest for a session of another database.
+
+        And what the database raises; the next call connects anew.
+        """
+        async with self._lock:
+            return await drive_async(self._resolve(key))
 
     async def close(self) -> None:
         """Close the connection."""
-        await drive_async(self._close())
+        async with self._lock:
+            await drive_async(self._close())
 
     def _resolve(self, key: TransactionKey) -> Flow[DecidedOutcome | None]:
         try:
@@ -57,11 +63,16 @@ class DatabaseResolver:
                 yield from run(dialect.refuse_unsafe(self._connection), self._connection, dialect)
             script = decision_table.script_of(steps.ReadOrAbort(key))
             event = yield from run(script, self._connection, Dialect(self._connection))
-        except Exception:
+        except BaseException:  # cancelled, too: what is inserted must not be read again
             yield from self._close()
             raise
         assert isinstance(event, steps.OutcomeRead)
-        return event.outcome
+        if event.outcome is None and not event.is_session_over:
+            raise InvalidRequest(
+                f"the writer of {key} decides in another database than the one that was asked: "
+                "give the check-back its database, or the names of its writers (--writer)"
+            )
+        return event.outcome or DecidedOutcome.ABORTED
 
     def _close(self) -> Flow[None]:
         connection, self._connection = self._connection, None

@@ -78,6 +78,15 @@ def in_doubt(key: TransactionKey, reason: BaseException | None) -> DecisionInDou
     )
 
 
+def never_known(key: TransactionKey, reason: BaseException | None) -> DecisionInDoubt:
+    return DecisionInDoubt(
+        f"the database was lost in its commit of {key} ({reason}), and when it could be asked "
+        "again a newer writer of this name had taken over, ended the transaction as it was "
+        "decided, and deleted the decision. Rows and records agree; whether they are there your "
+        "own rows say. End this process, or start the writer anew"
+    )
+
+
 def overruled(key: TransactionKey, reason: BaseException | None) -> DecisionOverruled:
     return DecisionOverruled(
         f"{key} is committed in the database, and was aborted in Kafka by somebody else, `oncelog "
