@@ -138,8 +138,7 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
             yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
-    answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
-    generation = int(answer.rows[0][0])
+    generation = yield from generation_of(name)
     answer = yield Statement(
         f"SELECT transactional_id FROM {TABLE} WHERE writer = ? AND producer_id = ? "
         "ORDER BY generation",
@@ -228,15 +227,25 @@ def end_block() -> Script[None]:
 
 def delete_session(transactional_id: str) -> Script[None]:
     """Its own row first: who inserts `aborted` at this moment holds that, and is waited for."""
-    yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", (transactional_id, SESSION, 0))
+    yield from delete_session_row(transactional_id)
     yield Statement(f"DELETE FROM {TABLE} WHERE transactional_id = ?", (transactional_id,))
     yield SqlEnding.COMMIT
 
 
-def read_generation(name: str) -> Script[int]:
+def delete_session_row(transactional_id: str) -> Script[None]:
+    yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", (transactional_id, SESSION, 0))
+
+
+def generation_of(name: str) -> Script[int]:
+    """Within a transaction."""
     answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
-    yield SqlEnding.ROLLBACK
     return int(answer.rows[0][0]) if answer.rows else 0
+
+
+def read_generation(name: str) -> Script[int]:
+    found = yield from generation_of(name)
+    yield SqlEnding.ROLLBACK
+    return found
 
 
 def script_of(effect: steps.Effect) -> Script[steps.Event]:

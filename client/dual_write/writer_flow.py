@@ -79,6 +79,16 @@ class WriterFlow:
     def _pause(self, pause_s: float) -> Any:
         raise NotImplementedError
 
+    @property
+    def transactional_id(self) -> str:
+        """Of this session."""
+        return self._protocol.transactional_id
+
+    @property
+    def phase(self) -> WriterPhase:
+        """STOPPED: it has to be started anew, as another object."""
+        return self._protocol.phase
+
     # --- the life of a writer
 
     def _start(self) -> Flow[None]:
