@@ -52,6 +52,8 @@ class WriterProtocol:
     def step(self, event: steps.Event) -> steps.Effect:
         """Take what happened; the next effect. Raises what stops the writer, then for ever."""
         if self._stopped is not None:
+            if not isinstance(self._stopped, Exception):  # it was cancelled; who asks now is not
+                raise stop_words.interrupted(self.name, self._stopped)
             raise self._stopped
         rule = self.RULES.get((self.phase, type(event)))
         assert rule is not None, f"{type(event).__name__} does not fit {self.phase.name}"

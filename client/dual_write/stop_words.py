@@ -87,6 +87,14 @@ def never_known(key: TransactionKey, reason: BaseException | None) -> DecisionIn
     )
 
 
+def interrupted(name: str, reason: BaseException) -> DualWriteError:
+    return DualWriteError(
+        f"writer {name!r} was interrupted in the middle of a transaction "
+        f"({type(reason).__name__}), which the next start ends as it was decided. Nothing of this "
+        "one counts: start the writer anew, as another object"
+    )
+
+
 def overruled(key: TransactionKey, reason: BaseException | None) -> DecisionOverruled:
     return DecisionOverruled(
         f"{key} is committed in the database, and was aborted in Kafka by somebody else, `oncelog "

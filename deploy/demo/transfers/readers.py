@@ -34,14 +34,15 @@ class ReaderWatch(threading.Thread):
                     stable, high = admin.run(self._ask)
                 except (KafkaError, OSError):
                     continue
-                self._look(stable, high, time.monotonic())
+                self.look(stable, high, time.monotonic())
 
     async def _ask(self, admin: Any) -> tuple[dict[Any, int], dict[Any, int]]:
         asked = dict.fromkeys(self._partitions, LATEST)
         stable = await admin.list_offsets(asked, read_committed=True)
         return stable, await admin.list_offsets(asked)
 
-    def _look(self, stable: dict[Any, int], high: dict[Any, int], now: float) -> None:
+    def look(self, stable: dict[Any, int], high: dict[Any, int], now: float) -> None:
+        """Take what was seen."""
         for key in self._partitions:
             partition, at = key[1], stable[key]
             stood = self._stands.get(partition)

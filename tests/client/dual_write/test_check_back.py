@@ -143,9 +143,7 @@ def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
         async with Admin(cluster.bootstrap) as admin:
             young = CheckBack(admin.view, HttpResolver(url), older_than_ms=600_000)
             assert await young.sweep() == []
-            check_back = CheckBack(
-                admin.view, HttpResolver(url), older_than_ms=0, prefix=f"{PREFIX}{topic}."
-            )
+            check_back = CheckBack(admin.view, HttpResolver(url), older_than_ms=0, writer=topic)
             (found,) = await check_back.sweep()
             assert found.outcome is None and "not known yet" in found.in_words()
             assert await check_back.sweep() == [], "it is asked again after a while"

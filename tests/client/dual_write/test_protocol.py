@@ -1,5 +1,7 @@
 """The table of the writer, step by step, where the coordinator stays away or says otherwise."""
 
+from asyncio import CancelledError
+
 import pytest
 
 from oncelog.client.dual_write import steps
@@ -8,6 +10,7 @@ from oncelog.client.dual_write.steps import EMPTY, DecidedOutcome, TransactionKe
 from oncelog.client.dual_write.stop_words import (
     DecisionInDoubt,
     DecisionOverruled,
+    DualWriteError,
     WriterSuperseded,
 )
 from oncelog.wire.errors import InvalidTxnState, ProducerFenced, RequestTimedOut
@@ -121,6 +124,14 @@ def test_a_commit_in_doubt_is_what_the_table_says() -> None:
     writer.step(steps.DatabaseInDoubt(reason))
     with pytest.raises(DecisionInDoubt):  # a successor has deleted what the table said
         writer.step(steps.OutcomeRead(None, is_session_over=True))
+
+
+def test_a_writer_that_was_cancelled_says_so_and_cancels_nobody_else() -> None:
+    writer = ready()
+    at_decision(writer)
+    writer.stop(CancelledError())
+    with pytest.raises(DualWriteError, match=r"interrupted .*CancelledError.* start the writer"):
+        writer.step(steps.BlockBegun())
 
 
 def test_rows_of_finished_transactions_are_deleted_with_the_next_decision() -> None:
