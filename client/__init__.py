@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from .consumer import Consumer as Consumer
     from .dual_write.blocking_writer import BlockingDualWriter as BlockingDualWriter
     from .dual_write.check_back_service import CheckBack as CheckBack
+    from .dual_write.http_resolver import HttpResolver as HttpResolver
     from .dual_write.resolvers import DatabaseResolver as DatabaseResolver
-    from .dual_write.resolvers import HttpResolver as HttpResolver
     from .dual_write.stop_words import DecisionInDoubt as DecisionInDoubt
     from .dual_write.stop_words import DecisionOverruled as DecisionOverruled
     from .dual_write.stop_words import DualWriteError as DualWriteError
@@ -54,7 +54,7 @@ _WHERE = {
     "CheckBack": "dual_write.check_back_service",
     "ClusterView": "cluster_view",
     "DatabaseResolver": "dual_write.resolvers",
-    "HttpResolver": "dual_write.resolvers",
+    "HttpResolver": "dual_write.http_resolver",
     "Consumer": "consumer",
     "ConsumerRecord": "fetch.record_reader",
     "DecisionInDoubt": "dual_write.stop_words",

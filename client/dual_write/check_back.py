@@ -42,10 +42,11 @@ class CheckBackProtocol:
         return rule(self, event)
 
     def _answered(self, event: steps.OutcomeRead) -> steps.Effect:
-        if event.outcome is None:
+        outcome = DecidedOutcome.ABORTED if event.is_session_over else event.outcome
+        if outcome is None:
             self.phase = CheckPhase.WAITING
             return steps.WaitAndAsk(self.key)
-        self.outcome, self.phase = event.outcome, CheckPhase.ENDING
+        self.outcome, self.phase = outcome, CheckPhase.ENDING
         return steps.EndAsDecided(self.key, is_commit=self.outcome is DecidedOutcome.COMMITTED)
 
     def _ended(self, _: steps.EndedAsDecided) -> steps.Effect:

@@ -10,15 +10,16 @@ Any number of these may run, beside the writers. What is asked for stands in che
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from ...wire.errors import KafkaError
 from ..cluster_view import ClusterView
 from ..transaction_admin import DescribedTransaction, TransactionAdmin
 from . import kafka_side, steps
 from .check_back import CheckBackProtocol
-from .names import PREFIX
+from .names import PREFIX, checked_name, writer_of
 from .resolvers import Resolver
 from .steps import DecidedOutcome, TransactionKey
 
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 OLDER_THAN_MS, EVERY_MS = 30_000, 1_000
 ASK_AGAIN_FIRST_MS, ASK_AGAIN_LAST_MS = 1_000, 60_000
 END_TIMEOUT_MS = 15_000
+RESOLVE_TIMEOUT_S = 30.0  # of a resolver that hangs
+AT_ONCE_MAX = 16  # questions, so that one that hangs does not hold up the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,14 @@ class CheckBack:
         resolver: Resolver,
         *,
         older_than_ms: int = OLDER_THAN_MS,
-        prefix: str = PREFIX,
+        writer: str | None = None,
+        resolve_timeout_s: float = RESOLVE_TIMEOUT_S,
     ) -> None:
-        if not prefix.startswith(PREFIX):
-            raise ValueError(f"{prefix!r}: ids of dual writes begin with {PREFIX}")
-        self._view, self._resolver, self._prefix = view, resolver, prefix
-        self._older_than_ms = older_than_ms
+        """writer: only transactions of this one."""
+        self._view, self._resolver, self._writer = view, resolver, writer
+        self._prefix = PREFIX if writer is None else f"{PREFIX}{checked_name(writer)}."
+        self._older_than_ms, self._resolve_timeout_s = older_than_ms, resolve_timeout_s
+        self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
         self._admin = TransactionAdmin(view)
         self._postponed: dict[TransactionKey, _Postponed] = {}
 
@@ -90,34 +95,48 @@ class CheckBack:
             prefix=self._prefix, states=["Ongoing"], needs_all_brokers=False
         )
         described = (await self._admin.describe_listed(listed)).values()
-        opened = {_key(each): each for each in described if each.state == "Ongoing"}
+        opened = {_key(each): each for each in described if self._is_meant(each)}
         self._postponed = {k: each for k, each in self._postponed.items() if k in opened}
         now_ms = time.time_ns() // 1_000_000
-        checked: list[Checked] = []
+        checks: list[Coroutine[Any, Any, Checked]] = []
         for key, transaction in sorted(opened.items()):
             age_ms = now_ms - transaction.start_ms
             postponed = self._postponed.get(key)
             is_due = postponed is None or time.monotonic() >= postponed.until
             if transaction.start_ms >= 0 and age_ms >= self._older_than_ms and is_due:
-                checked.append(await self._check(key, age_ms))
-        return checked
+                checks.append(self._check(key, age_ms))
+        return await asyncio.gather(*checks)
+
+    def _is_meant(self, each: DescribedTransaction) -> bool:
+        if each.state != "Ongoing":
+            return False
+        return self._writer is None or writer_of(each.transactional_id) == self._writer
 
     async def _check(self, key: TransactionKey, age_ms: int) -> Checked:
+        async with self._at_once:
+            return await self._check_now(key, age_ms)
+
+    async def _check_now(self, key: TransactionKey, age_ms: int) -> Checked:
         protocol, reason = CheckBackProtocol(key), "the resolver says so"
         effect = protocol.begin()
         while True:
             match effect:
                 case steps.ReadOrAbort():
                     try:
-                        event = steps.OutcomeRead(await self._resolver.resolve(key))
+                        async with asyncio.timeout(self._resolve_timeout_s):
+                            event = steps.OutcomeRead(await self._resolver.resolve(key))
                     except Exception as problem:  # of any database or HTTP: it is asked again
-                        event, reason = steps.OutcomeRead(None), f"the resolver failed: {problem}"
+                        said = str(problem) or type(problem).__name__
+                        event, reason = steps.OutcomeRead(None), f"the resolver failed: {said}"
                 case steps.EndAsDecided(_, is_commit):
-                    event = await kafka_side.end(
-                        self._view, key, is_commit=is_commit, timeout_ms=END_TIMEOUT_MS
-                    )
+                    try:
+                        event = await kafka_side.end(
+                            self._view, key, is_commit=is_commit, timeout_ms=END_TIMEOUT_MS
+                        )
+                    except KafkaError as problem:  # an ACL is missing, perhaps, for this id
+                        event = steps.EndUnanswered(problem)
                     if isinstance(event, steps.EndUnanswered):
-                        reason = f"its coordinator did not answer: {event.reason}"
+                        reason = f"its coordinator did not end it: {event.reason}"
                 case steps.CheckedBack(_, outcome, is_ours):
                     self._postponed.pop(key, None)
                     return Checked(key, age_ms, outcome, is_ours)

@@ -63,7 +63,9 @@ class Dialect:
     def before_commit(self) -> Script[None]:
         """The block was whole, and has not changed what makes its commit durable."""
         yield from decision_table.end_block()
-        if self.module.startswith("psycopg"):
+        if self.module == "sqlite3":
+            yield from _refuse_unsynced_sqlite()
+        elif self.module.startswith("psycopg"):
             yield from refuse_unsafe_postgresql()
 
 
@@ -103,17 +105,21 @@ def _refuse_unsafe_sqlite() -> Script[None]:
             "the sqlite database is in memory, or temporary: its decisions would be gone with "
             "the process. Give it a file"
         )
-    synchronous = (yield Statement("PRAGMA synchronous")).rows[0][0]
-    if int(synchronous) < SQLITE_FULL:
-        raise UnsafeDatabase(
-            "sqlite's synchronous is below FULL: a power cut could take a decision back that "
-            "Kafka has carried out. Say PRAGMA synchronous=FULL on this connection"
-        )
+    yield from _refuse_unsynced_sqlite()
     journal = str((yield Statement("PRAGMA journal_mode")).rows[0][0]).lower()
     if journal in ("off", "memory"):
         raise UnsafeDatabase(
             f"sqlite's journal_mode is {journal}: a crash in a commit would leave half of it. "
             "Say PRAGMA journal_mode=WAL (or DELETE)"
+        )
+
+
+def _refuse_unsynced_sqlite() -> Script[None]:
+    synchronous = (yield Statement("PRAGMA synchronous")).rows[0][0]
+    if int(synchronous) < SQLITE_FULL:
+        raise UnsafeDatabase(
+            "sqlite's synchronous is below FULL: a power cut could take a decision back that "
+            "Kafka has carried out. Say PRAGMA synchronous=FULL on this connection"
         )
 
 

@@ -5,7 +5,9 @@
     generation   of the writer when it wrote the row
     decisions    of the row of a writer: how many; it is raised with each, so that its row is locked
 
-Two more kinds of rows: of each writer its generation, of each session that it exists (names.py).
+Three more kinds of rows (names.py): of each writer its generation; of each session that it exists,
+from before its first transaction until a successor has ended it; and the database's own id, which
+stands in the ids of its sessions, so that no other database is asked about them.
 Pure: a script yields statements and gets answers, or exceptions, back; database.py runs it on a
 connection, awaiting or not.
 """
@@ -16,12 +18,13 @@ from enum import Enum, auto
 from typing import Any, TypeVar
 
 from . import steps, stop_words
-from .names import SESSION, WRITER, writer_of
+from .names import DATABASE, SESSION, WRITER, database_of, writer_of
 from .steps import DecidedOutcome, TransactionKey
 
 TABLE, POSITIONS = "oncelog_decisions", "oncelog_positions"
 SAVEPOINT = "oncelog_block"
 CLAIMS_MAX = 5
+OWN = TransactionKey("database", DATABASE, 0)  # of the row with the database's own id
 NO_SAVEPOINT = ("3B001", "25P01")  # of PostgreSQL: no such savepoint, no transaction
 T = TypeVar("T")
 
@@ -95,6 +98,30 @@ def create_tables() -> Script[None]:
             yield SqlEnding.ROLLBACK
 
 
+def _find_database_id() -> Script[str | None]:
+    answer = yield Statement(f"SELECT writer FROM {TABLE} WHERE {KEY}", _parameters(OWN))
+    return str(answer.rows[0][0]) if answer.rows else None
+
+
+def database_id(drawn: str) -> Script[str]:
+    """The id of this database; the one that was drawn where it had none."""
+    found = yield from _find_database_id()
+    yield SqlEnding.ROLLBACK
+    if found is not None:
+        return found
+    try:
+        yield _insert(drawn, OWN, "database", 0)
+        yield SqlEnding.COMMIT
+    except Exception:  # another process has given it one at the same moment
+        yield SqlEnding.ROLLBACK
+        found = yield from _find_database_id()
+        yield SqlEnding.ROLLBACK
+        if found is None:
+            raise
+        return found
+    return drawn
+
+
 def claim(asked: steps.Claim) -> Script[steps.Claimed]:
     """Raise the generation, which waits for a decision that is being committed."""
     name, session = asked.name, TransactionKey(asked.transactional_id, SESSION, 0)
@@ -111,8 +138,7 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
             yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
-    answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
-    generation = int(answer.rows[0][0])
+    generation = yield from generation_of(name)
     answer = yield Statement(
         f"SELECT transactional_id FROM {TABLE} WHERE writer = ? AND producer_id = ? "
         "ORDER BY generation",
@@ -135,12 +161,22 @@ def read_outcome(key: TransactionKey) -> Script[DecidedOutcome | None]:
     return found
 
 
-def read_or_abort(key: TransactionKey) -> Script[DecidedOutcome]:
+def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
     """What was decided; `aborted` from here on where nothing was. May be run again."""
+    own_id = yield from _find_database_id()
     found = yield from read_outcome(key)
     if found is not None:
-        return found
+        return steps.OutcomeRead(found)
+    if own_id is None or own_id != database_of(key.transactional_id):
+        return steps.OutcomeRead(None)
     try:
+        answer = yield Statement(
+            f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY}",
+            (key.transactional_id, SESSION, 0),
+        )
+        if answer.row_count != 1:  # its successor waits for this lock, too, before it deletes
+            yield SqlEnding.ROLLBACK
+            return steps.OutcomeRead(None, is_session_over=True)
         writer = writer_of(key.transactional_id) or ""
         yield _insert(writer, key, DecidedOutcome.ABORTED.value, 0)
         yield SqlEnding.COMMIT
@@ -149,8 +185,8 @@ def read_or_abort(key: TransactionKey) -> Script[DecidedOutcome]:
         found = yield from read_outcome(key)
         if found is None:
             raise
-        return found
-    return DecidedOutcome.ABORTED
+        return steps.OutcomeRead(found)
+    return steps.OutcomeRead(DecidedOutcome.ABORTED)
 
 
 def decide(asked: steps.Decide) -> Script[None]:
@@ -189,15 +225,27 @@ def end_block() -> Script[None]:
         raise stop_words.not_whole(problem) from problem
 
 
-def forget_session(transactional_id: str) -> Script[None]:
+def delete_session(transactional_id: str) -> Script[None]:
+    """Its own row first: who inserts `aborted` at this moment holds that, and is waited for."""
+    yield from delete_session_row(transactional_id)
     yield Statement(f"DELETE FROM {TABLE} WHERE transactional_id = ?", (transactional_id,))
     yield SqlEnding.COMMIT
 
 
-def read_generation(name: str) -> Script[int]:
+def delete_session_row(transactional_id: str) -> Script[None]:
+    yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", (transactional_id, SESSION, 0))
+
+
+def generation_of(name: str) -> Script[int]:
+    """Within a transaction."""
     answer = yield Statement(f"SELECT generation FROM {TABLE} WHERE {KEY}", (name, WRITER, 0))
-    yield SqlEnding.ROLLBACK
     return int(answer.rows[0][0]) if answer.rows else 0
+
+
+def read_generation(name: str) -> Script[int]:
+    found = yield from generation_of(name)
+    yield SqlEnding.ROLLBACK
+    return found
 
 
 def script_of(effect: steps.Effect) -> Script[steps.Event]:
@@ -208,10 +256,10 @@ def script_of(effect: steps.Effect) -> Script[steps.Event]:
         case steps.ReadOutcome(key):
             return steps.OutcomeRead((yield from read_outcome(key)))
         case steps.ReadOrAbort(key):
-            return steps.OutcomeRead((yield from read_or_abort(key)))
-        case steps.ForgetSession(transactional_id):
-            yield from forget_session(transactional_id)
-            return steps.Forgotten()
+            return (yield from read_or_abort(key))
+        case steps.DeleteSession(transactional_id):
+            yield from delete_session(transactional_id)
+            return steps.SessionDeleted()
         case steps.ReadGeneration(name):
             return steps.GenerationRead((yield from read_generation(name)))
         case _:

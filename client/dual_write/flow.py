@@ -1,4 +1,4 @@
-"""BlockingDualWork that is written once and done with or without an event loop.
+"""Work that is written once and done with or without an event loop.
 
 A flow yields calls, and gets what they return, or what they raise, back. `drive` makes each call;
 `drive_async` awaits what it returns where that is awaitable.

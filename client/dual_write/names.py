@@ -6,9 +6,9 @@ from ...wire.errors import InvalidRequest
 
 PREFIX = "oncelog.dual."
 NAME = re.compile(r"[A-Za-z0-9._-]{1,150}")
-ID = re.compile(rf"{re.escape(PREFIX)}({NAME.pattern})\.([0-9a-f]{{16}})")
-NONCE_BYTES = 8
-WRITER, SESSION = -2, -3  # in place of a producer id: what a row of the table is
+DATABASE_ID_BYTES, NONCE_BYTES = 4, 8
+ID = re.compile(rf"{re.escape(PREFIX)}({NAME.pattern})\.([0-9a-f]{{8}})([0-9a-f]{{16}})")
+WRITER, SESSION, DATABASE = -2, -3, -4  # in place of a producer id: what a row of the table is
 
 
 def checked_name(name: str) -> str:
@@ -20,12 +20,18 @@ def checked_name(name: str) -> str:
     return name
 
 
-def session_id(name: str, nonce: bytes) -> str:
+def session_id(name: str, database_id: str, nonce: bytes) -> str:
     """The transactional id of one session; the nonce is drawn for it, and never used again."""
-    return f"{PREFIX}{name}.{nonce.hex()}"
+    return f"{PREFIX}{name}.{database_id}{nonce.hex()}"
 
 
 def writer_of(transactional_id: str) -> str | None:
     """Whose session a transactional id is; None for ids of others."""
     found = ID.fullmatch(transactional_id)
     return found[1] if found else None
+
+
+def database_of(transactional_id: str) -> str | None:
+    """The id of the database in which a session decides."""
+    found = ID.fullmatch(transactional_id)
+    return found[2] if found else None

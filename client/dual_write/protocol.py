@@ -52,6 +52,8 @@ class WriterProtocol:
     def step(self, event: steps.Event) -> steps.Effect:
         """Take what happened; the next effect. Raises what stops the writer, then for ever."""
         if self._stopped is not None:
+            if not isinstance(self._stopped, Exception):  # it was cancelled; who asks now is not
+                raise stop_words.interrupted(self.name, self._stopped)
             raise self._stopped
         rule = self.RULES.get((self.phase, type(event)))
         assert rule is not None, f"{type(event).__name__} does not fit {self.phase.name}"
@@ -112,10 +114,10 @@ class WriterProtocol:
         return steps.FenceSession(self._older[0])
 
     def _fenced(self, _: steps.SessionFenced) -> steps.Effect:
-        self.phase = WriterPhase.FORGETTING
-        return steps.ForgetSession(self._older[0])
+        self.phase = WriterPhase.DELETING
+        return steps.DeleteSession(self._older[0])
 
-    def _forgotten(self, _: steps.Forgotten) -> steps.Effect:
+    def _deleted(self, _: steps.SessionDeleted) -> steps.Effect:
         del self._older[0]
         return self._next_session()
 
@@ -235,6 +237,9 @@ class WriterProtocol:
     def _resolved(self, event: steps.OutcomeRead) -> steps.Effect:
         if event.outcome is DecidedOutcome.COMMITTED:
             return self._committed(steps.DatabaseCommitted())
+        if event.outcome is None:
+            assert self._key is not None
+            raise self.stop(stop_words.never_known(self._key, self._reason))
         return self._undo(self._reason)
 
     def _undo(self, reason: BaseException | None) -> steps.Effect:
@@ -284,7 +289,7 @@ class WriterProtocol:
         (WriterPhase.ROLLING_FORWARD, steps.EndRefused): _not_rolled_forward,
         (WriterPhase.ROLLING_FORWARD, steps.EndUnanswered): _start_unanswered,
         (WriterPhase.FENCING, steps.SessionFenced): _fenced,
-        (WriterPhase.FORGETTING, steps.Forgotten): _forgotten,
+        (WriterPhase.DELETING, steps.SessionDeleted): _deleted,
         (WriterPhase.INITIALIZING, steps.Initialized): _initialized,
         (WriterPhase.READY, steps.BlockBegun): _begun,
         (WriterPhase.OWING, steps.BlockBegun): _begun_owing,

@@ -6,24 +6,21 @@ to keep it in the same way.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, cast
-from urllib.error import HTTPError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import urlopen
+from typing import Any, Protocol
+from urllib.parse import unquote
 
-from ...wire.errors import InvalidConfig
+from ...wire.errors import InvalidConfig, InvalidRequest
 from . import decision_table, steps
 from .database import Dialect, run
 from .flow import Flow, drive_async
+from .http_resolver import HttpResolver
 from .steps import DecidedOutcome, TransactionKey
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10
-ANSWER_BYTES_MAX = 65_536
-WORDS = {"commit": DecidedOutcome.COMMITTED, "abort": DecidedOutcome.ABORTED, "unknown": None}
+LOCK_TIMEOUT_S = 2  # a writer that stands still in its commit holds its row: it is asked again
 
 
 class Resolver(Protocol):
@@ -40,14 +37,20 @@ class DatabaseResolver:
     def __init__(self, connect: Callable[[], Any]) -> None:
         """connect: a function, or a coroutine function, that opens a connection."""
         self._connect, self._connection = connect, None
+        self._lock = asyncio.Lock()  # two questions on one connection would be one transaction
 
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """See the class. Raises what the database raises; the next call connects anew."""
-        return await drive_async(self._resolve(key))
+        """See the class. Raises InvalidRequest for a session of another database.
+
+        And what the database raises; the next call connects anew.
+        """
+        async with self._lock:
+            return await drive_async(self._resolve(key))
 
     async def close(self) -> None:
         """Close the connection."""
-        await drive_async(self._close())
+        async with self._lock:
+            await drive_async(self._close())
 
     def _resolve(self, key: TransactionKey) -> Flow[DecidedOutcome | None]:
         try:
@@ -57,11 +60,16 @@ class DatabaseResolver:
                 yield from run(dialect.refuse_unsafe(self._connection), self._connection, dialect)
             script = decision_table.script_of(steps.ReadOrAbort(key))
             event = yield from run(script, self._connection, Dialect(self._connection))
-        except Exception:
+        except BaseException:  # cancelled, too: what is inserted must not be read again
             yield from self._close()
             raise
         assert isinstance(event, steps.OutcomeRead)
-        return event.outcome
+        if event.outcome is None and not event.is_session_over:
+            raise InvalidRequest(
+                f"the writer of {key} decides in another database than the one that was asked: "
+                "give the check-back its database, or the names of its writers (--writer)"
+            )
+        return event.outcome or DecidedOutcome.ABORTED
 
     def _close(self) -> Flow[None]:
         connection, self._connection = self._connection, None
@@ -72,47 +80,9 @@ class DatabaseResolver:
                 logger.debug("while a connection was closed: %s", problem)
 
 
-class HttpResolver:
-    """Asks GET URL?transactional_id=...&producer_id=...&producer_epoch=...
-
-    The answer is JSON: {"outcome": "commit" | "abort" | "unknown"}.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
-        """Raises OSError, ValueError where there is no such answer."""
-        return await asyncio.to_thread(self._ask, key)
-
-    async def close(self) -> None: ...
-
-    def _ask(self, key: TransactionKey) -> DecidedOutcome | None:
-        asked = urlencode({
-            "transactional_id": key.transactional_id,
-            "producer_id": key.producer_id,
-            "producer_epoch": key.producer_epoch,
-        })  # fmt: skip
-        url = f"{self._url}{'&' if '?' in self._url else '?'}{asked}"
-        try:
-            with urlopen(url, timeout=TIMEOUT_S) as answer:
-                text = answer.read(ANSWER_BYTES_MAX)
-        except HTTPError as problem:
-            with problem:
-                raise OSError(f"{self._url} answered {problem.code} {problem.reason}") from None
-        found: Any = json.loads(text)
-        word = cast(dict[str, Any], found).get("outcome") if isinstance(found, dict) else None
-        if word not in WORDS:
-            raise ValueError(
-                f'{self._url} answered {text[:200]!r}; wanted is {{"outcome": "commit"}}, '
-                '"abort" or "unknown"'
-            )
-        return WORDS[str(word)]
-
-
 def resolver_of(url: str) -> Resolver:
     """By an address: postgresql://, sqlite:///FILE, http://, https://. Raises InvalidConfig."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition(":")[0]
     if scheme in ("http", "https"):
         return HttpResolver(url)
     if scheme in ("postgresql", "postgres"):
@@ -120,7 +90,7 @@ def resolver_of(url: str) -> Resolver:
     if scheme == "sqlite":
         return DatabaseResolver(_sqlite(url))
     raise InvalidConfig(
-        f"{url!r} is no resolver: give postgresql://USER@HOST/DATABASE, sqlite:///FILE, or the "
+        "this is no resolver: give postgresql://USER@HOST/DATABASE, sqlite:///FILE, or the "
         "http:// or https:// address of an endpoint"
     )
 
@@ -130,18 +100,32 @@ def _postgresql(url: str) -> Callable[[], Any]:
         import psycopg
     except ImportError:
         raise InvalidConfig("PostgreSQL needs psycopg: pip install 'oncelog[database]'") from None
-    # A writer that stands still in its commit holds its row: asked again later, others meanwhile.
-    return lambda: psycopg.AsyncConnection.connect(
-        url, connect_timeout=TIMEOUT_S, options=f"-c lock_timeout={TIMEOUT_S}s"
-    )
+
+    async def connect() -> Any:
+        try:
+            return await psycopg.AsyncConnection.connect(
+                url, connect_timeout=TIMEOUT_S, options=f"-c lock_timeout={LOCK_TIMEOUT_S}s"
+            )
+        except psycopg.Error as problem:
+            raise ConnectionError(without_password(str(problem), url)) from None
+
+    return connect
+
+
+def without_password(text: str, url: str) -> str:
+    """Words about an address, which may repeat parts of it."""
+    secret = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    for each in sorted({secret, unquote(secret)} - {""}, key=len, reverse=True):
+        text = text.replace(each, "***")
+    return text
 
 
 def _sqlite(url: str) -> Callable[[], Any]:
     import sqlite3
-    from urllib.parse import quote, unquote
+    from urllib.parse import quote
 
     file = unquote(url.removeprefix("sqlite://"))
     if not file.startswith("/") or "?" in file:
         raise InvalidConfig(f"{url!r}: give sqlite:///FILE with the whole path (three slashes)")
     # mode=rw: a mistyped file is not made, and taken for a database in which nothing was decided
-    return lambda: sqlite3.connect(f"file:{quote(file)}?mode=rw", uri=True, timeout=TIMEOUT_S)
+    return lambda: sqlite3.connect(f"file:{quote(file)}?mode=rw", uri=True, timeout=LOCK_TIMEOUT_S)

@@ -43,7 +43,7 @@ class WriterPhase(Enum):
     READING = auto()  # what was decided about it
     ROLLING_FORWARD = auto()
     FENCING = auto()
-    FORGETTING = auto()
+    DELETING = auto()
     INITIALIZING = auto()
     READY = auto()
     OPENING = auto()
@@ -86,7 +86,10 @@ class ReadOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReadOrAbort:
-    """In the database: what was decided; if nothing was, insert `aborted`, whose key is unique."""
+    """In the database: what was decided; if nothing was, insert `aborted`, whose key is unique.
+
+    Of a session that is over, or of another database, nothing is inserted.
+    """
 
     key: TransactionKey
 
@@ -107,7 +110,7 @@ class FenceSession:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetSession:
+class DeleteSession:
     """In the database: delete the rows of an older session."""
 
     transactional_id: str
@@ -225,7 +228,14 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRead:
+    """outcome: None when nothing is known.
+
+    is_session_over: a successor has ended all that the session had open, as was decided, and
+    deleted its rows. The session decides nothing any more; what it opens yet counts for nothing.
+    """
+
     outcome: DecidedOutcome | None
+    is_session_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +264,7 @@ class SessionFenced:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class SessionDeleted:
     pass
 
 
@@ -327,13 +337,13 @@ class Aborted:
 
 
 Effect = (
-    Claim | Describe | ReadOutcome | ReadOrAbort | EndAsDecided | FenceSession | ForgetSession
+    Claim | Describe | ReadOutcome | ReadOrAbort | EndAsDecided | FenceSession | DeleteSession
     | Initialize | StartSession | BecomeReady | BeginBoth | RunBlock | Prepare | Decide | RollBack
     | ReadGeneration | AbortOwn | EndBlock | WaitAndAsk | CheckedBack
 )  # fmt: skip
 Event = (
     SessionStarted | Claimed | Described | OutcomeRead | EndedAsDecided | EndRefused
-    | EndUnanswered | SessionFenced | Forgotten | Initialized | BlockBegun | BothBegun | BlockDone
-    | BlockFailed | Prepared | DatabaseCommitted | DatabaseRefused | DatabaseInDoubt
+    | EndUnanswered | SessionFenced | SessionDeleted | Initialized | BlockBegun | BothBegun
+    | BlockDone | BlockFailed | Prepared | DatabaseCommitted | DatabaseRefused | DatabaseInDoubt
     | GenerationRead | RolledBack | Aborted
 )  # fmt: skip

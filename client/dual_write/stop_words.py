@@ -78,6 +78,23 @@ def in_doubt(key: TransactionKey, reason: BaseException | None) -> DecisionInDou
     )
 
 
+def never_known(key: TransactionKey, reason: BaseException | None) -> DecisionInDoubt:
+    return DecisionInDoubt(
+        f"the database was lost in its commit of {key} ({reason}), and when it could be asked "
+        "again a newer writer of this name had taken over, ended the transaction as it was "
+        "decided, and deleted the decision. Rows and records agree; whether they are there your "
+        "own rows say. End this process, or start the writer anew"
+    )
+
+
+def interrupted(name: str, reason: BaseException) -> DualWriteError:
+    return DualWriteError(
+        f"writer {name!r} was interrupted in the middle of a transaction "
+        f"({type(reason).__name__}), which the next start ends as it was decided. Nothing of this "
+        "one counts: start the writer anew, as another object"
+    )
+
+
 def overruled(key: TransactionKey, reason: BaseException | None) -> DecisionOverruled:
     return DecisionOverruled(
         f"{key} is committed in the database, and was aborted in Kafka by somebody else, `oncelog "

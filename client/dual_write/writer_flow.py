@@ -19,7 +19,7 @@ from . import decision_table, steps, stop_words
 from .database import Dialect, run
 from .decision_table import Script
 from .flow import Flow
-from .names import NONCE_BYTES, checked_name, session_id
+from .names import DATABASE_ID_BYTES, NONCE_BYTES, checked_name, session_id
 from .protocol import WriterProtocol
 from .steps import WriterPhase
 
@@ -79,6 +79,16 @@ class WriterFlow:
     def _pause(self, pause_s: float) -> Any:
         raise NotImplementedError
 
+    @property
+    def transactional_id(self) -> str:
+        """Of this session."""
+        return self._protocol.transactional_id
+
+    @property
+    def phase(self) -> WriterPhase:
+        """STOPPED: it has to be started anew, as another object."""
+        return self._protocol.phase
+
     # --- the life of a writer
 
     def _start(self) -> Flow[None]:
@@ -91,7 +101,9 @@ class WriterFlow:
         yield from self._advance((yield from self._new_session()))
 
     def _new_session(self) -> Flow[steps.Event]:
-        transactional_id = session_id(self.name, secrets.token_bytes(NONCE_BYTES))
+        drawn = secrets.token_hex(DATABASE_ID_BYTES)
+        database = yield from self._run(decision_table.database_id(drawn))
+        transactional_id = session_id(self.name, database, secrets.token_bytes(NONCE_BYTES))
         yield partial(self._new_producer, transactional_id)
         return steps.SessionStarted(transactional_id)
 
@@ -153,7 +165,7 @@ class WriterFlow:
         match effect:
             case steps.StartSession():
                 return (yield from self._new_session())
-            case steps.Claim() | steps.ReadOutcome() | steps.ForgetSession():
+            case steps.Claim() | steps.ReadOutcome() | steps.DeleteSession():
                 return (yield from self._run(decision_table.script_of(effect)))
             case steps.ReadGeneration():
                 return (yield from self._run(decision_table.script_of(effect)))

@@ -25,7 +25,11 @@ from .common import (
 if TYPE_CHECKING:
     from ..bench.grid import CellResult, CellT, Grid, MeasurementT
 
-Break = Literal["none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off"]
+Break = Literal[
+    "none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off",
+    "decision-before-prepare", "complete-before-commit", "no-nonce", "two-owners", "no-tombstone",
+]  # fmt: skip
+SECONDS_MAX = 3_600
 JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
 
@@ -39,7 +43,19 @@ def register(app: App) -> None:
 
 def demo(
     *,
+    job: Annotated[
+        Literal["flights", "transfers"],
+        Parameter(help="Flights enriched and summed; or transfers: rows of a database and events."),
+    ] = "flights",
     seed: Annotated[int | None, Parameter(help="Repeats the faults of another run.")] = None,
+    database: Annotated[
+        str | None,
+        Parameter(
+            help="Of transfers: postgresql://USER@HOST/DATABASE, or postgresql:// for a server "
+            "that is started, and killed with the rest. sqlite if it is not given."
+        ),
+    ] = None,
+    seconds: Annotated[float, Parameter(help="Of transfers: for how long.")] = 60.0,
     engine: Annotated[
         Literal["spark", "workers"] | None,
         Parameter(help="What enriches: a Spark job, or two processes of one consumer group."),
@@ -51,6 +67,9 @@ def demo(
 ) -> int:
     """Real flights in, enriched flights and sums out, nodes and workers killed; then a judge looks.
 
+    Or transfers: rows in a database and events in Kafka, services, nodes, check-back and database
+    killed; then rows and events are compared.
+
     The engine is Spark where its extra is installed and nothing is taken away, else two workers.
     Exit code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
     """
@@ -58,12 +77,17 @@ def demo(
     from ..cluster.local_cluster import Cluster
     from ..demo import flights
     from ..demo import report as demo_report
-    from ..demo.run import CLUSTER_CONFIG, Demo
+    from ..demo.run import BREAKS, CLUSTER_CONFIG, Demo
 
-    flights.archive()
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+    if job == "transfers":
+        return _transfers(chosen, broken, database, seconds, format)
+    if broken not in BREAKS or database is not None:
+        raise Failure("--database, and this --break, belong to --job transfers.", exit_code=2)
+    flights.archive()
     worker = engine or _engine(broken)
-    screen = demo_report.Screen(chosen, broken, worker)
+    what_is_broken = demo_report.WHAT_IS_BROKEN.get(broken, "")
+    screen = demo_report.Screen(chosen, broken, f" --engine {worker}", what_is_broken)
     cluster = Cluster(3, config=CLUSTER_CONFIG)
     cluster.up()
     is_over = False
@@ -78,6 +102,40 @@ def demo(
         print(json.dumps(demo_report.as_json(report)))
     else:
         demo_report.print_verdict(report)
+    return report.exit_code
+
+
+def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: str) -> int:
+    from ..cluster.local_cluster import Cluster
+    from ..demo.report import Screen
+    from ..demo.transfers import report as transfers_report
+    from ..demo.transfers.broken import WRITERS
+    from ..demo.transfers.run import TransfersDemo, database_of
+
+    if broken not in WRITERS or not 1 <= seconds <= SECONDS_MAX:
+        raise Failure(
+            f"With --job transfers: --break {', '.join(WRITERS)}; --seconds 1 to {SECONDS_MAX}.",
+            exit_code=2,
+        )
+    what_is_broken = transfers_report.WHAT_IS_BROKEN.get(broken, "")
+    options = f" --job transfers --seconds {seconds:g}" + (" --database ..." if url else "")
+    screen = Screen(seed, broken, options, what_is_broken)
+    cluster = Cluster(3)
+    cluster.up()
+    is_over = False
+    try:
+        screen.started(cluster)
+        with database_of(url, cluster) as (found, server):
+            demo = TransfersDemo(cluster, seed, broken, screen.say, database=found, server=server)
+            report = demo.run(seconds)
+        screen.end()
+        is_over = True
+    finally:
+        cluster.down(purge=is_over)  # what could not be judged stays to be looked at
+    if output == "json":
+        print(json.dumps(transfers_report.as_json(report)))
+    else:
+        transfers_report.print_verdict(report)
     return report.exit_code
 
 

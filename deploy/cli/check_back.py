@@ -33,22 +33,26 @@ def check_back(
     an endpoint is asked GET URL?transactional_id=..., and answers {"outcome": "commit"}, "abort"
     (which must be final) or "unknown". Runs until it is stopped, beside any number of others.
     """
-    from ...client.dual_write.names import PREFIX, checked_name
     from ...wire.errors import KafkaError
 
     if older_than < 0 or every <= 0:
         raise Failure("--older-than must be 0 or more, --every more than 0", exit_code=2)
     try:
-        prefix = PREFIX if writer is None else f"{PREFIX}{checked_name(writer)}."
         with contextlib.suppress(KeyboardInterrupt):
-            return asyncio.run(_run(query, resolver, prefix, older_than, every, is_once=once))
+            return asyncio.run(_run(query, resolver, writer, older_than, every, is_once=once))
     except KafkaError as problem:
         raise Failure(str(problem), exit_code=2) from None
     return 0
 
 
 async def _run(
-    query: Query, url: str, prefix: str, older_than_s: float, every_s: float, *, is_once: bool
+    query: Query,
+    url: str,
+    writer: str | None,
+    older_than_s: float,
+    every_s: float,
+    *,
+    is_once: bool,
 ) -> int:
     from ...client.dual_write.check_back_service import CheckBack
     from ...client.dual_write.resolvers import resolver_of
@@ -57,7 +61,7 @@ async def _run(
     try:
         async with query.view() as view:
             check_back = CheckBack(
-                view, resolver, older_than_ms=round(older_than_s * 1000), prefix=prefix
+                view, resolver, older_than_ms=round(older_than_s * 1000), writer=writer
             )
             if not is_once:
                 await check_back.run(

@@ -34,15 +34,16 @@ WITHOUT = {
 class Screen:
     """The words while it runs, on stderr; a live line when a person watches."""
 
-    def __init__(self, seed: int, broken: str, engine: str) -> None:
+    def __init__(self, seed: int, broken: str, options: str, what_is_broken: str) -> None:
+        """options: those that belong to another run of the same."""
         self._started = time.monotonic()
         self._is_live = sys.stderr.isatty()
         self._over = threading.Event()
         self._lock = threading.Lock()
-        how = f" --engine {engine}" + (f" --break {broken}" if broken != "none" else "")
+        how = options + (f" --break {broken}" if broken != "none" else "")
         self.say(f"seed {seed}   (again: oncelog demo --seed {seed}{how})")
         if broken != "none":
-            self.say(f"one guarantee is taken away: {broken}: {WHAT_IS_BROKEN[broken]}")
+            self.say(f"one guarantee is taken away: {broken}: {what_is_broken}")
 
     def started(self, cluster: Cluster) -> None:
         self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
@@ -75,19 +76,19 @@ def print_verdict(report: DemoReport) -> None:
     """The end of the story, on stdout."""
     inputs, outputs = report.inputs, report.outputs
     print()
-    _print_number(report.handed_over, f"flights handed over, {report.acknowledged:,} acknowledged")
-    _print_number(inputs.read, f"records in {TOPIC}, {inputs.distinct:,} distinct")
-    _print_counts(STREAM_ANOMALIES, inputs.violations)
-    _print_number(outputs.read, f"records in {ENRICHED}, made of {outputs.distinct:,} inputs")
-    _print_counts(OUTPUT_ANOMALIES, outputs.violations)
+    print_number(report.handed_over, f"flights handed over, {report.acknowledged:,} acknowledged")
+    print_number(inputs.read, f"records in {TOPIC}, {inputs.distinct:,} distinct")
+    print_counts(STREAM_ANOMALIES, inputs.violations)
+    print_number(outputs.read, f"records in {ENRICHED}, made of {outputs.distinct:,} inputs")
+    print_counts(OUTPUT_ANOMALIES, outputs.violations)
     account = report.account
-    _print_number(account.count, account.words)
+    print_number(account.count, account.words)
     if report.engine == "workers":
         not_known = "outputs of transactions that were not known to be committed"
-        _print_number(account.withheld, not_known)
-    _print_counts(END_ANOMALIES, report.at_the_end)
+        print_number(account.withheld, not_known)
+    print_counts(END_ANOMALIES, report.at_the_end)
     right = report.groups - sum(wrong.count for wrong in report.wrong_totals)
-    _print_number(right, f"of {report.groups} sums by {report.sums_by} equal to the CSV's")
+    print_number(right, f"of {report.groups} sums by {report.sums_by} equal to the CSV's")
     print(_faults(report))
     if report.fatal_errors:
         print(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
@@ -97,11 +98,11 @@ def print_verdict(report: DemoReport) -> None:
     print(sentence(report))
 
 
-def _print_number(number: int, what: str) -> None:
+def print_number(number: int, what: str) -> None:
     print(f"{number:>9,}  {what}")
 
 
-def _print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> None:
+def print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> None:
     counts = {finding.name: finding.count for finding in findings}
     print(" " * 11 + ", ".join(f"{counts.get(each.name, 0):,} {each.name}" for each in anomalies))
 

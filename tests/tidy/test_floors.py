@@ -43,6 +43,7 @@ SHELLS = {
     "client/blocking_producer.py",
     "client/dual_write/blocking_writer.py",
     "client/dual_write/check_back_service.py",
+    "client/dual_write/http_resolver.py",
     "client/dual_write/resolvers.py",
     "client/dual_write/writer.py",
     "client/dual_write/writer_flow.py",

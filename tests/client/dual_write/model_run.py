@@ -15,7 +15,7 @@ from oncelog.client.dual_write import steps
 from oncelog.client.dual_write.check_back import CheckBackProtocol
 from oncelog.client.dual_write.protocol import WriterProtocol
 from oncelog.client.dual_write.steps import DecidedOutcome, TransactionKey, WriterPhase
-from oncelog.client.dual_write.stop_words import DecisionOverruled, DualWriteError
+from oncelog.client.dual_write.stop_words import DecisionInDoubt, DecisionOverruled, DualWriteError
 
 from .model_world import KeyTaken, Luck, Refused, World
 
@@ -35,6 +35,7 @@ class Parts:
     leaves_uncertain_ids: bool = True
     asks_in_doubt: bool = True
     keeps_tombstones: bool = True  # of its own transactions
+    ends_what_comes_late: bool = True  # of sessions that a successor has ended already
 
 
 class Verdict(NamedTuple):
@@ -90,7 +91,9 @@ class Actor:
     def read_or_abort(self, key: TransactionKey) -> steps.Event:
         if not self.parts.has_tombstone and isinstance(self, CheckBack):
             return steps.OutcomeRead(self.world.database.outcomes.get(key, DecidedOutcome.ABORTED))
-        return steps.OutcomeRead(self.world.database.read_or_abort(key))
+        read = self.world.database.read_or_abort(key)
+        is_over = read.is_session_over and self.parts.ends_what_comes_late
+        return replace(read, is_session_over=is_over)
 
 
 class Writer(Actor):
@@ -126,7 +129,7 @@ class Writer(Actor):
             if self.protocol.phase is not WriterPhase.OWING:
                 raise Gone from stopped
             self.effect = steps.EndBlock(is_committed=False)  # the program begins again, later
-        except (DualWriteError, Refused) as stopped:
+        except (DecisionInDoubt, DualWriteError, Refused) as stopped:
             raise Gone from stopped
 
     def perform(self, effect: steps.Effect) -> steps.Event:
@@ -153,10 +156,10 @@ class Writer(Actor):
                 while not self.lucky(lambda: kafka.init(name)):
                     pass
                 return steps.SessionFenced()
-            case steps.ForgetSession(name):
+            case steps.DeleteSession(name):
                 if self.parts.has_nonce:
-                    database.forget(name)
-                return steps.Forgotten()
+                    database.delete_session(name)
+                return steps.SessionDeleted()
             case steps.Initialize(name):
                 is_certain, answers = True, list[TransactionKey]()
                 while not self.lucky(lambda: answers.append(kafka.init(name))):
@@ -362,8 +365,9 @@ def _clean_up(world: World, parts: Parts) -> None:
     while last:
         _take_turn(last, last[0])
     last += [CheckBack(world, parts, key) for key in world.kafka.open_keys()]
-    while last:
-        _take_turn(last, last[0])
+    for _ in range(10 * len(last)):  # what is not ended by then is left open
+        if last:
+            _take_turn(last, last[0])
 
 
 def _verdict(world: World) -> Verdict:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from oncelog.client.dual_write.steps import DecidedOutcome, TransactionKey
+from oncelog.client.dual_write.steps import DecidedOutcome, OutcomeRead, TransactionKey
 
 
 class Refused(Exception):
@@ -103,8 +103,10 @@ class ModelDatabase:
         self.sessions[transactional_id] = self.generation
         return self.generation, older
 
-    def read_or_abort(self, key: TransactionKey) -> DecidedOutcome:
-        return self.outcomes.setdefault(key, DecidedOutcome.ABORTED)
+    def read_or_abort(self, key: TransactionKey) -> OutcomeRead:
+        if key.transactional_id not in self.sessions:
+            return OutcomeRead(self.outcomes.get(key), is_session_over=key not in self.outcomes)
+        return OutcomeRead(self.outcomes.setdefault(key, DecidedOutcome.ABORTED))
 
     def decide(
         self,
@@ -122,7 +124,7 @@ class ModelDatabase:
         self.outcomes = {**left, key: DecidedOutcome.COMMITTED}
         self.transfers.add(transfer)
 
-    def forget(self, transactional_id: str) -> None:
+    def delete_session(self, transactional_id: str) -> None:
         self.sessions.pop(transactional_id, None)
         for key in [k for k in self.outcomes if k.transactional_id == transactional_id]:
             del self.outcomes[key]

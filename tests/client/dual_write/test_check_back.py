@@ -18,17 +18,17 @@ from oncelog.client.dual_write.steps import DecidedOutcome, TransactionKey
 from oncelog.client.dual_write.stop_words import CheckedBackError
 from oncelog.deploy.cli.main import run
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.wire.errors import InvalidConfig
+from oncelog.wire.errors import InvalidConfig, InvalidRequest
 
 from .ledger import Ledger, assert_equal, open_transactions, sqlite_ledger
 from .postgresql import PostgresServer
 
-KEY = TransactionKey(session_id("billing", b"\0" * 8), 7, 3)
+KEY = TransactionKey(session_id("billing", "0badcafe", b"\0" * 8), 7, 3)
 
 
 def test_a_transactional_id_tells_its_writer() -> None:
     assert writer_of(KEY.transactional_id) == "billing"
-    assert writer_of(session_id("a.b", b"12345678")) == "a.b"
+    assert writer_of(session_id("a.b", "0badcafe", b"12345678")) == "a.b"
     assert writer_of("billing") is None and writer_of(PREFIX + "billing") is None
 
 
@@ -83,8 +83,14 @@ async def test_a_table_answers_once_for_ever(tmp_path: Path) -> None:
         await first.resolve(KEY)
     with pytest.raises(Exception, match=r"not decided in time|reach|refused"):
         BlockingDualWriter("127.0.0.1:1", "billing", ledger.connect, max_block_ms=200).start()
-    assert await first.resolve(KEY) is DecidedOutcome.ABORTED
-    assert await second.resolve(KEY) is DecidedOutcome.ABORTED
+    with pytest.raises(InvalidRequest, match="decides in another database"):
+        await first.resolve(KEY)
+    (session,) = ledger.rows(
+        "SELECT transactional_id FROM oncelog_decisions WHERE outcome='session'"
+    )
+    key = TransactionKey(session, 7, 3)
+    assert await first.resolve(key) is DecidedOutcome.ABORTED
+    assert await second.resolve(key) is DecidedOutcome.ABORTED
     for resolver in (first, second):
         await resolver.close()
 
@@ -137,9 +143,7 @@ def _ended_by_endpoint(cluster: Cluster, topic: str, name: str) -> None:
         async with Admin(cluster.bootstrap) as admin:
             young = CheckBack(admin.view, HttpResolver(url), older_than_ms=600_000)
             assert await young.sweep() == []
-            check_back = CheckBack(
-                admin.view, HttpResolver(url), older_than_ms=0, prefix=f"{PREFIX}{topic}."
-            )
+            check_back = CheckBack(admin.view, HttpResolver(url), older_than_ms=0, writer=topic)
             (found,) = await check_back.sweep()
             assert found.outcome is None and "not known yet" in found.in_words()
             assert await check_back.sweep() == [], "it is asked again after a while"

@@ -47,6 +47,7 @@ def test_the_runs_are_not_idle() -> None:
         ("lost", Parts(leaves_uncertain_ids=False)),
         ("lost", Parts(asks_in_doubt=False)),
         ("lost", Parts(keeps_tombstones=False)),
+        ("left_open", Parts(ends_what_comes_late=False)),
     ],
     ids=[
         "decision-before-prepare",
@@ -58,6 +59,7 @@ def test_the_runs_are_not_idle() -> None:
         "an id is used after its first request got no answer",
         "a commit in doubt is taken for none",
         "a row `aborted` is deleted while its session may commit",
+        "what a session opens after its rows were deleted is not ended",
     ],
 )
 def test_each_part_is_missed(missed: str, parts: Parts) -> None:

@@ -1,11 +1,18 @@
 """The table of the writer, step by step, where the coordinator stays away or says otherwise."""
 
+from asyncio import CancelledError
+
 import pytest
 
 from oncelog.client.dual_write import steps
 from oncelog.client.dual_write.protocol import FINISHED_MAX, WriterProtocol
 from oncelog.client.dual_write.steps import EMPTY, DecidedOutcome, TransactionKey, WriterPhase
-from oncelog.client.dual_write.stop_words import DecisionOverruled, WriterSuperseded
+from oncelog.client.dual_write.stop_words import (
+    DecisionInDoubt,
+    DecisionOverruled,
+    DualWriteError,
+    WriterSuperseded,
+)
 from oncelog.wire.errors import InvalidTxnState, ProducerFenced, RequestTimedOut
 
 KEY = TransactionKey("oncelog.dual.w.1", 5, 2)
@@ -34,7 +41,7 @@ def decided() -> WriterProtocol:
     return writer
 
 
-def test_an_older_session_is_ended_as_was_decided_then_fenced_then_forgotten() -> None:
+def test_an_older_session_is_ended_as_was_decided_then_fenced_then_deleted() -> None:
     writer = WriterProtocol("w")
     writer.step(steps.SessionStarted("id"))
     assert writer.step(steps.Claimed(3, ("a", "b", "c"))) == steps.Describe("a")
@@ -43,17 +50,17 @@ def test_an_older_session_is_ended_as_was_decided_then_fenced_then_forgotten() -
     ends = steps.EndAsDecided(key, is_commit=True)
     assert writer.step(steps.OutcomeRead(DecidedOutcome.COMMITTED)) == ends
     assert writer.step(steps.EndedAsDecided()) == steps.FenceSession("a")
-    assert writer.step(steps.SessionFenced()) == steps.ForgetSession("a")
-    assert writer.step(steps.Forgotten()) == steps.Describe("b")
+    assert writer.step(steps.SessionFenced()) == steps.DeleteSession("a")
+    assert writer.step(steps.SessionDeleted()) == steps.Describe("b")
     assert writer.step(steps.Described(TransactionKey("b", 2, 2))) == steps.ReadOutcome(
         TransactionKey("b", 2, 2)
     )
     assert writer.step(steps.OutcomeRead(None)) == steps.FenceSession("b")
     writer.step(steps.SessionFenced())
-    assert writer.step(steps.Forgotten()) == steps.Describe("c")
+    assert writer.step(steps.SessionDeleted()) == steps.Describe("c")
     unknown = steps.Described(None, is_known=False)
-    assert writer.step(unknown) == steps.ForgetSession("c")
-    assert writer.step(steps.Forgotten()) == steps.Initialize("id")
+    assert writer.step(unknown) == steps.DeleteSession("c")
+    assert writer.step(steps.SessionDeleted()) == steps.Initialize("id")
     assert writer.step(steps.Initialized(is_certain=False)) == steps.StartSession()
     assert writer.step(steps.SessionStarted("id2")) == steps.Claim("w", "id2")
 
@@ -112,6 +119,19 @@ def test_a_commit_in_doubt_is_what_the_table_says() -> None:
         at_decision(writer)
         assert writer.step(steps.DatabaseInDoubt(reason)) == steps.ReadOrAbort(KEY)
         assert writer.step(steps.OutcomeRead(outcome)) == follows
+    writer = ready()
+    at_decision(writer)
+    writer.step(steps.DatabaseInDoubt(reason))
+    with pytest.raises(DecisionInDoubt):  # a successor has deleted what the table said
+        writer.step(steps.OutcomeRead(None, is_session_over=True))
+
+
+def test_a_writer_that_was_cancelled_says_so_and_cancels_nobody_else() -> None:
+    writer = ready()
+    at_decision(writer)
+    writer.stop(CancelledError())
+    with pytest.raises(DualWriteError, match=r"interrupted .*CancelledError.* start the writer"):
+        writer.step(steps.BlockBegun())
 
 
 def test_rows_of_finished_transactions_are_deleted_with_the_next_decision() -> None:

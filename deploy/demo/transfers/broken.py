@@ -1,0 +1,114 @@
+"""The writer of the demo's services: it tells what it does, and what `--break` takes away from it.
+
+What is taken away is taken from a released part by its subclass; nothing else changes. The moments
+that it tells are those at which the demo lets a service die, or stand still.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ....client import BlockingDualWriter
+from ....client.dual_write import decision_table, steps
+from ....client.dual_write.flow import Flow
+from ....client.dual_write.names import NONCE_BYTES, session_id
+from ....client.dual_write.steps import TransactionKey
+
+CLAIMED, INITIALIZING, PREPARED, DECIDED = MOMENTS = (
+    "claimed", "initializing", "prepared", "decided"
+)  # fmt: skip
+
+
+class TellingWriter(BlockingDualWriter):
+    """meet: called at each moment."""
+
+    meet: Callable[[str], None]
+
+    def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
+        if isinstance(effect, steps.Initialize):
+            self.meet(INITIALIZING)
+        if isinstance(effect, steps.Decide):
+            self.meet(PREPARED)
+        event = yield from super()._perform(effect)
+        if isinstance(effect, steps.Claim):
+            self.meet(CLAIMED)
+        if isinstance(event, steps.DatabaseCommitted):
+            self.meet(DECIDED)
+        return event
+
+
+class DecidesBeforeItPrepares(TellingWriter):
+    """Commits the database while records are on their way; they are flushed afterwards."""
+
+    def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
+        if not isinstance(effect, steps.Prepare):
+            return (yield from super()._perform(effect))
+        assert self._producer is not None
+        producer_id, epoch = yield partial(self._producer.run, _identity)
+        return steps.Prepared(TransactionKey(self._protocol.transactional_id, producer_id, epoch))
+
+
+async def _identity(producer: Any) -> tuple[int, int]:
+    return producer.identity.producer_id, producer.identity.producer_epoch
+
+
+class CompletesBeforeItCommits(TellingWriter):
+    """Ends the transaction in Kafka, and then commits the database."""
+
+    _completed: TransactionKey | None = None
+
+    def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
+        if isinstance(effect, steps.Decide):
+            self._completed = effect.key
+            ended = yield from super()._perform(steps.EndAsDecided(effect.key, is_commit=True))
+            if isinstance(ended, steps.EndRefused | steps.EndUnanswered):
+                return steps.DatabaseRefused(ended.reason)
+        if isinstance(effect, steps.EndAsDecided) and effect.key == self._completed:
+            return steps.EndedAsDecided()
+        return (yield from super()._perform(effect))
+
+
+class HasOneIdForAllSessions(TellingWriter):
+    """As KIP-939 draws it: each start takes the one id over."""
+
+    def _new_session(self) -> Flow[steps.Event]:
+        database = yield from self._run(decision_table.database_id("0" * 8))
+        transactional_id = session_id(self.name, database, b"\0" * NONCE_BYTES)
+        yield partial(self._new_producer, transactional_id)
+        return steps.SessionStarted(transactional_id)
+
+    def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
+        if isinstance(effect, steps.DeleteSession):
+            return steps.SessionDeleted()  # it is this one
+        if isinstance(effect, steps.Claim):  # its row is there already: it is written anew
+            own = effect.transactional_id
+            yield from self._run(decision_table.delete_session_row(own))
+            event = yield from super()._perform(effect)
+            assert isinstance(event, steps.Claimed)
+            return replace(event, older_sessions=(own,))
+        return (yield from super()._perform(effect))
+
+
+class HasTwoOwners(TellingWriter):
+    """Decides whoever has claimed the name meanwhile: the generation is not looked at."""
+
+    def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
+        if isinstance(effect, steps.Decide):
+            in_office = yield from self._run_in_block(effect.name)
+            effect = replace(effect, generation=in_office)
+        return (yield from super()._perform(effect))
+
+    def _run_in_block(self, name: str) -> Flow[int]:
+        return self._run(decision_table.generation_of(name))
+
+
+NO_TOMBSTONE = "no-tombstone"
+WRITERS: dict[str, type[TellingWriter]] = {
+    "none": TellingWriter,
+    "decision-before-prepare": DecidesBeforeItPrepares,
+    "complete-before-commit": CompletesBeforeItCommits,
+    "no-nonce": HasOneIdForAllSessions,
+    "two-owners": HasTwoOwners,
+    NO_TOMBSTONE: TellingWriter,  # what is taken away is the check-back's
+}

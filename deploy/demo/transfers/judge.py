@@ -1,0 +1,108 @@
+"""Rows against events: each committed transfer is one event, and each event a committed transfer.
+
+Pure. It is given the database's contents, the topic as a reader of committed data saw it, what the
+services were told of each transfer, and for how long readers stood still.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...judge import contents
+from ...judge.analysis.findings import Anomaly, Findings
+from ...judge.contents import ContentsVerdict
+from .transfer import BALANCE, Contents, Transfer
+
+NO_EVENT = Anomaly("without event", "demo", "a transfer is committed in the database, not in Kafka")
+NO_ROW = Anomaly("without row", "demo", "an event is committed whose transfer the database has not")
+TOLD_WRONG = Anomaly(
+    "told wrong", "demo", "a block returned and its transfer is not there, or raised and it is"
+)
+WRONG_BALANCES = Anomaly(
+    "wrong balances", "demo", "an account's balance is not what its transfers make of it"
+)
+HELD_UP = Anomaly(
+    "held up", "demo", "readers waited longer than a check-back takes to end what nobody ends"
+)
+TRANSFER_ANOMALIES = (
+    NO_EVENT, NO_ROW, contents.DOUBLED, contents.ALTERED, TOLD_WRONG, WRONG_BALANCES, HELD_UP
+)  # fmt: skip
+
+
+class Wait(NamedTuple):
+    """Readers of a partition did not get on, from then to then (seconds)."""
+
+    partition: int
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransfersVerdict(ContentsVerdict):
+    rows: int = 0
+    longest_wait_s: float = 0.0  # of readers; the time in which something was away left out
+
+
+def judge_transfers(
+    found_rows: Contents,
+    events: contents.Records,
+    told: Mapping[int, str],
+    waits: Iterable[Wait],
+    away: Sequence[tuple[float, float]],
+    *,
+    wait_max_s: float,
+) -> TransfersVerdict:
+    """told: number -> committed, failed, or anything else for what was left unsaid.
+
+    away: from when to when a broker, the database or the check-back was not there.
+    """
+    found, rows = Findings(), {each.number: each for each in found_rows.transfers}
+
+    def number_of(partition: int, offset: int, value: bytes) -> int | None:
+        event = Transfer.of_event(value)
+        if event is None or rows.get(event.number, event) != event:
+            return None
+        return event.number
+
+    read, places = contents.look_at(events, number_of, "transfer {}".format, found)
+    for number in sorted(rows.keys() - places.keys()):
+        found.add(NO_EVENT, f"transfer {number}")
+    for number in sorted(places.keys() - rows.keys()):
+        found.add(NO_ROW, f"transfer {number}, at {'@'.join(map(str, places[number]))}")
+    for number, word in told.items():
+        if (word == "committed" and number not in rows) or (word == "failed" and number in rows):
+            found.add(TOLD_WRONG, f"transfer {number}, {word}")
+    _judge_balances(found_rows, found)
+    longest_s = 0.0
+    for wait in waits:
+        lasted_s = _without(wait, away)
+        longest_s = max(longest_s, lasted_s)
+        if lasted_s > wait_max_s:
+            found.add(HELD_UP, f"partition {wait.partition} for {lasted_s:.1f} s")
+    return TransfersVerdict(
+        read=read,
+        distinct=len(places),
+        violations=found.of(TRANSFER_ANOMALIES),
+        rows=len(rows),
+        longest_wait_s=longest_s,
+    )
+
+
+def _judge_balances(found_rows: Contents, found: Findings) -> None:
+    expected = dict.fromkeys(found_rows.balances, BALANCE)
+    for transfer in found_rows.transfers:
+        expected[transfer.source] -= transfer.amount
+        expected[transfer.target] += transfer.amount
+    for account, balance in expected.items():
+        if found_rows.balances[account] != balance:
+            found.add(WRONG_BALANCES, f"{account}: {found_rows.balances[account]}, not {balance}")
+
+
+def _without(wait: Wait, away: Sequence[tuple[float, float]]) -> float:
+    """How long it lasted; the time in which something was away does not count. Away: in order."""
+    left_s, counted_to = 0.0, wait.since
+    for since, until in away:
+        if until > counted_to and since < wait.until:
+            left_s += max(0.0, since - counted_to)
+            counted_to = min(until, wait.until)
+    return left_s + max(0.0, wait.until - counted_to)

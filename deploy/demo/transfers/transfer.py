@@ -1,0 +1,45 @@
+"""A transfer between two accounts: its row and its event, which say the same. Pure."""
+
+import json
+from random import Random
+from typing import NamedTuple
+
+ACCOUNTS, BALANCE, AMOUNT_MAX = 50, 1_000, 20
+BLOCK_MAX = 8  # transfers of one transaction
+PER_SERVICE, PER_INCARNATION = 10**9, 10**6  # ranges of numbers
+
+
+class Transfer(NamedTuple):
+    """number: nobody else's, whatever dies."""
+
+    number: int
+    source: int
+    target: int
+    amount: int
+
+    def event(self) -> bytes:
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def of_event(cls, value: bytes) -> "Transfer | None":
+        """None where it is none."""
+        try:
+            return cls(**json.loads(value))
+        except (ValueError, TypeError):
+            return None
+
+
+class Contents(NamedTuple):
+    """Of the database."""
+
+    transfers: list[Transfer]
+    balances: dict[int, int]
+
+
+def drawn(random: Random, first: int) -> list[Transfer]:
+    """The transfers of a transaction."""
+    found: list[Transfer] = []
+    for number in range(first, first + random.randint(1, BLOCK_MAX)):
+        source, target = random.sample(range(ACCOUNTS), 2)
+        found.append(Transfer(number, source, target, random.randint(1, AMOUNT_MAX)))
+    return found

@@ -1,0 +1,143 @@
+"""A PostgreSQL server of one's own: Debian's package, on loopback, killed as one likes."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..cluster.failure import Failure
+
+START_S = 60
+STOP_S = 30
+SETTINGS = ("shared_buffers=16MB", "max_connections=20", "unix_socket_directories=")
+
+
+def tool(name: str) -> str | None:
+    """A program of the newest PostgreSQL that is installed."""
+    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    return str(places[-1]) if places else shutil.which(name)
+
+
+class PostgresServer:
+    """user: as whom it runs; None: as we do."""
+
+    def __init__(self, folder: Path, user: str | None) -> None:
+        self.folder, self._user = folder, user
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        initdb = tool("initdb")
+        assert initdb is not None
+        command = [initdb, "-D", str(folder / "data"), "-U", "oncelog", "-A", "trust", "-N"]
+        subprocess.run(
+            [*command, "-E", "UTF8", "--no-locale"],
+            check=True, stdout=subprocess.DEVNULL, user=user, cwd=folder,
+        )  # fmt: skip
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://oncelog@127.0.0.1:{self.port}/postgres"
+
+    def connect(self, **keywords: Any) -> Any:
+        import psycopg
+
+        return psycopg.connect(self.url, connect_timeout=5, **keywords)
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        postgres = tool("postgres")
+        assert postgres is not None and self._process is None
+        settings = [part for each in SETTINGS for part in ("-c", each)]
+        where = ["-D", str(self.folder / "data"), "-p", str(self.port), "-h", "127.0.0.1"]
+        deadline = time.monotonic() + START_S
+        while True:  # the children of a server that was killed hold its memory for a moment
+            with (self.folder / "log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    [postgres, *where, *settings],
+                    stdout=log, stderr=log, user=self._user, cwd=self.folder,
+                    start_new_session=True,
+                )  # fmt: skip
+            if self._is_ready(deadline):
+                return
+            if time.monotonic() > deadline:
+                last_words = (self.folder / "log").read_text(errors="replace")[-2000:]
+                raise Failure(f"PostgreSQL does not start: {last_words}")
+            time.sleep(0.1)
+
+    def _is_ready(self, deadline: float) -> bool:
+        import psycopg
+
+        assert self._process is not None
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(psycopg.OperationalError):
+                self.connect().close()
+                return True
+            time.sleep(0.02)
+        return False
+
+    def kill(self) -> None:
+        """kill -9 of the server; its children end when they see that."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.send_signal(signal.SIGINT)  # fast
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def why_there_is_none() -> str:
+    """What a server of one's own misses on this machine; empty where nothing is missing."""
+    if tool("initdb") is None or tool("postgres") is None:
+        return "PostgreSQL is not installed (Debian: apt install postgresql)"
+    if find_spec("psycopg") is None:
+        return "psycopg is not installed: pip install 'oncelog[database]'"
+    if os.geteuid() == 0 and _user() is None:
+        return "PostgreSQL does not run as root, and there is no user postgres"
+    return ""
+
+
+def _user() -> str | None:
+    """Root's servers run as this one."""
+    import pwd
+
+    return next((each.pw_name for each in pwd.getpwall() if each.pw_name == "postgres"), None)
+
+
+@contextlib.contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running server, whose data is removed at the end. Raises Failure where there is none."""
+    if why := why_there_is_none():
+        raise Failure(why)
+    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgresql-"))
+    try:
+        user = None
+        if os.geteuid() == 0:
+            user = _user()
+            assert user is not None
+            shutil.chown(folder, user)
+        server = PostgresServer(folder, user)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
