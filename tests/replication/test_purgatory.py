@@ -1,5 +1,6 @@
 """Waiting operations: by example, and against a model that looks at everything every time."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +13,12 @@ from oncelog.replication.purgatory import (
 from oncelog.wire.errors import ErrorCode
 
 
-def test_a_produce_is_freed_when_its_last_partition_is_committed() -> None:
-    purgatory = Purgatory()
+@pytest.fixture
+def purgatory() -> Purgatory:
+    return Purgatory()
+
+
+def test_a_produce_is_freed_when_its_last_partition_is_committed(purgatory: Purgatory) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
     purgatory.watch_produce(produce)
     assert purgatory.advance("a", 4) == []
@@ -24,16 +29,14 @@ def test_a_produce_is_freed_when_its_last_partition_is_committed() -> None:
     assert purgatory.next_deadline_ms is None
 
 
-def test_produces_are_freed_in_the_order_of_their_offsets() -> None:
-    purgatory = Purgatory()
+def test_produces_are_freed_in_the_order_of_their_offsets(purgatory: Purgatory) -> None:
     produces = [DelayedProduce({"a": offset}, 100) for offset in (3, 5, 7)]
     for produce in produces:
         purgatory.watch_produce(produce)
     assert purgatory.advance("a", 6) == produces[:2]
 
 
-def test_a_time_out_settles_what_is_open() -> None:
-    purgatory = Purgatory()
+def test_a_time_out_settles_what_is_open(purgatory: Purgatory) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, deadline_ms=100)
     purgatory.watch_produce(produce)
     purgatory.advance("b", 3)
@@ -44,16 +47,14 @@ def test_a_time_out_settles_what_is_open() -> None:
     assert purgatory.advance("a", 9) == []
 
 
-def test_partitions_that_failed_at_once_are_not_waited_for() -> None:
-    purgatory = Purgatory()
+def test_partitions_that_failed_at_once_are_not_waited_for(purgatory: Purgatory) -> None:
     produce = DelayedProduce({"a": 5, "b": 3}, 100, outcomes={"b": 6})
     purgatory.watch_produce(produce)
     assert purgatory.advance("a", 5) == [produce]
     assert produce.outcomes == {"a": 0, "b": 6}
 
 
-def test_losing_the_leadership_fails_all_produces_of_the_partition() -> None:
-    purgatory = Purgatory()
+def test_losing_the_leadership_fails_all_produces_of_the_partition(purgatory: Purgatory) -> None:
     one, two = DelayedProduce({"a": 5}, 100), DelayedProduce({"a": 1 << 60, "b": 1}, 100)
     purgatory.watch_produce(one)
     purgatory.watch_produce(two)
@@ -62,8 +63,7 @@ def test_losing_the_leadership_fails_all_produces_of_the_partition() -> None:
     assert two.outcomes["a"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions() -> None:
-    purgatory = Purgatory()
+def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions(purgatory: Purgatory) -> None:
     fetch = DelayedFetch({"a": 10, "b": 0}, missing_bytes=100, deadline_ms=50)
     purgatory.watch_fetch(fetch)
     assert purgatory.made_visible("a", 10, 1000) == []  # below its offset: not for it
@@ -73,8 +73,7 @@ def test_a_fetch_is_freed_by_enough_bytes_over_its_partitions() -> None:
     assert purgatory.expire(1000) == []
 
 
-def test_what_a_transaction_hides_is_readable_at_once_when_it_ends() -> None:
-    purgatory = Purgatory()
+def test_what_a_transaction_hides_is_readable_at_once_when_it_ends(purgatory: Purgatory) -> None:
     reader = DelayedFetch({"a": 10}, 100, 50, hidden_bytes={})
     purgatory.watch_fetch(reader)
     assert purgatory.made_visible("a", 20, 90, lambda: 10) == []
@@ -82,8 +81,7 @@ def test_what_a_transaction_hides_is_readable_at_once_when_it_ends() -> None:
     assert purgatory.made_visible("a", 31, 1, lambda: 31) == [reader]
 
 
-def test_what_was_hidden_before_the_wait_counts_for_enough() -> None:
-    purgatory = Purgatory()
+def test_what_was_hidden_before_the_wait_counts_for_enough(purgatory: Purgatory) -> None:
     reader = DelayedFetch({"a": 10, "b": 5}, 100, 50, hidden_bytes={"a": BYTES_UNKNOWN})
     purgatory.watch_fetch(reader)
     assert purgatory.made_visible("b", 6, 10, lambda: 6) == []
@@ -120,16 +118,14 @@ def test_a_reader_of_committed_data_is_never_forgotten_and_never_woken_for_nothi
             assert not reader.is_done
 
 
-def test_a_change_of_leadership_wakes_the_fetches() -> None:
-    purgatory = Purgatory()
+def test_a_change_of_leadership_wakes_the_fetches(purgatory: Purgatory) -> None:
     fetch = DelayedFetch({"a": 10, "b": 0}, 100, 50)
     purgatory.watch_fetch(fetch)
     assert purgatory.wake_fetches("b") == [fetch]
     assert purgatory.wake_fetches("a") == []
 
 
-def test_a_cancelled_operation_is_forgotten() -> None:
-    purgatory = Purgatory()
+def test_a_cancelled_operation_is_forgotten(purgatory: Purgatory) -> None:
     fetch, produce = DelayedFetch({"a": 1}, 1, 5), DelayedProduce({"a": 1}, 5)
     purgatory.watch_fetch(fetch)
     purgatory.watch_produce(produce)
@@ -139,9 +135,8 @@ def test_a_cancelled_operation_is_forgotten() -> None:
     assert purgatory.expire(9) == purgatory.advance("a", 9) == purgatory.wake_fetches("a") == []
 
 
-def test_memory_is_bounded_by_what_waits() -> None:
+def test_memory_is_bounded_by_what_waits(purgatory: Purgatory) -> None:
     """Long deadlines, quick answers; and short deadlines on a partition that stands still."""
-    purgatory = Purgatory()
     for i in range(10_000):
         purgatory.watch_produce(DelayedProduce({"quick": i}, 1_000_000))
         purgatory.advance("quick", i)

@@ -8,6 +8,8 @@ import pytest
 
 from oncelog.replication.sliced_work import SLICE_S, SlicedWork, run_to_end
 
+from ..awaiting import settle, turns_until
+
 
 class StepClock:
     """Each look takes a tenth of a slice."""
@@ -38,16 +40,12 @@ async def turns_between(trace: list[str]) -> None:
         await asyncio.sleep(0)
 
 
-def test_jobs_share_one_slice_of_each_turn() -> None:
-    async def run() -> list[str]:
-        work, trace = SlicedWork(StepClock()), []
-        ticker = asyncio.ensure_future(turns_between(trace))
-        done = [work.run(name, counting(40, trace, name)) for name in "abc"]
-        assert await asyncio.gather(*done) == [40, 40, 40]
-        ticker.cancel()
-        return trace
-
-    trace = asyncio.run(run())
+async def test_jobs_share_one_slice_of_each_turn() -> None:
+    work, trace = SlicedWork(StepClock()), []
+    ticker = asyncio.ensure_future(turns_between(trace))
+    done = [work.run(name, counting(40, trace, name)) for name in "abc"]
+    assert await asyncio.gather(*done) == [40, 40, 40]
+    ticker.cancel()
     lengths = [len(list(steps)) for is_turn, steps in itertools.groupby(trace, "|".__eq__)
                if not is_turn]  # fmt: skip
     assert max(lengths) <= 10, "a slice ends after SLICE_S, however many jobs there are"
@@ -55,22 +53,19 @@ def test_jobs_share_one_slice_of_each_turn() -> None:
     assert trace.index("c") < len(trace) - 1 - trace[::-1].index("a")
 
 
-def test_what_a_job_raises_reaches_its_waiters_only() -> None:
+async def test_what_a_job_raises_reaches_its_waiters_only() -> None:
     def failing() -> Generator[None, None, None]:
         yield
         raise LookupError("gone")
 
-    async def run() -> int:
-        work = SlicedWork()
-        failed, fine = work.run("failing", failing()), work.run("fine", counting(3, []))
-        with pytest.raises(LookupError, match="gone"):
-            await failed
-        return await fine
-
-    assert asyncio.run(run()) == 3
+    work = SlicedWork()
+    failed, fine = work.run("failing", failing()), work.run("fine", counting(3, []))
+    with pytest.raises(LookupError, match="gone"):
+        await failed
+    assert await fine == 3
 
 
-def test_a_cancelled_job_is_closed_at_its_next_step() -> None:
+async def test_a_cancelled_job_is_closed_at_its_next_step() -> None:
     closed = []
 
     def job() -> Generator[None, None, None]:
@@ -80,29 +75,22 @@ def test_a_cancelled_job_is_closed_at_its_next_step() -> None:
         finally:
             closed.append(True)
 
-    async def run() -> None:
-        work = SlicedWork()
-        future = work.run("endless", job())
-        await asyncio.sleep(0.02)
-        future.cancel()
-        while not closed:
-            await asyncio.sleep(0)
-        assert work.running == ""
-
-    asyncio.run(asyncio.wait_for(run(), 10))
+    work = SlicedWork()
+    future = work.run("endless", job())
+    await asyncio.sleep(0.02)
+    future.cancel()
+    await turns_until(lambda: closed, timeout_s=10)
+    assert work.running == ""
 
 
-def test_close_ends_all_jobs() -> None:
-    async def run() -> None:
-        work, trace = SlicedWork(StepClock()), []
-        futures = [work.run(name, counting(10**9, trace, name)) for name in "ab"]
-        await asyncio.sleep(0)
-        work.close()
+async def test_close_ends_all_jobs() -> None:
+    work, trace = SlicedWork(StepClock()), []
+    futures = [work.run(name, counting(10**9, trace, name)) for name in "ab"]
+    await asyncio.sleep(0)
+    work.close()
+    async with asyncio.timeout(10):
         assert await asyncio.gather(*futures, return_exceptions=True)
-        assert all(future.cancelled() for future in futures)
-        steps = len(trace)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert len(trace) == steps
-
-    asyncio.run(asyncio.wait_for(run(), 10))
+    assert all(future.cancelled() for future in futures)
+    steps = len(trace)
+    await settle(2)
+    assert len(trace) == steps

@@ -69,28 +69,29 @@ def test_a_clean_run_has_no_violation_and_its_totals_are_the_sums():
     assert verdict.totals == {("AA", 1): (3, 4200, 6), ("UA", 1): (3, 4200, 9)}
 
 
-def test_an_input_without_an_output_is_missing_and_its_transaction_torn():
-    run = Run()
+@pytest.fixture
+def run():
+    return Run()
+
+
+def test_an_input_without_an_output_is_missing_and_its_transaction_torn(run):
     del run.enriched[4]
     assert run.kinds == {"missing": 1, "torn": 1}
 
 
-def test_a_whole_transaction_that_was_committed_and_is_not_there_is_found():
-    run = Run()
+def test_a_whole_transaction_that_was_committed_and_is_not_there_is_found(run):
     del run.enriched[3:]
     del run.sums[3:]
     assert run.kinds == {"missing": 3, "torn": 1, "wrong sums": 2}
 
 
-def test_an_input_that_two_transactions_took_is_doubled():
-    run = Run()
+def test_an_input_that_two_transactions_took_is_doubled(run):
     run.reported["z.1.1"] = Reported(2, "committed")
     run.enriched += [run.made(4, "z.1.1"), run.made(5, "z.1.1")]
     assert run.kinds == {"doubled": 2}
 
 
-def test_outputs_in_another_order_than_their_inputs_are_found():
-    run = Run()
+def test_outputs_in_another_order_than_their_inputs_are_found(run):
     run.enriched[1], run.enriched[2] = run.enriched[2], run.enriched[1]
     assert run.kinds == {"out of order": 1}
 
@@ -105,36 +106,31 @@ def test_outputs_in_another_order_than_their_inputs_are_found():
         enrich(0, 1, "w.1.1", flight(1), b"United Air Lines Inc.\t371"),  # another speed
     ],
 )
-def test_what_is_not_made_of_its_input_is_altered(value):
-    run = Run()
+def test_what_is_not_made_of_its_input_is_altered(run, value):
     run.enriched.append(value)
     assert run.kinds == {"altered": 1}
 
 
 @pytest.mark.parametrize("state", ["aborted", "began", "sending"])
-def test_a_visible_output_of_a_transaction_that_nobody_committed_is_found(state):
-    run = Run()
+def test_a_visible_output_of_a_transaction_that_nobody_committed_is_found(run, state):
     run.reported["w.1.2"] = Reported(3, state)
     assert run.kinds == {"uncommitted": 3}
 
 
-def test_a_transaction_that_was_never_announced_must_not_be_visible():
-    run = Run()
+def test_a_transaction_that_was_never_announced_must_not_be_visible(run):
     del run.reported["w.1.2"]
     assert run.kinds == {"uncommitted": 3}
 
 
 @pytest.mark.parametrize(("left", "kinds"), [(3, {}), (0, {"missing": 3}), (1, None)])
-def test_a_doubtful_transaction_is_there_whole_or_not_at_all(left, kinds):
-    run = Run()
+def test_a_doubtful_transaction_is_there_whole_or_not_at_all(run, left, kinds):
     run.reported["w.1.2"] = Reported(3, "committing")
     del run.enriched[3 + left :]
     found = {kind: count for kind, count in run.kinds.items() if kind != "wrong sums"}
     assert found == ({"missing": 2, "torn": 1} if kinds is None else kinds)
 
 
-def test_a_running_sum_that_differs_or_goes_back_is_wrong():
-    run = Run()
+def test_a_running_sum_that_differs_or_goes_back_is_wrong(run):
     key, value = run.sums[2]
     run.sums[2] = (key, value[:-1] + b"9")
     assert run.kinds == {"wrong sums": 1}
@@ -146,14 +142,12 @@ def test_a_running_sum_that_differs_or_goes_back_is_wrong():
     assert run.kinds == {"wrong sums": 1}
 
 
-def test_a_last_sum_that_is_not_there_is_wrong():
-    run = Run()
+def test_a_last_sum_that_is_not_there_is_wrong(run):
     del run.sums[-1]
     assert run.kinds == {"wrong sums": 1}
 
 
-def test_examples_name_the_place():
-    run = Run()
+def test_examples_name_the_place(run):
     run.reported["w.1.2"] = Reported(3, "aborted")
     (finding,) = run.judge().violations
     assert finding.cases[0].sentence == "0@3: of w.1.2, which was aborted"

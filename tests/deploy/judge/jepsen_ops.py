@@ -14,6 +14,7 @@ from oncelog.deploy.judge.history.schema import OpOutcome
 from oncelog.deploy.judge.verdict import Verdict, judge
 
 OUTCOMES = {"ok": OpOutcome.OK, "fail": OpOutcome.FAIL, "info": OpOutcome.INFO}
+VALUES = ("values", "skipped")  # facts
 J_CHECKS = [f"J{number}" for number in range(1, 10)]
 
 
@@ -47,10 +48,9 @@ class Ops:
             self.values[(key, value)] = self.recorder.new_value()
         return self.values[(key, value)]
 
-    def plain(self, key: str, numbers: list[int]) -> list[Any]:
-        """Values of a key as the test wrote them."""
-        back = {number: value for (of, value), number in self.values.items() if of == key}
-        return [back[number] for number in numbers]
+    def plain(self, number: int) -> Any:
+        """A value as the test wrote it."""
+        return next(value for (_, value), each in self.values.items() if each == number)
 
     def op(
         self, process: int, kind: str, *parts: Send | Poll, begun: int = -1, ended: int = -1
@@ -129,3 +129,12 @@ class Ops:
         """The facts of one anomaly's cases."""
         found = [f for f in self.verdict().findings if f.name == anomaly]
         return [dict(case.facts) for f in found for case in f.cases]
+
+    def facts(self, anomaly: str, *names: str) -> list[tuple[Any, ...]]:
+        """These of each case; values as the test wrote them."""
+        return [tuple(self._fact(case, name) for name in names) for case in self.cases(anomaly)]
+
+    def _fact(self, case: dict[str, Any], name: str) -> Any:
+        if name == "value":
+            return self.plain(case[name])
+        return list(map(self.plain, case[name])) if name in VALUES else case[name]

@@ -5,12 +5,15 @@ everything; an attempt lives in a worker of its own, as in another process.
 """
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from oncelog.client import ClusterView, Producer
 from oncelog.pipeline.sink import steps
+from oncelog.pipeline.sink.batch_check import Terms
 from oncelog.pipeline.sink.checks import ready_topic
 from oncelog.pipeline.sink.cluster import SinkCluster
 from oncelog.pipeline.sink.decision import Decision
@@ -18,7 +21,11 @@ from oncelog.pipeline.sink.login import ClusterLogin
 from oncelog.pipeline.sink.protocol import Mode, SinkProtocol
 from oncelog.pipeline.sink.task import Attempt, SinkWorker, TaskSpec
 
+from ...interop.client_peers import new_topic
+from .output import check_once
+
 QUERY, TASKS = "query", 3
+E = TypeVar("E", bound=steps.Effect)
 
 
 def rows(batch_id: int, partition: int, count: int = 20) -> list[str]:
@@ -27,6 +34,10 @@ def rows(batch_id: int, partition: int, count: int = 20) -> list[str]:
 
 def batch_rows(batch_id: int) -> list[str]:
     return [value for partition in range(TASKS) for value in rows(batch_id, partition)]
+
+
+def all_rows(batches: int) -> list[str]:
+    return [value for batch in range(batches) for value in batch_rows(batch)]
 
 
 class ManualDriver:
@@ -41,24 +52,36 @@ class ManualDriver:
         mode: Mode = Mode.PREPARED,
         timeout_ms: int = 60_000,
         task_timeout_ms: int = 60_000,
+        terms: Terms | None = None,
     ) -> None:
-        self.bootstrap, self.topic, self.sink_id, self.tasks = bootstrap, topic, sink_id, TASKS
-        self.protocol = SinkProtocol(sink_id, mode=mode)
+        self.bootstrap, self.topic, self.sink_id = bootstrap, topic, sink_id
+        self.protocol = SinkProtocol(sink_id, mode=mode, terms=terms)
         self.task_timeout_ms = task_timeout_ms if mode is Mode.TRANSACTIONAL else None
         self.view = ClusterView(bootstrap, client_id="driver")
         self.cluster = SinkCluster(self.view, sink_id, control_timeout_ms=timeout_ms)
         self.workers: list[SinkWorker] = []
+        self.kept_workers: list[SinkWorker] | None = None  # for all attempts of each partition
+        self.successors: list[ManualDriver] = []
+
+    def successor(self, **options: Any) -> "ManualDriver":
+        """Another driver of this sink; it is closed with this one."""
+        options = {"mode": self.protocol.mode} | options
+        other = ManualDriver(self.bootstrap, self.topic, self.sink_id, **options)
+        self.successors.append(other)
+        return other
 
     def worker(self) -> SinkWorker:
         worker = SinkWorker()
         self.workers.append(worker)
         return worker
 
-    async def until(self, wanted: type[steps.Effect], batch_id: int) -> steps.Effect:
+    async def until(self, wanted: type[E], batch_id: int) -> E:
         """Go on until this effect is next; it is not carried out."""
         await ready_topic(self.cluster.admin)
         effect = self.protocol.step(steps.BatchGiven(query_id=QUERY, batch_id=batch_id))
-        return await self.on(effect, wanted)
+        found = await self.on(effect, wanted)
+        assert isinstance(found, wanted)
+        return found
 
     async def on(
         self, effect: steps.Effect, wanted: type[steps.Effect] = steps.BatchOver
@@ -85,7 +108,8 @@ class ManualDriver:
 
     async def run_tasks(self, effect: steps.RunTasks) -> steps.Event:
         spec = self.task_spec(effect)
-        reports = [await self.attempt(spec, p) for p in range(self.tasks)]
+        workers = self.kept_workers or [None] * TASKS
+        reports = [await self.attempt(spec, p, workers[p]) for p in range(TASKS)]
         return steps.TasksDone(tuple(reports))
 
     async def write_batch(self, decision: Decision) -> steps.Event:
@@ -116,10 +140,41 @@ class ManualDriver:
         )
         return steps.TaskReport(partition_id=partition, record_count=20, child=token)
 
+    async def assert_once(self, wanted: Iterable[str]) -> None:
+        await check_once(self.bootstrap, self.topic, wanted)
+
     async def close(self) -> None:
-        for worker in self.workers:
-            await asyncio.to_thread(worker.close)
+        for successor in self.successors:
+            await successor.close()
+        while self.workers:
+            await asyncio.to_thread(self.workers.pop().close)
         await self.view.close()
+
+
+@asynccontextmanager
+async def driving(bootstrap: str, **options: Any) -> AsyncIterator[ManualDriver]:
+    """With a topic and a sink of its own."""
+    topic = await new_topic(bootstrap, 3)
+    driver = ManualDriver(bootstrap, topic, topic, **options)
+    try:
+        async with asyncio.timeout(240):
+            yield driver
+    finally:
+        await driver.close()
+
+
+Scene = Callable[[ManualDriver], Awaitable[list[str]]]
+
+
+async def play(bootstrap: str, *scenes: Scene, **options: Any) -> None:
+    """Each with a driver of its own, side by side; what it returns has to be in its topic."""
+
+    async def run(scene: Scene) -> tuple[str, list[str]]:
+        async with driving(bootstrap, **options) as driver:
+            return driver.topic, await scene(driver)
+
+    for topic, wanted in await asyncio.gather(*map(run, scenes)):
+        await check_once(bootstrap, topic, wanted)
 
 
 def write_rows(spec: TaskSpec, worker: SinkWorker, values: list[str]) -> Any:

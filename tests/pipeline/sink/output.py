@@ -19,19 +19,25 @@ async def open_transactions(bootstrap: str) -> list[str]:
     return [each.transactional_id for each in found]
 
 
-def assert_once(bootstrap: str, topic: str, wanted: Iterable[str]) -> None:
+async def committed_values(bootstrap: str, topic: str) -> list[str]:
+    """All of them, in order; nothing may be open."""
+    assert await open_transactions(bootstrap) == []
+    rows = await read_to_end(bootstrap, topic, timeout_s=TIMEOUT_S)
+    return sorted((row.value or b"").decode() for row in rows)
+
+
+async def check_once(bootstrap: str, topic: str, wanted: Iterable[str]) -> None:
     """Every value once, in no order; nothing else; nothing open."""
-    assert asyncio.run(open_transactions(bootstrap)) == []
-    rows = asyncio.run(read_to_end(bootstrap, topic, timeout_s=TIMEOUT_S))
-    found, expected = Counter((row.value or b"").decode() for row in rows), Counter(wanted)
+    found, expected = Counter(await committed_values(bootstrap, topic)), Counter(wanted)
     doubled = {value: count for value, count in found.items() if count > 1}
     assert not doubled, f"{len(doubled)} values are there twice: {sorted(doubled)[:5]}"
     assert not expected - found, f"missing: {sorted((expected - found).keys())[:5]}"
     assert not found - expected, f"more than was written: {sorted((found - expected).keys())[:5]}"
 
 
+def assert_once(bootstrap: str, topic: str, wanted: Iterable[str]) -> None:
+    asyncio.run(check_once(bootstrap, topic, wanted))
+
+
 def values_of(bootstrap: str, topic: str) -> list[str]:
-    """All of them, in order; nothing may be open."""
-    assert asyncio.run(open_transactions(bootstrap)) == []
-    rows = asyncio.run(read_to_end(bootstrap, topic, timeout_s=TIMEOUT_S))
-    return sorted((row.value or b"").decode() for row in rows)
+    return asyncio.run(committed_values(bootstrap, topic))

@@ -4,7 +4,8 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +18,11 @@ from oncelog.pipeline.sink.cluster import ClusterThread
 from oncelog.pipeline.sink.idle_sweep import IdleSweep
 from oncelog.pipeline.sink.login import ClusterLogin
 from oncelog.pipeline.sink.names import Leftovers
-from oncelog.pipeline.sink.steps import BatchOver, CommitChildren, RunTasks, TasksFailed
+from oncelog.pipeline.sink.steps import BatchOver, CommitChildren, Effect, RunTasks, TasksFailed
 
-from ...interop.client_peers import new_topic
-from .manual_driver import ManualDriver, batch_rows, rows, write_rows
-from .output import assert_once, open_transactions
+from ...present import present
+from .manual_driver import ManualDriver, all_rows, batch_rows, driving, rows, write_rows
+from .output import open_transactions
 
 DEADLINE_S = 60
 
@@ -37,13 +38,9 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_sweep, "SWEEP_S", 0.2)
 
 
-def play(bootstrap: str, scene: Callable[[str], Awaitable[list[str]]]) -> None:
-    async def run() -> tuple[str, list[str]]:
-        topic = await new_topic(bootstrap, 3)
-        return topic, await scene(topic)
-
-    topic, wanted = asyncio.run(run())
-    assert_once(bootstrap, topic, wanted)
+@pytest.fixture
+def driver(ours: Cluster) -> AbstractAsyncContextManager[ManualDriver]:
+    return driving(ours.bootstrap)
 
 
 async def until_nothing_is_open(bootstrap: str) -> None:
@@ -59,76 +56,56 @@ async def come_late(driver: ManualDriver, effect: RunTasks) -> str:
     return found.transactional_id
 
 
-def test_what_comes_too_late_is_ended_while_the_query_is_idle(ours: Cluster) -> None:
-    async def scene(topic: str) -> list[str]:
-        driver = ManualDriver(ours.bootstrap, topic, topic)
-        await driver.write(0)
-        effect = await driver.until(RunTasks, 1)
-        assert isinstance(effect, RunTasks)
-        assert driver.protocol.leftovers is None, "a batch runs"
-        assert await driver.on(effect) == BatchOver(was_written=True)
-        assert driver.protocol.leftovers is not None
-        sweep = IdleSweep(driver.cluster, driver.protocol.leftovers)
-        late = await come_late(driver, effect)
-        await until_nothing_is_open(ours.bootstrap)
-        swept = await sweep.stop()
-        assert swept == [late]
-        driver.protocol.swept(swept)
-        assert await driver.write(2) == BatchOver(was_written=True)
-        await driver.close()
-        return [value for batch in range(3) for value in batch_rows(batch)]
-
-    play(ours.bootstrap, scene)
+async def test_what_comes_too_late_is_ended_while_the_query_is_idle(driver: ManualDriver) -> None:
+    await driver.write(0)
+    effect = await driver.until(RunTasks, 1)
+    assert driver.protocol.leftovers is None, "a batch runs"
+    assert await driver.on(effect) == BatchOver(was_written=True)
+    sweep = IdleSweep(driver.cluster, present(driver.protocol.leftovers))
+    late = await come_late(driver, effect)
+    await until_nothing_is_open(driver.bootstrap)
+    swept = await sweep.stop()
+    assert swept == [late]
+    driver.protocol.swept(swept)
+    assert await driver.write(2) == BatchOver(was_written=True)
+    await driver.assert_once(all_rows(3))
 
 
-def test_what_is_decided_is_left_open_and_a_failed_batch_is_swept_after(ours: Cluster) -> None:
-    async def scene(topic: str) -> list[str]:
-        driver = ManualDriver(ours.bootstrap, topic, topic)
-        decided = await driver.until(CommitChildren, 0)
-        while not (isinstance(decided, CommitChildren) and decided.children):
-            decided = await driver.on(await driver.carry_out(decided), CommitChildren)
-        assert driver.protocol.leftovers is None
-        kept = frozenset(child.transactional_id for child in decided.children)
-        sweep = IdleSweep(driver.cluster, Leftovers(topic, driver.protocol.generation, kept))
-        await sweep.once()
-        assert await sweep.stop() == []
-        await driver.on(decided)
-        effect = await driver.until(RunTasks, 1)
-        assert isinstance(effect, RunTasks)
-        assert await driver.on(driver.protocol.step(TasksFailed())) == BatchOver(was_written=False)
-        assert driver.protocol.leftovers is not None
-        sweep = IdleSweep(driver.cluster, driver.protocol.leftovers)
-        await come_late(driver, effect)
-        await until_nothing_is_open(ours.bootstrap)
-        await sweep.stop()
-        await driver.close()
-        return batch_rows(0)
-
-    play(ours.bootstrap, scene)
+async def test_what_is_decided_is_left_open_and_a_failed_batch_is_swept_after(
+    driver: ManualDriver,
+) -> None:
+    decided: Effect = await driver.until(CommitChildren, 0)
+    while not (isinstance(decided, CommitChildren) and decided.children):
+        decided = await driver.on(await driver.carry_out(decided), CommitChildren)
+    assert driver.protocol.leftovers is None
+    kept = frozenset(child.transactional_id for child in decided.children)
+    leftovers = Leftovers(driver.sink_id, driver.protocol.generation, kept)
+    sweep = IdleSweep(driver.cluster, leftovers)
+    await sweep.once()
+    assert await sweep.stop() == []
+    await driver.on(decided)
+    effect = await driver.until(RunTasks, 1)
+    assert await driver.on(driver.protocol.step(TasksFailed())) == BatchOver(was_written=False)
+    sweep = IdleSweep(driver.cluster, present(driver.protocol.leftovers))
+    await come_late(driver, effect)
+    await until_nothing_is_open(driver.bootstrap)
+    await sweep.stop()
+    await driver.assert_once(batch_rows(0))
 
 
-def test_sweeps_go_on_for_a_while_when_the_query_was_let_go_of(
-    ours: Cluster, monkeypatch: pytest.MonkeyPatch
+async def test_sweeps_go_on_for_a_while_when_the_query_was_let_go_of(
+    driver: ManualDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_cluster, "LINGER_S", DEADLINE_S)
-
-    async def scene(topic: str) -> list[str]:
-        driver = ManualDriver(ours.bootstrap, topic, topic)
-        effect = await driver.until(RunTasks, 0)
-        assert isinstance(effect, RunTasks)
-        await driver.on(effect)
-        leftovers = driver.protocol.leftovers
-        assert leftovers is not None
-        thread = ClusterThread(ClusterLogin(ours.bootstrap), topic, {})
-        await asyncio.to_thread(thread.start_sweeps, leftovers)
-        thread.let_go()
-        await come_late(driver, effect)
-        await until_nothing_is_open(ours.bootstrap)
-        await asyncio.to_thread(thread.close)
-        await driver.close()
-        return batch_rows(0)
-
-    play(ours.bootstrap, scene)
+    effect = await driver.until(RunTasks, 0)
+    await driver.on(effect)
+    thread = ClusterThread(ClusterLogin(driver.bootstrap), driver.sink_id, {})
+    await asyncio.to_thread(thread.start_sweeps, present(driver.protocol.leftovers))
+    thread.let_go()
+    await come_late(driver, effect)
+    await until_nothing_is_open(driver.bootstrap)
+    await asyncio.to_thread(thread.close)
+    await driver.assert_once(batch_rows(0))
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("a callback of the user"), OSError(24, "files")])
@@ -181,19 +158,13 @@ thread.start_sweeps(Leftovers(sink, generation, frozenset()))
 """
 
 
-def test_the_end_of_the_program_is_a_last_sweep(ours: Cluster) -> None:
-    async def scene(topic: str) -> list[str]:
-        driver = ManualDriver(ours.bootstrap, topic, topic)
-        effect = await driver.until(RunTasks, 0)
-        assert isinstance(effect, RunTasks)
-        await driver.on(effect)
-        await come_late(driver, effect)
-        assert len(await open_transactions(ours.bootstrap)) == 1
-        words = [ours.bootstrap, topic, str(driver.protocol.generation)]
-        command = [sys.executable, "-P", "-c", PROGRAM, *words]
-        await asyncio.to_thread(subprocess.run, command, check=True, timeout=DEADLINE_S)
-        assert await open_transactions(ours.bootstrap) == []
-        await driver.close()
-        return batch_rows(0)
-
-    play(ours.bootstrap, scene)
+async def test_the_end_of_the_program_is_a_last_sweep(driver: ManualDriver) -> None:
+    effect = await driver.until(RunTasks, 0)
+    await driver.on(effect)
+    await come_late(driver, effect)
+    assert len(await open_transactions(driver.bootstrap)) == 1
+    words = [driver.bootstrap, driver.sink_id, str(driver.protocol.generation)]
+    command = [sys.executable, "-P", "-c", PROGRAM, *words]
+    await asyncio.to_thread(subprocess.run, command, check=True, timeout=DEADLINE_S)
+    assert await open_transactions(driver.bootstrap) == []
+    await driver.assert_once(batch_rows(0))

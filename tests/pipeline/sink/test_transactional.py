@@ -5,12 +5,11 @@ verification of KIP-890 (before 3.6).
 """
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,10 +32,9 @@ from oncelog.pipeline.sink.steps import (
 )
 from oncelog.pipeline.sink.stop_words import SinkStopped
 
-from ...interop.client_peers import KAFKAS, OURS, new_topic
+from ...interop.client_peers import KAFKAS, OURS
 from ...interop.kafka_peer import KafkaPeer, is_enabled
-from .manual_driver import TASKS, ManualDriver, batch_rows, rows
-from .output import assert_once
+from .manual_driver import TASKS, ManualDriver, all_rows, batch_rows, driving, play, rows
 
 SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
 FORGETS = {
@@ -79,31 +77,9 @@ def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         yield line
 
 
-Scene = Callable[[ManualDriver], Awaitable[list[str]]]
-
-
-def play(bootstrap: str, *scenes: Scene) -> None:
-    """Each with a topic and a sink of its own, side by side; what it returns has to be there."""
-
-    async def run(scene: Scene) -> tuple[str, list[str]]:
-        topic = await new_topic(bootstrap, 3)
-        driver = ManualDriver(bootstrap, topic, topic, mode=Mode.TRANSACTIONAL)
-        try:
-            return topic, await asyncio.wait_for(scene(driver), 240)
-        finally:
-            await driver.close()
-
-    async def run_all() -> list[tuple[str, list[str]]]:
-        return await asyncio.gather(*map(run, scenes))
-
-    for topic, wanted in asyncio.run(run_all()):
-        assert_once(bootstrap, topic, wanted)
-
-
-def successor(driver: ManualDriver, **terms: Any) -> ManualDriver:
-    other = ManualDriver(driver.bootstrap, driver.topic, driver.sink_id, mode=Mode.TRANSACTIONAL)
-    other.protocol.terms = Terms(**terms)
-    return other
+@pytest.fixture
+def driver(bootstrap: str) -> AbstractAsyncContextManager[ManualDriver]:
+    return driving(bootstrap, mode=Mode.TRANSACTIONAL)
 
 
 def hurry(driver: ManualDriver, *partitions: int) -> None:
@@ -126,7 +102,6 @@ async def decide(
     await driver.write(batch - 1)
     hurry(driver, *short)
     effect = await driver.until(CommitChildren, batch)
-    assert isinstance(effect, CommitChildren)
     assert effect.times_out
     return effect.children
 
@@ -139,82 +114,56 @@ async def until_timed_out(
             await asyncio.sleep(0.1)
 
 
-def all_rows(batches: int) -> list[str]:
-    return [value for batch in range(batches) for value in batch_rows(batch)]
+async def test_batches_are_written_skipped_and_their_ids_used_again(driver: ManualDriver) -> None:
+    driver.kept_workers = [driver.worker() for _ in range(TASKS)]
+    for batch in range(4):
+        assert await driver.write(batch) == BatchOver(was_written=True)
+    assert await driver.write(3) == BatchOver(was_written=False)
+    second = driver.successor()
+    assert await second.write(3) == BatchOver(was_written=False)
+    assert await second.write(4) == BatchOver(was_written=True)
+    await driver.assert_once(all_rows(5))
 
 
-def test_batches_are_written_skipped_and_their_ids_used_again(
-    bootstrap: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="oncelog.sink")
-
-    async def scene(driver: ManualDriver) -> list[str]:
-        workers = [driver.worker() for _ in range(TASKS)]
-
-        async def run_tasks(effect: RunTasks) -> TasksDone:
-            spec = driver.task_spec(effect)
-            reports = [await driver.attempt(spec, p, workers[p]) for p in range(TASKS)]
-            return TasksDone(tuple(reports))
-
-        driver.run_tasks = run_tasks  # type: ignore[method-assign]
-        for batch in range(4):
-            assert await driver.write(batch) == BatchOver(was_written=True)
-        assert await driver.write(3) == BatchOver(was_written=False)
-        second = successor(driver)
-        assert await second.write(3) == BatchOver(was_written=False)
-        assert await second.write(4) == BatchOver(was_written=True)
-        await second.close()
-        return all_rows(5)
-
-    play(bootstrap, scene)
-
-
-def test_a_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> None:
-    def dies_at(point: type[Effect] | str) -> Scene:
-        async def scene(driver: ManualDriver) -> list[str]:
-            await driver.write(0)
-            effect = await driver.until(CommitChildren if isinstance(point, str) else point, 1)
-            if isinstance(effect, CommitChildren) and point == "half":
-                await driver.cluster.children.commit(effect.children[:1], times_out=True)
-            follower = successor(driver)
-            is_decided = point in (CommitChildren, "half")
-            assert await follower.write(1) == BatchOver(was_written=not is_decided)
-            held = await follower.until(CommitChildren, 2)
-            with pytest.raises(SinkStopped):
-                await driver.on(effect)  # it was not dead
-            await follower.on(held)
-            await follower.close()
-            return all_rows(3)
-
-        return scene
+async def test_a_driver_that_dies_anywhere_has_a_successor(bootstrap: str) -> None:
+    async def dies_at(point: type[Effect] | str, driver: ManualDriver) -> list[str]:
+        await driver.write(0)
+        effect = await driver.until(CommitChildren if isinstance(point, str) else point, 1)
+        if isinstance(effect, CommitChildren) and point == "half":
+            await driver.cluster.children.commit(effect.children[:1], times_out=True)
+        follower = driver.successor()
+        is_decided = point in (CommitChildren, "half")
+        assert await follower.write(1) == BatchOver(was_written=not is_decided)
+        held = await follower.until(CommitChildren, 2)
+        with pytest.raises(SinkStopped):
+            await driver.on(effect)  # it was not dead
+        await follower.on(held)
+        return all_rows(3)
 
     points = (RunTasks, DescribeChildren, WriteDecision, CommitChildren, "half")
-    play(bootstrap, *map(dies_at, points))
+    await play(bootstrap, *(partial(dies_at, point) for point in points), mode=Mode.TRANSACTIONAL)
 
 
-def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_the_batch(
+async def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_the_batch(
     bootstrap: str,
 ) -> None:
     async def before_the_decision(driver: ManualDriver) -> list[str]:
         await driver.write(0)
         hurry(driver, 1)
         effect = await driver.until(DescribeChildren, 1)
-        assert isinstance(effect, DescribeChildren)
         await until_timed_out(driver, effect.children, 1)
         with pytest.raises(SinkStopped, match="was not decided: 1 of the 3 transactions"):
             await driver.on(effect)
-        follower = successor(driver)
+        follower = driver.successor()
         assert await follower.write(1) == BatchOver(was_written=True)
-        await follower.close()
         return all_rows(2)
 
     async def all_of_a_decided_batch(driver: ManualDriver) -> list[str]:
         children = await decide(driver, 0, 1, 2)
         await until_timed_out(driver, children, TASKS)
-        follower = successor(driver)
+        follower = driver.successor()
         assert await follower.write(1) == BatchOver(was_written=True), "it is written again"
         assert await follower.write(2) == BatchOver(was_written=True)
-        await follower.close()
         return all_rows(3)
 
     async def all_under_a_driver_that_lives(driver: ManualDriver) -> list[str]:
@@ -238,14 +187,12 @@ def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_th
     async def one_of_a_decided_batch(driver: ManualDriver) -> list[str]:
         children = await decide(driver, 1)
         await until_timed_out(driver, children, 1)
-        follower = successor(driver)
+        follower = driver.successor()
         effect = await follower.until(RollBackChildren, 1)
-        assert isinstance(effect, RollBackChildren)
         assert len(effect.children) == TASKS - 1
         assert await follower.on(effect) == BatchOver(was_written=True)
         with pytest.raises(SinkStopped, match="were aborted before"):  # whose batch was taken back
             await driver.on(CommitChildren(children, True))
-        await follower.close()
         return all_rows(2)
 
     async def driver_dies(driver: ManualDriver) -> list[str]:
@@ -253,14 +200,11 @@ def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_th
         await driver.cluster.children.commit(children[:1], times_out=True)
         await until_timed_out(driver, children, 1)
         for _ in range(2):
-            follower = successor(driver)
             with pytest.raises(SinkStopped, match=r"BATCH 1 IS TORN .* 2 are known .* 1 cannot"):
-                await follower.write(1)
-            await follower.close()
-        follower = successor(driver, first_batch=2)
+                await driver.successor().write(1)
+        follower = driver.successor(terms=Terms(first_batch=2))
         assert await follower.write(1) == BatchOver(was_written=False)
         assert await follower.write(2) == BatchOver(was_written=True)
-        await follower.close()
         return [*batch_rows(0), *rows(1, 0), *rows(1, 2), *batch_rows(2)]
 
     async def commit_stands_still(driver: ManualDriver) -> list[str]:
@@ -273,48 +217,43 @@ def test_what_times_out_costs_nothing_until_a_part_is_committed_then_it_tears_th
     async def a_zombie_commits_meanwhile(driver: ManualDriver) -> list[str]:
         children = await decide(driver, 1)
         await until_timed_out(driver, children, 1)
-        follower = successor(driver)
+        follower = driver.successor()
         effect = await follower.until(RollBackChildren, 1)
         await driver.cluster.children.commit(children[:1], times_out=True)
         with pytest.raises(SinkStopped, match=r"BATCH 1 IS TORN .* 1 are known .* 2 cannot"):
             await follower.on(effect)
-        await follower.close()
         return [*batch_rows(0), *rows(1, 0)]
 
-    play(
+    await play(
         bootstrap, before_the_decision, all_of_a_decided_batch, all_under_a_driver_that_lives,
         one_while_the_decision_was_on_its_way, one_of_a_decided_batch, driver_dies,
-        commit_stands_still, a_zombie_commits_meanwhile,
+        commit_stands_still, a_zombie_commits_meanwhile, mode=Mode.TRANSACTIONAL,
     )  # fmt: skip
 
 
-def test_ending_children_is_idempotent(bootstrap: str) -> None:
-    async def scene(driver: ManualDriver) -> list[str]:
-        children = await decide(driver)
-        requests, names = driver.cluster.children, [c.transactional_id for c in children]
-        assert set((await requests.describe(children)).open) == set(names)
-        committed, aborted = children[:1], children[1:2]
-        for _ in range(2):
-            await requests.roll_back(aborted)
-            await requests.commit(committed, times_out=True)
-            assert await requests.describe(children) == ChildrenDescribed(
-                open=(names[2],), ended=(names[1],)
-            )
-        refused = await requests.roll_back(committed)
-        assert isinstance(refused, ChildrenRefused)
-        assert not refused.forgotten
-        refused = await requests.commit(aborted, times_out=True)
-        assert isinstance(refused, ChildrenRefused)
-        await driver.cluster.admin.transactions.end(names[2])
-        assert (await requests.describe(children[2:])).ended == (names[2],)
-        return [*batch_rows(0), *rows(1, 0)]
-
-    play(bootstrap, scene)
+async def test_ending_children_is_idempotent(driver: ManualDriver) -> None:
+    children = await decide(driver)
+    requests, names = driver.cluster.children, [c.transactional_id for c in children]
+    assert set((await requests.describe(children)).open) == set(names)
+    committed, aborted = children[:1], children[1:2]
+    for _ in range(2):
+        await requests.roll_back(aborted)
+        await requests.commit(committed, times_out=True)
+        assert await requests.describe(children) == ChildrenDescribed(
+            open=(names[2],), ended=(names[1],)
+        )
+    refused = await requests.roll_back(committed)
+    assert isinstance(refused, ChildrenRefused)
+    assert not refused.forgotten
+    assert isinstance(await requests.commit(aborted, times_out=True), ChildrenRefused)
+    await driver.cluster.admin.transactions.end(names[2])
+    assert (await requests.describe(children[2:])).ended == (names[2],)
+    await driver.assert_once([*batch_rows(0), *rows(1, 0)])
 
 
 @pytest.mark.chaos
-def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(expiring_ids: str) -> None:
-    async def scene(driver: ManualDriver) -> list[str]:
+async def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(expiring_ids: str) -> None:
+    async with driving(expiring_ids, mode=Mode.TRANSACTIONAL) as driver:
         children = await decide(driver)
         await driver.cluster.children.commit(children, times_out=True)
         async with Admin(driver.bootstrap) as admin, asyncio.timeout(60):
@@ -322,33 +261,25 @@ def test_an_id_that_is_forgotten_tells_nothing_and_the_sink_stops(expiring_ids: 
                 prefix=f"oncelog.spark.{driver.sink_id}.g"
             ):
                 await asyncio.sleep(0.2)
-        follower = successor(driver)
         with pytest.raises(
             SinkStopped, match=r"BATCH 1 IS TORN .* 3 cannot be \(the id has expired"
         ):
-            await follower.write(1)
-        await follower.close()
-        return all_rows(2)
-
-    play(expiring_ids, scene)
+            await driver.successor().write(1)
+        await driver.assert_once(all_rows(2))
 
 
-def test_what_brokers_answer_settles_the_mode_and_its_timeout(
+async def test_what_brokers_answer_settles_the_mode_and_its_timeout(
     bootstrap: str, request: pytest.FixtureRequest
 ) -> None:
     best = Mode.PREPARED if request.node.callspec.params["bootstrap"] == OURS else Mode.DRIVER
-
-    async def look() -> None:
-        async with Admin(bootstrap) as admin:
-            assert (await settle_mode(admin, "asking", None, 70_000)).mode is best
-            chosen = await settle_mode(admin, "asking", Mode.TRANSACTIONAL, None)
-            assert chosen.task_timeout_ms == 100_000
-            assert "is longer than 100 s" in chosen.in_words
-            chosen = await settle_mode(admin, "asking", Mode.TRANSACTIONAL, 70_000)
-            assert chosen.task_timeout_ms == 70_000
-            with pytest.raises(SinkStopped, match="transaction_timeout_ms=200000 is above"):
-                await settle_mode(admin, "asking", Mode.TRANSACTIONAL, 200_000)
-            found = await longest_timeout_ms(admin, "asking", BrokerAnswers(unseen=(1,)))
-            assert 99_000 <= found <= 100_000
-
-    asyncio.run(look())
+    async with Admin(bootstrap) as admin:
+        assert (await settle_mode(admin, "asking", None, 70_000)).mode is best
+        chosen = await settle_mode(admin, "asking", Mode.TRANSACTIONAL, None)
+        assert chosen.task_timeout_ms == 100_000
+        assert "is longer than 100 s" in chosen.in_words
+        chosen = await settle_mode(admin, "asking", Mode.TRANSACTIONAL, 70_000)
+        assert chosen.task_timeout_ms == 70_000
+        with pytest.raises(SinkStopped, match="transaction_timeout_ms=200000 is above"):
+            await settle_mode(admin, "asking", Mode.TRANSACTIONAL, 200_000)
+        found = await longest_timeout_ms(admin, "asking", BrokerAnswers(unseen=(1,)))
+        assert 99_000 <= found <= 100_000

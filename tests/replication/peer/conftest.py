@@ -1,9 +1,90 @@
-"""Ports that are free for the streams of two brokers."""
+"""A broker in a process of its own and ours, which is linked to it; ports for their streams."""
 
+import asyncio
 import socket
-from contextlib import ExitStack
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from pathlib import Path
 
 import pytest
+
+from oncelog.replication.peer.link_gate import LinkGate
+from oncelog.replication.peer.transport import PeerTransport
+
+from ...awaiting import until
+from ...present import present
+
+PEER_PROGRAM = Path(__file__).with_name("peer_process.py")
+
+
+class Peer:
+    """Broker 2 in its own process; ours is broker 1."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.process: subprocess.Popen | None = None
+        self.changes: list[bool] = []
+        self.gate = LinkGate()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen([sys.executable, PEER_PROGRAM, "2", str(self.directory)])
+
+    def signal(self, number: int) -> None:
+        present(self.process).send_signal(number)
+
+    def kill(self) -> None:
+        present(self.process).kill()
+        present(self.process).wait()
+
+    @asynccontextmanager
+    async def linked(self) -> AsyncIterator[PeerTransport]:
+        """Our transport, once it has a stream to broker 2, if that one runs."""
+        transport = PeerTransport(
+            1, self.directory, [1, 2], max_message_bytes=1 << 24, gate=self.gate
+        )
+        transport.on_peer_change(lambda peer, is_up: self.changes.append(is_up))
+        await transport.start()
+        try:
+            async with asyncio.timeout(30):
+                if self.process is not None:
+                    await connected(transport)
+                yield transport
+        finally:
+            await transport.stop()
+
+
+async def connected(transport: PeerTransport) -> None:
+    """With broker 2, for messages and by a stream."""
+    streams = present(transport._streams)
+    await until(lambda: transport.is_up(2) and streams.to(2) is not None)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="peer") as name:  # tmp_path is too long for a socket
+        yield Path(name)
+
+
+@pytest.fixture
+def peer(directory: Path) -> Iterator[Peer]:
+    peer = Peer(directory)
+    peer.start()
+    yield peer
+    peer.kill()
+
+
+@pytest.fixture
+def transport(peer: Peer) -> AbstractAsyncContextManager[PeerTransport]:
+    return peer.linked()
+
+
+@pytest.fixture
+def lone(directory: Path) -> AbstractAsyncContextManager[PeerTransport]:
+    """There is no broker 2."""
+    return Peer(directory).linked()
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from oncelog.replication.peer.stream_message import encode
 from oncelog.replication.peer.streams import SEND_BUFFER_BYTES, UNSENT_BYTES_MAX, PeerStream
 from oncelog.replication.peer.transport import PeerTransport
 
+from ...awaiting import until
+from ...present import present
+from .conftest import connected
 from .peer_process import BULK
 from .test_streams import HELLO, Side, pair, refused, running
-from .test_transport import directory, until
 
-__all__ = ["directory"]  # a fixture
 pytestmark = pytest.mark.uvloop
 HELLO_OF_TWO = HELLO.pack(16, b"oncelog1", 2, 1)
 
@@ -143,9 +144,8 @@ async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -
     await transport.start()
     await server.start()
     try:
-        streams = transport._streams
-        assert streams is not None
-        await until(lambda: streams.to(2) is not None)
+        await connected(transport)
+        streams = present(transport._streams)
         stream = streams.to(2)
         for answered in (broken, answers.append):
             transport.ask(2, BULK, b"", answered=answered, timeout_ms=5000, bulk=True)

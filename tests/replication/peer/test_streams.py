@@ -1,7 +1,6 @@
 """Streams between brokers: who may come in, who replaces whom, what a broken one ends."""
 
 import asyncio
-import os
 import signal
 import ssl
 import struct
@@ -22,10 +21,11 @@ from oncelog.replication.peer.streams import (
 )
 from oncelog.replication.peer.transport import PeerTimeout, PeerTransport, PeerUnavailable
 
+from ...awaiting import until
+from ...present import present
+from .conftest import Peer, connected
 from .peer_process import BULK, ECHO
-from .test_transport import Peer, directory, peer, until
 
-__all__ = ["directory", "peer"]  # fixtures
 pytestmark = pytest.mark.uvloop
 HELLO = struct.Struct(">I8sII")
 
@@ -56,10 +56,8 @@ class Side:
             stream.send(What.REPLY, 0, message.correlation_id, message.header, message.frames)
 
     async def open_to(self, peer: int) -> PeerStream:
-        await until(lambda: self.streams.to(peer) is not None)
-        stream = self.streams.to(peer)
-        assert stream is not None
-        return stream
+        await until(lambda: self.streams.to(peer))
+        return present(self.streams.to(peer))
 
 
 @asynccontextmanager
@@ -164,8 +162,7 @@ async def test_a_peer_that_does_not_read_does_not_take_our_memory(
     one = Side(1, directory / "bulk-1", {2: directory / "bulk-2"})
     async with running(one):
         stream = await one.open_to(2)
-        assert peer.process is not None
-        os.kill(peer.process.pid, signal.SIGSTOP)
+        peer.signal(signal.SIGSTOP)
         sent_bytes = 0
         while size_bytes := stream.send(What.REQUEST, BULK, 1, bytes(100_000), []):
             sent_bytes += size_bytes
@@ -175,42 +172,35 @@ async def test_a_peer_that_does_not_read_does_not_take_our_memory(
         await until(lambda: bool(stream.send(What.REQUEST, BULK, 1, b"", [])))
 
 
-def test_a_killed_peer_fails_its_bulk_requests_at_once_and_comes_back(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        peer.gate.hold(2, inbound=True, outbound=False)
-        waiting = asyncio.ensure_future(
-            transport.request(2, BULK, b"", timeout_ms=60_000, bulk=True)
-        )
-        await asyncio.sleep(0.05)
-        peer.kill()
-        with pytest.raises(PeerUnavailable, match="broke"):
-            await asyncio.wait_for(waiting, 5)
-        peer.gate.heal()
-        with pytest.raises(PeerUnavailable, match="no connection"):
-            await transport.request(2, BULK, b"", timeout_ms=60_000, bulk=True)
-        peer.start()
-        await until(lambda: transport.is_up(2))
-        streams = transport._streams
-        assert streams is not None
-        await until(lambda: streams.to(2) is not None)
-        assert (await transport.request(2, BULK, b"x", timeout_ms=5000, bulk=True))[0] == b"x"
-
-    peer.run(scenario)
+async def test_a_killed_peer_fails_its_bulk_requests_at_once_and_comes_back(
+    peer: Peer, transport: PeerTransport
+) -> None:
+    peer.gate.hold(2, inbound=True, outbound=False)
+    waiting = asyncio.ensure_future(transport.request(2, BULK, b"", timeout_ms=60_000, bulk=True))
+    await asyncio.sleep(0.05)
+    peer.kill()
+    with pytest.raises(PeerUnavailable, match="broke"):
+        await asyncio.wait_for(waiting, 5)
+    peer.gate.heal()
+    with pytest.raises(PeerUnavailable, match="no connection"):
+        await transport.request(2, BULK, b"", timeout_ms=60_000, bulk=True)
+    peer.start()
+    await connected(transport)
+    assert (await transport.request(2, BULK, b"x", timeout_ms=5000, bulk=True))[0] == b"x"
 
 
 @pytest.mark.parametrize("direction", ["inbound", "outbound"])
-def test_a_cut_holds_for_streams_and_is_silent(peer: Peer, direction: str) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        peer.gate.cut(2, inbound=direction == "inbound", outbound=direction == "outbound")
-        with pytest.raises(PeerTimeout):
-            await transport.request(2, BULK, b"", timeout_ms=50, bulk=True)
-        assert peer.gate.dropped_count == 1
-        peer.gate.heal()
-        assert (await transport.request(2, BULK, b"x", timeout_ms=5000, bulk=True))[0] == b"x"
-        with pytest.raises(PeerUnavailable, match="does not serve kind"):
-            await transport.request(2, ECHO, b"", timeout_ms=5000, bulk=True)
-
-    peer.run(scenario)
+async def test_a_cut_holds_for_streams_and_is_silent(
+    peer: Peer, transport: PeerTransport, direction: str
+) -> None:
+    peer.gate.cut(2, inbound=direction == "inbound", outbound=direction == "outbound")
+    with pytest.raises(PeerTimeout):
+        await transport.request(2, BULK, b"", timeout_ms=50, bulk=True)
+    assert peer.gate.dropped_count == 1
+    peer.gate.heal()
+    assert (await transport.request(2, BULK, b"x", timeout_ms=5000, bulk=True))[0] == b"x"
+    with pytest.raises(PeerUnavailable, match="does not serve kind"):
+        await transport.request(2, ECHO, b"", timeout_ms=5000, bulk=True)
 
 
 # -- over TCP

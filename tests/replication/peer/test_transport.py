@@ -4,314 +4,204 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-import uvloop
 import zmq
 
 from oncelog.replication.peer.address import PeerSocketError, routing_id
-from oncelog.replication.peer.link_gate import LinkGate
 from oncelog.replication.peer.transport import PeerTimeout, PeerTransport, PeerUnavailable
 
+from ...awaiting import until
+from .conftest import Peer
 from .peer_process import BROKEN, BULK, COUNT, ECHO, ONE_WAY, SILENT
 
-PEER_PROGRAM = Path(__file__).with_name("peer_process.py")
+pytestmark = pytest.mark.uvloop
 
 
-class Peer:
-    """Broker 2 in its own process; ours is broker 1."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.process: subprocess.Popen | None = None
-        self.changes: list[bool] = []
-        self.gate = LinkGate()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen([sys.executable, PEER_PROGRAM, "2", str(self.directory)])
-
-    def signal(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-
-    def run(self, scenario: Callable[[PeerTransport], Awaitable[None]]) -> None:
-        async def main() -> None:
-            transport = PeerTransport(
-                1, self.directory, [1, 2], max_message_bytes=1 << 24, gate=self.gate
-            )
-            transport.on_peer_change(lambda peer, is_up: self.changes.append(is_up))
-            await transport.start()
-            streams = transport._streams
-            assert streams is not None
-            try:
-                if self.process is not None:
-                    await until(lambda: transport.is_up(2) and streams.to(2) is not None)
-                await asyncio.wait_for(scenario(transport), 20)
-            finally:
-                await transport.stop()
-
-        uvloop.run(main())
+async def test_a_request_is_answered_with_header_and_frames(transport: PeerTransport) -> None:
+    for bulk, kind in ((False, ECHO), (True, BULK)):
+        frames = [b"", b"small", memoryview(os.urandom(1 << 20))]
+        header, answer = await transport.request(
+            2, kind, b"head", frames, timeout_ms=5000, bulk=bulk
+        )
+        assert header == b"head"
+        assert [bytes(frame) for frame in answer] == [bytes(frame) for frame in frames]
+    assert transport.bytes_sent[2] > 2 << 20
+    assert transport.bytes_received[2] > 2 << 20
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
+async def test_many_requests_under_way_find_their_answers(transport: PeerTransport) -> None:
+    async def one(i: int) -> None:
+        header, _ = await transport.request(2, ECHO, b"%d" % i, timeout_ms=9000)
+        assert header == b"%d" % i
+
+    await asyncio.gather(*(one(i) for i in range(1000)))
+    assert not len(transport._under_way)
 
 
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="peer") as name:  # tmp_path is too long for a socket
-        yield Path(name)
+async def test_frames_received_live_as_long_as_their_views(transport: PeerTransport) -> None:
+    sent = [os.urandom(100_000) for _ in range(20)]
+    kept = []
+    for data in sent:
+        _, frames = await transport.request(2, BULK, b"", [data], timeout_ms=5000, bulk=True)
+        kept.append(memoryview(frames[0])[10:-10])
+    assert [bytes(view) for view in kept] == [data[10:-10] for data in sent]
 
 
-@pytest.fixture
-def lone(directory: Path) -> Peer:
-    return Peer(directory)
+async def test_no_answer_is_a_time_out_and_a_late_one_is_dropped(
+    peer: Peer, transport: PeerTransport
+) -> None:
+    with pytest.raises(PeerTimeout):
+        await transport.request(2, SILENT, b"", timeout_ms=30)
+    peer.gate.delay(2, 80, inbound=True, outbound=False)
+    with pytest.raises(PeerTimeout):
+        await transport.request(2, ECHO, b"", timeout_ms=30)
+    await until(lambda: transport.dropped["late"] == 1)
+    peer.gate.heal()
+    assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
 
 
-@pytest.fixture
-def peer(directory: Path) -> Iterator[Peer]:
-    peer = Peer(directory)
-    peer.start()
-    yield peer
+async def test_an_exception_of_a_handler_hurts_only_its_request(transport: PeerTransport) -> None:
+    assert transport.send(2, BROKEN, b"")
+    with pytest.raises(PeerUnavailable, match="ValueError"):
+        await transport.request(2, BROKEN, b"", timeout_ms=5000)
+    with pytest.raises(PeerUnavailable, match="kind 99"):
+        await transport.request(2, 99, b"", timeout_ms=5000)
+    assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
+
+
+async def test_one_way_messages_arrive(transport: PeerTransport) -> None:
+    for _ in range(300):
+        assert transport.send(2, ONE_WAY, b"hello")
+    count, _ = await transport.request(2, COUNT, b"", timeout_ms=5000)
+    assert count == b"300"
+
+
+async def test_an_absent_peer_fails_a_request_at_once(lone: PeerTransport) -> None:
+    assert not lone.send(2, ONE_WAY, b"x")
+    with pytest.raises(PeerUnavailable):
+        await lone.request(2, ECHO, b"", timeout_ms=60_000)
+    with pytest.raises(PeerUnavailable):
+        await lone.request(7, ECHO, b"", timeout_ms=60_000)
+
+
+async def test_a_killed_peer_fails_its_requests_at_once_and_comes_back(
+    peer: Peer, transport: PeerTransport
+) -> None:
+    waiting = asyncio.ensure_future(transport.request(2, SILENT, b"", timeout_ms=60_000))
+    await asyncio.sleep(0.05)
     peer.kill()
+    with pytest.raises(PeerUnavailable):
+        await asyncio.wait_for(waiting, 5)
+    await until(lambda: not transport.is_up(2))
+    assert not transport.send(2, ONE_WAY, b"into the void")
+    peer.start()
+    await until(lambda: transport.is_up(2))
+    count, _ = await transport.request(2, COUNT, b"", timeout_ms=5000)
+    assert count == b"0", "nothing meant for the former incarnation arrives"
+    assert peer.changes == [True, False, True]
 
 
-def test_a_request_is_answered_with_header_and_frames(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        for bulk, kind in ((False, ECHO), (True, BULK)):
-            frames = [b"", b"small", memoryview(os.urandom(1 << 20))]
-            header, answer = await transport.request(
-                2, kind, b"head", frames, timeout_ms=5000, bulk=bulk
-            )
-            assert header == b"head"
-            assert [bytes(frame) for frame in answer] == [bytes(frame) for frame in frames]
-        assert transport.bytes_sent[2] > 2 << 20
-        assert transport.bytes_received[2] > 2 << 20
-
-    peer.run(scenario)
-
-
-def test_many_requests_under_way_find_their_answers(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        async def one(i: int) -> None:
-            header, _ = await transport.request(2, ECHO, b"%d" % i, timeout_ms=9000)
-            assert header == b"%d" % i
-
-        await asyncio.gather(*(one(i) for i in range(1000)))
-        assert not len(transport._under_way)
-
-    peer.run(scenario)
-
-
-def test_frames_received_live_as_long_as_their_views(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        sent = [os.urandom(100_000) for _ in range(20)]
-        kept = []
-        for data in sent:
-            _, frames = await transport.request(2, BULK, b"", [data], timeout_ms=5000, bulk=True)
-            kept.append(memoryview(frames[0])[10:-10])
-        assert [bytes(view) for view in kept] == [data[10:-10] for data in sent]
-
-    peer.run(scenario)
-
-
-def test_no_answer_is_a_time_out_and_a_late_one_is_dropped(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        with pytest.raises(PeerTimeout):
-            await transport.request(2, SILENT, b"", timeout_ms=30)
-        peer.gate.delay(2, 80, inbound=True, outbound=False)
-        with pytest.raises(PeerTimeout):
-            await transport.request(2, ECHO, b"", timeout_ms=30)
-        await until(lambda: transport.dropped["late"] == 1)
-        peer.gate.heal()
-        assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
-
-    peer.run(scenario)
-
-
-def test_an_exception_of_a_handler_hurts_only_its_request(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        assert transport.send(2, BROKEN, b"")
-        with pytest.raises(PeerUnavailable, match="ValueError"):
-            await transport.request(2, BROKEN, b"", timeout_ms=5000)
-        with pytest.raises(PeerUnavailable, match="kind 99"):
-            await transport.request(2, 99, b"", timeout_ms=5000)
-        assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
-
-    peer.run(scenario)
-
-
-def test_one_way_messages_arrive(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        for _ in range(300):
-            assert transport.send(2, ONE_WAY, b"hello")
-        count, _ = await transport.request(2, COUNT, b"", timeout_ms=5000)
-        assert count == b"300"
-
-    peer.run(scenario)
-
-
-def test_an_absent_peer_fails_a_request_at_once(lone: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        assert not transport.send(2, ONE_WAY, b"x")
-        with pytest.raises(PeerUnavailable):
-            await transport.request(2, ECHO, b"", timeout_ms=60_000)
-        with pytest.raises(PeerUnavailable):
-            await transport.request(7, ECHO, b"", timeout_ms=60_000)
-
-    lone.run(scenario)
-
-
-def test_a_killed_peer_fails_its_requests_at_once_and_comes_back(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        waiting = asyncio.ensure_future(transport.request(2, SILENT, b"", timeout_ms=60_000))
-        await asyncio.sleep(0.05)
-        peer.kill()
-        with pytest.raises(PeerUnavailable):
-            await asyncio.wait_for(waiting, 5)
-        await until(lambda: not transport.is_up(2))
-        assert not transport.send(2, ONE_WAY, b"into the void")
-        peer.start()
-        await until(lambda: transport.is_up(2))
-        count, _ = await transport.request(2, COUNT, b"", timeout_ms=5000)
-        assert count == b"0", "nothing meant for the former incarnation arrives"
-        assert peer.changes == [True, False, True]
-
-    peer.run(scenario)
-
-
-def test_a_kill_is_seen_well_before_the_grace_is_over(peer: Peer) -> None:
+async def test_a_kill_is_seen_well_before_the_grace_is_over(
+    peer: Peer, transport: PeerTransport
+) -> None:
     """Nobody listens on the socket: two refusals are enough."""
-
-    async def scenario(transport: PeerTransport) -> None:
-        loop = asyncio.get_running_loop()
-        peer.kill()
-        killed = loop.time()
-        await until(lambda: not transport.is_up(2))
-        assert loop.time() - killed < 2
-
-    peer.run(scenario)
+    loop = asyncio.get_running_loop()
+    peer.kill()
+    killed = loop.time()
+    await until(lambda: not transport.is_up(2))
+    assert loop.time() - killed < 2
 
 
-def test_a_paused_peer_is_not_down_and_answers_when_it_goes_on(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        peer.signal(signal.SIGSTOP)
-        with pytest.raises(PeerTimeout):
-            await transport.request(2, ECHO, b"", timeout_ms=300)
-        assert transport.is_up(2)
-        peer.signal(signal.SIGCONT)
-        assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
-        assert peer.changes == [True]
+async def test_a_paused_peer_is_not_down_and_answers_when_it_goes_on(
+    peer: Peer, transport: PeerTransport
+) -> None:
+    peer.signal(signal.SIGSTOP)
+    with pytest.raises(PeerTimeout):
+        await transport.request(2, ECHO, b"", timeout_ms=300)
+    assert transport.is_up(2)
+    peer.signal(signal.SIGCONT)
+    assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
+    assert peer.changes == [True]
 
-    peer.run(scenario)
 
-
-def test_a_paused_peer_does_not_take_our_memory(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        peer.signal(signal.SIGSTOP)
-        accepted = 0
-        while transport.send(2, ONE_WAY, bytes(1000)):
-            accepted += 1
-            assert accepted < 50_000
-        peer.signal(signal.SIGCONT)
-        await until(lambda: transport.send(2, ONE_WAY, b"x"))
-
-    peer.run(scenario)
+async def test_a_paused_peer_does_not_take_our_memory(peer: Peer, transport: PeerTransport) -> None:
+    peer.signal(signal.SIGSTOP)
+    accepted = 0
+    while transport.send(2, ONE_WAY, bytes(1000)):
+        accepted += 1
+        assert accepted < 50_000
+    peer.signal(signal.SIGCONT)
+    await until(lambda: transport.send(2, ONE_WAY, b"x"))
 
 
 @pytest.mark.parametrize("direction", ["inbound", "outbound"])
-def test_a_cut_is_silent_and_one_way(peer: Peer, direction: str) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        inbound = direction == "inbound"
-        peer.gate.cut(2, inbound=inbound, outbound=not inbound)
-        assert transport.send(2, ONE_WAY, b"x")
-        with pytest.raises(PeerTimeout):
-            await transport.request(2, ECHO, b"", timeout_ms=50)
-        assert transport.is_up(2)
-        peer.gate.heal()
-        count, _ = await transport.request(2, COUNT, b"", timeout_ms=5000)
-        assert count == (b"1" if inbound else b"0")
-
-    peer.run(scenario)
-
-
-def test_stopping_ends_what_is_under_way(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        waiting = asyncio.ensure_future(transport.request(2, SILENT, b"", timeout_ms=60_000))
-        await asyncio.sleep(0.01)
-        await transport.stop()
-        with pytest.raises(PeerUnavailable, match="stopping"):
-            await waiting
-        assert not transport.send(2, ONE_WAY, b"x")
-
-    peer.run(scenario)
+async def test_a_cut_is_silent_and_one_way(
+    peer: Peer, transport: PeerTransport, direction: str
+) -> None:
+    inbound = direction == "inbound"
+    peer.gate.cut(2, inbound=inbound, outbound=not inbound)
+    assert transport.send(2, ONE_WAY, b"x")
+    with pytest.raises(PeerTimeout):
+        await transport.request(2, ECHO, b"", timeout_ms=50)
+    assert transport.is_up(2)
+    peer.gate.heal()
+    count, _ = await transport.request(2, COUNT, b"", timeout_ms=5000)
+    assert count == (b"1" if inbound else b"0")
 
 
-def test_strangers_and_malformed_messages_are_dropped_and_counted(lone: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        context = zmq.Context()
-        try:
-            for name, parts in (
-                (b"someone", [b"\x01\x01" + bytes(8)]),
-                (routing_id(9), [b"\x01\x01" + bytes(8)]),
-                (routing_id(2), [b"short"]),
-                (routing_id(2), [b"\x09\x01" + bytes(12)]),
-                (routing_id(2), [b"\x02\x01" + bytes(12)]),  # a reply that nobody asked for
-                (routing_id(2), [b"\x00\x01" + bytes(11) + b"\x05head"]),  # of five bytes
-            ):
-                sock = context.socket(zmq.DEALER)
-                sock.setsockopt(zmq.ROUTING_ID, name)
-                sock.connect(f"ipc://{lone.directory}/control-1")
-                sock.send_multipart(parts)
-                total = sum(transport.dropped.values())
-                await until(lambda total=total: sum(transport.dropped.values()) > total)
-                sock.close(0)
-        finally:
-            context.destroy(0)
-        assert transport.dropped == {"stranger": 2, "malformed": 4}
-
-    lone.run(scenario)
+async def test_stopping_ends_what_is_under_way(transport: PeerTransport) -> None:
+    waiting = asyncio.ensure_future(transport.request(2, SILENT, b"", timeout_ms=60_000))
+    await asyncio.sleep(0.01)
+    await transport.stop()
+    with pytest.raises(PeerUnavailable, match="stopping"):
+        await waiting
+    assert not transport.send(2, ONE_WAY, b"x")
 
 
-def test_a_message_beyond_the_limit_costs_its_sender_the_connection(peer: Peer) -> None:
-    async def scenario(transport: PeerTransport) -> None:
-        with pytest.raises(PeerUnavailable):
-            await transport.request(2, ECHO, b"", [bytes((1 << 24) + 1)], timeout_ms=9000)
-        await until(lambda: transport.send(2, ONE_WAY, b"x"))
+async def test_strangers_and_malformed_messages_are_dropped_and_counted(
+    lone: PeerTransport, directory: Path
+) -> None:
+    context = zmq.Context()
+    try:
+        for name, parts in (
+            (b"someone", [b"\x01\x01" + bytes(8)]),
+            (routing_id(9), [b"\x01\x01" + bytes(8)]),
+            (routing_id(2), [b"short"]),
+            (routing_id(2), [b"\x09\x01" + bytes(12)]),
+            (routing_id(2), [b"\x02\x01" + bytes(12)]),  # a reply that nobody asked for
+            (routing_id(2), [b"\x00\x01" + bytes(11) + b"\x05head"]),  # of five bytes
+        ):
+            sock = context.socket(zmq.DEALER)
+            sock.setsockopt(zmq.ROUTING_ID, name)
+            sock.connect(f"ipc://{directory}/control-1")
+            sock.send_multipart(parts)
+            total = sum(lone.dropped.values())
+            await until(lambda total=total: sum(lone.dropped.values()) > total)
+            sock.close(0)
+    finally:
+        context.destroy(0)
+    assert lone.dropped == {"stranger": 2, "malformed": 4}
 
-    peer.run(scenario)
+
+async def test_a_message_beyond_the_limit_costs_its_sender_the_connection(
+    transport: PeerTransport,
+) -> None:
+    with pytest.raises(PeerUnavailable):
+        await transport.request(2, ECHO, b"", [bytes((1 << 24) + 1)], timeout_ms=9000)
+    await until(lambda: transport.send(2, ONE_WAY, b"x"))
 
 
-def test_a_stale_socket_file_is_replaced(lone: Peer) -> None:
+async def test_a_stale_socket_file_is_replaced(directory: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(lone.directory / "control-1"))
-
-    async def scenario(transport: PeerTransport) -> None:
-        return
-
-    lone.run(scenario)
+        dead.bind(str(directory / "control-1"))
+    async with Peer(directory).linked():
+        pass
 
 
-def test_the_same_node_twice_is_refused(peer: Peer) -> None:
-    async def second() -> None:
-        transport = PeerTransport(2, peer.directory, [1, 2], max_message_bytes=1000)
-        with pytest.raises(PeerSocketError, match="another process"):
-            await transport.start()
-
-    async def scenario(transport: PeerTransport) -> None:
-        await second()
-        assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
-
-    peer.run(scenario)
+async def test_the_same_node_twice_is_refused(directory: Path, transport: PeerTransport) -> None:
+    second = PeerTransport(2, directory, [1, 2], max_message_bytes=1000)
+    with pytest.raises(PeerSocketError, match="another process"):
+        await second.start()
+    assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"

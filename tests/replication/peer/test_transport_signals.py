@@ -5,48 +5,43 @@ heard nothing more from node 1, whose poll had arrived at that very moment.
 """
 
 import asyncio
-import tempfile
 import time
 from pathlib import Path
 
-import uvloop
+import pytest
 
 from oncelog.replication.peer.address import routing_id
 from oncelog.replication.peer.handlers import What
 from oncelog.replication.peer.transport import PeerTransport
 
+from ...awaiting import until
+from ...present import present
+
 KIND = 7
 
 
-def test_a_send_that_fails_leaves_no_message_lying() -> None:
-    async def scenario() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            directory = Path(folder) / "p"
-            directory.mkdir(mode=0o700)
-            asker = PeerTransport(1, directory, [1, 2, 3], max_message_bytes=1 << 20)
-            server = PeerTransport(2, directory, [1, 2, 3], max_message_bytes=1 << 20)
-            heard: list[int] = []
+@pytest.mark.uvloop
+async def test_a_send_that_fails_leaves_no_message_lying(directory: Path) -> None:
+    asker = PeerTransport(1, directory, [1, 2, 3], max_message_bytes=1 << 20)
+    server = PeerTransport(2, directory, [1, 2, 3], max_message_bytes=1 << 20)
+    heard: list[int] = []
 
-            def serve(peer: int, header: bytes, frames: list, reply) -> None:
-                heard.append(peer)
-                reply(header, ())
+    def serve(peer: int, header: bytes, frames: list, reply) -> None:
+        heard.append(peer)
+        reply(header, ())
 
-            server.on_request(KIND, serve)
-            await server.start()
-            await asker.start()
-            while not (asker.is_up(2) and server.is_up(1)):
-                await asyncio.sleep(0.01)
-            assert (await asker.request(2, KIND, b"a", timeout_ms=5000))[0] == b"a"
-            router = server._control._router
-            assert router is not None
-            for _ in range(20):
-                asked = asyncio.ensure_future(asker.request(2, KIND, b"b", timeout_ms=2000))
-                await asyncio.sleep(0)  # it is on its way now
-                time.sleep(0.01)  # and has arrived, while this event loop has not looked
-                assert not router.send(What.REPLY, 0, 1, b"nobody", (), routing_id(3))
-                assert (await asked)[0] == b"b"
-            assert heard == [1] * 21
-            await asker.stop()
-            await server.stop()
-
-    uvloop.run(scenario())
+    server.on_request(KIND, serve)
+    await server.start()
+    await asker.start()
+    await until(lambda: asker.is_up(2) and server.is_up(1))
+    assert (await asker.request(2, KIND, b"a", timeout_ms=5000))[0] == b"a"
+    router = present(server._control._router)
+    for _ in range(20):
+        asked = asyncio.ensure_future(asker.request(2, KIND, b"b", timeout_ms=2000))
+        await asyncio.sleep(0)  # it is on its way now
+        time.sleep(0.01)  # and has arrived, while this event loop has not looked
+        assert not router.send(What.REPLY, 0, 1, b"nobody", (), routing_id(3))
+        assert (await asked)[0] == b"b"
+    assert heard == [1] * 21
+    await asker.stop()
+    await server.stop()
