@@ -351,6 +351,7 @@ class Broker:
             "node_id": self.config.node_id,
             "pid": os.getpid(),
             "peer_bytes_sent": sum(self.transport.bytes_sent.values()),
+            "peer_messages_sent": self.transport.messages_sent,
             "peer_bytes_received": sum(self.transport.bytes_received.values()),
             "client_connections": self.server.connection_count,
             "partitions": len(self.replicas),

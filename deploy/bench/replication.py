@@ -5,7 +5,7 @@ nodes) and then at a rate (latency).
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +65,25 @@ class Repetition:
     @property
     def link_bytes_per_acknowledged_byte(self) -> float | None:
         """Bytes between nodes for each acknowledged byte of values: MB per MB."""
-        sent = [u.link_bytes_sent for u in self.used.values() if u.link_bytes_sent is not None]
-        if not sent or len(sent) < len(self.used) or not self.acknowledged_bytes:
+        return self._for_each_byte([u.link_bytes_sent for u in self.used.values()])
+
+    @property
+    def link_messages_per_mb(self) -> float | None:
+        """Messages between nodes for each acknowledged MB; two are a round trip."""
+        found = self._for_each_byte([u.link_messages_sent for u in self.used.values()])
+        return None if found is None else found * 1e6
+
+    @property
+    def context_switches_per_mb(self) -> float | None:
+        """How often all nodes gave up or lost a core for each acknowledged MB."""
+        found = self._for_each_byte([u.context_switches for u in self.used.values()])
+        return None if found is None else found * 1e6
+
+    def _for_each_byte(self, counts: Sequence[int | None]) -> float | None:
+        known = [count for count in counts if count is not None]
+        if not known or len(known) < len(counts) or not self.acknowledged_bytes:
             return None
-        return sum(sent) / self.acknowledged_bytes
+        return sum(known) / self.acknowledged_bytes
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -83,6 +98,8 @@ class Repetition:
             "cpu_s_per_gb": self.cpu_s_per_gb,
             "rss_bytes_by_node": {i: u.rss_bytes for i, u in self.used.items()} or None,
             "link_bytes_per_acknowledged_byte": self.link_bytes_per_acknowledged_byte,
+            "link_messages_per_mb": self.link_messages_per_mb,
+            "context_switches_per_mb": self.context_switches_per_mb,
         }
 
 

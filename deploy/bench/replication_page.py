@@ -1,11 +1,12 @@
 """The benchmark as one page that needs nothing from anywhere: tables and inline SVG."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from ..cluster import html
 from ..cluster.html import COLOURS
+from .floor import Floor
 from .load import perf_line
 from .replication import Repetition, ReplicationResult
 from .report import rows
@@ -23,7 +24,11 @@ PLOTS: dict[str, Value] = {
 }
 
 
-def page(environment: dict[str, Any], results: Sequence[ReplicationResult]) -> str:
+def page(
+    environment: dict[str, Any],
+    results: Sequence[ReplicationResult],
+    floors: Mapping[int, Floor] | None = None,
+) -> str:
     lines = [
         f"<code>{escape(perf_line(r.middle.throughput))}</code> {escape(r.cell.name)}"
         for r in results
@@ -32,7 +37,7 @@ def page(environment: dict[str, Any], results: Sequence[ReplicationResult]) -> s
         "oncelog bench replication",
         "What a replica costs",
         html.facts(environment),
-        html.rows_table(rows(results)),
+        html.rows_table(rows(results, floors)),
         *[html.section(title, bars(results, value)) for title, value in PLOTS.items()],
         html.section("Latency by percentile (corrected for coordinated omission)", curves(results)),
         html.section("In the words of kafka-producer-perf-test", html.bullets(lines)),

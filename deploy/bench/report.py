@@ -3,10 +3,11 @@
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+from .floor import Floor
 from .replication import ReplicationResult
 from .target import BenchTarget
 
@@ -38,14 +39,17 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def rows(results: Sequence[ReplicationResult]) -> list[dict[str, Any]]:
-    """One row a cell; medians over the repetitions."""
+def rows(
+    results: Sequence[ReplicationResult], floors: Mapping[int, Floor] | None = None
+) -> list[dict[str, Any]]:
+    """One row a cell; medians over the repetitions. floors: by batch size, to compare CPU with."""
     found: list[dict[str, Any]] = []
     for result in results:
         cell = result.cell
         mb_per_s = [r.throughput.mb_per_s for r in result.repetitions]
         rss_bytes = [u.rss_bytes for r in result.repetitions for u in r.used.values()]
-        found.append({
+        cpu_s_per_gb = result.median(lambda r: r.cpu_s_per_gb)
+        row = {
             "RF": cell.replication_factor,
             "ACKS": cell.acks,
             "MIN.ISR": cell.min_insync if cell.acks == "all" else None,
@@ -57,8 +61,15 @@ def rows(results: Sequence[ReplicationResult]) -> list[dict[str, Any]]:
             "p50 ms": result.median(lambda r: r.latency.percentiles_ms[50.0]),
             "p99 ms": result.median(lambda r: r.latency.percentiles_ms[99.0]),
             "p99.9 ms": result.median(lambda r: r.latency.percentiles_ms[99.9]),
-            "CPU s/GB": result.median(lambda r: r.cpu_s_per_gb),
+            "CPU s/GB": cpu_s_per_gb,
             "RSS MB": max(rss_bytes) // 1_000_000 if rss_bytes else None,
             "SENT MB/MB": result.median(lambda r: r.link_bytes_per_acknowledged_byte),
-        })  # fmt: skip
+            "MSGS/MB": result.median(lambda r: r.link_messages_per_mb),
+            "SWITCHES/MB": result.median(lambda r: r.context_switches_per_mb),
+        }  # fmt: skip
+        if floors is not None:
+            floor = floors[cell.batch_bytes].cpu_s_per_gb(cell.replication_factor)
+            row["FLOOR s/GB"] = floor
+            row["x FLOOR"] = None if cpu_s_per_gb is None else cpu_s_per_gb / floor
+        found.append(row)
     return found

@@ -65,7 +65,9 @@ class BenchTarget:
         if (cluster := self.cluster) is None:
             return {}
         return {
-            s.node_id: NodeUsage(s.cpu_s, s.rss_bytes, link_bytes_sent(cluster, s.node_id))
+            s.node_id: NodeUsage(
+                s.cpu_s, s.rss_bytes, s.context_switches, *sent_to_peers(cluster, s.node_id)
+            )
             for s in cluster.status()
         }
 
@@ -76,23 +78,35 @@ class NodeUsage:
 
     cpu_s: float
     rss_bytes: int
+    context_switches: int
     link_bytes_sent: int | None
+    link_messages_sent: int | None
 
     def since(self, before: "NodeUsage") -> "NodeUsage":
-        sent, sent_before = self.link_bytes_sent, before.link_bytes_sent
-        link_bytes = None if sent is None or sent_before is None else sent - sent_before
-        return NodeUsage(self.cpu_s - before.cpu_s, self.rss_bytes, link_bytes)
+        return NodeUsage(
+            self.cpu_s - before.cpu_s,
+            self.rss_bytes,
+            self.context_switches - before.context_switches,
+            _since(self.link_bytes_sent, before.link_bytes_sent),
+            _since(self.link_messages_sent, before.link_messages_sent),
+        )
 
 
-def link_bytes_sent(cluster: "Cluster", node_id: int) -> int | None:
-    """Bytes that this node has sent to its peers since it started; None where it does not say.
+def _since(now: int | None, before: int | None) -> int | None:
+    return None if now is None or before is None else now - before
+
+
+def sent_to_peers(cluster: "Cluster", node_id: int) -> tuple[int | None, int | None]:
+    """Bytes and messages that a node has sent to its peers since it started; None where it does not
+    say.
 
     The node's own counters are the only source: no operating system counts bytes by process on
     Unix sockets.
     """
     with contextlib.suppress(Failure, KeyError, TypeError, ValueError):
-        return int(cluster.ask_node(node_id, {"op": "metrics"})["peer_bytes_sent"])
-    return None
+        metrics = cluster.ask_node(node_id, {"op": "metrics"})
+        return int(metrics["peer_bytes_sent"]), int(metrics["peer_messages_sent"])
+    return None, None
 
 
 @contextlib.contextmanager

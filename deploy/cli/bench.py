@@ -161,12 +161,20 @@ def replication(
     repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 2,
     seconds: Annotated[float, Parameter(help="Of load for each figure.")] = 3.0,
     rate: Annotated[float, Parameter(help="Records/s of the latency run.")] = 1_000.0,
+    against_floor: Annotated[
+        bool,
+        Parameter(
+            help="CPU also as a multiple of the elementary steps on this machine: receive, "
+            "checksum, a write for each replica, a hop to each follower."
+        ),
+    ] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
 ) -> None:
-    """What a replica costs: throughput, latency, CPU, memory, bytes between nodes."""
+    """What a replica costs: throughput, latency, CPU, memory, what nodes send to each other."""
     require("bench", "confluent_kafka", "hdrh")
+    from ..bench.floor import measure_floor
     from ..bench.load import perf_line
     from ..bench.replication import ReplicationGrid
     from ..bench.replication_page import page
@@ -185,12 +193,14 @@ def replication(
         rate=rate,
     )
     described, results = _measured(grid, cluster)
-    show(rows(results), "table")
+    floors = {b: measure_floor(b) for b in grid.batch_bytes} if against_floor else None
+    show(rows(results, floors), "table")
     for result in results:
         print(f"{result.cell.name}: {perf_line(result.middle.throughput)}")
     figures = [r.as_json() | {"perf_line": perf_line(r.middle.throughput)} for r in results]
-    _write(json_file, described, results=figures)
-    _write_page(html_file, page(described, results))
+    floor_figures = {str(b): asdict(floor) for b, floor in (floors or {}).items()}
+    _write(json_file, described, results=figures, floors=floor_figures)
+    _write_page(html_file, page(described, results, floors))
 
 
 def txn(

@@ -43,6 +43,7 @@ class NodeStatus:
     rss_bytes: int = 0
     cpu_s: float = 0.0
     started_s: float = 0.0  # wall clock
+    context_switches: int = 0  # Linux: of the main thread, which has the event loop
 
 
 class NodeProcess:
@@ -140,7 +141,7 @@ class NodeProcess:
         process = self.find()
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
-                times = process.cpu_times()
+                times, switches = process.cpu_times(), process.num_ctx_switches()
                 is_stopped = process.status() == psutil.STATUS_STOPPED
                 return NodeStatus(
                     self.node_id,
@@ -150,6 +151,7 @@ class NodeProcess:
                     process.memory_info().rss,
                     times.user + times.system,
                     process.create_time(),
+                    switches.voluntary + switches.involuntary,
                 )
         return NodeStatus(self.node_id, address, None, "down")
 

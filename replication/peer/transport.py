@@ -53,6 +53,7 @@ class PeerTransport(PeerHandlers):
         self.peers = frozenset(peers) - {node_id}
         self.gate = gate or LinkGate()
         self.bytes_sent: dict[int, int] = dict.fromkeys(self.peers, 0)
+        self.messages_sent = 0
         self.bytes_received: dict[int, int] = dict.fromkeys(self.peers, 0)
         self._directory = socket_directory
         self._max_message_bytes = max_message_bytes
@@ -153,6 +154,7 @@ class PeerTransport(PeerHandlers):
             self.dropped["undelivered"] += 1
             return False
         self.bytes_sent[peer] += sent_bytes
+        self.messages_sent += 1
         return True
 
     def _reply(

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from oncelog.deploy.bench import floor as bench_floor
+from oncelog.deploy.bench.floor import Floor
 from oncelog.deploy.bench.load import LoadResult, perf_line
 from oncelog.deploy.bench.replication import (
     Cell,
@@ -37,9 +39,10 @@ def load(mean_ms: float = 3.25) -> LoadResult:
 
 
 def result(link_bytes: int | None = 100_000_000) -> ReplicationResult:
-    begun = NodeUsage(0.8, 40_000_000, 7)
-    ended = NodeUsage(1.0, 50_000_000, None if link_bytes is None else link_bytes + 7)
-    used = {1: ended.since(begun), 2: NodeUsage(0.1, 1_000_000, 0)}
+    begun = NodeUsage(0.8, 40_000_000, 1_000, 7, 3)
+    sent = None if link_bytes is None else link_bytes + 7
+    ended = NodeUsage(1.0, 50_000_000, 6_000, sent, None if link_bytes is None else 4_003)
+    used = {1: ended.since(begun), 2: NodeUsage(0.1, 1_000_000, 500, 0, 1_000)}
     one = Repetition(load(), load(), 1000.0, used)
     return ReplicationResult(Cell(3, "all", 2, 1000, 16384), [one])
 
@@ -76,8 +79,31 @@ def test_node_metrics_are_shown_or_unknown():
     assert row["CPU s/GB"] == pytest.approx(6.0)
     assert row["SENT MB/MB"] == pytest.approx(2.0)
     assert row["RSS MB"] == 50
+    assert row["MSGS/MB"] == pytest.approx(100)
+    assert row["SWITCHES/MB"] == pytest.approx(110)
     (unknown,) = rows([result(None)])
-    assert unknown["SENT MB/MB"] is None
+    assert unknown["SENT MB/MB"] is None and unknown["MSGS/MB"] is None
+
+
+def test_cpu_is_told_as_a_multiple_of_the_floor():
+    floor = Floor(16384, receive=0.5, checksum=0.1, write=0.4, link=0.6)
+    assert floor.cpu_s_per_gb(1) == pytest.approx(1.0)
+    (row,) = rows([result()], {16384: floor})
+    assert row["FLOOR s/GB"] == pytest.approx(3.0)
+    assert row["x FLOOR"] == pytest.approx(2.0)
+    without_nodes = ReplicationResult(result().cell, [Repetition(load(), load(), 1000.0, {})])
+    (foreign,) = rows([without_nodes], {16384: floor})
+    assert foreign["x FLOOR"] is None, "another cluster's CPU is not known"
+
+
+@pytest.mark.parametrize("batch_bytes", [0, 1, 16384, 5_000_000])
+def test_each_step_of_the_floor_costs_something(
+    batch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_floor, "STEP_BYTES", 16 << 20)
+    monkeypatch.setattr(bench_floor, "PIECES_MAX", 1 << 12)
+    floor = bench_floor.measure_floor(batch_bytes)
+    assert min(floor.receive, floor.checksum, floor.write, floor.link) > 0
 
 
 def test_the_page_needs_nothing_from_anywhere():
