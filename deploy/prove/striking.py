@@ -104,6 +104,7 @@ class Striker:
         self._instances_max = instances_max
         self._chance = random.Random(f"oncelog prove instances {seed}")
         self._down: int | None = None  # the broker that was killed last
+        self._zombie: str | None = None  # who has woken, and has another one in its place
         self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
             Act.KILL: lambda fault: self._held(fault, self._kill),
             Act.PAUSE: lambda fault: self._held(fault, self._pause),
@@ -130,6 +131,9 @@ class Striker:
         self._application.ensure_running()
         if struck.is_made and fault.act in (Act.PAUSE, Act.PAUSE_LONG):
             time.sleep(AWAKE_S)
+        if self._zombie is not None:  # both at once for good would be no fault, but a mistake
+            self._application.end(self._zombie)
+            self._zombie = None
         return replace(struck, until_s=time.monotonic())
 
     def heal(self) -> None:
@@ -239,8 +243,10 @@ class Striker:
         name, timeouts = request.instance, self._timeouts
         self._application.pause(name)
         at_s = time.monotonic()
-        if len(self._application.instances) == 1:
-            self._application.add(self._application.known_as(name))  # whoever restarts it thinks
+        if len(self._application.instances) == 1:  # whoever restarts it thinks that it is gone
+            self._application.add(self._application.known_as(name))
+            self._application.replaced(name)
+            self._zombie = name
         is_long = fault.act is Act.PAUSE_LONG
         least_s = timeouts.transaction_s + SETTLE_S if is_long else 0.0
 

@@ -22,6 +22,7 @@ from .seen import (
 UNFENCED_MIN = 2
 LIVE_WITHIN_S = 2.0  # below any session: who was silent longer may be a zombie
 USED_WITHIN_S = 15.0
+SILENT_S = 4.5  # members send a heartbeat every 3 s
 SHARED_MIN = 2
 RESTARTS_MIN, LIVES_MAX = 2, 20
 LOOKS_RANDOM = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{12}", re.IGNORECASE)
@@ -90,7 +91,8 @@ class GroupFencing(FindingRule):
 
 
 class SharedIds(FindingRule):
-    """An id is taken by B while A lives, and A goes on using it; twice. A zombie does so once."""
+    """An id is taken by B while A lives, and A goes on using it; twice. A zombie, which was silent
+    meanwhile, is another matter."""
 
     def __init__(self) -> None:
         self._owner = Recent[str, str]()
@@ -101,7 +103,11 @@ class SharedIds(FindingRule):
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenRequest):
+            silent_s = seen.at_s - self._last_sign.get(seen.instance, seen.at_s)
             self._last_sign[seen.instance] = seen.at_s
+            if silent_s > SILENT_S:
+                for key in [key for key in self._taken if key[1] == seen.instance]:
+                    del self._taken[key]
         elif isinstance(seen, SeenOpened):
             self._open[seen.instance].add(seen.connection)
         elif isinstance(seen, SeenClosed):

@@ -127,6 +127,25 @@ def zombie_that_wakes_once() -> History:
     yield from one.end(is_commit=False)
 
 
+def zombies_that_wake_again_and_again() -> History:
+    """Paused just before another one took the id, each time."""
+    one = Application(name="billing")
+    yield from one.start()
+    for number in range(3):
+        yield from one.run(3)
+        yield from one.fetch()
+        yield one.produce(one.offset)
+        two = replace(one, instance=f"stand-in-{number}", connections=(next(IDS), next(IDS)))
+        two.at_s += 1
+        yield from two.start()
+        yield from two.run(5)
+        one.at_s = max(two.at_s, one.at_s + 6)
+        yield one.sign("TxnOffsetCommit")
+        yield one.send_offsets(one.offset + 3)
+        yield from one.end(is_commit=False)
+        one = replace(two, at_s=one.at_s)
+
+
 def paused_in_its_transactions() -> History:
     app = Application(timeout_ms=10_000)
     yield from app.start()
@@ -230,7 +249,8 @@ def filters_most_of_its_input() -> History:
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
-    two_threads_two_ids, zombie_that_wakes_once, paused_in_its_transactions, upserting_sink,
+    two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
+    paused_in_its_transactions, upserting_sink,
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
