@@ -366,6 +366,6 @@ class Striker:
 
 
 def after_a_stall(times_s: list[float]) -> list[float]:
-    """Those behind the last gap in which something has piled up; none, where there is no such gap."""
+    """Those behind the last gap in which something has piled up; none where there is no gap."""
     gaps = [n for n, (a, b) in enumerate(pairwise(times_s), 1) if b - a > STALL_S]
     return times_s[gaps[-1] :] if gaps else []
