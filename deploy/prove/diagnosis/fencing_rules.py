@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
+    SeenAdd,
     SeenClosed,
     SeenEndTxn,
     SeenInit,
@@ -114,7 +115,7 @@ class SharedIds(FindingRule):
             self._open[seen.instance].discard(seen.connection)
         elif isinstance(seen, SeenInit):
             self._begun(seen)
-        elif isinstance(seen, (SeenProduce, SeenTxnOffsetCommit, SeenEndTxn)):
+        elif isinstance(seen, (SeenAdd, SeenProduce, SeenTxnOffsetCommit, SeenEndTxn)):
             self._is_used(seen, seen.transactional_id, tell)
 
     def _begun(self, seen: SeenInit) -> None:

@@ -42,6 +42,20 @@ def aborts_then_tries_again_from_memory() -> History:
     yield from app.end()
 
 
+def rebalances_then_aborts() -> History:
+    """The partition is another one's before the abort is sent: nothing to go back to."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield from app.join()
+    app.partition, app.offset = 1, 70
+    yield from app.fetch()
+    yield from app.end(is_commit=False)
+    yield from app.run(3)
+
+
 def aborts_then_rebalances() -> History:
     app = Application()
     yield from app.start()
@@ -248,6 +262,7 @@ def filters_most_of_its_input() -> History:
 
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
+    rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
     paused_in_its_transactions, upserting_sink,
