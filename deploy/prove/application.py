@@ -170,6 +170,11 @@ class Application(Supervisor):
             end_session(self._children[name].process.pid)
         return codes
 
+    def replaced(self, name: str) -> None:
+        """Another one has its place: it is not started again when it ends."""
+        self.unwanted(name)
+        self._removed.add(name)
+
     def remove(self, name: str) -> str:
         self._removed.add(name)
         return self.end(name)

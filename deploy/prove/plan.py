@@ -8,7 +8,7 @@ a pause beyond its session, at the commit of its offsets.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -71,6 +71,7 @@ class Traits:
 
 # Output that does not go to Kafka is written between two commits, where no request can be met.
 AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
+AT_WORK_IN_A_ROW = 2
 FIRST = (
     AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
     AimedFault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
@@ -79,7 +80,7 @@ FIRST = (
     AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
     AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
     AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
-    *(AT_WORK,) * 4,
+    *(AT_WORK,) * 2 * AT_WORK_IN_A_ROW,
 )
 THEN = (
     AimedFault(Act.KILL, PRODUCE, Point.BEFORE, "before-produce"),
@@ -106,10 +107,22 @@ INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 def draw(seed: int) -> Iterator[AimedFault]:
     """All faults again and again, each time in another order; without end."""
     chance = random.Random(f"oncelog prove {seed}")
-    yield from chance.sample(FIRST, len(FIRST))
+    yield from behind_kills(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
     while True:
-        yield from chance.sample(FIRST + THEN, len(FIRST + THEN))
+        yield from behind_kills(chance.sample(FIRST + THEN, len(FIRST + THEN)))
+
+
+def behind_kills(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
+    """The same, those at work right behind those that kill: while a group waits for the session of
+    who was killed, input piles up, so that all of it is at work afterwards."""
+    at_work = [fault for fault in deck if fault is AT_WORK]
+    for fault in deck:
+        if fault is not AT_WORK:
+            yield fault
+        if fault.act is Act.KILL:
+            yield from at_work[:AT_WORK_IN_A_ROW]
+            del at_work[:AT_WORK_IN_A_ROW]
 
 
 def named(text: str) -> list[AimedFault]:

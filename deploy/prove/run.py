@@ -170,8 +170,8 @@ class Run:
 
     def _cluster(self, stack: ExitStack) -> Cluster:
         cluster = Cluster(NODES)
+        stack.callback(_purge, cluster)  # before: who is impatient interrupts what `up` mends, too
         cluster.up()
-        stack.callback(cluster.down, purge=True)
         self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
         return cluster
 
@@ -288,3 +288,12 @@ class Run:
             inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
             is_passed=is_passed, aborted=self._aborted_ids,
         )  # fmt: skip
+
+
+def _purge(cluster: Cluster) -> None:
+    try:
+        _ = cluster.file
+    except Failure:  # `up` has not come so far
+        shutil.rmtree(cluster.data, ignore_errors=True)
+    else:
+        cluster.down(purge=True)

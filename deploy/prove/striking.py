@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ...wire.error_codes import ErrorCode
 from ..cluster.failure import Failure
@@ -42,7 +43,8 @@ BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
 AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
-BACKLOG_S, AT_WORK_TIMEOUT_S = 2.5, 6.0  # far from its session
+BACKLOG_S = 2.5  # far from its session
+JUST_NOW_S, STALL_S = 2.0, 1.0
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 
@@ -104,6 +106,8 @@ class Striker:
         self._instances_max = instances_max
         self._chance = random.Random(f"oncelog prove instances {seed}")
         self._down: int | None = None  # the broker that was killed last
+        self._killed_s = float("-inf")  # when an instance was, the last time
+        self._zombie: str | None = None  # who has woken, and has another one in its place
         self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
             Act.KILL: lambda fault: self._held(fault, self._kill),
             Act.PAUSE: lambda fault: self._held(fault, self._pause),
@@ -130,6 +134,9 @@ class Striker:
         self._application.ensure_running()
         if struck.is_made and fault.act in (Act.PAUSE, Act.PAUSE_LONG):
             time.sleep(AWAKE_S)
+        if self._zombie is not None:  # both at once for good would be no fault, but a mistake
+            self._application.end(self._zombie)
+            self._zombie = None
         return replace(struck, until_s=time.monotonic())
 
     def heal(self) -> None:
@@ -229,6 +236,7 @@ class Striker:
     def _kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         name = request.instance
         self._application.kill(name)
+        self._killed_s = time.monotonic()
         return Disconnect(), f"kill -9 of {name} {self._where(fault, request)}"
 
     def _where(self, fault: AimedFault, request: Request) -> str:
@@ -239,8 +247,10 @@ class Striker:
         name, timeouts = request.instance, self._timeouts
         self._application.pause(name)
         at_s = time.monotonic()
-        if len(self._application.instances) == 1:
-            self._application.add(self._application.known_as(name))  # whoever restarts it thinks
+        if len(self._application.instances) == 1:  # whoever restarts it thinks that it is gone
+            self._application.add(self._application.known_as(name))
+            self._application.replaced(name)
+            self._zombie = name
         is_long = fault.act is Act.PAUSE_LONG
         least_s = timeouts.transaction_s + SETTLE_S if is_long else 0.0
 
@@ -300,26 +310,34 @@ class Striker:
         return name, self._observed.open_work(name)
 
     def _kill_at_work(self, fault: AimedFault) -> Struck:
-        """Who waits for input most of the time is met waiting: so input piles up while it is
-        stopped for a moment. Two commits then tell how long it works from one to the next."""
-        name = self._chance.choice(sorted(self._application.instances))
-        self._application.pause(name)
-        time.sleep(BACKLOG_S)
-        woken_s = time.monotonic()
-        self._application.resume(name)
-        commits: list[float] = []
+        """Who waits for input most of the time is met waiting: so it has to pile up, by a kill just
+        before, or else while one is stopped for a moment. Two commits then tell how long somebody
+        works from one to the next."""
+        names, since_s = sorted(self._application.instances), self._killed_s
+        if time.monotonic() - since_s > JUST_NOW_S:
+            names = [self._chance.choice(names)]
+            since_s = time.monotonic()
+            self._application.pause(names[0])
+            time.sleep(BACKLOG_S)
+            self._application.resume(names[0])
+        found: list[tuple[str, float, float]] = []
 
         def has_begun() -> bool:
-            commits[:] = self._observed.committed_at_s(name, woken_s)
-            return len(commits) > 2  # the first may be of what it had in hand
+            for name in names:
+                commits = after_a_stall([since_s, *self._observed.committed_at_s(name, since_s)])
+                if len(commits) > 2:  # the first may be of what it had in hand
+                    found[:] = [(name, commits[-1], commits[-1] - commits[-2])]
+            return bool(found)
 
-        if not wait_for(has_begun, AT_WORK_TIMEOUT_S, 0.001):
+        if not wait_for(has_begun, self._timeouts.aim_s, 0.001):
             return self._missed(fault)
-        time.sleep(self._chance.uniform(0, commits[-1] - commits[-2]))
+        name, committed_s, gap_s = found[0]
+        time.sleep(self._chance.uniform(0, gap_s))
         at_s = time.monotonic()
         met = max(1, self._observed.open_work(name))
         self._application.kill(name)
-        what = f"kill -9 of {name} at work, {(at_s - commits[-1]) * 1000:.0f} ms after its commit"
+        self._killed_s = at_s
+        what = f"kill -9 of {name} at work, {(at_s - committed_s) * 1000:.0f} ms after its commit"
         return Struck(at_s, name, fault.name, what, met)
 
     def _stop(self, fault: AimedFault) -> Struck:
@@ -345,3 +363,9 @@ class Striker:
         at_s = time.monotonic()
         count = self._proxy.disconnect(name)
         return Struck(at_s, name, fault.name, f"{count} connections of {name} were cut", met)
+
+
+def after_a_stall(times_s: list[float]) -> list[float]:
+    """Those behind the last gap in which something has piled up; none where there is no gap."""
+    gaps = [n for n, (a, b) in enumerate(pairwise(times_s), 1) if b - a > STALL_S]
+    return times_s[gaps[-1] :] if gaps else []

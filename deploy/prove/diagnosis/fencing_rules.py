@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
+    SeenAdd,
     SeenClosed,
     SeenEndTxn,
     SeenInit,
@@ -22,6 +23,7 @@ from .seen import (
 UNFENCED_MIN = 2
 LIVE_WITHIN_S = 2.0  # below any session: who was silent longer may be a zombie
 USED_WITHIN_S = 15.0
+SILENT_S = 4.5  # members send a heartbeat every 3 s
 SHARED_MIN = 2
 RESTARTS_MIN, LIVES_MAX = 2, 20
 LOOKS_RANDOM = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{12}", re.IGNORECASE)
@@ -90,7 +92,8 @@ class GroupFencing(FindingRule):
 
 
 class SharedIds(FindingRule):
-    """An id is taken by B while A lives, and A goes on using it; twice. A zombie does so once."""
+    """An id is taken by B while A lives, and A goes on using it; twice. A zombie, which was silent
+    meanwhile, is another matter."""
 
     def __init__(self) -> None:
         self._owner = Recent[str, str]()
@@ -101,14 +104,18 @@ class SharedIds(FindingRule):
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenRequest):
+            silent_s = seen.at_s - self._last_sign.get(seen.instance, seen.at_s)
             self._last_sign[seen.instance] = seen.at_s
+            if silent_s > SILENT_S:
+                for key in [key for key in self._taken if key[1] == seen.instance]:
+                    del self._taken[key]
         elif isinstance(seen, SeenOpened):
             self._open[seen.instance].add(seen.connection)
         elif isinstance(seen, SeenClosed):
             self._open[seen.instance].discard(seen.connection)
         elif isinstance(seen, SeenInit):
             self._begun(seen)
-        elif isinstance(seen, (SeenProduce, SeenTxnOffsetCommit, SeenEndTxn)):
+        elif isinstance(seen, (SeenAdd, SeenProduce, SeenTxnOffsetCommit, SeenEndTxn)):
             self._is_used(seen, seen.transactional_id, tell)
 
     def _begun(self, seen: SeenInit) -> None:

@@ -134,6 +134,13 @@ class SeenTxnOffsetCommit(Sighting):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenAdd(Sighting):
+    """AddPartitionsToTxn or AddOffsetsToTxn is sent, the first that a client of version 1 does."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEndTxn(Sighting):
     """EndTxn is sent."""
 

@@ -36,6 +36,7 @@ class _Open:
     was_silent: bool = False
     keys: set[int] = field(default_factory=set[int])
     has_offsets: bool = False
+    was_rebalanced: bool = False  # its input may be somebody else's now
 
 
 @dataclass(slots=True)
@@ -129,6 +130,8 @@ class AbortWithoutSeek(FindingRule):
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._aborted.pop(seen.instance, None)
             self._read_to.pop(seen.instance, None)
+            for (instance, _), each in self._open.items():
+                each.was_rebalanced |= instance == seen.instance
         elif isinstance(seen, SeenInit):
             self._open.pop((seen.instance, seen.transactional_id))
             self._aborted.pop(seen.instance, None)
@@ -160,7 +163,7 @@ class AbortWithoutSeek(FindingRule):
         if ended is None:
             return
         if not seen.is_commit:
-            if ended.keys and self._read_to.get(seen.instance):
+            if ended.keys and self._read_to.get(seen.instance) and not ended.was_rebalanced:
                 self._aborted[seen.instance] = ended.keys
         elif ended.has_offsets and ended.keys and (lost := self._aborted.pop(seen.instance, None)):
             tell(

@@ -81,6 +81,11 @@ class Translator:
                 is_fenced=has_member and generation != NO_MEMBER_GENERATION,
                 offsets=self._offsets(body.topics),
             )  # fmt: skip
+        elif api == "AddOffsetsToTxn":
+            yield s.SeenAdd(**place, transactional_id=request.body.transactional_id)
+        elif api == "AddPartitionsToTxn":
+            if name := getattr(request.body, "v3_and_below_transactional_id", ""):
+                yield s.SeenAdd(**place, transactional_id=name)
         elif api == "EndTxn":
             body = request.body
             yield s.SeenEndTxn(

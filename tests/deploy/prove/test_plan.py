@@ -1,6 +1,6 @@
 """The plan follows from the seed and from what was observed."""
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 
@@ -16,6 +16,7 @@ from oncelog.deploy.prove.plan import (
     is_possible,
     named,
 )
+from oncelog.deploy.prove.striking import after_a_stall
 
 PLAIN = frozenset(("Fetch", "Produce", "OffsetCommit", "JoinGroup", "SyncGroup"))
 TRANSACTIONAL = frozenset(("Fetch", "Produce", "TxnOffsetCommit", "EndTxn", "SyncGroup"))
@@ -47,6 +48,10 @@ def test_only_what_can_meet_the_application_is_made() -> None:
     assert "remove" not in names(1, Traits(PLAIN, 1, True))
     assert "add" not in names(1, Traits(PLAIN, 2 + INSTANCES_MORE_MAX, True))
     assert "kill-at-work" not in foreign
+    for seed in range(5):
+        drawn = names(seed, Traits(PLAIN - {"Produce"}, 2, True), decks=1)
+        before = [a for a, b in pairwise(drawn) if b == "kill-at-work"]
+        assert all(name.startswith("kill") for name in before), drawn
     sink = names(1, Traits(PLAIN - {"Produce"}, 2, True), decks=1)
     assert sink.count("kill-at-work") > 1
     assert set(names(1, Traits(frozenset(), 2, True))) == {"stop", "add", "remove", "cut"}
@@ -58,3 +63,9 @@ def test_faults_are_named() -> None:
     ]  # fmt: skip
     with pytest.raises(Failure, match="no fault kill@noon"):
         named("stop,kill@noon")
+
+
+def test_what_comes_behind_a_stall_is_work_that_has_piled_up() -> None:
+    assert after_a_stall([1.0, 1.2, 1.4]) == []
+    assert after_a_stall([1.0, 1.2, 4.0, 4.1]) == [4.0, 4.1]
+    assert after_a_stall([1.0, 4.0, 4.1, 9.0]) == [9.0]

@@ -12,8 +12,6 @@ import oncelog
 from oncelog.deploy.cli import main as cli
 from oncelog.deploy.cluster.failure import Failure
 
-from ...client.dual_write.postgresql import postgresql
-
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -63,18 +61,6 @@ def test_an_application_that_does_not_work_is_told_with_its_last_words(
             nothing, inputs="never-in", outputs="never-out", bootstrap=oncelog_cluster.bootstrap
         )
     assert told.value.exit_code == 2 and "| I read never-in" in str(told.value)
-
-
-@pytest.mark.cluster
-def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> None:
-    with postgresql() as server:
-        outcome = oncelog.prove(
-            program("into_database"), inputs="rows-in", outputs=(), instances=1,
-            bootstrap=oncelog_cluster.bootstrap, faults="kill@before-commit",
-            sink=f"{server.url}?table=invoices&id=order_id", environment={"DATABASE": server.url},
-        )  # fmt: skip
-    assert outcome.verdict.name == "AT LEAST ONCE", outcome
-    assert [found.kind.name for found in outcome.findings] == ["sink-not-atomic"]
 
 
 @pytest.mark.cluster

@@ -172,7 +172,7 @@ RIGHT = (
     _java("streams", file="StreamsCopier.java"),
     _franz("right"),
     GalleryEntry(  # of a query there is one driver; it keeps its offsets in a checkpoint
-        name="spark", client="Spark", instances=1, start_timeout_s=120.0,
+        name="spark", client="Spark", instances=1, start_timeout_s=240.0,
         command=(sys.executable, str(OTHERS / "spark_job.py"), "{directory}/checkpoint"),
     ),
 )  # fmt: skip

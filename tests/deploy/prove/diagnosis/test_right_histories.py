@@ -42,6 +42,20 @@ def aborts_then_tries_again_from_memory() -> History:
     yield from app.end()
 
 
+def rebalances_then_aborts() -> History:
+    """The partition is another one's before the abort is sent: nothing to go back to."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield from app.join()
+    app.partition, app.offset = 1, 70
+    yield from app.fetch()
+    yield from app.end(is_commit=False)
+    yield from app.run(3)
+
+
 def aborts_then_rebalances() -> History:
     app = Application()
     yield from app.start()
@@ -125,6 +139,25 @@ def zombie_that_wakes_once() -> History:
     one.at_s = two.at_s
     yield one.send_offsets(one.offset + 3)
     yield from one.end(is_commit=False)
+
+
+def zombies_that_wake_again_and_again() -> History:
+    """Paused just before another one took the id, each time."""
+    one = Application(name="billing")
+    yield from one.start()
+    for number in range(3):
+        yield from one.run(3)
+        yield from one.fetch()
+        yield one.produce(one.offset)
+        two = replace(one, instance=f"stand-in-{number}", connections=(next(IDS), next(IDS)))
+        two.at_s += 1
+        yield from two.start()
+        yield from two.run(5)
+        one.at_s = max(two.at_s, one.at_s + 6)
+        yield one.sign("TxnOffsetCommit")
+        yield one.send_offsets(one.offset + 3)
+        yield from one.end(is_commit=False)
+        one = replace(two, at_s=one.at_s)
 
 
 def paused_in_its_transactions() -> History:
@@ -229,8 +262,10 @@ def filters_most_of_its_input() -> History:
 
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
+    rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
-    two_threads_two_ids, zombie_that_wakes_once, paused_in_its_transactions, upserting_sink,
+    two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
+    paused_in_its_transactions, upserting_sink,
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,

@@ -101,6 +101,21 @@ def shared_id() -> History:
         yield two.init()
 
 
+def shared_id_of_version_1() -> History:
+    """Who is fenced hears it from AddPartitionsToTxn, and has no Produce to send."""
+    one = Application(name="billing")
+    two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
+    yield from one.start()
+    yield from one.run(2)
+    yield from two.start()
+    for _ in range(3):
+        for each in (one, two):
+            one.at_s = two.at_s = max(one.at_s, two.at_s)
+            yield from each.fetch()
+            yield s.SeenAdd(**each.at(each.writer), transactional_id="billing")
+            yield each.init()
+
+
 def random_ids() -> History:
     offset = 0
     for life in range(2):
@@ -302,6 +317,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (no_generation_though_the_id_ends_in_a_number, {"no-group-fencing"}),
     (unstable_fetch, {"unstable-offset-fetch"}),
     (shared_id, {"shared-transactional-id"}),
+    (shared_id_of_version_1, {"shared-transactional-id"}),
     (random_ids, {"random-transactional-id", "no-group-fencing"}),
     (ids_of_the_process, {"random-transactional-id"}),
     (acks_1, {"acks-below-all"}),
