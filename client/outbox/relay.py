@@ -4,10 +4,10 @@
 
 A batch: rows get its number in the database; a transaction sends their records, and the number into
 the compacted topic oncelog.outbox.NAME; then the rows are deleted. Which batch was sent last is
-read from that topic after InitProducerId, which has ended what an older relay had under way: rows of
-batches up to it are deleted, rows of later ones were not sent, and lose their number. So it may die
-anywhere. An older relay that wakes commits nothing in Kafka (its epoch is old), and gives no row to a batch
-(its generation is old).
+read from that topic after InitProducerId, which has ended what an older relay had under way: rows
+of batches up to it are deleted, rows of later ones were not sent, and lose their number. So it may
+die anywhere. An older relay that wakes commits nothing in Kafka (its epoch is old), and gives no
+row to a batch (its generation is old).
 """
 
 import asyncio

@@ -20,9 +20,9 @@ from ...judge.analysis.findings import Finding
 from ...judge.contents import judge_end
 from .. import reading
 from .database import SQLITE, TransferDatabase, database_at
-from .faults import FaultReport, TransferFaults, kinds_of
-from .judge import TransfersVerdict, Wait, judge_transfers
-from .processes import OLDER_THAN_MS, SERVICES, CheckBackProcess, Services
+from .faults import TransferFaultReport, TransferFaults, kinds_of
+from .judge import ReaderWait, TransfersVerdict, judge_transfers
+from .processes import OLDER_THAN_MS, SERVICES, CheckBackProcess, TransferServices
 from .readers import ReaderWatch
 from .service import ServiceSettings
 
@@ -39,7 +39,7 @@ class TransfersReport:
     seed: int
     broken: str
     database: str
-    faults: list[FaultReport] = field(default_factory=list[FaultReport])
+    faults: list[TransferFaultReport] = field(default_factory=list[TransferFaultReport])
     verdict: TransfersVerdict = field(default_factory=TransfersVerdict)
     at_the_end: tuple[Finding, ...] = ()
     told: Counter[str] = field(default_factory=Counter[str])
@@ -100,7 +100,7 @@ class TransfersDemo:
             seed=seed,
             broken=broken,
         )
-        self.services = Services(self.settings, cluster.data)
+        self.services = TransferServices(self.settings, cluster.data)
         self.check_back = CheckBackProcess(self.settings, cluster.data)
 
     def run(
@@ -189,7 +189,7 @@ class TransfersDemo:
         reading.wait_for(is_settled, SETTLE_TIMEOUT_S)
         return found
 
-    def _judge(self, waits: list[Wait], away: list[tuple[float, float]]) -> None:
+    def _judge(self, waits: list[ReaderWait], away: list[tuple[float, float]]) -> None:
         read = reading.read_back(self.cluster.bootstrap, TOPIC, PARTITIONS)
         events = [(p, offset, value) for p, offset, _, value in read]
         self.report.told = Counter(self.services.told.values())
@@ -213,6 +213,6 @@ class TransfersDemo:
                 file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
-def describe(report: FaultReport) -> str:
+def describe(report: TransferFaultReport) -> str:
     went_on = f"both services committed again after {report.resumed_ms:.0f} ms"
     return f"{report.what}; hit {report.open_transactions} open transactions; {went_on}"
