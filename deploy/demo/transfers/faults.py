@@ -41,7 +41,6 @@ RESUME_TIMEOUT_S = 60.0
 ENDED_TIMEOUT_S = 30.0
 CHECKED_BACK_S = OLDER_THAN_MS / 1000 + 1.5  # then a check-back has ended what is prepared
 FENCED_TIMEOUT_S = 6.0
-STARTS_WITHIN_S = 4.0  # the check-back, which does not say when it is there
 
 
 def kinds_of(database: TransferDatabase) -> tuple[str, ...]:
@@ -235,8 +234,7 @@ class TransferFaults(FaultContext[Cluster]):
         with self.absence():
             self.check_back.kill(CheckBackProcess.name)
             time.sleep(fault.between(2, *OUTAGE_S))
-            self.check_back.start(CheckBackProcess.name)
-            reading.wait_for(lambda: not self._is_open(session), STARTS_WITHIN_S)
+            self.check_back.start_and_wait()
         if not reading.wait_for(lambda: not self._is_open(session), ENDED_TIMEOUT_S):
             raise Failure(f"The check-back did not end {session} in {ENDED_TIMEOUT_S:.0f} s.")
         self.services.start(name)

@@ -117,7 +117,7 @@ class TransfersDemo:
             self.cluster, TOPIC, self.services, self.check_back, self.database, self._server
         )
         try:
-            self.check_back.start(CheckBackProcess.name)
+            self.check_back.start_and_wait()
             for name in SERVICES:
                 self.services.start(name)
             if not self.services.wait(self._is_at_work, START_TIMEOUT_S):
