@@ -1,10 +1,12 @@
 """The demo's database: accounts and transfers, in sqlite or PostgreSQL."""
 
 import contextlib
+import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from ....client.dual_write.decision_table import POSITIONS, TABLE
 from ...cluster.failure import Failure
@@ -101,7 +103,16 @@ class TransferDatabase:
 
 
 def database_at(url: str) -> TransferDatabase:
-    """Raises Failure for an address that is none, or that does not answer."""
+    """Raises Failure for an address that is none, or that does not answer.
+
+    A password in it goes into the environment, where libpq looks: arguments of processes are seen
+    by everybody on the machine.
+    """
+    parts = urlsplit(url)
+    if parts.password:
+        os.environ["PGPASSWORD"] = unquote(parts.password)
+        host = parts.netloc.rpartition("@")[2]
+        url = parts._replace(netloc=f"{parts.username or ''}@{host}").geturl()
     found = TransferDatabase(url)
     if not url.startswith(("postgresql://", "postgres://", f"{SQLITE}/")):
         raise Failure(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...cluster.failure import Failure
 from ...cluster.local_cluster import Cluster
-from ...faults.postgres_server import PostgresServer, postgres_server
+from ...faults.postgres_server import PostgresServer, postgres_server, why_there_is_none
 from ...faults.schedule import schedule
 from ...judge.analysis.findings import Finding
 from ...judge.contents import judge_end
@@ -59,6 +59,15 @@ class TransfersReport:
     def exit_code(self) -> int:
         """0 exactly once; 1 violated; 3 not violated, but not a proof either."""
         return 1 if self.findings else 0 if self.is_proof else 3
+
+
+def refuse_database(url: str | None) -> None:
+    """Raises Failure for one that cannot be had, before a cluster is started for it."""
+    if url in OWN_POSTGRESQL:
+        if why := why_there_is_none():
+            raise Failure(why, exit_code=2)
+    elif url is not None:
+        database_at(url)
 
 
 @contextlib.contextmanager
