@@ -29,7 +29,7 @@ from .service import ServiceSettings
 TOPIC, PARTITIONS, REPLICAS = "transfers", 3, 3
 SECONDS = 60.0
 OWN_POSTGRESQL = ("postgresql://", "postgres://")
-START_TIMEOUT_S, SETTLE_TIMEOUT_S = 40.0, 40.0
+START_TIMEOUT_S, SETTLE_TIMEOUT_S = 90.0, 40.0
 WAIT_MAX_S = OLDER_THAN_MS / 1000 + 2.0  # of readers
 BETWEEN_S = 1.0  # of work, before each fault
 

@@ -45,6 +45,7 @@ def test_a_service_dies_decided_another_sleeps_and_every_row_has_its_event() -> 
     assert "EXACTLY ONCE" in transfers_report.sentence(report)
 
 
+@pytest.mark.chaos
 def test_an_event_that_is_completed_before_its_row_is_committed_is_missed() -> None:
     report = run(3, "complete-before-commit", kinds=("prepared",))
     assert "without row" in {finding.name for finding in report.findings}
