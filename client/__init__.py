@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from .fetch.state import RawBatch as RawBatch
     from .group_metadata import GroupMetadata as GroupMetadata
     from .group_metadata import OffsetAndMetadata as OffsetAndMetadata
+    from .outbox.relay import OutboxRelay as OutboxRelay
+    from .outbox.writer import BlockingOutboxWriter as BlockingOutboxWriter
+    from .outbox.writer import OutboxWriter as OutboxWriter
     from .produce.delivery import Deliveries as Deliveries
     from .produce.delivery import RecordMetadata as RecordMetadata
     from .produce.delivery import RecordRange as RecordRange
@@ -62,6 +65,9 @@ _WHERE = {
     "Deliveries": "produce.delivery",
     "DualWriteError": "dual_write.stop_words",
     "DualWriter": "dual_write.writer",
+    "OutboxRelay": "outbox.relay",
+    "BlockingOutboxWriter": "outbox.writer",
+    "OutboxWriter": "outbox.writer",
     "GroupMetadata": "group_metadata",
     "OffsetAndMetadata": "group_metadata",
     "PreparedTransaction": "transactions.prepared",

@@ -16,6 +16,7 @@ from .stop_words import UnsafeDatabase
 T = TypeVar("T")
 PARAMETER_STYLES = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 SQLITE_FULL = 2
+OF_SQLITE = ("in_transaction", "isolation_level", "create_collation")
 
 
 class Dialect:
@@ -23,6 +24,8 @@ class Dialect:
 
     def __init__(self, connection: Any) -> None:
         self.module, style = _module_of(connection)
+        # Other modules over the same library, too: there RELEASE of a savepoint may be a COMMIT.
+        self._is_sqlite = all(hasattr(connection, each) for each in OF_SQLITE)
         self._is_numbered = style in ("numeric", "named")
         self._mark = PARAMETER_STYLES.get(style, "")
 
@@ -36,7 +39,7 @@ class Dialect:
 
     def begin(self, connection: Any) -> Script[None]:
         """Raises UnsafeDatabase where something else is under way on the connection."""
-        if self.module == "sqlite3":
+        if self._is_sqlite:
             is_always_open = getattr(connection, "autocommit", -1) is False  # from Python 3.12 on
             if connection.in_transaction and not is_always_open:
                 raise _is_busy()
@@ -49,21 +52,28 @@ class Dialect:
 
     def refuse_unsafe(self, connection: Any) -> Script[None]:
         """Raises UnsafeDatabase for a setting with which decisions could be lost."""
-        if _is_autocommit(connection, self.module):
+        if _is_autocommit(connection, is_sqlite=self._is_sqlite):
             raise UnsafeDatabase(
                 "the connection is in autocommit: each statement would be a transaction of its "
                 "own. Open it without (sqlite3: isolation_level=''; psycopg: autocommit=False)"
             )
-        if self.module == "sqlite3":
+        if self._is_sqlite:
             yield from _refuse_unsafe_sqlite()
-        elif self.module.startswith("psycopg"):
+            return
+        try:
             yield from refuse_unsafe_postgresql()
-            yield SqlEnding.ROLLBACK
+        except UnsafeDatabase:
+            raise
+        except Exception:
+            if self.module.startswith("psycopg"):
+                raise
+            # by another module it may be another database, which does not know the question
+        yield SqlEnding.ROLLBACK
 
     def before_commit(self) -> Script[None]:
         """The block was whole, and has not changed what makes its commit durable."""
         yield from decision_table.end_block()
-        if self.module == "sqlite3":
+        if self._is_sqlite:
             yield from _refuse_unsynced_sqlite()
         elif self.module.startswith("psycopg"):
             yield from refuse_unsafe_postgresql()
@@ -90,9 +100,9 @@ def _is_busy() -> UnsafeDatabase:
     )
 
 
-def _is_autocommit(connection: Any, module: str) -> bool:
+def _is_autocommit(connection: Any, *, is_sqlite: bool) -> bool:
     autocommit = getattr(connection, "autocommit", None)
-    if module == "sqlite3":
+    if is_sqlite:
         is_legacy = autocommit is None or autocommit not in (True, False)
         return autocommit is True or (is_legacy and connection.isolation_level is None)
     return autocommit is True

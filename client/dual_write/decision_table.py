@@ -123,8 +123,29 @@ def database_id(drawn: str) -> Script[str]:
 
 
 def claim(asked: steps.Claim) -> Script[steps.Claimed]:
-    """Raise the generation, which waits for a decision that is being committed."""
+    """Raise the generation, and register the session."""
     name, session = asked.name, TransactionKey(asked.transactional_id, SESSION, 0)
+    generation = yield from _raise_generation(name)
+    answer = yield Statement(
+        f"SELECT transactional_id FROM {TABLE} WHERE writer = ? AND producer_id = ? "
+        "ORDER BY generation",
+        (name, SESSION),
+    )
+    older = tuple(str(row[0]) for row in answer.rows)
+    yield _insert(name, session, "session", generation)
+    yield SqlEnding.COMMIT
+    return steps.Claimed(generation, older)
+
+
+def raise_generation(name: str) -> Script[int]:
+    """From here on no older writer of this name commits anything."""
+    generation = yield from _raise_generation(name)
+    yield SqlEnding.COMMIT
+    return generation
+
+
+def _raise_generation(name: str) -> Script[int]:
+    """Waits for a decision that is being committed."""
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
             f"UPDATE {TABLE} SET generation = generation + 1 WHERE {KEY}", (name, WRITER, 0)
@@ -138,16 +159,7 @@ def claim(asked: steps.Claim) -> Script[steps.Claimed]:
             yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
-    generation = yield from generation_of(name)
-    answer = yield Statement(
-        f"SELECT transactional_id FROM {TABLE} WHERE writer = ? AND producer_id = ? "
-        "ORDER BY generation",
-        (name, SESSION),
-    )
-    older = tuple(str(row[0]) for row in answer.rows)
-    yield _insert(name, session, "session", generation)
-    yield SqlEnding.COMMIT
-    return steps.Claimed(generation, older)
+    return (yield from generation_of(name))
 
 
 def _find(key: TransactionKey) -> Script[DecidedOutcome | None]:
@@ -191,12 +203,7 @@ def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
 
 def decide(asked: steps.Decide) -> Script[None]:
     """All but the COMMIT. Raises WriterSuperseded, CheckedBackError."""
-    answer = yield Statement(
-        f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY} AND generation = ?",
-        (asked.name, WRITER, 0, asked.generation),
-    )
-    if answer.row_count != 1:
-        raise stop_words.superseded(asked.name, asked.generation)
+    yield from check_generation(asked.name, asked.generation)
     for key in asked.finished:
         yield Statement(f"DELETE FROM {TABLE} WHERE {KEY}", _parameters(key))
     try:
@@ -205,6 +212,16 @@ def decide(asked: steps.Decide) -> Script[None]:
         if not is_integrity_error(problem):
             raise
         raise stop_words.checked_back(asked.key) from problem
+
+
+def check_generation(name: str, generation: int) -> Script[None]:
+    """In the transaction that commits, which has the row's lock. Raises WriterSuperseded."""
+    answer = yield Statement(
+        f"UPDATE {TABLE} SET decisions = decisions + 1 WHERE {KEY} AND generation = ?",
+        (name, WRITER, 0, generation),
+    )
+    if answer.row_count != 1:
+        raise stop_words.superseded(name, generation)
 
 
 def begin_block(before: Sequence[str]) -> Script[None]:

@@ -95,6 +95,13 @@ def interrupted(name: str, reason: BaseException) -> DualWriteError:
     )
 
 
+def outbox_in_doubt(name: str, reason: BaseException) -> DecisionInDoubt:
+    return DecisionInDoubt(
+        f"the database was lost in a commit of outbox {name!r} ({reason}), so it is not known "
+        "whether the transaction counts, rows and records alike. Your own rows say it"
+    )
+
+
 def overruled(key: TransactionKey, reason: BaseException | None) -> DecisionOverruled:
     return DecisionOverruled(
         f"{key} is committed in the database, and was aborted in Kafka by somebody else, `oncelog "

@@ -3,11 +3,9 @@
 The two writers fill in what is waited for: calls of Kafka, pauses, their own producer.
 """
 
-import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,10 +14,10 @@ from ...wire.identifiers import TopicPartition
 from ..failures import IllegalProducerState
 from ..view_source import Source
 from . import decision_table, steps, stop_words
-from .database import Dialect, run
-from .decision_table import Script
+from .connection_flow import ConnectionFlow
+from .database import Dialect
 from .flow import Flow
-from .names import DATABASE_ID_BYTES, NONCE_BYTES, checked_name, session_id
+from .names import DATABASE_ID_BYTES, NONCE_BYTES, session_id
 from .protocol import WriterProtocol
 from .steps import WriterPhase
 
@@ -37,7 +35,7 @@ IDLE = (WriterPhase.READY, WriterPhase.OWING)
 RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the program's turn
 
 
-class WriterFlow:
+class WriterFlow(ConnectionFlow):
     """One writer: its name, its place in the protocol, its connection."""
 
     def __init__(
@@ -57,14 +55,8 @@ class WriterFlow:
         """
         if wrong := sorted(FIXED & {each.replace(".", "_") for each in options}):
             raise InvalidConfig(f"{', '.join(wrong)}: set by the dual write itself")
-        self.name, self._source, self._options = checked_name(name), source, options
-        self._connect: Callable[[], Any] | None = None
-        self.connection: Any = None
-        if hasattr(connection, "cursor"):  # sqlite3's connections are callable, too
-            self.connection = connection
-        else:
-            self._connect = connection
-        self._is_lost = False  # the connection
+        super().__init__(name, connection)
+        self._source, self._options = source, options
         self._creates_tables, self._resolve_timeout_ms = creates_tables, resolve_timeout_ms
         self._protocol = WriterProtocol(name)
 
@@ -92,10 +84,7 @@ class WriterFlow:
     # --- the life of a writer
 
     def _start(self) -> Flow[None]:
-        if self.connection is None:
-            yield from self._open()
-        else:
-            yield from self._refuse_unsafe()
+        yield from self._open_first()
         if self._creates_tables:
             yield from self._run(decision_table.create_tables())
         yield from self._advance((yield from self._new_session()))
@@ -113,12 +102,6 @@ class WriterFlow:
             "transactional_id": transactional_id,
             "transaction_two_phase_commit_enable": True,
         }
-
-    def _close_connection(self) -> Flow[None]:
-        if self._connect is not None and self.connection is not None:
-            connection, self.connection = self.connection, None
-            with contextlib.suppress(Exception):
-                yield connection.close
 
     def _begin_block(self) -> Flow[None]:
         self._require(*IDLE)
@@ -187,34 +170,6 @@ class WriterFlow:
 
     # --- the database
 
-    def _run(self, script: Script[Any]) -> Flow[Any]:
-        return run(script, self.connection, Dialect(self.connection))
-
-    def _open(self) -> Flow[None]:
-        assert self._connect is not None
-        if self.connection is not None:
-            with contextlib.suppress(Exception):
-                yield self.connection.close
-        self.connection = yield self._connect
-        yield from self._refuse_unsafe()
-        self._is_lost = False
-
-    def _refuse_unsafe(self) -> Flow[None]:
-        yield from self._run(Dialect(self.connection).refuse_unsafe(self.connection))
-
-    def _begin(self) -> Flow[None]:
-        if self._is_lost and self._connect is not None:
-            yield from self._open()
-        try:
-            yield from self._run(Dialect(self.connection).begin(self.connection))
-        except stop_words.UnsafeDatabase:
-            raise
-        except Exception:
-            if self._connect is None:
-                raise
-            yield from self._open()  # the database was restarted since the last block, perhaps
-            yield from self._run(Dialect(self.connection).begin(self.connection))
-
     def _decide(self, effect: steps.Decide) -> Flow[steps.Event]:
         try:
             yield from self._run(Dialect(self.connection).before_commit())
@@ -229,12 +184,6 @@ class WriterFlow:
             self._protocol.stop(stop_words.in_doubt(effect.key, problem))
             raise
         return steps.DatabaseCommitted()
-
-    def _roll_back(self) -> Flow[None]:
-        try:
-            yield self.connection.rollback
-        except Exception:  # a connection that is gone has rolled back
-            self._is_lost = True
 
     def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
         """Ask until the database is there again; a connection that was given has one life."""
@@ -255,10 +204,4 @@ class WriterFlow:
 
     def _positions(self) -> Flow[dict[TopicPartition, int]]:
         self._require(*IDLE)
-        return (yield from self._run(decision_table.read_positions(self.name)))
-
-    def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
-        """For `BlockingDualWork.consumed`."""
-        yield from self._run(
-            decision_table.write_position(self.name, topic, partition, next_offset)
-        )
+        return (yield from self._read_positions())

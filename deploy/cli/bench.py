@@ -110,13 +110,14 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
     from ..demo.report import Screen
     from ..demo.transfers import report as transfers_report
     from ..demo.transfers.broken import WRITERS
-    from ..demo.transfers.run import TransfersDemo, database_of
+    from ..demo.transfers.run import TransfersDemo, database_of, refuse_database
 
     if broken not in WRITERS or not 1 <= seconds <= SECONDS_MAX:
         raise Failure(
             f"With --job transfers: --break {', '.join(WRITERS)}; --seconds 1 to {SECONDS_MAX}.",
             exit_code=2,
         )
+    refuse_database(url)
     what_is_broken = transfers_report.WHAT_IS_BROKEN.get(broken, "")
     options = f" --job transfers --seconds {seconds:g}" + (" --database ..." if url else "")
     screen = Screen(seed, broken, options, what_is_broken)

@@ -64,6 +64,7 @@ async def _run(
                 view, resolver, older_than_ms=round(older_than_s * 1000), writer=writer
             )
             if not is_once:
+                say(f"looks every {every_s:g} s for what has been open for {older_than_s:g} s")
                 await check_back.run(
                     every_ms=round(every_s * 1000), report=lambda each: _print(each, query.format)
                 )

@@ -47,6 +47,8 @@ SHELLS = {
     "client/dual_write/resolvers.py",
     "client/dual_write/writer.py",
     "client/dual_write/writer_flow.py",
+    "client/outbox/outbox_flow.py",
+    "client/outbox/relay.py",
     "client/cluster_view.py",
     "client/producer.py",
     "client/consumer.py",

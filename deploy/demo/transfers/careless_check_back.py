@@ -33,6 +33,7 @@ class CarelessResolver:
 async def main(bootstrap: str, url: str, older_than_ms: str, every_ms: str) -> None:
     resolver = CarelessResolver(TransferDatabase(url))
     async with Admin(bootstrap) as admin:
+        print(f"looks every {every_ms} ms", flush=True)
         check_back = CheckBack(admin.view, resolver, older_than_ms=int(older_than_ms))
         await check_back.run(
             every_ms=int(every_ms), report=lambda each: print(each.in_words(), flush=True)

@@ -1,18 +1,20 @@
 """The demo's database: accounts and transfers, in sqlite or PostgreSQL."""
 
 import contextlib
+import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from ....client.dual_write.decision_table import POSITIONS, TABLE
 from ...cluster.failure import Failure
-from .transfer import ACCOUNTS, BALANCE, Contents, Transfer
+from .transfer import ACCOUNTS, BALANCE, AccountTransfer, Contents
 
 TRANSFERS_TABLE, ACCOUNTS_TABLE = "oncelog_demo_transfers", "oncelog_demo_accounts"
 SQLITE = "sqlite://"
-TIMEOUT_S = 10
+TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class TransferDatabase:
             for table in (TABLE, POSITIONS):
                 self._execute(f"DELETE FROM {table} WHERE writer LIKE 'demo.%'")
 
-    def write(self, execute: Any, transfer: Transfer) -> None:
+    def write(self, execute: Any, transfer: AccountTransfer) -> None:
         """A transfer, by the `execute` of a block; accounts in one order, for the locks' sake."""
         change = self.sql(f"UPDATE {ACCOUNTS_TABLE} SET balance = balance + ? WHERE account = ?")
         changes = ((transfer.source, -transfer.amount), (transfer.target, transfer.amount))
@@ -79,7 +81,7 @@ class TransferDatabase:
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(f"SELECT number, source, target, amount FROM {TRANSFERS_TABLE}")
-            transfers = [Transfer(*map(int, row)) for row in cursor.fetchall()]
+            transfers = [AccountTransfer(*map(int, row)) for row in cursor.fetchall()]
             cursor.execute(f"SELECT account, balance FROM {ACCOUNTS_TABLE}")
             return Contents(transfers, {int(a): int(b) for a, b in cursor.fetchall()})
 
@@ -101,7 +103,16 @@ class TransferDatabase:
 
 
 def database_at(url: str) -> TransferDatabase:
-    """Raises Failure for an address that is none, or that does not answer."""
+    """Raises Failure for an address that is none, or that does not answer.
+
+    A password in it goes into the environment, where libpq looks: arguments of processes are seen
+    by everybody on the machine.
+    """
+    parts = urlsplit(url)
+    if parts.password:
+        os.environ["PGPASSWORD"] = unquote(parts.password)
+        host = parts.netloc.rpartition("@")[2]
+        url = parts._replace(netloc=f"{parts.username or ''}@{host}").geturl()
     found = TransferDatabase(url)
     if not url.startswith(("postgresql://", "postgres://", f"{SQLITE}/")):
         raise Failure(

@@ -31,7 +31,7 @@ from .. import reading
 from ..engine import last_ms
 from .broken import CLAIMED, DECIDED, INITIALIZING, PREPARED
 from .database import TransferDatabase
-from .processes import OLDER_THAN_MS, RIVAL, SERVICES, CheckBackProcess, Services
+from .processes import OLDER_THAN_MS, RIVAL, SERVICES, CheckBackProcess, TransferServices
 
 OF_BROKERS = ("kill", "coordinator", "all-nodes")
 OF_SERVICES = ("prepared", "decided", "sleeper", "takeover", "late-start", "check-back")
@@ -41,14 +41,13 @@ RESUME_TIMEOUT_S = 60.0
 ENDED_TIMEOUT_S = 30.0
 CHECKED_BACK_S = OLDER_THAN_MS / 1000 + 1.5  # then a check-back has ended what is prepared
 FENCED_TIMEOUT_S = 6.0
-STARTS_WITHIN_S = 4.0  # the check-back, which does not say when it is there
 
 
 def kinds_of(database: TransferDatabase) -> tuple[str, ...]:
     return (*OF_BROKERS, *OF_SERVICES, *(() if database.is_sqlite else (DATABASE,)))
 
 
-class FaultReport(NamedTuple):
+class TransferFaultReport(NamedTuple):
     """What one fault did; how many transactions were under way; how long until all went on."""
 
     kind: str
@@ -64,7 +63,7 @@ class TransferFaults(FaultContext[Cluster]):
         self,
         cluster: Cluster,
         topic: str,
-        services: Services,
+        services: TransferServices,
         check_back: CheckBackProcess,
         database: TransferDatabase,
         server: PostgresServer | None,
@@ -75,7 +74,7 @@ class TransferFaults(FaultContext[Cluster]):
         self.away: list[tuple[float, float]] = []
         self._hit = 0
 
-    def inflict(self, fault: Fault) -> FaultReport:
+    def inflict(self, fault: Fault) -> TransferFaultReport:
         """Make it, wait until all is whole and both services commit again."""
         actions: Mapping[str, Callable[[Fault, str], str]] = {
             "kill": self._kill,
@@ -95,7 +94,7 @@ class TransferFaults(FaultContext[Cluster]):
         since = time.monotonic()
         resumed_ms = self.await_commits(since)
         self.check()
-        return FaultReport(fault.kind, what, self._hit, resumed_ms)
+        return TransferFaultReport(fault.kind, what, self._hit, resumed_ms)
 
     def await_commits(self, since: float) -> float:
         """Until both services have committed something after that; in milliseconds."""
@@ -235,8 +234,7 @@ class TransferFaults(FaultContext[Cluster]):
         with self.absence():
             self.check_back.kill(CheckBackProcess.name)
             time.sleep(fault.between(2, *OUTAGE_S))
-            self.check_back.start(CheckBackProcess.name)
-            reading.wait_for(lambda: not self._is_open(session), STARTS_WITHIN_S)
+            self.check_back.start_and_wait()
         if not reading.wait_for(lambda: not self._is_open(session), ENDED_TIMEOUT_S):
             raise Failure(f"The check-back did not end {session} in {ENDED_TIMEOUT_S:.0f} s.")
         self.services.start(name)

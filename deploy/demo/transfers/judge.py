@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...judge import contents
 from ...judge.analysis.findings import Anomaly, Findings
 from ...judge.contents import ContentsVerdict
-from .transfer import BALANCE, Contents, Transfer
+from .transfer import BALANCE, AccountTransfer, Contents
 
 NO_EVENT = Anomaly("without event", "demo", "a transfer is committed in the database, not in Kafka")
 NO_ROW = Anomaly("without row", "demo", "an event is committed whose transfer the database has not")
@@ -29,7 +29,7 @@ TRANSFER_ANOMALIES = (
 )  # fmt: skip
 
 
-class Wait(NamedTuple):
+class ReaderWait(NamedTuple):
     """Readers of a partition did not get on, from then to then (seconds)."""
 
     partition: int
@@ -47,7 +47,7 @@ def judge_transfers(
     found_rows: Contents,
     events: contents.Records,
     told: Mapping[int, str],
-    waits: Iterable[Wait],
+    waits: Iterable[ReaderWait],
     away: Sequence[tuple[float, float]],
     *,
     wait_max_s: float,
@@ -59,7 +59,7 @@ def judge_transfers(
     found, rows = Findings(), {each.number: each for each in found_rows.transfers}
 
     def number_of(partition: int, offset: int, value: bytes) -> int | None:
-        event = Transfer.of_event(value)
+        event = AccountTransfer.of_event(value)
         if event is None or rows.get(event.number, event) != event:
             return None
         return event.number
@@ -98,7 +98,7 @@ def _judge_balances(found_rows: Contents, found: Findings) -> None:
             found.add(WRONG_BALANCES, f"{account}: {found_rows.balances[account]}, not {balance}")
 
 
-def _without(wait: Wait, away: Sequence[tuple[float, float]]) -> float:
+def _without(wait: ReaderWait, away: Sequence[tuple[float, float]]) -> float:
     """How long it lasted; the time in which something was away does not count. Away: in order."""
     left_s, counted_to = 0.0, wait.since
     for since, until in away:

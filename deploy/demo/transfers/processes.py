@@ -12,6 +12,7 @@ from typing import Any
 from ...cluster.failure import Failure
 from ...cluster.node_process import wait_for_state
 from ...faults.supervisor import STATE_TIMEOUT_S, Supervisor
+from .. import reading
 from .broken import NO_TOMBSTONE, PREPARED
 from .service import ServiceSettings
 from .transfer import PER_SERVICE
@@ -21,7 +22,8 @@ RIVAL = "rival"  # another process of the first service
 WRITER_PREFIX = "demo."
 OLDER_THAN_MS, EVERY_MS = 2_000, 250
 OPEN = ("began", "prepared", "decided", "caught")
-CAUGHT_TIMEOUT_S = 30.0
+READY, START_TIMEOUT_S = b"looks every", 60.0
+CAUGHT_TIMEOUT_S = 90.0  # on a machine that has much else to do
 
 
 @dataclass(slots=True)
@@ -34,7 +36,7 @@ class Reported:
     committed_at: float = 0.0
 
 
-class Services(Supervisor):
+class TransferServices(Supervisor):
     """told: transfer -> what its service was told: began, committed, failed or doubtful."""
 
     restarts_max = 200
@@ -127,6 +129,14 @@ class CheckBackProcess(Supervisor):
     def __init__(self, settings: ServiceSettings, logs: Path) -> None:
         super().__init__(logs)
         self._settings = settings
+
+    def start_and_wait(self) -> None:
+        """Returns when it has said that it looks."""
+        log = self.log(self.name)
+        said = log.read_bytes().count(READY) if log.exists() else 0
+        self.start(self.name)
+        if not reading.wait_for(lambda: log.read_bytes().count(READY) > said, START_TIMEOUT_S):
+            raise Failure(f"The check-back did not start: {self.last_words(self.name)}")
 
     def command(self, name: str, incarnation: int) -> list[str]:
         bootstrap, url = self._settings.bootstrap, self._settings.database

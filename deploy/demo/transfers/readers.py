@@ -6,7 +6,7 @@ from typing import Any
 
 from ....wire.errors import KafkaError
 from ...cluster.blocking_admin import blocking_admin
-from .judge import Wait
+from .judge import ReaderWait
 
 LATEST = -1
 EVERY_S = 0.2
@@ -25,7 +25,7 @@ class ReaderWatch(threading.Thread):
         self._partitions = [(topic, partition) for partition in range(partitions)]
         self._over = threading.Event()
         self._stands: dict[int, tuple[int, float]] = {}  # partition -> where, since when
-        self.waits: list[Wait] = []
+        self.waits: list[ReaderWait] = []
 
     def run(self) -> None:
         with blocking_admin(self._address) as admin:
@@ -49,13 +49,13 @@ class ReaderWatch(threading.Thread):
             if stood is not None and (stood[0] != at or at >= high[key]):
                 del self._stands[partition]
                 if now - stood[1] >= self._shortest_s and len(self.waits) < WAITS_MAX:
-                    self.waits.append(Wait(partition, stood[1], now))
+                    self.waits.append(ReaderWait(partition, stood[1], now))
             if at < high[key]:
                 self._stands.setdefault(partition, (at, now))
 
-    def end(self) -> list[Wait]:
+    def end(self) -> list[ReaderWait]:
         """What was seen; what stands still now is a wait, too."""
         self._over.set()
         self.join()
         now = time.monotonic()
-        return self.waits + [Wait(p, since, now) for p, (_, since) in self._stands.items()]
+        return self.waits + [ReaderWait(p, since, now) for p, (_, since) in self._stands.items()]

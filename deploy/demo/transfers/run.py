@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 
 from ...cluster.failure import Failure
 from ...cluster.local_cluster import Cluster
-from ...faults.postgres_server import PostgresServer, postgres_server
+from ...faults.postgres_server import PostgresServer, postgres_server, why_there_is_none
 from ...faults.schedule import schedule
 from ...judge.analysis.findings import Finding
 from ...judge.contents import judge_end
 from .. import reading
 from .database import SQLITE, TransferDatabase, database_at
-from .faults import FaultReport, TransferFaults, kinds_of
-from .judge import TransfersVerdict, Wait, judge_transfers
-from .processes import OLDER_THAN_MS, SERVICES, CheckBackProcess, Services
+from .faults import TransferFaultReport, TransferFaults, kinds_of
+from .judge import ReaderWait, TransfersVerdict, judge_transfers
+from .processes import OLDER_THAN_MS, SERVICES, CheckBackProcess, TransferServices
 from .readers import ReaderWatch
 from .service import ServiceSettings
 
 TOPIC, PARTITIONS, REPLICAS = "transfers", 3, 3
 SECONDS = 60.0
 OWN_POSTGRESQL = ("postgresql://", "postgres://")
-START_TIMEOUT_S, SETTLE_TIMEOUT_S = 40.0, 40.0
+START_TIMEOUT_S, SETTLE_TIMEOUT_S = 90.0, 40.0
 WAIT_MAX_S = OLDER_THAN_MS / 1000 + 2.0  # of readers
 BETWEEN_S = 1.0  # of work, before each fault
 
@@ -39,7 +39,7 @@ class TransfersReport:
     seed: int
     broken: str
     database: str
-    faults: list[FaultReport] = field(default_factory=list[FaultReport])
+    faults: list[TransferFaultReport] = field(default_factory=list[TransferFaultReport])
     verdict: TransfersVerdict = field(default_factory=TransfersVerdict)
     at_the_end: tuple[Finding, ...] = ()
     told: Counter[str] = field(default_factory=Counter[str])
@@ -59,6 +59,15 @@ class TransfersReport:
     def exit_code(self) -> int:
         """0 exactly once; 1 violated; 3 not violated, but not a proof either."""
         return 1 if self.findings else 0 if self.is_proof else 3
+
+
+def refuse_database(url: str | None) -> None:
+    """Raises Failure for one that cannot be had, before a cluster is started for it."""
+    if url in OWN_POSTGRESQL:
+        if why := why_there_is_none():
+            raise Failure(why, exit_code=2)
+    elif url is not None:
+        database_at(url)
 
 
 @contextlib.contextmanager
@@ -100,7 +109,7 @@ class TransfersDemo:
             seed=seed,
             broken=broken,
         )
-        self.services = Services(self.settings, cluster.data)
+        self.services = TransferServices(self.settings, cluster.data)
         self.check_back = CheckBackProcess(self.settings, cluster.data)
 
     def run(
@@ -117,7 +126,7 @@ class TransfersDemo:
             self.cluster, TOPIC, self.services, self.check_back, self.database, self._server
         )
         try:
-            self.check_back.start(CheckBackProcess.name)
+            self.check_back.start_and_wait()
             for name in SERVICES:
                 self.services.start(name)
             if not self.services.wait(self._is_at_work, START_TIMEOUT_S):
@@ -189,7 +198,7 @@ class TransfersDemo:
         reading.wait_for(is_settled, SETTLE_TIMEOUT_S)
         return found
 
-    def _judge(self, waits: list[Wait], away: list[tuple[float, float]]) -> None:
+    def _judge(self, waits: list[ReaderWait], away: list[tuple[float, float]]) -> None:
         read = reading.read_back(self.cluster.bootstrap, TOPIC, PARTITIONS)
         events = [(p, offset, value) for p, offset, _, value in read]
         self.report.told = Counter(self.services.told.values())
@@ -213,6 +222,6 @@ class TransfersDemo:
                 file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
-def describe(report: FaultReport) -> str:
+def describe(report: TransferFaultReport) -> str:
     went_on = f"both services committed again after {report.resumed_ms:.0f} ms"
     return f"{report.what}; hit {report.open_transactions} open transactions; {went_on}"

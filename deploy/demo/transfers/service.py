@@ -21,7 +21,7 @@ from ....client.dual_write.steps import WriterPhase
 from ....client.dual_write.stop_words import WriterSuperseded
 from .broken import WRITERS, TellingWriter
 from .database import TransferDatabase
-from .transfer import PER_INCARNATION, Transfer, drawn
+from .transfer import PER_INCARNATION, AccountTransfer, drawn
 
 FATAL = 3  # exit code: whoever started it starts it again
 REFUSED_SHARE = 0.05  # blocks that raise, as programs do
@@ -96,7 +96,7 @@ class Service:
         else:
             tell("committed", numbers)
 
-    def _transfer(self, work: Any, transfer: Transfer) -> None:
+    def _transfer(self, work: Any, transfer: AccountTransfer) -> None:
         self.database.write(work.execute, transfer)
         work.send(self.settings.topic, transfer.event(), key=b"%d" % transfer.source)
 

@@ -9,7 +9,7 @@ BLOCK_MAX = 8  # transfers of one transaction
 PER_SERVICE, PER_INCARNATION = 10**9, 10**6  # ranges of numbers
 
 
-class Transfer(NamedTuple):
+class AccountTransfer(NamedTuple):
     """number: nobody else's, whatever dies."""
 
     number: int
@@ -21,7 +21,7 @@ class Transfer(NamedTuple):
         return json.dumps(self._asdict()).encode()
 
     @classmethod
-    def of_event(cls, value: bytes) -> "Transfer | None":
+    def of_event(cls, value: bytes) -> "AccountTransfer | None":
         """None where it is none."""
         try:
             return cls(**json.loads(value))
@@ -32,14 +32,14 @@ class Transfer(NamedTuple):
 class Contents(NamedTuple):
     """Of the database."""
 
-    transfers: list[Transfer]
+    transfers: list[AccountTransfer]
     balances: dict[int, int]
 
 
-def drawn(random: Random, first: int) -> list[Transfer]:
+def drawn(random: Random, first: int) -> list[AccountTransfer]:
     """The transfers of a transaction."""
-    found: list[Transfer] = []
+    found: list[AccountTransfer] = []
     for number in range(first, first + random.randint(1, BLOCK_MAX)):
         source, target = random.sample(range(ACCOUNTS), 2)
-        found.append(Transfer(number, source, target, random.randint(1, AMOUNT_MAX)))
+        found.append(AccountTransfer(number, source, target, random.randint(1, AMOUNT_MAX)))
     return found

@@ -132,3 +132,18 @@ def test_a_table_is_judged_in_place_of_a_topic(is_right: bool, tmp_path: Path) -
         environment={"DATABASE": str(file), **({"KEYED": "1"} if is_right else {})},
     )  # fmt: skip
     assert outcome.verdict.name == ("EXACTLY ONCE" if is_right else "AT LEAST ONCE"), outcome
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("has_topic", [False, True], ids=["the table", "the topic"])
+def test_a_dual_write_is_cleared(has_topic: bool, tmp_path: Path) -> None:
+    """Rows and records of the same transactions, each judged in a run of its own."""
+    file = tmp_path / "shop.db"
+    judged: dict[str, Any] = {} if has_topic else {
+        "outputs": (), "sink": f"sqlite:///{file}?table=invoices&id=order_id"
+    }  # fmt: skip
+    outcome = oncelog.prove(
+        program("dual_write"), seed=3, seconds=25, environment={"DATABASE": str(file)}, **judged
+    )
+    assert outcome.verdict.name == "EXACTLY ONCE", str(outcome)
+    assert outcome.judgement.inputs > 50

@@ -7,19 +7,19 @@ import pytest
 
 from oncelog.deploy.demo.transfers.judge import (
     TRANSFER_ANOMALIES,
+    ReaderWait,
     TransfersVerdict,
-    Wait,
     judge_transfers,
 )
 from oncelog.deploy.demo.transfers.readers import ReaderWatch
-from oncelog.deploy.demo.transfers.transfer import BALANCE, Contents, Transfer
+from oncelog.deploy.demo.transfers.transfer import BALANCE, AccountTransfer, Contents
 
-TRANSFERS = [Transfer(1, 0, 1, 5), Transfer(2, 1, 2, 7), Transfer(3, 0, 2, 1)]
+TRANSFERS = [AccountTransfer(1, 0, 1, 5), AccountTransfer(2, 1, 2, 7), AccountTransfer(3, 0, 2, 1)]
 
 
 @dataclass
 class Run:
-    rows: list[Transfer] = field(default_factory=lambda: list(TRANSFERS))
+    rows: list[AccountTransfer] = field(default_factory=lambda: list(TRANSFERS))
     balances: dict[int, int] = field(
         default_factory=lambda: {0: BALANCE - 6, 1: BALANCE - 2, 2: BALANCE + 8}
     )
@@ -27,7 +27,7 @@ class Run:
     told: dict[int, str] = field(
         default_factory=lambda: {1: "committed", 2: "began", 3: "doubtful", 4: "failed"}
     )
-    waits: list[Wait] = field(default_factory=lambda: [Wait(0, 10.0, 13.0)])
+    waits: list[ReaderWait] = field(default_factory=lambda: [ReaderWait(0, 10.0, 13.0)])
     away: list[tuple[float, float]] = field(default_factory=list)
 
     def judge(self) -> TransfersVerdict:
@@ -60,7 +60,7 @@ def double(run: Run) -> None:
 
 
 def alter(run: Run) -> None:
-    run.events[0] = Transfer(1, 0, 1, 6).event()
+    run.events[0] = AccountTransfer(1, 0, 1, 6).event()
 
 
 def spoil(run: Run) -> None:
@@ -80,7 +80,7 @@ def deny(run: Run) -> None:
 
 
 def hold_up(run: Run) -> None:
-    run.waits.append(Wait(1, 20.0, 24.5))
+    run.waits.append(ReaderWait(1, 20.0, 24.5))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_planted_is_named(plant: Callable[[Run], None], named: set[str])
 
 
 def test_time_in_which_something_was_away_is_no_wait() -> None:
-    run = Run(waits=[Wait(0, 10.0, 20.0)], away=[(5.0, 12.0), (11.0, 13.0), (15.0, 19.0)])
+    run = Run(waits=[ReaderWait(0, 10.0, 20.0)], away=[(5.0, 12.0), (11.0, 13.0), (15.0, 19.0)])
     assert run.judge().longest_wait_s == pytest.approx(3.0) and names(run) == set()
     run.away = [(21.0, 30.0), (1.0, 9.0)]
     assert names(run) == {"held up"}
@@ -124,4 +124,4 @@ def test_readers_wait_while_the_stable_offset_stands_below_the_watermark() -> No
         (9.5, 11, 12),
     ):
         watch.look({key: stable}, {key: high}, now)
-    assert watch.waits == [Wait(0, 1.0, 4.0), Wait(0, 5.5, 9.5)]
+    assert watch.waits == [ReaderWait(0, 1.0, 4.0), ReaderWait(0, 5.5, 9.5)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.deploy.cli.main import run as cli
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.demo.transfers import report as transfers_report
 from oncelog.deploy.demo.transfers.broken import WRITERS
@@ -44,10 +45,34 @@ def test_a_service_dies_decided_another_sleeps_and_every_row_has_its_event() -> 
     assert "EXACTLY ONCE" in transfers_report.sentence(report)
 
 
+@pytest.mark.chaos
 def test_an_event_that_is_completed_before_its_row_is_committed_is_missed() -> None:
     report = run(3, "complete-before-commit", kinds=("prepared",))
     assert "without row" in {finding.name for finding in report.findings}
     assert report.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--break", "no-nonce"], "belong to --job transfers"),
+        (["--database", "postgresql://"], "belong to --job transfers"),
+        (["--job", "transfers", "--break", "acks=1"], "decision-before-prepare"),
+        (["--job", "transfers", "--seconds", "0"], "--seconds 1 to"),
+        (["--job", "transfers", "--database", "mysql://me:hush@db/x"], "give postgresql://"),
+        (["--job", "transfers", "--database", "postgresql://me:hush@127.0.0.1:1/x"], "reached"),
+    ],
+)
+def test_what_is_refused(
+    options: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "")
+    assert cli(["demo", *options]) in (1, 2)
+    said = "".join(capsys.readouterr())
+    assert words in said and "hush" not in said
 
 
 @pytest.mark.chaos

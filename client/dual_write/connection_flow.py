@@ -1,0 +1,82 @@
+"""The connection of a writer: opened anew where it was lost, begun, rolled back."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from ...wire.identifiers import TopicPartition
+from . import decision_table, stop_words
+from .database import Dialect, run
+from .decision_table import Script
+from .flow import Flow
+from .names import checked_name
+
+
+class ConnectionFlow:
+    """A name, and one connection at a time."""
+
+    def __init__(self, name: str, connection: Any) -> None:
+        """connection: of the DB-API, or a function (a coroutine function) that opens one."""
+        self.name = checked_name(name)
+        self._connect: Callable[[], Any] | None = None
+        self.connection: Any = None
+        if hasattr(connection, "cursor"):  # sqlite3's connections are callable, too
+            self.connection = connection
+        else:
+            self._connect = connection
+        self._is_lost = False  # the connection
+
+    def _open_first(self) -> Flow[None]:
+        if self.connection is None:
+            yield from self._open()
+        else:
+            yield from self._refuse_unsafe()
+
+    def _close_connection(self) -> Flow[None]:
+        if self._connect is not None and self.connection is not None:
+            connection, self.connection = self.connection, None
+            with contextlib.suppress(Exception):
+                yield connection.close
+
+    def _run(self, script: Script[Any]) -> Flow[Any]:
+        return run(script, self.connection, Dialect(self.connection))
+
+    def _open(self) -> Flow[None]:
+        assert self._connect is not None
+        if self.connection is not None:
+            with contextlib.suppress(Exception):
+                yield self.connection.close
+        self.connection = yield self._connect
+        yield from self._refuse_unsafe()
+        self._is_lost = False
+
+    def _refuse_unsafe(self) -> Flow[None]:
+        yield from self._run(Dialect(self.connection).refuse_unsafe(self.connection))
+
+    def _begin(self) -> Flow[None]:
+        if self._is_lost and self._connect is not None:
+            yield from self._open()
+        try:
+            yield from self._run(Dialect(self.connection).begin(self.connection))
+        except stop_words.UnsafeDatabase:
+            raise
+        except Exception:
+            if self._connect is None:
+                raise
+            yield from self._open()  # the database was restarted since the last block, perhaps
+            yield from self._run(Dialect(self.connection).begin(self.connection))
+
+    def _roll_back(self) -> Flow[None]:
+        try:
+            yield self.connection.rollback
+        except Exception:  # a connection that is gone has rolled back
+            self._is_lost = True
+
+    def _read_positions(self) -> Flow[dict[TopicPartition, int]]:
+        return (yield from self._run(decision_table.read_positions(self.name)))
+
+    def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
+        """Within a block."""
+        yield from self._run(
+            decision_table.write_position(self.name, topic, partition, next_offset)
+        )

@@ -1,0 +1,94 @@
+"""What a writer into an outbox does, with and without an event loop.
+
+Its block is an ordinary transaction of the database; the records are rows in it. A generation row
+fences older writers of the name, as with a dual write: a process that was paused, and whose
+successor goes on from its positions, commits nothing when it wakes.
+"""
+
+import secrets
+import time
+from typing import Any
+
+from ...wire.batch_builder import Headers
+from ...wire.identifiers import TopicPartition
+from ..dual_write import decision_table, stop_words
+from ..dual_write.connection_flow import ConnectionFlow
+from ..dual_write.database import Dialect
+from ..dual_write.flow import Flow
+from ..dual_write.names import NONCE_BYTES
+from ..failures import IllegalProducerState
+from . import records, table
+
+
+class OutboxFlow(ConnectionFlow):
+    """One writer: its name, which is the outbox's, and its connection. For one thread, or task."""
+
+    def __init__(self, name: str, connection: Any, *, creates_tables: bool = True) -> None:
+        super().__init__(name, connection)
+        self._creates_tables = creates_tables
+        self._session = secrets.token_hex(NONCE_BYTES)
+        self._number = self._last_ms = 0
+        self._generation: int | None = None
+        self._is_open = False
+        self._stopped: Exception | None = None
+
+    def _start(self) -> Flow[None]:
+        yield from self._open_first()
+        if self._creates_tables:
+            yield from self._run(decision_table.create_tables())
+            yield from self._run(table.create_tables())
+        self._generation = yield from self._run(decision_table.raise_generation(self.name))
+
+    def _begin_block(self) -> Flow[None]:
+        self._require_idle()
+        yield from self._begin()
+        self._is_open = True
+
+    def _require_idle(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped
+        if self._generation is None or self._is_open:
+            hint = "start it first (`with` does)" if not self._is_open else "one block at a time"
+            raise IllegalProducerState(f"the writer is not ready: {hint}")
+
+    def _block_failed(self) -> Flow[None]:
+        self._is_open = False
+        yield from self._roll_back()
+
+    def _block_done(self) -> Flow[None]:
+        self._is_open = False
+        assert self._generation is not None
+        try:
+            yield from self._run(Dialect(self.connection).before_commit())
+            yield from self._run(decision_table.check_generation(self.name, self._generation))
+        except BaseException as problem:
+            if isinstance(problem, stop_words.WriterSuperseded):
+                self._stopped = problem
+            yield from self._roll_back()
+            raise
+        try:
+            yield self.connection.commit
+        except Exception as problem:
+            yield from self._roll_back()
+            raise stop_words.outbox_in_doubt(self.name, problem) from problem
+
+    def write_record(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers,
+    ) -> Flow[None]:
+        if not self._is_open:
+            raise IllegalProducerState("the block is over")
+        self._number += 1
+        self._last_ms = max(self._last_ms, time.time_ns() // 1_000_000)
+        text = records.to_text(value, key, partition, timestamp_ms, headers)
+        row = table.Row(self._session, self._number, topic, text)
+        yield from self._run(table.insert(self.name, row, self._last_ms))
+
+    def _positions(self) -> Flow[dict[TopicPartition, int]]:
+        self._require_idle()
+        return (yield from self._read_positions())

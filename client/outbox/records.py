@@ -1,0 +1,44 @@
+"""A record as text, in a column of any database. Pure."""
+
+import base64
+import json
+from typing import Any
+
+from ...wire.batch_builder import Headers
+
+
+def to_text(
+    value: bytes | None,
+    key: bytes | None,
+    partition: int | None,
+    timestamp_ms: int | None,
+    headers: Headers,
+) -> str:
+    fields = {
+        "value": _coded(value),
+        "key": _coded(key),
+        "partition": partition,
+        "timestamp_ms": timestamp_ms,
+        "headers": [[name, _coded(content)] for name, content in headers],
+    }
+    return json.dumps({name: each for name, each in fields.items() if each not in (None, [])})
+
+
+def of_text(text: str) -> dict[str, Any]:
+    """The arguments of `Producer.send`, without the topic."""
+    fields = json.loads(text)
+    return {
+        "value": _decoded(fields.get("value")),
+        "key": _decoded(fields.get("key")),
+        "partition": fields.get("partition"),
+        "timestamp_ms": fields.get("timestamp_ms"),
+        "headers": tuple((name, _decoded(each)) for name, each in fields.get("headers", [])),
+    }
+
+
+def _coded(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,166 @@
+"""The relay of an outbox: its rows become records, each once, in transactions of Kafka.
+
+    await OutboxRelay("127.0.0.1:9092", "billing", connect).run()
+
+A batch: rows get its number in the database; a transaction sends their records, and the number into
+the compacted topic oncelog.outbox.NAME; then the rows are deleted. Which batch was sent last is
+read from that topic after InitProducerId, which has ended what an older relay had under way: rows
+of batches up to it are deleted, rows of later ones were not sent, and lose their number. So it may
+die anywhere. An older relay that wakes commits nothing in Kafka (its epoch is old), and gives no
+row to a batch (its generation is old).
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from ...wire.errors import KafkaError, TopicAlreadyExists
+from ..admin import Admin
+from ..consumer import Consumer
+from ..dual_write.connection_flow import ConnectionFlow
+from ..dual_write.flow import drive_async
+from ..producer import Producer
+from ..view_source import Source
+from . import records, table
+from .table import RelaySuperseded, Row
+
+logger = logging.getLogger(__name__)
+PREFIX = "oncelog.outbox."
+KEY = b"batch"
+LATEST = -1
+BATCH_ROWS_MAX, EVERY_MS = 500, 100
+AGAIN_FIRST_S, AGAIN_LAST_S = 0.1, 10.0
+READ_TIMEOUT_S = 60.0
+
+
+class OutboxRelay(ConnectionFlow):
+    """See the top of the file. One relay of a name works; of two the later one."""
+
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        connection: Callable[[], Any],
+        *,
+        batch_rows_max: int = BATCH_ROWS_MAX,
+        replication_factor: int = -1,
+        **options: Any,
+    ) -> None:
+        """connection: opens one. options: the producer's settings."""
+        super().__init__(name, connection)
+        self._source, self._options = source, options
+        self._rows_max, self._replication_factor = batch_rows_max, replication_factor
+        self.topic = f"{PREFIX}{self.name}"
+        self._producer: Producer | None = None
+        self._generation = self._sent = 0
+        self.is_idle = False  # the last look has found nothing
+
+    async def run(self, *, every_ms: int = EVERY_MS) -> None:
+        """For ever: what fails is done again, from the start. Raises RelaySuperseded."""
+        pause_s = AGAIN_FIRST_S
+        try:
+            while True:
+                try:
+                    await self.start()
+                    while True:
+                        if not await self.send_batch():
+                            await asyncio.sleep(every_ms / 1000)
+                        pause_s = AGAIN_FIRST_S
+                except RelaySuperseded:
+                    raise
+                except Exception as problem:
+                    logger.warning("outbox %s: begins again: %s", self.name, problem)
+                    await self.close()
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, AGAIN_LAST_S)
+        finally:
+            await self.close()
+
+    async def start(self) -> None:
+        """End what older relays have under way, and find out which batch was sent last."""
+        await drive_async(self._open())
+        await drive_async(self._run(table.create_tables()))
+        await self._create_topic()
+        self._producer = Producer(self._source, **{**self._options, "transactional_id": self.topic})
+        await self._producer.init_transactions()
+        self._generation = await drive_async(self._run(table.claim(self.name)))
+        self._sent = await self._last_sent()
+        await drive_async(self._run(table.take_back(self.name, self._sent)))
+        await drive_async(self._run(table.delete_sent(self.name, self._sent)))
+
+    async def send_batch(self) -> int:
+        """How many records were sent. After an error only `start` goes on."""
+        batch = self._sent + 1
+        script = table.next_batch(self.name, self._generation, batch, self._rows_max)
+        rows: list[Row] = await drive_async(self._run(script))
+        self.is_idle = not rows
+        if not rows:
+            return 0
+        with self._told_as_superseded():
+            await self._send(rows, batch)
+        self._sent = batch
+        await drive_async(self._run(table.delete_sent(self.name, batch)))
+        return len(rows)
+
+    async def close(self) -> None:
+        """Close producer and connection."""
+        producer, self._producer = self._producer, None
+        try:
+            if producer is not None:
+                await producer.close()
+        except KafkaError as problem:  # what was under way is ended by the next start
+            logger.debug("outbox %s: while the producer was closed: %s", self.name, problem)
+        finally:
+            await drive_async(self._close_connection())
+
+    async def _send(self, rows: list[Row], batch: int) -> None:
+        producer = self._producer
+        assert producer is not None
+        await producer.begin_transaction()
+        for row in rows:
+            await producer.send(row.topic, **records.of_text(row.record))
+        await producer.send(self.topic, json.dumps({"batch": batch}).encode(), key=KEY)
+        await producer.commit_transaction()
+
+    @contextmanager
+    def _told_as_superseded(self) -> Generator[None]:
+        try:
+            yield
+        except KafkaError as problem:
+            if not problem.fatal:
+                raise
+            raise RelaySuperseded(
+                f"another relay of outbox {self.name!r} has started, or its transactional id "
+                f"{self.topic} is used by somebody else: {problem}"
+            ) from problem
+
+    async def _create_topic(self) -> None:
+        async with Admin(self._source) as admin:
+            try:
+                await admin.create_topic(
+                    self.topic,
+                    partitions=1,
+                    replication_factor=self._replication_factor,
+                    configs={"cleanup.policy": "compact"},
+                )
+            except TopicAlreadyExists:
+                return
+
+    async def _last_sent(self) -> int:
+        """0 where none was. What an older relay had open is ended, so all is stable soon."""
+        key = (self.topic, 0)
+        async with asyncio.timeout(READ_TIMEOUT_S), Admin(self._source) as admin:
+            (end,) = (await admin.list_offsets({key: LATEST})).values()
+            while (await admin.list_offsets({key: LATEST}, read_committed=True))[key] < end:
+                await asyncio.sleep(0.02)
+            last = 0
+            settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+            async with Consumer(self._source, **settings) as consumer:
+                consumer.assign({key: 0})
+                while consumer.position(*key) < end:
+                    for record in await consumer.poll(100):
+                        last = int(json.loads(record.value or b"{}")["batch"])
+        return last

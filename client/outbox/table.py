@@ -1,0 +1,134 @@
+"""The table of an outbox, and the one of its relays, in SQL that every database understands.
+
+    outbox, writer_session, number   one record: of a writer's session, and which of it
+    created_ms   when; rows are sent in this order, which is the order of each session
+    topic, record   where to; the rest of the record as text (records.py)
+    batch        the transaction of the relay that sends it; NULL until one is given
+
+    outbox, generation, batch        of a relay: who is in office, the last batch that was given
+
+What is sent next is not found by a position in the table: a row whose transaction commits late
+would stand behind it. It is what has no batch. Which batch was sent last stands in Kafka.
+Pure, as dual_write/decision_table.py.
+"""
+
+from dataclasses import dataclass
+
+from ...wire.errors import ErrorCode, KafkaError
+from ..dual_write.decision_table import Script, SqlEnding, Statement
+
+TABLE, RELAYS = "oncelog_outbox", "oncelog_outbox_relays"
+CLAIMS_MAX = 5
+CREATE = (
+    f"CREATE TABLE {TABLE} (outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
+    "number BIGINT NOT NULL, created_ms BIGINT NOT NULL, topic VARCHAR(249) NOT NULL, "
+    "record TEXT NOT NULL, batch BIGINT, PRIMARY KEY (writer_session, number))",
+    f"CREATE TABLE {RELAYS} (outbox VARCHAR(150) NOT NULL PRIMARY KEY, "
+    "generation BIGINT NOT NULL, batch BIGINT NOT NULL)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    writer_session: str
+    number: int
+    topic: str
+    record: str
+
+
+class RelaySuperseded(KafkaError):
+    """Another relay of this outbox has started: this one must end."""
+
+    code = ErrorCode.PRODUCER_FENCED
+
+
+def create_tables() -> Script[None]:
+    """Make the tables, where they are not there."""
+    for table, create in zip((TABLE, RELAYS), CREATE, strict=True):
+        try:
+            yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
+            yield SqlEnding.ROLLBACK
+            continue
+        except Exception:
+            yield SqlEnding.ROLLBACK
+        try:
+            yield Statement(create)
+            yield SqlEnding.COMMIT
+        except Exception:  # another process has made it at the same moment, or it may not be made
+            yield SqlEnding.ROLLBACK
+            yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
+            yield SqlEnding.ROLLBACK
+
+
+def insert(outbox: str, row: Row, created_ms: int) -> Script[None]:
+    """A part of the block: the record counts when its transaction does."""
+    yield Statement(
+        f"INSERT INTO {TABLE} (outbox, writer_session, number, created_ms, topic, record) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (outbox, row.writer_session, row.number, created_ms, row.topic, row.record),
+    )
+
+
+def claim(outbox: str) -> Script[int]:
+    """Raise the relay's generation: from here on no older one gives rows to a batch."""
+    for attempt in range(CLAIMS_MAX):
+        answer = yield Statement(
+            f"UPDATE {RELAYS} SET generation = generation + 1 WHERE outbox = ?", (outbox,)
+        )
+        if answer.row_count == 1:
+            break
+        try:
+            yield Statement(
+                f"INSERT INTO {RELAYS} (outbox, generation, batch) VALUES (?, 1, 0)", (outbox,)
+            )
+            break
+        except Exception:  # the first two relays start at the same moment
+            yield SqlEnding.ROLLBACK
+            if attempt == CLAIMS_MAX - 1:
+                raise
+    answer = yield Statement(f"SELECT generation FROM {RELAYS} WHERE outbox = ?", (outbox,))
+    yield SqlEnding.COMMIT
+    return int(answer.rows[0][0])
+
+
+def delete_sent(outbox: str, batch: int) -> Script[None]:
+    """Kafka has them."""
+    yield Statement(f"DELETE FROM {TABLE} WHERE outbox = ? AND batch <= ?", (outbox, batch))
+    yield SqlEnding.COMMIT
+
+
+def take_back(outbox: str, batch: int) -> Script[None]:
+    """From batches after this one, which were not sent."""
+    yield Statement(
+        f"UPDATE {TABLE} SET batch = NULL WHERE outbox = ? AND batch > ?", (outbox, batch)
+    )
+    yield SqlEnding.COMMIT
+
+
+def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Script[list[Row]]:
+    """Give some rows that have none this batch. Raises RelaySuperseded."""
+    answer = yield Statement(
+        f"SELECT writer_session, number, topic, record FROM {TABLE} WHERE outbox = ? AND "
+        f"batch IS NULL ORDER BY created_ms, writer_session, number LIMIT {rows_max:d}",
+        (outbox,),
+    )
+    yield SqlEnding.ROLLBACK
+    found = [Row(str(s), int(n), str(t), str(r)) for s, n, t, r in answer.rows]
+    if not found:
+        return []
+    answer = yield Statement(
+        f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",
+        (batch, outbox, generation),
+    )
+    if answer.row_count != 1:
+        yield SqlEnding.ROLLBACK
+        raise RelaySuperseded(
+            f"another relay of outbox {outbox!r} has started: one at a time sends its rows"
+        )
+    for row in found:
+        yield Statement(
+            f"UPDATE {TABLE} SET batch = ? WHERE writer_session = ? AND number = ?",
+            (batch, row.writer_session, row.number),
+        )
+    yield SqlEnding.COMMIT
+    return found

@@ -1,0 +1,197 @@
+"""Rows of an outbox become records, each once, whenever their transactions commit."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from oncelog.client import BlockingOutboxWriter, OutboxRelay, OutboxWriter
+from oncelog.client.dual_write.flow import drive_async
+from oncelog.client.dual_write.stop_words import BlockNotWhole, WriterSuperseded
+from oncelog.client.failures import IllegalProducerState
+from oncelog.client.outbox import records, table
+from oncelog.client.outbox.table import RelaySuperseded
+from oncelog.wire.errors import KafkaError
+
+from ...interop.client_peers import read_to_end
+from ..dual_write.ledger import Ledger
+from ..dual_write.postgresql import PostgresServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
+UNSENT = "SELECT count(*) FROM oncelog_outbox"
+
+
+def transfer(writer: BlockingOutboxWriter, ledger: Ledger, topic: str, number: int) -> None:
+    with writer.transaction() as work:
+        work.execute(ledger.insert, (number, 5))
+        work.send(topic, b"%d" % number)
+
+
+async def events(bootstrap: str, topic: str) -> list[int]:
+    return [int(r.value or b"") for r in await read_to_end(bootstrap, topic)]
+
+
+async def relayed(bootstrap: str, ledger: Ledger, topic: str, **more: Any) -> int:
+    """How many records one relay sends until nothing is left."""
+    relay, sent = OutboxRelay(bootstrap, topic, ledger.connect, **more), 0
+    try:
+        await relay.start()
+        while count := await relay.send_batch():
+            sent += count
+        return sent
+    finally:
+        await relay.close()
+
+
+def test_a_record_is_the_same_after_its_row() -> None:
+    headers = (("a", b"\x80"), ("a", None), ("", b""))
+    text = records.to_text(b"\xff\0", b"", 3, 5, headers)
+    assert records.of_text(text) == {
+        "value": b"\xff\0", "key": b"", "partition": 3, "timestamp_ms": 5, "headers": headers
+    }  # fmt: skip
+    assert records.of_text(records.to_text(None, None, None, None, ())) == {
+        "value": None, "key": None, "partition": None, "timestamp_ms": None, "headers": ()
+    }  # fmt: skip
+
+
+async def test_what_counts_is_sent_once_and_the_rest_never(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        for number in range(5):
+            transfer(writer, ledger, topic, number)
+        with pytest.raises(ZeroDivisionError), writer.transaction() as work:
+            work.send(topic, b"5")
+            raise ZeroDivisionError
+        with pytest.raises(BlockNotWhole), writer.transaction() as work:
+            work.connection.rollback()
+            work.send(topic, b"6")
+        with writer.transaction() as work:
+            work.consumed(topic, 1, 17)
+            with pytest.raises(IllegalProducerState, match="one block"), writer.transaction():
+                pass
+        with pytest.raises(IllegalProducerState, match="over"):
+            work.send(topic, b"7")
+        assert writer.positions() == {(topic, 1): 17}
+        assert await relayed(bootstrap, ledger, topic, batch_rows_max=2) == 5
+        transfer(writer, ledger, topic, 8)
+    assert await relayed(bootstrap, ledger, topic) == 1
+    assert await relayed(bootstrap, ledger, topic) == 0
+    assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3, 4, 8]
+    assert ledger.rows(UNSENT) == [0]
+
+
+async def test_a_writer_that_was_superseded_commits_nothing(ledger: Ledger, topic: str) -> None:
+    with BlockingOutboxWriter(topic, ledger.connect) as older:
+        transfer(older, ledger, topic, 1)
+        async with OutboxWriter(topic, ledger.connect) as newer, newer.transaction() as work:
+            await work.execute(ledger.insert, (2, 5))
+            await work.send(topic, b"2")
+        with pytest.raises(WriterSuperseded):
+            transfer(older, ledger, topic, 3)
+        with pytest.raises(WriterSuperseded):
+            transfer(older, ledger, topic, 4)
+    unsent = f"{UNSENT} WHERE outbox = '{topic}'"
+    assert ledger.rows() == [1, 2] and ledger.rows(unsent) == [2]
+
+
+async def test_a_row_that_commits_late_behind_a_higher_one_is_not_skipped(
+    bootstrap: str, server: PostgresServer, topic: str
+) -> None:
+    ledger = Ledger(server.connect, "%s").create()
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        transfer(writer, ledger, topic, 1)
+        late = ledger.connect()
+        late.cursor().execute(ledger.insert, (2, 5))
+        late.cursor().execute(
+            "INSERT INTO oncelog_outbox (outbox, writer_session, number, created_ms, topic, "
+            "record) VALUES (%s, %s, 1, 0, %s, %s)",
+            (topic, "0" * 16, topic, records.to_text(b"2", None, None, None, ())),
+        )
+        transfer(writer, ledger, topic, 3)
+        assert await relayed(bootstrap, ledger, topic) == 2
+        transfer(writer, ledger, topic, 4)
+        late.commit()
+        late.close()
+        assert await relayed(bootstrap, ledger, topic) == 2
+    assert sorted(await events(bootstrap, topic)) == ledger.rows() == [1, 2, 3, 4]
+
+
+class Mortal(OutboxRelay):
+    """It dies at a point: its connections are cut, nothing is ended."""
+
+    point = ""
+
+    def meet(self, point: str) -> None:
+        if point == self.point:
+            raise ConnectionResetError(point)
+
+    async def _send(self, rows: list[table.Row], batch: int) -> None:
+        self.meet("given")
+        await super()._send(rows, batch)
+        self.meet("sent")
+
+    async def die(self) -> None:
+        producer, self._producer = self._producer, None
+        assert producer is not None
+        await producer.view.close()
+        await drive_async(self._close_connection())
+
+
+@pytest.mark.parametrize("point", ["given", "sent"])
+async def test_a_relay_may_die_anywhere(
+    bootstrap: str, ledger: Ledger, topic: str, point: str
+) -> None:
+    unsent = f"{UNSENT} WHERE outbox = '{topic}'"
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        for number in range(4):
+            transfer(writer, ledger, topic, number)
+        relay = Mortal(bootstrap, topic, ledger.connect, batch_rows_max=3)
+        await relay.start()
+        relay.point = point
+        with pytest.raises(ConnectionResetError):
+            await relay.send_batch()
+        await relay.die()
+        assert ledger.rows(unsent) == [4], "what was sent is there yet"
+        transfer(writer, ledger, topic, 4)
+        assert await relayed(bootstrap, ledger, topic) == (5 if point == "given" else 2)
+    assert ledger.rows(unsent) == [0]
+    assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3, 4]
+
+
+async def test_of_two_relays_the_older_one_ends(bootstrap: str, ledger: Ledger, topic: str) -> None:
+    unsent = f"{UNSENT} WHERE outbox = '{topic}'"
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        older = OutboxRelay(bootstrap, topic, ledger.connect)
+        running = asyncio.create_task(older.run(every_ms=20))
+        for number in range(3):
+            transfer(writer, ledger, topic, number)
+        async with asyncio.timeout(30):
+            while not (older.is_idle and ledger.rows(unsent) == [0]):
+                await asyncio.sleep(0.05)
+        newer = OutboxRelay(bootstrap, topic, ledger.connect)
+        await newer.start()
+        transfer(writer, ledger, topic, 3)
+        with pytest.raises(RelaySuperseded):
+            async with asyncio.timeout(30):
+                await running
+        await newer.send_batch()
+        await newer.close()
+    assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3]
+
+
+async def test_an_older_relay_that_had_rows_in_hand_sends_nothing(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    """It slept between the two: its rows are sent by its successor."""
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        transfer(writer, ledger, topic, 1)
+        older = OutboxRelay(bootstrap, topic, ledger.connect)
+        await older.start()
+        given = await drive_async(older._run(table.next_batch(topic, older._generation, 1, 10)))
+        assert len(given) == 1
+        assert await relayed(bootstrap, ledger, topic) == 1
+        with pytest.raises(KafkaError):
+            await older._send(given, 1)
+        await older.close()
+    assert await events(bootstrap, topic) == [1]
