@@ -157,7 +157,7 @@ class ExactlyOnceSink:
         self._settings = settings
         self._opened: ClusterThread | None = None
         self._last_s = time.monotonic()
-        self._done = ("", -1, 0)  # the last batch: of which query, its number, a hash of its plan
+        self._done = ("", -1, 0, 0)  # the last batch: query, number, session of the run, plan
         self.record_count = 0  # of the last batch
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class ExactlyOnceSink:
         if self._opened is not None:
             self.protocol.swept(self._opened.stop_sweeps())
         given = self._given(frame, batch_id)
-        of_batch = (given.query_id, batch_id, frame.semanticHash())
+        of_batch = (given.query_id, batch_id, _session_of(frame), frame.semanticHash())
         self._refuse_other_rows(of_batch)
         rows = prepare(frame, self.topic)
         if self.protocol.phase is Phase.IDLE:
@@ -292,9 +292,12 @@ class ExactlyOnceSink:
             weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)
 
-    def _refuse_other_rows(self, of_batch: tuple[str, int, int]) -> None:
-        """The same ones may come again, by a caller who tries again, and are passed over."""
-        if of_batch[:2] == self._done[:2] and of_batch != self._done:
+    def _refuse_other_rows(self, of_batch: tuple[str, int, int, int]) -> None:
+        """The same ones may come again, by a caller who tries again, and are passed over.
+
+        A plan knows its input as an object of the run: those of two runs cannot be compared.
+        """
+        if of_batch[:3] == self._done[:3] and of_batch != self._done:
             raise ValueError(
                 f"sink {self.sink_id} was given batch {of_batch[1]} before, and is given other "
                 "rows as the same batch: they would be taken for written, and be lost. Call the "
@@ -339,6 +342,12 @@ class ExactlyOnceSink:
 def _compute(rows: "DataFrame") -> None:
     """Run a batch without output: state, its commits and the watermark come of the run alone."""
     rows.write.format("noop").mode("overwrite").save()
+
+
+def _session_of(frame: "DataFrame") -> int:
+    """Each run of a query has a session of its own."""
+    session: Any = frame.sparkSession._jsparkSession
+    return int(session.hashCode())
 
 
 def _whole(name: str, value: int | str | None) -> int | None:

@@ -194,21 +194,20 @@ def test_other_rows_of_a_batch_are_refused_and_the_same_ones_written_once(
     values = write_input(job, batches=2, rows=10)
     sink = MortalSink(job, lambda: None)
 
-    def each_batch(frame: Any, batch_id: int) -> None:
-        for _ in range(2):
-            sink(frame.where("value < '1'"), batch_id)
-        if batch_id == 1:
-            sink(frame.where("value >= '1'"), batch_id)
+    def run(others_in: int) -> None:
+        def each_batch(frame: Any, batch_id: int) -> None:
+            for _ in range(2):
+                sink(frame.where("value < '1'"), batch_id)
+            if batch_id == others_in:
+                sink(frame.where("value >= '1'"), batch_id)
 
-    query = (
-        spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
-        .writeStream.foreachBatch(each_batch)
-        .option("checkpointLocation", job.checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )  # fmt: skip
+        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
+        writer = lines.writeStream.foreachBatch(each_batch).trigger(availableNow=True)
+        writer.option("checkpointLocation", job.checkpoint).start().awaitTermination()
+
     with pytest.raises(StreamingQueryException, match="batch 1 before, and is given other rows"):
-        query.awaitTermination()
+        run(others_in=1)
+    run(others_in=-1)  # the same batch of another run
     sink.close()
     assert_once(cluster.bootstrap, "parts", [value for value in values if value < "1"])
 
