@@ -25,7 +25,7 @@ def table_of_keys(numpy: Any, keys: Sequence[bytes]) -> Any:
 def table_of_array(numpy: Any, keys: Any, length: int) -> Any:
     """The same of an Arrow array of binary or text without nulls."""
     _, offsets, data = keys.buffers()
-    first: Any = memoryview(offsets).cast("i")[keys.offset]
+    first = int(numpy.frombuffer(offsets, numpy.int32)[keys.offset])
     table = numpy.frombuffer(data, numpy.uint8, len(keys) * length, first)
     return table.reshape(len(keys), length)
 

@@ -53,7 +53,7 @@ from .modes import Mode
 from .protocol import SinkProtocol
 from .steps import Phase
 from .stop_words import SinkStopped
-from .task import REPORT, TaskSpec, write_attempt
+from .task import TaskSpec, report_type, write_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -270,7 +270,7 @@ class ExactlyOnceSink:
             settings=self._settings,
         )
         # Spark's signature asks for an iterator of batches where ours is one of one row.
-        found = rows.mapInArrow(functools.partial(write_attempt, spec), REPORT).collect()
+        found = rows.mapInArrow(functools.partial(write_attempt, spec), report_type()).collect()
         self.record_count = sum(row.record_count for row in found)
         return steps.TasksDone(tuple(map(_report, found)))
 

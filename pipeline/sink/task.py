@@ -13,6 +13,7 @@ anew, under the same epoch; when that times out, the committed one looks as if i
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import secrets
@@ -29,13 +30,10 @@ from .names import WorkerIds
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger("oncelog.sink")
 
-REPORT = (
-    "partition_id int, record_count long, transactional_id string, producer_id long, "
-    "producer_epoch int, is_v2 boolean"
-)
 ABORT_TIMEOUT_MS = 5_000
 ID_TRIES = 5
 
@@ -60,6 +58,8 @@ class TaskSpec:
 class SinkWorker:
     """What a process keeps: its ids, its loop, its views of clusters."""
 
+    is_settled = False  # all that a task needs is loaded, and nothing of it is garbage
+
     def __init__(self) -> None:
         self.process_id = os.getpid()
         self.ids = WorkerIds(secrets.token_hex(8))
@@ -83,18 +83,44 @@ _workers: dict[int, SinkWorker] = {}
 
 
 def worker_of_process() -> SinkWorker:
-    """The one of this process; a fork has its own."""
+    """The one of this process; a fork has its own.
+
+    Spark collects garbage behind every task of a process, before it takes the next one: 50 ms to
+    look through modules that are never let go of. They are left out from the second task on.
+    """
     process_id = os.getpid()
-    if process_id not in _workers:
+    worker = _workers.get(process_id)
+    if worker is None:
         _workers.clear()
-        _workers[process_id] = SinkWorker()
-    return _workers[process_id]
+        worker = _workers[process_id] = SinkWorker()
+    elif not worker.is_settled:
+        worker.is_settled = True
+        gc.freeze()
+    return worker
+
+
+def report_type() -> "StructType":
+    """Of the row of `write_attempt`; a text would be parsed in the JVM, by a hundred calls."""
+    from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructType
+
+    kinds = {
+        "partition_id": IntegerType(),
+        "record_count": LongType(),
+        "transactional_id": StringType(),
+        "producer_id": LongType(),
+        "producer_epoch": IntegerType(),
+        "is_v2": BooleanType(),
+    }
+    report = StructType()
+    for name, kind in kinds.items():
+        report.add(name, kind)
+    return report
 
 
 def write_attempt(
     spec: TaskSpec, batches: "Iterator[pa.RecordBatch]"
 ) -> "Iterator[pa.RecordBatch]":
-    """Write the rows of a partition; yields one row, the report (REPORT). For mapInArrow."""
+    """Write the rows of a partition; yields one row, the report (report_type). For mapInArrow."""
     import pyarrow as pa
     from pyspark import TaskContext
 
