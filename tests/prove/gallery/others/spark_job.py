@@ -20,5 +20,6 @@ source = (
 query = exactly_once(
     source.select("key", "value"), sink_id="gallery", bootstrap=cluster,
     topic=os.environ["ONCELOG_OUT"], checkpoint=sys.argv[1],
+    mode=None,  # what the cluster can do: Apache Kafka does not offer prepared transactions
 )  # fmt: skip
 query.awaitTermination()
