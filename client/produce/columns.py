@@ -2,7 +2,7 @@
 
 Pure, and without a dependency: an array of binary or text is known by its `buffers()`, which are
 Arrow's columnar format (validity bits, offsets, data), whoever made it. Those of pyarrow itself
-stay what they are, where numpy is there (arrow_rows.py).
+stay what they are, where numpy is there (joined_rows.py).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ...wire.record_rows import Headers, Rows, SizedRows
-from .arrow_rows import ArrowRows, can_join
+from .joined_rows import JoinedRows, can_join
 from .key_hashing import vector_library
 from .partitioner import KeyPartitions
 
@@ -71,7 +71,7 @@ def rows_by_partition(
             chosen = zip(partitions, by_key.of_many(as_column(keys)), strict=True)
             partitions = [mine if mine >= 0 else its for mine, its in chosen]
     if partitions is None or isinstance(partitions, int):
-        rows = ArrowRows if joins else Rows
+        rows = JoinedRows if joins else Rows
         return [(partitions, rows(values, keys, headers, timestamps))]
     if joins:
         return _arrays_by_partition(values, keys, headers, timestamps, partitions)
@@ -115,7 +115,7 @@ def _arrays_by_partition(
             column if column is None or isinstance(column, int) else column[first:last]
             for column in (values, keys, headers, timestamps)
         ]
-        found.append((partition if partition >= 0 else None, ArrowRows(*columns)))
+        found.append((partition if partition >= 0 else None, JoinedRows(*columns)))
     return found
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.client.produce import arrow_rows
-from oncelog.client.produce.arrow_rows import TABLE_MAX, WORTH_IT, ArrowRows, can_join
+from oncelog.client.produce import joined_rows
 from oncelog.client.produce.columns import rows_by_partition
+from oncelog.client.produce.joined_rows import TABLE_MAX, WORTH_IT, JoinedRows, can_join
 from oncelog.client.produce.partitioner import KeyPartitions, partition_for_key
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.record_rows import ROWS_MAX, Rows, SizedRows
@@ -78,7 +78,7 @@ def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, part
         KeyPartitions(4),
     )
     arrays = column(values, offset, kind), None if keys is None else column(keys, offset, kind)
-    found = batches(rows_by_partition(*arrays, *rest), batch_bytes, ArrowRows)
+    found = batches(rows_by_partition(*arrays, *rest), batch_bytes, JoinedRows)
     assert found == batches(rows_by_partition(values, keys, *rest), batch_bytes, Rows)
 
 
@@ -93,7 +93,7 @@ def test_keys_go_where_each_of_them_goes(keys, partitions):
 
 def test_a_batch_has_no_more_rows_than_places():
     values = column([b"v"] * (ROWS_MAX + 100), 0, "binary")
-    rows, builder = ArrowRows(values), BatchBuilder()
+    rows, builder = JoinedRows(values), BatchBuilder()
     assert [builder.extend(rows, at, 1 << 30) for at in (0, ROWS_MAX)] == [ROWS_MAX, 0]
     assert rows.largest_bytes() == Rows(values.to_pylist()).largest_bytes()
 
@@ -103,7 +103,7 @@ def test_other_columns_are_lists(monkeypatch):
     assert can_join(array, None) and can_join(array, array)
     assert not can_join(array, array.to_pylist()) and not can_join(array[1:])
     assert not can_join(array.cast(pa.large_binary()))
-    monkeypatch.setattr(arrow_rows, "vector_library", lambda: None)
+    monkeypatch.setattr(joined_rows, "vector_library", lambda: None)
     assert not can_join(array)
 
 
@@ -112,4 +112,4 @@ def test_columns_of_one_call_are_equally_long():
     with pytest.raises(ValueError, match=f"columns of {WORTH_IT} and {WORTH_IT + 1} records"):
         rows_by_partition(values, keys, None, 0, None, None)
     with pytest.raises(ValueError, match=f"columns of {WORTH_IT} and 1 records"):
-        ArrowRows(values, None, None, [1])
+        JoinedRows(values, None, None, [1])

@@ -74,7 +74,7 @@ def _varints() -> _Varints:
     return _kept[0]
 
 
-class ArrowRows(SizedRows):
+class JoinedRows(SizedRows):
     """Records of one partition; keys and values are arrays that `can_join`.
 
     headers, timestamps: as of `Rows`, but that timestamps of numpy are taken. Raises ValueError for
