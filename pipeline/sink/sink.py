@@ -65,6 +65,7 @@ log = logging.getLogger("oncelog.sink")
 
 IDLE_S = 600.0  # after that the control id is taken anew; brokers forget it after days
 QUERY_ID = "sql.streaming.queryId"
+RUN_ID = "spark.jobGroup.id"  # of a streaming query's jobs
 OUR_KEYS = (
     "bootstrap_servers",
     "client_id",
@@ -157,7 +158,8 @@ class ExactlyOnceSink:
         self._settings = settings
         self._opened: ClusterThread | None = None
         self._last_s = time.monotonic()
-        self._done = ("", -1, 0)  # the last batch: of which query, its number, a hash of its plan
+        # The last batch: of which query and run of it, its number, a hash of its plan.
+        self._done: tuple[str, str, int, int] = ("", "", -1, 0)
         self.record_count = 0  # of the last batch
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,7 +181,8 @@ class ExactlyOnceSink:
         if self._opened is not None:
             self.protocol.swept(self._opened.stop_sweeps())
         given = self._given(frame, batch_id)
-        of_batch = (given.query_id, batch_id, frame.semanticHash())
+        run_id = str(frame.sparkSession.sparkContext.getLocalProperty(RUN_ID))
+        of_batch = (given.query_id, run_id, batch_id, frame.semanticHash())
         self._refuse_other_rows(of_batch)
         rows = prepare(frame, self.topic)
         if self.protocol.phase is Phase.IDLE:
@@ -292,11 +295,14 @@ class ExactlyOnceSink:
             weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)
 
-    def _refuse_other_rows(self, of_batch: tuple[str, int, int]) -> None:
-        """The same ones may come again, by a caller who tries again, and are passed over."""
-        if of_batch[:2] == self._done[:2] and of_batch != self._done:
+    def _refuse_other_rows(self, of_batch: tuple[str, str, int, int]) -> None:
+        """The same ones may come again, by a caller who tries again, and are passed over.
+
+        Only within a run: a query that is started again repeats its batch by another plan's hash.
+        """
+        if of_batch[:3] == self._done[:3] and of_batch != self._done:
             raise ValueError(
-                f"sink {self.sink_id} was given batch {of_batch[1]} before, and is given other "
+                f"sink {self.sink_id} was given batch {of_batch[2]} before, and is given other "
                 "rows as the same batch: they would be taken for written, and be lost. Call the "
                 "sink once in each batch, with the union of all its rows, or make a sink for each "
                 "output, each with a sink_id of its own"
