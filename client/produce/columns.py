@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ...wire.record_rows import Headers, Rows, SizedRows
-from .joined_rows import JoinedRows, can_join
+from .joined_rows import JoinedRows, as_wall_ms, can_join
 from .key_hashing import vector_library
 from .partitioner import KeyPartitions
 
@@ -106,7 +106,7 @@ def _arrays_by_partition(
     values, keys = values.take(order), None if keys is None else keys.take(order)
     headers = None if headers is None else _those(headers, order.tolist())
     if not isinstance(timestamps, int):
-        timestamps = numpy.asarray(timestamps, dtype=numpy.int64)[order]
+        timestamps = as_wall_ms(timestamps)[order]
     found: list[tuple[int | None, SizedRows]] = []
     for partition, first, last in zip(
         distinct.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(order)], strict=True

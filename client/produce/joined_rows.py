@@ -33,6 +33,15 @@ def can_join(*columns: Any) -> bool:
     )
 
 
+def as_wall_ms(timestamps: Any) -> Any:
+    """As int64. Raises TypeError for what is not whole numbers: dates have other units."""
+    numpy: Any = vector_library()
+    found = numpy.asarray(timestamps)
+    if found.dtype.kind not in "iub":
+        raise TypeError(f"timestamps are whole numbers of milliseconds, not {found.dtype}")
+    return found.astype(numpy.int64)
+
+
 class _Varints:
     """Varints as columns; those of small numbers by a table that grows with what is asked for."""
 
@@ -92,7 +101,7 @@ class JoinedRows(SizedRows):
     ) -> None:
         numpy: Any = vector_library()
         if not isinstance(timestamps, int):
-            timestamps = numpy.asarray(timestamps, dtype=numpy.int64)
+            timestamps = as_wall_ms(timestamps)
         for column in (keys, headers, timestamps):
             if not (column is None or isinstance(column, int)) and len(column) != len(values):
                 raise ValueError(f"columns of {len(values)} and {len(column)} records")

@@ -14,7 +14,7 @@ from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.record_rows import ROWS_MAX, Rows, SizedRows
 
 pa = pytest.importorskip("pyarrow")
-pytest.importorskip("numpy")
+np = pytest.importorskip("numpy")
 pytest.importorskip("pyarrow.compute")
 
 some_bytes = (
@@ -113,3 +113,12 @@ def test_columns_of_one_call_are_equally_long():
         rows_by_partition(values, keys, None, 0, None, None)
     with pytest.raises(ValueError, match=f"columns of {WORTH_IT} and 1 records"):
         JoinedRows(values, None, None, [1])
+
+
+@pytest.mark.parametrize("partitions", [None, [0, 1] * WORTH_IT])
+def test_timestamps_that_are_no_whole_milliseconds_are_refused(partitions):
+    values = column([b"v"] * 2 * WORTH_IT, 0, "binary")
+    dates = np.array(["2024-01-01"] * len(values), dtype="datetime64[ns]")
+    for wrong in (dates, [1.5] * len(values), ["5"] * len(values)):
+        with pytest.raises(TypeError, match="whole numbers of milliseconds"):
+            rows_by_partition(values, None, None, wrong, partitions, None)

@@ -212,6 +212,38 @@ def test_other_rows_of_a_batch_are_refused_and_the_same_ones_written_once(
     assert_once(cluster.bootstrap, "parts", [value for value in values if value < "1"])
 
 
+def test_one_sink_serves_a_query_that_is_started_again_and_repeats_its_batch(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    admin.create_topic("again", partitions=1)
+    job = Job(cluster.bootstrap, "again", str(tmp_path), sink_id="again")
+    values = write_input(job, batches=2, rows=10)
+    sink, failures = MortalSink(job, lambda: None), ["after the sink"]
+
+    def each_batch(frame: Any, batch_id: int) -> None:
+        sink(frame, batch_id)
+        if batch_id == 1 and failures:
+            raise RuntimeError(failures.pop())
+
+    def run() -> None:
+        (
+            spark.readStream.option("maxFilesPerTrigger", 1).text(str(job.input))
+            .writeStream.foreachBatch(each_batch)
+            .option("checkpointLocation", job.checkpoint)
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )  # fmt: skip
+
+    with pytest.raises(StreamingQueryException, match="after the sink"):
+        run()
+    run()
+    sink.close()
+    assert_once(cluster.bootstrap, "again", values)
+
+
 def test_a_sink_that_cannot_begin_leaves_nothing_open(
     spark: "SparkSession", cluster: Cluster, tmp_path: Path
 ) -> None:
