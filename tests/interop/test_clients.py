@@ -17,12 +17,9 @@ import pytest
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..waiting import until
-from .readers import messages
+from .readers import WITH_LIBRARIES, messages
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the libraries' own
-]
+pytestmark = WITH_LIBRARIES
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T0 = int(time.time() * 1000) - 3_600_000
 ROWS = [

@@ -18,15 +18,11 @@ import pytest
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..waiting import until
-from .kafka_peer import KafkaPeer, is_enabled, java, java_source
+from .kafka_peer import KafkaPeer, java, java_source
 from .raw_peer import CREATE_TOPICS, RawPeer
 from .readers import fill, messages
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.cluster,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 PROGRAMS = Path(__file__).with_name("java")
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 LIMIT_S = 120

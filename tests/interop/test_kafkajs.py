@@ -15,13 +15,11 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .kafka_peer import is_enabled
 from .readers import fill, new_topic, read_to_end
 
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.cluster,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
     pytest.mark.skipif(shutil.which("npm") is None, reason="no npm"),
     pytest.mark.xdist_group("kafkajs"),
 ]

@@ -23,7 +23,6 @@ from oncelog.pipeline.failure_words import sentence_of
 from oncelog.pipeline.jobs import flights
 
 from ..interop.client_peers import PREPARES, SCAN
-from ..interop.kafka_peer import is_enabled
 from ..interop.secured.certificates import KEY_PASSWORD
 from ..interop.secured.secured_kafka import CLUSTER_NAME, MODULE, PREFIXED, USERS, SecuredKafka
 from ..interop.secured.token_provider import CLIENT_SECRET
@@ -31,10 +30,7 @@ from ..interop.secured.token_provider import CLIENT_SECRET
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = pytest.mark.kafka
 SOURCE, OUTPUT, SINKS = "orders", "invoices", "oncelog.spark."
 ROWS = 20
 SECONDS_MAX = 60.0  # until a query has failed: Spark starts workers, and tries a task three times

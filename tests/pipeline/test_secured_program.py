@@ -15,13 +15,9 @@ import pytest
 from oncelog.client import Admin, BlockingProducer
 
 from ..interop.client_peers import PREPARES, read_to_end
-from ..interop.kafka_peer import is_enabled
 from ..interop.secured.secured_kafka import CLUSTER_NAME, PREFIXED, USERS, SecuredKafka
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = pytest.mark.kafka
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 COUNT, LIMIT_S = 25_000, 300.0  # three micro-batches; Spark starts on a busy machine
 DECISIONS = "oncelog.spark.decisions"
