@@ -17,6 +17,7 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ..programs import printed_by
 from ..waiting import until
 from .kafka_peer import KafkaPeer, java, java_source
 from .raw_peer import CREATE_TOPICS, RawPeer
@@ -68,16 +69,10 @@ def server(request, tmp_path_factory) -> Iterator[Server]:
         yield Server(cluster.bootstrap, cluster)
 
 
-def _finish(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
-
-
 def test_a_transactional_producer(server):
     server.create_topic("java-producer", 2)
     program = PROGRAMS / "TransactionalProducer.java"
-    printed = _finish(java_source(program, server.bootstrap, "java-producer"))
+    printed = printed_by(java_source(program, server.bootstrap, "java-producer"))
     assert printed.splitlines()[-1] == "OK", printed
 
 

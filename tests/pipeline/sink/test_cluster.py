@@ -6,8 +6,6 @@ Every test ends with what a reader of committed records sees: each row once, and
 import asyncio
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -40,6 +38,7 @@ from oncelog.wire.errors import KafkaError
 
 from ...interop.client_peers import KAFKA, OURS, PREPARES, new_topic
 from ...interop.kafka_peer import KafkaPeer
+from ...programs import CLI, printed_by, run_to_end
 from .manual_driver import (
     QUERY,
     TASKS,
@@ -266,23 +265,15 @@ async def test_open_transactions_of_others_are_ended_by_prefix(ours: Cluster) ->
 
 @pytest.mark.parametrize("words", [[], ["x", "--prefix", "y"], ["--prefix", ""]])
 def test_abort_needs_exactly_one_of_id_and_prefix(words: list[str]) -> None:
-    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_to_end([*CLI, "txn", "abort", *words])
     assert done.returncode == 2
     assert "Which ones?" in done.stderr
 
 
 def abort_by_command(bootstrap: str, prefix: str) -> dict[str, str]:
-    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort"]
-    done = subprocess.run(
-        [*command, "--prefix", prefix, "--bootstrap", bootstrap, "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return {row["id"]: row["outcome"] for row in json.loads(done.stdout)}
+    command = [*CLI, "txn", "abort", "--prefix", prefix, "--bootstrap", bootstrap]
+    printed = printed_by([*command, "--format", "json"])
+    return {row["id"]: row["outcome"] for row in json.loads(printed)}
 
 
 async def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(

@@ -1,8 +1,6 @@
 """What a process keeps from range to range, what it costs a trigger, and what is never shared."""
 
 import asyncio
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -31,6 +29,7 @@ from oncelog.pipeline.source.offsets import OffsetRange
 from oncelog.pipeline.source.options import read_options
 from oncelog.pipeline.source.range_reader import RangeReader
 
+from ...programs import run_to_end
 from ..counting_proxy import CountingProxy, counted_broker
 
 PARTITIONS = 3
@@ -144,14 +143,7 @@ def test_a_forked_worker_begins_anew(cluster: Cluster, admin: BlockingAdmin) -> 
     admin.create_topic("forked", partitions=1)
     with BlockingProducer(cluster.bootstrap) as producer:
         producer.send_many("forked", [b"value"] * 20)
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED, cluster.bootstrap],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=dict(os.environ),
-    )
+    done = run_to_end([sys.executable, "-c", FORKED, cluster.bootstrap])
     assert done.stdout.strip() == "both read", done.stderr[-2000:]
 
 
