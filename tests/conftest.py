@@ -31,13 +31,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a module with fixtures of its own together: else each worker sets them up.
+    """What needs an Apache Kafka is skipped where none is wanted.
+
+    Keep the tests of a module with fixtures of its own together: else each worker sets them up.
 
     Such a fixture is a cluster, a JVM or a large log more often than not. A test of a minute does
     not come last, where the other workers would wait for it.
     """
     items.sort(key=lambda item: "simulation" not in item.path.parts)
     for item in items:
+        if item.get_closest_marker("kafka") and not is_enabled():
+            item.add_marker(pytest.mark.skip(reason="ONCELOG_KAFKA is not 1"))
         fixtures: Any = getattr(item, "_fixtureinfo", None)  # pytest gives scopes nowhere else
         if fixtures is None or item.get_closest_marker("xdist_group"):
             continue

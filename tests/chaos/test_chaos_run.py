@@ -6,8 +6,6 @@ The default run takes half of the full size, which stands under the marker `chao
 
 import json
 import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,8 @@ import pytest
 from oncelog.deploy.chaos.run import settings_of
 from oncelog.deploy.cluster import layout
 from oncelog.deploy.cluster.ports import is_refused
+
+from ..programs import CLI, run_to_end
 
 pytestmark = [pytest.mark.cluster]
 SEED = 20_261
@@ -42,8 +42,7 @@ def attainable(wanted: int, cpu_s: float) -> int:
 
 
 def chaos(*arguments: str, timeout_s: float) -> tuple[int, str, str]:
-    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "chaos", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = run_to_end([*CLI, "chaos", *arguments], timeout_s)
     return done.returncode, done.stdout, done.stderr
 
 

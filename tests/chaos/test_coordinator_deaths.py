@@ -25,14 +25,11 @@ from oncelog.wire.messages import control
 from oncelog.wire.record_batch import CONTROL_BIT, decode_header
 
 from ..interop.node_that_dies import arm, disarm, has_died, program
-from ..interop.readers import read_to_end
+from ..interop.readers import WITH_LIBRARIES, read_to_end
 from ..interop.recorded.requests import DESCRIBE_TRANSACTIONS, TransactionalRequests
 from .replica_files import assert_replicas_equal, batches
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the library's own
-]
+pytestmark = WITH_LIBRARIES
 TOPIC, PARTITIONS = "unattended", 3
 TIMEOUT_MS, SCAN_MS = 2_000, 1_000  # of the transactions; the scan is the local default
 BOUND_S = (TIMEOUT_MS + 2 * SCAN_MS) / 1_000  # by then everything is decided, whatever happened

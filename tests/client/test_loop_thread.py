@@ -1,9 +1,10 @@
 """A loop in a thread of its own, at the end of a program that has not closed it."""
 
-import subprocess
 import sys
 
 import pytest
+
+from ..programs import run_to_end
 
 pytest.importorskip("uvloop")
 
@@ -12,7 +13,6 @@ import asyncio, atexit, ctypes, sys, time
 later = []
 atexit.register(lambda: later and later[0]())  # registered before, so called behind ours
 from oncelog.client.loop_thread import LoopThread
-
 async def wake(every_s):
     while True:
         await asyncio.sleep(every_s)
@@ -34,15 +34,9 @@ sys.exit(1)
 """
 
 
-def run(program: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="on_exit is glibc's")
 def test_a_loop_that_is_left_open_does_not_crash_the_end_of_a_program() -> None:
-    done = run(BEGIN + LATE)
+    done = run_to_end([sys.executable, "-c", BEGIN + LATE])
     assert (done.returncode, done.stderr) == (1, "")
 
 
@@ -57,5 +51,5 @@ def say():
     thread.close()
 later.append(say)
 """
-    done = run(BEGIN + end)
+    done = run_to_end([sys.executable, "-c", BEGIN + end])
     assert (done.returncode, done.stdout, done.stderr) == (0, "42 42\ntoo late\n", "")

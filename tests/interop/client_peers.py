@@ -7,13 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from oncelog.client import Admin, Consumer, ConsumerRecord
 from oncelog.client.cluster_view import METADATA, read_metadata
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .kafka_peer import KafkaPeer, is_enabled
+from .kafka_peer import KafkaPeer
 
 OURS, KAFKA = "oncelog", "kafka"
 QUICK = {"request_timeout_ms": 5_000, "retry_backoff_max_ms": 200}
@@ -38,8 +36,6 @@ def running(name: str, folder: Path) -> Iterator[str]:
     if name == OURS:
         with Cluster(nodes=3, config=SCAN) as cluster:
             yield cluster.bootstrap
-    elif not is_enabled():
-        pytest.skip("ONCELOG_KAFKA is not 1")
     else:
         with KafkaPeer(folder, settings=PREPARES | SCAN) as peer:
             yield peer.bootstrap

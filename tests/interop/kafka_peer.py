@@ -17,6 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from ..programs import run_to_end
+
 KAFKA_VERSION = "4.3.0"
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
 START_TIMEOUT_S = 90.0
@@ -45,7 +47,7 @@ def jar_folder(version: str = KAFKA_VERSION) -> Path:
         command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), "dependency:copy-dependencies"]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"]
         command += [f"-Dkafka.version={version}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        done = run_to_end(command, 600)
         assert done.returncode == 0, f"Maven could not fetch Kafka's jars:\n{done.stdout[-2000:]}"
         try:
             (work / "jars").rename(folder)
@@ -101,15 +103,8 @@ def run_tool(
     folder: Path | None = None,
     version: str = KAFKA_VERSION,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools to its end; the caller judges the exit code and the output."""
-    return subprocess.run(
-        java(main_class, *arguments, version=version),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        cwd=folder,
-    )
+    """One of Kafka's tools."""
+    return run_to_end(java(main_class, *arguments, version=version), timeout_s, cwd=folder)
 
 
 def free_ports(count: int) -> list[int]:

@@ -11,10 +11,17 @@ import socket
 import time
 from typing import Any
 
-from oncelog.wire.framing import encode_request_header, encode_response_header
-from oncelog.wire.messages import control, fetch, produce
+from oncelog.deploy.faults.protocol_proxy.bodies import decode_answer_body
+from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from oncelog.wire.messages.produce import (
+    TOPIC_IDS_FROM,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+)
+
+from ..request_bodies import encode_request_body
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 18, 19, 22
@@ -126,22 +133,11 @@ class RawPeer:
             return frame
         assert int.from_bytes(frame[:4], "big") == self._correlation_id, "answers out of order"
         answered = version if reads_version is None else reads_version
-        answer = memoryview(frame)[len(encode_response_header(api_key, answered, 0)) :]
-        if api_key == PRODUCE:
-            return produce.decode_response(answer, answered)
-        if api_key == FETCH:
-            return fetch.decode_response(answer, answered)
-        return control.decode_response(api_key, answered, answer)
+        return decode_answer_body(api_key, answered, memoryview(frame))
 
     def ask_raw(self, api_key: int, version: int, values: Any) -> Any:
         """The decoded answer as it is."""
-        if api_key == PRODUCE:
-            body = b"".join(produce.encode_request(values, version))
-        elif api_key == FETCH:
-            body = b"".join(fetch.encode_request(values, version))
-        else:
-            body = control.encode_request(api_key, version, values)
-        return self.ask_body(api_key, version, body)
+        return self.ask_body(api_key, version, encode_request_body(api_key, version, values))
 
     def ask(self, api_key: int, version: int, values: Any) -> Any:
         """The answer in comparable form."""
@@ -152,7 +148,7 @@ class RawPeer:
         transactional_id: str | None = None, topic_id: bytes | None = None,
     ) -> Any:  # fmt: skip
         """Produce one batch (or what shall be taken for one)."""
-        by_id = version >= produce.TOPIC_IDS_FROM
+        by_id = version >= TOPIC_IDS_FROM
         known_id = topic_id or self.topic_ids.get(topic, UNKNOWN_ID)
         wanted = ProduceTopic(
             None if by_id else topic,
@@ -163,7 +159,7 @@ class RawPeer:
 
     def fetch(self, version: int, topic: str, *partitions: FetchPartition, **fields: Any) -> Any:
         """Fetch from partitions of one topic."""
-        by_id = version >= produce.TOPIC_IDS_FROM
+        by_id = version >= TOPIC_IDS_FROM
         wanted = FetchTopic(
             None if by_id else topic,
             self.topic_ids.get(topic, UNKNOWN_ID) if by_id else None,

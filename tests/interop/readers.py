@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..waiting import until
@@ -12,6 +14,7 @@ from ..waiting import until
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
+WITH_LIBRARIES = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]  # their own
 TIMEOUT_S = 40.0
 ANSWER_S = 5.0  # librdkafka asks a broker that has died for as long as it may
 QUIET = {"log_level": 0}

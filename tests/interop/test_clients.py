@@ -8,7 +8,6 @@ Consumers are given their partitions here; groups are in test_groups.py, kafkajs
 
 import asyncio
 import shutil
-import subprocess
 import time
 from contextlib import closing
 
@@ -16,13 +15,11 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ..programs import printed_by
 from ..waiting import until
-from .readers import messages
+from .readers import WITH_LIBRARIES, messages
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the libraries' own
-]
+pytestmark = WITH_LIBRARIES
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T0 = int(time.time() * 1000) - 3_600_000
 ROWS = [
@@ -260,9 +257,7 @@ class TestAiokafka:
 def test_kcat(cluster):
     def kcat(*arguments: str, text: str = "") -> str:
         command = ["kcat", "-b", cluster.bootstrap, *arguments]
-        return subprocess.run(
-            command, input=text, capture_output=True, text=True, check=True, timeout=30
-        ).stdout
+        return printed_by(command, input=text)
 
     kcat("-P", "-t", "kcat", "-p", "0", "-K", ":", "-z", "gzip", text="a:1\nb:2\n")
     assert kcat("-C", "-t", "kcat", "-p", "0", "-e", "-q", "-K", ":") == "a:1\nb:2\n"

@@ -16,15 +16,12 @@ from oncelog.deploy.cluster.node_process import NodeProcess
 
 from ..waiting import until
 from .node_that_dies import arm, has_died, program
-from .readers import TIMEOUT_S, new_topic, read_to_end
+from .readers import TIMEOUT_S, WITH_LIBRARIES, new_topic, read_to_end
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the library's own
-]
+pytestmark = WITH_LIBRARIES
 FAULT_POINTS = [v for n, v in vars(fault_points).items() if n.startswith(("BEFORE_", "AFTER_"))]
 TOPIC = "deaths"
 PARTITIONS = 3

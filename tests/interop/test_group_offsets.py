@@ -13,12 +13,9 @@ import pytest
 from oncelog.deploy.cli.main import run
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .readers import fill, new_topic
+from .readers import WITH_LIBRARIES, fill, new_topic
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the libraries' own
-]
+pytestmark = WITH_LIBRARIES
 RECORDS = 30
 Commit = Callable[[str, str, int], None]  # bootstrap, group, offset of t/0
 

@@ -11,12 +11,9 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..waiting import until
 from .group_members import LIBRARIES, PARTITIONS, TOPIC, Aiokafka, Confluent, Member, share
-from .readers import fill, new_topic
+from .readers import WITH_LIBRARIES, fill, new_topic
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the libraries' own
-]
+pytestmark = WITH_LIBRARIES
 RECORDS = 10  # a partition
 ALL = frozenset(range(PARTITIONS))
 every_library = pytest.mark.parametrize("library", LIBRARIES)

@@ -6,14 +6,10 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .kafka_peer import is_enabled, run_tool
+from .kafka_peer import run_tool
 from .readers import fill, new_topic
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.cluster,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 TOOLS = "org.apache.kafka.tools"
 
 

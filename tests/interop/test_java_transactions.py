@@ -17,16 +17,13 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ..programs import printed_by
 from ..waiting import until
-from .kafka_peer import KafkaPeer, is_enabled, java, java_source
+from .kafka_peer import KafkaPeer, java, java_source
 from .raw_peer import CREATE_TOPICS, RawPeer
 from .readers import fill, messages
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.cluster,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 PROGRAMS = Path(__file__).with_name("java")
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 LIMIT_S = 120
@@ -72,16 +69,10 @@ def server(request, tmp_path_factory) -> Iterator[Server]:
         yield Server(cluster.bootstrap, cluster)
 
 
-def _finish(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
-
-
 def test_a_transactional_producer(server):
     server.create_topic("java-producer", 2)
     program = PROGRAMS / "TransactionalProducer.java"
-    printed = _finish(java_source(program, server.bootstrap, "java-producer"))
+    printed = printed_by(java_source(program, server.bootstrap, "java-producer"))
     assert printed.splitlines()[-1] == "OK", printed
 
 

@@ -15,13 +15,12 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .kafka_peer import is_enabled
+from ..programs import printed_by
 from .readers import fill, new_topic, read_to_end
 
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.cluster,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
     pytest.mark.skipif(shutil.which("npm") is None, reason="no npm"),
     pytest.mark.xdist_group("kafkajs"),
 ]
@@ -37,8 +36,7 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{VERSION}"]
-        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
+        printed_by(install, LIMIT_S, cwd=folder)
         shutil.copy(PROGRAM, folder)  # a program finds its libraries beside itself
 
     def start(self, cluster: Cluster, action: str, *arguments: str) -> subprocess.Popen[str]:

@@ -22,14 +22,11 @@ from oncelog.wire.records import Record, encode_batch
 from .delaying_proxy import DelayingProxy
 from .inner_broker import InnerBroker
 from .raw_peer import CLOSED, INIT_PRODUCER_ID, PRODUCE, SILENT, RawPeer
-from .readers import read_to_end
+from .readers import WITH_LIBRARIES, read_to_end
 from .recorded.requests import ADD_PARTITIONS, END, error_of
 from .transactional_owner import wait_for_coordinator
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the library's own
-]
+pytestmark = WITH_LIBRARIES
 PARTITIONS = 2
 
 

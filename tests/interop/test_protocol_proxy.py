@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import subprocess
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ from oncelog.deploy.faults.protocol_proxy.rules import (
 )
 from oncelog.wire.error_codes import ErrorCode
 
+from ..programs import printed_by
 from ..waiting import until
 from .client_peers import KAFKA, OURS, new_topic, running
 from .kafka_peer import is_enabled, java_source
@@ -46,7 +46,6 @@ pytestmark = [
 ]
 FOLDER = Path(__file__).parent
 KAFKAJS = "2.2.4"
-LIMIT_S = 120
 more = pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
 
 
@@ -230,15 +229,11 @@ def test_a_successor_takes_over_while_a_commit_is_held(bench):
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm")
 def test_kafkajs(tmp_path):
     install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS}"]
-    subprocess.run(install, cwd=tmp_path, capture_output=True, check=True, timeout=LIMIT_S)
+    printed_by(install, cwd=tmp_path)
     shutil.copy(FOLDER / "javascript" / "client.js", tmp_path)
     with Cluster(nodes=3) as cluster, ProtocolProxy(cluster.bootstrap) as proxy:
         command = ["node", "client.js", proxy.address_for("js"), "writeAndRead"]
-        done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert '"state":"Empty"' in done.stdout
+        assert '"state":"Empty"' in printed_by(command, cwd=tmp_path)
 
 
 @more
@@ -246,11 +241,7 @@ def test_kafkajs(tmp_path):
 def test_java_with_transactions_of_the_second_kind(bench):
     topic = bench.new_topic()
     lost = bench.lose("EndTxn", transactional_id=f"{topic}-id")
-    done = subprocess.run(
-        java_source(FOLDER / "java" / "TransactionalProducer.java", bench.address, topic),
-        capture_output=True, text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    printed_by(java_source(FOLDER / "java" / "TransactionalProducer.java", bench.address, topic))
     assert bench.proxy.made(lost) == 1
     seen = Counter((e.api, e.version) for e in bench.events if isinstance(e, Request))
     assert seen["EndTxn", 5]

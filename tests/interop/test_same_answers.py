@@ -20,7 +20,6 @@ from .cases import (
     cluster as cases_cluster,
 )
 from .comparison import Comparison
-from .kafka_peer import is_enabled
 from .meant_differences import MEANT
 from .raw_peer import API_VERSIONS, RawPeer
 
@@ -28,7 +27,6 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.cluster,
     pytest.mark.xdist_group("same answers"),  # the last one judges what all of them met
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
 ]
 FRAMES = -1  # no API: what is no request
 SCENARIOS = {

@@ -9,7 +9,6 @@ from oncelog.client.cluster_view import ClusterView
 from oncelog.client.producer import Producer
 from oncelog.deploy.judge.logs.topic_audit import TopicAudit, audit_topic
 
-from .kafka_peer import is_enabled
 from .raw_peer import RawPeer
 
 TOPIC = "audited"
@@ -72,7 +71,6 @@ def audit_of(peer: RawPeer) -> TopicAudit:
 
 
 @pytest.mark.kafka
-@pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
 @pytest.mark.filterwarnings("ignore")
 def test_a_topic_of_apache_kafka(kafka: RawPeer) -> None:
     assert judged(audit_of(kafka)) == [(22, 11, 0)] * 2

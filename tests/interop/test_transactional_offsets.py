@@ -12,14 +12,11 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import ErrorCode, error_for
 
 from ..waiting import until
-from .readers import new_topic
+from .readers import WITH_LIBRARIES, new_topic
 from .recorded.requests import TransactionalRequests, error_of
 from .transactional_producers import PRODUCERS, Confluent
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the libraries' own
-]
+pytestmark = WITH_LIBRARIES
 IN, OUT = "in", "out"
 
 

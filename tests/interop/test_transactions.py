@@ -10,13 +10,10 @@ import pytest
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..waiting import until
-from .readers import new_topic, read_to_end
+from .readers import WITH_LIBRARIES, new_topic, read_to_end
 from .transactional_producers import PRODUCERS, Producer
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore"),  # the libraries' own
-]
+pytestmark = WITH_LIBRARIES
 PARTITIONS = 3
 SCAN_MS = 200
 every_library = pytest.mark.parametrize("library", PRODUCERS)

@@ -21,14 +21,15 @@ from oncelog.coordinator.metadata.config_checks import (
     with_refusals,
 )
 from oncelog.coordinator.metadata.results import Result
+from oncelog.deploy.faults.protocol_proxy.bodies import decode_answer_body
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.config.dynamic import judge_broker_configs, judge_cluster_configs
 from oncelog.node.handlers.api_table import control_plane_apis
 from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
 from oncelog.node.services import BrokerServices
 from oncelog.storage.topic_configs import parse_topic_configs
-from oncelog.wire.framing import encode_request_header, encode_response_header
-from oncelog.wire.messages import control, fetch, produce
+from oncelog.wire.framing import encode_request_header
+from oncelog.wire.messages import control
 from oncelog.wire.steps import run_to_end
 
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
@@ -218,12 +219,7 @@ class Answer:
         data = memoryview(b"".join(outcome))
         assert int.from_bytes(data[:4], "big") == len(data) - 4
         assert int.from_bytes(data[4:8], "big") == CORRELATION_ID
-        body = data[4 + len(encode_response_header(self._api_key, self._version, 0)) :]
-        if self._api_key == PRODUCE:
-            return produce.decode_response(body, self._version)
-        if self._api_key == FETCH:
-            return fetch.decode_response(body, self._version)
-        return control.decode_response(self._api_key, self._version, body)
+        return decode_answer_body(self._api_key, self._version, data[4:])
 
     async def partitions(self) -> list[Any]:
         """Of the one topic in the answer."""

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from oncelog.node.loop_activity import describe
 from oncelog.node.loop_watchdog import Stall
 from oncelog.replication.sliced_work import SlicedWork
 
+from ..programs import run_to_end
 from ..waiting import until
 from . import stalling_node
 from .config.test_broker_config import REQUIRED
@@ -68,13 +68,8 @@ def test_no_alarm_outlives_a_node_that_fails(tmp_path: Path) -> None:
     """It killed an interpreter that took long to end: exit code -14, not 1."""
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in REQUIRED.items()))
-    done = subprocess.run(
-        [sys.executable, "-c", FAILING_NODE, "--config", file],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
+    command = [sys.executable, "-c", FAILING_NODE, "--config", file]
+    done = run_to_end(command, DEADLINE_S, cwd=tmp_path)
     assert done.stdout == "1 0.0 0.0\n", done.stderr
 
 
@@ -186,9 +181,7 @@ asyncio.run(main())
 
 
 def test_a_stop_is_no_stall_when_another_thread_handles_its_sigcont() -> None:
-    answer = subprocess.run(
-        [sys.executable, "-c", CONTINUED_LATE], capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    answer = run_to_end([sys.executable, "-c", CONTINUED_LATE], DEADLINE_S)
     assert answer.stdout.split() == ["0", "1"], answer.stderr
 
 

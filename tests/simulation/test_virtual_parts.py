@@ -123,8 +123,12 @@ def test_a_job_of_a_killed_process_is_done_wholly_or_not_at_all() -> None:
     assert outcomes == {(False, False), (True, False), (True, True)}
 
 
-def test_bytes_arrive_in_order_whatever_their_pieces() -> None:
-    pair = Pair()
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_bytes_arrive_in_order_whatever_their_pieces(pair: Pair) -> None:
     _, stream = pair.connect()
     sent = random.Random(1).randbytes(20_000)
     for at in range(0, len(sent), 50):
@@ -136,8 +140,7 @@ def test_bytes_arrive_in_order_whatever_their_pieces() -> None:
     assert stream.told == ["end", "lost"] and pair.served[0].told == ["lost"]
 
 
-def test_a_writer_is_paused_when_the_reader_does_not_read() -> None:
-    pair = Pair()
+def test_a_writer_is_paused_when_the_reader_does_not_read(pair: Pair) -> None:
     _, stream = pair.connect()
     pair.timeline.run(1)
     served = pair.served[0]
@@ -153,8 +156,7 @@ def test_a_writer_is_paused_when_the_reader_does_not_read() -> None:
     assert stream.told == ["pause", "resume"] and len(served.received) == total
 
 
-def test_a_cut_is_silent_and_what_was_sent_arrives_after_it() -> None:
-    pair = Pair()
+def test_a_cut_is_silent_and_what_was_sent_arrives_after_it(pair: Pair) -> None:
     _, stream = pair.connect()
     pair.timeline.run(1)
     pair.wires.cut([(101, 1)])
@@ -168,9 +170,8 @@ def test_a_cut_is_silent_and_what_was_sent_arrives_after_it() -> None:
 
 
 @pytest.mark.parametrize("way", ["close", "abort"])
-def test_what_was_held_arrives_before_the_end_of_its_connection(way: str) -> None:
+def test_what_was_held_arrives_before_the_end_of_its_connection(pair: Pair, way: str) -> None:
     """Else a batch that has to wait for its turn leaves with its connection, and is never late."""
-    pair = Pair()
     _, stream = pair.connect()
     pair.timeline.run(1)
     pair.sockets.hold(101, 1, 5.0)
@@ -184,8 +185,7 @@ def test_what_was_held_arrives_before_the_end_of_its_connection(way: str) -> Non
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_a_death_resets_connections_and_a_power_cut_says_nothing(power: bool) -> None:
-    pair = Pair()
+def test_a_death_resets_connections_and_a_power_cut_says_nothing(pair: Pair, power: bool) -> None:
     _, stream = pair.connect()
     pair.node.kill()
     if power:

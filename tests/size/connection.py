@@ -5,7 +5,9 @@ import socket
 from typing import Any
 
 from oncelog.wire.framing import encode_request_header, encode_response_header
-from oncelog.wire.messages import control, fetch, produce
+from oncelog.wire.messages import control
+
+from ..request_bodies import CODECS, encode_request_body
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
 TIMEOUT_S = 120.0
@@ -37,18 +39,10 @@ class Connection:
         return memoryview(self._take(size))[len(encode_response_header(api_key, version, 0)) :]
 
     def ask(self, api_key: int, version: int, values: Any) -> Any:
-        if api_key == PRODUCE:
-            body = b"".join(produce.encode_request(values, version))
-        elif api_key == FETCH:
-            body = b"".join(fetch.encode_request(values, version))
-        else:
-            body = control.encode_request(api_key, version, values)
-        self.send(api_key, version, body)
+        self.send(api_key, version, encode_request_body(api_key, version, values))
         answer = self.receive(api_key, version)
-        if api_key == PRODUCE:
-            return produce.decode_response(answer, version)
-        if api_key == FETCH:
-            return fetch.decode_response(answer, version)
+        if api_key in CODECS:
+            return CODECS[api_key].decode_response(answer, version)
         return control.decode_response(api_key, version, answer)
 
     def frame(self, api_key: int, version: int, body: bytes) -> bytes:

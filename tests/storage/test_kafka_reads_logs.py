@@ -7,15 +7,12 @@ import pytest
 
 from oncelog.wire.control_record import ControlType
 
-from ..interop.kafka_peer import is_enabled, run_tool
+from ..interop.kafka_peer import run_tool
 from ..log_batches import end_transaction
 
 NOW_MS = 1_700_000_000_000
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = pytest.mark.kafka
 
 COMPLAINTS = re.compile(
     r"mismatch|Found timestamp|isvalid: false|Exception|WARN|ERROR|invalid bytes"

@@ -10,15 +10,12 @@ from oncelog.storage.segments.index import OffsetIndex, TimeIndex
 from oncelog.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 from oncelog.wire.records import Record, encode_batch
 
-from ..interop.kafka_peer import is_enabled, run_tool
+from ..interop.kafka_peer import run_tool
 from ..log_batches import append_as_leader, clean
 
 NOW = 1_700_000_000_000
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = pytest.mark.kafka
 
 
 def dump(*arguments) -> str:

@@ -30,8 +30,7 @@ def test_each_code_has_a_class_named_after_it_and_a_sentence(code: ErrorCode) ->
     error = error_for(code)
     assert type(error) is getattr(errors, name)
     assert error.code is code
-    assert error.number == code
-    assert error.retriable == code.is_retriable
+    assert (error.number, error.retriable) == (code, code.is_retriable)
     assert str(error) == code.sentence
 
 

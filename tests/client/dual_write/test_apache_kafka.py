@@ -16,17 +16,11 @@ from oncelog.client.dual_write.stop_words import CheckedBackError
 from oncelog.wire.errors import KafkaError
 
 from ...interop.client_peers import PREPARES
-from ...interop.kafka_peer import KafkaPeer, is_enabled
+from ...interop.kafka_peer import KafkaPeer
 from .job import POINTS, Job, begin
 from .ledger import assert_equal, sqlite_ledger
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(autouse=True)
-def _wanted() -> None:
-    if not is_enabled():
-        pytest.skip("ONCELOG_KAFKA is not 1")
 
 
 async def sweep(bootstrap: str, resolver: DatabaseResolver) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from oncelog.client.dual_write.stop_words import (
 from oncelog.client.failures import IllegalProducerState
 from oncelog.wire.errors import InvalidConfig, InvalidRequest, KafkaError
 
+from ...programs import printed_by
 from .ledger import Ledger, assert_equal, events, sqlite_ledger
 from .postgresql import PostgresServer
 
@@ -211,11 +211,7 @@ def test_the_service_of_the_docs_runs_as_shown(bootstrap: str, tmp_path: Path) -
     assert len(program.splitlines()) <= 40
     (tmp_path / "service.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "service.py", bootstrap, "bank.db"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    assert printed_by(command, cwd=tmp_path).splitlines() == [
         f"transfer {number}: account 1 has not enough" for number in (10, 11)
     ]
     bank = sqlite_ledger(tmp_path / "bank.db")

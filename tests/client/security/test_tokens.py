@@ -211,7 +211,7 @@ async def test_a_function_that_fails_for_a_while_does_no_harm(monkeypatch):
     assert (await source.token()).value.reveal() == "token4"
 
 
-def test_a_token_wait_times_out_and_the_request_goes_on():
+async def test_a_token_wait_times_out_and_the_request_goes_on():
     calls: list[str] = []
     may_end = threading.Event()
 
@@ -220,18 +220,15 @@ def test_a_token_wait_times_out_and_the_request_goes_on():
         assert may_end.wait(10)
         return "token"
 
-    async def work() -> None:
-        source = TokenSource(TokenConfig(provider=provider))
-        gone = asyncio.create_task(source.token())
-        await asyncio.sleep(0)
-        gone.cancel()
-        for _ in range(3):
-            with pytest.raises(NetworkException, match="token provider has given no token in 10"):
-                await source.token(10)
-        may_end.set()
-        assert (await source.token(10_000)).value.reveal() == "token"
-
-    asyncio.run(work())
+    source = TokenSource(TokenConfig(provider=provider))
+    gone = asyncio.create_task(source.token())
+    await asyncio.sleep(0)
+    gone.cancel()
+    for _ in range(3):
+        with pytest.raises(NetworkException, match="token provider has given no token in 10"):
+            await source.token(10)
+    may_end.set()
+    assert (await source.token(10_000)).value.reveal() == "token"
     assert calls == ["asked"], "threads that wait for the same would take all of the executor"
 
 

@@ -44,10 +44,14 @@ FITTING = {
 }
 
 
+@pytest.fixture
+def identity() -> ProducerIdentity:
+    return ProducerIdentity()
+
+
 @pytest.mark.parametrize("before", list(S))
 @pytest.mark.parametrize("after", list(S))
-def test_a_producer_moves_only_as_the_table_says(before, after):
-    identity = ProducerIdentity()
+def test_a_producer_moves_only_as_the_table_says(identity: ProducerIdentity, before, after):
     identity.state = before
     assert (after in ALLOWED[before]) == ((before, after) in STEPS)
     if (before, after) in STEPS:
@@ -61,8 +65,7 @@ def test_a_producer_moves_only_as_the_table_says(before, after):
 
 @pytest.mark.parametrize("state", list(S))
 @pytest.mark.parametrize("call", list(Call))
-def test_a_call_is_taken_only_in_its_states(call, state):
-    identity = ProducerIdentity()
+def test_a_call_is_taken_only_in_its_states(identity: ProducerIdentity, call, state):
     identity.state = state
     assert (state in CALLS[call]) == (state.name in FITTING[call].split())
     if state in CALLS[call]:
@@ -73,9 +76,8 @@ def test_a_call_is_taken_only_in_its_states(call, state):
 
 
 @pytest.mark.parametrize("call", list(Call))
-def test_in_an_error_state_calls_raise_what_led_to_it(call):
+def test_in_an_error_state_calls_raise_what_led_to_it(identity: ProducerIdentity, call):
     fatal, abortable = as_fatal(ProducerFenced()), as_abortable(RequestTimedOut("late"))
-    identity = ProducerIdentity()
     identity.move_to(S.FATAL_ERROR, fatal)
     with pytest.raises(ProducerFenced) as caught:
         identity.require(call)
@@ -89,8 +91,7 @@ def test_in_an_error_state_calls_raise_what_led_to_it(call):
         assert caught.value.abortable
 
 
-def test_the_problem_goes_with_the_state():
-    identity = ProducerIdentity()
+def test_the_problem_goes_with_the_state(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.move_to(S.ABORTABLE_ERROR, as_abortable(RequestTimedOut()))
     identity.move_to(S.ABORTING_TRANSACTION)
@@ -105,8 +106,7 @@ def test_an_error_has_its_code_and_flags():
     assert str(error).endswith(".")
 
 
-def test_sequences_count_by_partition_and_wrap():
-    identity = ProducerIdentity()
+def test_sequences_count_by_partition_and_wrap(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.initialized(5, 0)
     assert identity.take_sequences("t", 0, 10) == 0
@@ -117,8 +117,7 @@ def test_sequences_count_by_partition_and_wrap():
     assert identity.take_sequences("t", 0, 1) == 2
 
 
-def test_a_new_epoch_counts_from_zero_and_the_same_one_goes_on():
-    identity = ProducerIdentity()
+def test_a_new_epoch_counts_from_zero_and_the_same_one_goes_on(identity: ProducerIdentity):
     identity.move_to(S.INITIALIZING)
     identity.initialized(5, 0)
     identity.take_sequences("t", 0, 10)

@@ -71,8 +71,12 @@ def test_commands_that_make_no_sense_are_survived(commands: list[Command]) -> No
         cluster.do(command)  # checks every invariant
 
 
-def test_an_operation_is_done_once() -> None:
-    cluster = MetadataCluster()
+@pytest.fixture
+def cluster() -> MetadataCluster:
+    return MetadataCluster()
+
+
+def test_an_operation_is_done_once(cluster: MetadataCluster) -> None:
     create = CreateTopics((NewTopic("t", topic_id("t"), 1, 1),))
     first = cluster.do(create, b"operation-1")
     assert first.items[0].error == 0
@@ -86,8 +90,7 @@ def test_an_operation_is_done_once() -> None:
     assert cluster.do(create).items[0].error == 0, "without an id everything is done anew"
 
 
-def test_outcomes_survive_a_snapshot_and_are_bounded() -> None:
-    cluster = MetadataCluster()
+def test_outcomes_survive_a_snapshot_and_are_bounded(cluster: MetadataCluster) -> None:
     for i in range(OUTCOMES_MAX + 10):
         cluster.do(SetDefaults({"num.partitions": str(i)}), i.to_bytes(16, "big"))
     restored = ClusterState()
@@ -126,16 +129,14 @@ def test_a_snapshot_has_everything() -> None:
 
 
 @pytest.mark.parametrize("snapshot", [b"", b"\xc0", b"\x93\x01\x02\x03", b"\x91\x02", b"\xc1"])
-def test_an_unreadable_snapshot_changes_nothing(snapshot: bytes) -> None:
-    cluster = MetadataCluster()
+def test_an_unreadable_snapshot_changes_nothing(cluster: MetadataCluster, snapshot: bytes) -> None:
     before = cluster.state.snapshot()
     with pytest.raises(UnreadableSnapshot):
         cluster.state.restore(snapshot)
     assert cluster.state.snapshot() == before
 
 
-def test_listeners_hear_what_changed() -> None:
-    cluster = MetadataCluster()
+def test_listeners_hear_what_changed(cluster: MetadataCluster) -> None:
     heard: list[Changes] = []
     cluster.state.on_change(heard.append)
     cluster.topic("t", (1, 2, 3), (2, 3, 1))
@@ -157,8 +158,7 @@ def test_listeners_hear_what_changed() -> None:
     assert not heard
 
 
-def test_listeners_of_a_restored_state_hear_the_difference() -> None:
-    cluster = MetadataCluster()
+def test_listeners_of_a_restored_state_hear_the_difference(cluster: MetadataCluster) -> None:
     for name in ("stays", "goes", "moves", "again"):
         cluster.topic(name, (1, 2, 3))
     follower = ClusterState()

@@ -60,13 +60,12 @@ def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> Tra
     is_commit = state in (S.PREPARE_COMMIT, S.COMPLETE_COMMIT)
     request = EndTransaction(identity=(PID, epoch), is_commit=is_commit, bumps_epoch=v2)
     ongoing = opened(epoch, S.ONGOING)
-    decision = decide_end(ongoing, request)
-    assert isinstance(decision, Change)
-    assert check_transition(ongoing, decision.record) is None
+    decision = changed(decide_end(ongoing, request))
+    assert check_transition(ongoing, decision) is None
     if state in (S.PREPARE_COMMIT, S.PREPARE_ABORT):
-        return decision.record
-    completed = decision.record.completed(NOW)
-    assert check_transition(decision.record, completed) is None
+        return decision
+    completed = decision.completed(NOW)
+    assert check_transition(decision, completed) is None
     return completed
 
 
@@ -76,6 +75,11 @@ def context(*, is_pending: bool = False, fresh: int | None = FRESH) -> DecisionC
 
 def decide_end(record, request, **given: Any):
     return end_transaction(record, request, context(**given))
+
+
+def changed(decision: Any) -> TransactionRecord:
+    assert isinstance(decision, Change), decision
+    return decision.record
 
 
 def outcome(decision) -> str:
@@ -202,10 +206,9 @@ def test_an_end_at_the_last_epoch_asks_for_a_producer_id_first(is_commit) -> Non
     record = opened(32766, S.ONGOING)
     request = EndTransaction(identity=(PID, 32766), is_commit=is_commit, bumps_epoch=True)
     assert decide_end(record, request, fresh=None) == ProducerIdNeeded()
-    ended = decide_end(record, request)
-    assert isinstance(ended, Change)
-    assert ended.record.client == (FRESH, 0)  # KAFKA-18660: not the old one
-    completed = ended.record.completed(NOW)
+    ended = changed(decide_end(record, request))
+    assert ended.client == (FRESH, 0)  # KAFKA-18660: not the old one
+    completed = ended.completed(NOW)
     again = decide_end(completed, request)
     assert again == Granted((FRESH, 0))  # KIP-890: the retry over the overflow
 
@@ -229,11 +232,9 @@ def init(
 def test_a_new_id_begins_with_epoch_0() -> None:
     assert init(None, fresh=None) == ProducerIdNeeded()
     for expected in (None, (3, 3)):
-        decision = init(None, expected=expected)
-        assert isinstance(decision, Change)
-        assert decision.record.client == (FRESH, 0)
-        assert decision.record.timeout_ms == 30_000
-        assert check_transition(None, decision.record) is None
+        decision = changed(init(None, expected=expected))
+        assert (decision.client, decision.timeout_ms) == ((FRESH, 0), 30_000)
+        assert check_transition(None, decision) is None
 
 
 @pytest.mark.parametrize("epoch", EPOCHS)
@@ -242,18 +243,16 @@ def test_a_new_session_has_a_higher_epoch(state, epoch) -> None:
     record = opened(epoch, state, start_ms=-1 if state == S.EMPTY else 20)
     expected = (FRESH, 0) if epoch == 32766 else (PID, epoch + 1)
     for mine in (None, (PID, epoch)):
-        decision = init(record, expected=mine)
-        assert isinstance(decision, Change), decision
-        assert decision.record.client == expected
-        assert decision.record.last_producer_epoch == (-1 if mine is None else epoch)
-        assert check_transition(record, decision.record) is None
-        again = init(decision.record, expected=mine)  # its answer was lost (KIP-360)
-        assert isinstance(again, Change)
+        decision = changed(init(record, expected=mine))
+        assert decision.client == expected
+        assert decision.last_producer_epoch == (-1 if mine is None else epoch)
+        assert check_transition(record, decision) is None
+        again = changed(init(decision, expected=mine))  # its answer was lost (KIP-360)
         if mine is None:
-            assert again.record.client != expected
+            assert again.client != expected
         else:
-            assert again.record.client == expected
-            assert check_transition(decision.record, again.record) is None
+            assert again.client == expected
+            assert check_transition(decision, again) is None
 
 
 @pytest.mark.parametrize("state", DURABLE)
@@ -288,15 +287,14 @@ def test_a_new_session_fences_an_open_transaction(epoch) -> None:
     check_raised(record, decision.record)
     completed = decision.record.completed(NOW)
     assert completed.state == S.COMPLETE_ABORT
-    after = init(completed)
-    assert isinstance(after, Change)
+    after = changed(init(completed))
     # the epoch of the fence goes to nobody
     fenced_producer_id, fenced_epoch = completed.client
-    assert after.record.client in ((fenced_producer_id, fenced_epoch + 1), (FRESH, 0))
+    assert after.client in ((fenced_producer_id, fenced_epoch + 1), (FRESH, 0))
     # the fenced producer itself may recover, as long as nobody else has begun (KIP-588)
     mine = init(completed, expected=(PID, epoch))
     assert isinstance(mine, Change) and mine.record.client == completed.client
-    assert outcome(init(after.record, expected=(PID, epoch))) == FENCED
+    assert outcome(init(after, expected=(PID, epoch))) == FENCED
 
 
 def test_a_fence_that_was_not_written_raises_the_epoch_no_further() -> None:
@@ -312,9 +310,8 @@ def test_a_fence_that_was_not_written_raises_the_epoch_no_further() -> None:
 def test_a_two_phase_transaction_has_no_timeout() -> None:
     decision = init(None, enables_two_phase_commit=True, timeout_ms=5)
     assert decision.record.is_two_phase
-    ongoing = add_partitions(decision.record, decision.record.client, [T0], context())
-    assert isinstance(ongoing, Change)
-    assert not ongoing.record.is_timed_out(2**62)
+    ongoing = changed(add_partitions(decision.record, decision.record.client, [T0], context()))
+    assert not ongoing.is_timed_out(2**62)
     assert opened(5, S.ONGOING).is_timed_out(20 + 60_001)
     assert not opened(5, S.ONGOING).is_timed_out(20 + 60_000)
 
@@ -338,13 +335,11 @@ def test_a_prepared_transaction_is_kept_for_its_next_session(epoch, bumps_epoch)
     assert found == [E.TRANSACTION_ABORTABLE]
     # who has it now ends it, and goes on
     request = EndTransaction(identity=mine, is_commit=True, bumps_epoch=bumps_epoch)
-    ended = decide_end(kept.record, request, fresh=FRESH + 1)
-    assert isinstance(ended, Change)
-    assert check_transition(kept.record, ended.record) is None
-    assert ended.record.producer_id == PID
-    assert ended.record.producer_epoch == epoch + bumps_epoch
-    completed = ended.record.completed(NOW)
-    assert check_transition(ended.record, completed) is None
+    ended = changed(decide_end(kept.record, request, fresh=FRESH + 1))
+    assert check_transition(kept.record, ended) is None
+    assert (ended.producer_id, ended.producer_epoch) == (PID, epoch + bumps_epoch)
+    completed = ended.completed(NOW)
+    assert check_transition(ended, completed) is None
     if not bumps_epoch:
         assert completed.client == mine
     elif mine[1] == 32766:

@@ -1,7 +1,6 @@
 """Whoever can be pointed at any cluster can log in there: one set of options for all commands."""
 
 import inspect
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +10,8 @@ from cyclopts import App
 
 from oncelog.deploy.cli.common import ClusterOptions
 from oncelog.deploy.cli.main import build, run
+
+from ...programs import run_to_end
 
 CONNECTING = {
     "topic create", "topic list", "topic describe", "topic alter", "topic delete",
@@ -72,8 +73,6 @@ def test_programs_of_the_pipeline_say_it_as_well(tmp_path):
         ((), "--bootstrap HOST:PORT, or in --command-config"),
         (("--bootstrap", "127.0.0.1:1", "--command-config", str(file)), "GSSAPI is not supported"),
     ):
-        done = subprocess.run(
-            [*command, *given], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = run_to_end([*command, *given])
         assert done.returncode == 2 and words in done.stderr
         assert "Traceback" not in done.stderr

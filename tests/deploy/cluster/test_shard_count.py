@@ -1,6 +1,5 @@
 """A node that counts other transaction shards than its cluster does not start, and says why."""
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ...programs import run_to_end
 
 pytestmark = pytest.mark.cluster
 KEY = "transaction.state.log.num.partitions"
@@ -27,7 +28,7 @@ def test_the_number_of_shards_is_for_ever(properties: str, tmp_path: Path, count
     changed = tmp_path / "server.properties"
     changed.write_text(properties.replace(f"{KEY}=4", f"{KEY}={count}"))
     command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(changed)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = run_to_end(command)
     assert ended.returncode == 1
     assert f"is {count} here, but this cluster began with 4" in ended.stderr
     assert "Traceback" not in ended.stderr

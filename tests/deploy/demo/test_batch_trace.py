@@ -1,5 +1,7 @@
 """librdkafka's own account of its batches is read correctly."""
 
+import pytest
+
 from oncelog.deploy.demo.batch_trace import BatchTrace
 
 HEAD = "[rdkafka#producer-2] [thrd:127.0.0.1:2/1]: 127.0.0.1:2/1: t"
@@ -19,8 +21,12 @@ def ended(partition: int, sequence: int, how: str, count: int = 10) -> str:
     )
 
 
-def test_a_batch_whose_response_was_lost_is_retried():
-    trace = BatchTrace()
+@pytest.fixture
+def trace() -> BatchTrace:
+    return BatchTrace()
+
+
+def test_a_batch_whose_response_was_lost_is_retried(trace: BatchTrace):
     trace.feed(sent(2, 0))
     trace.feed(sent(2, 10))
     trace.feed(ended(2, 0, "delivered"))
@@ -34,23 +40,20 @@ def test_a_batch_whose_response_was_lost_is_retried():
     assert (trace.counts.sent, trace.counts.acknowledged) == (3, 2)
 
 
-def test_an_error_response_counts_as_an_answer():
-    trace = BatchTrace()
+def test_an_error_response_counts_as_an_answer(trace: BatchTrace):
     trace.feed(sent(0, 0))
     refusal = "encountered error: Broker: Not leader for partition "
     trace.feed(ended(0, 0, refusal + "(actions Refresh,MsgNotPersisted)"))
     assert trace.counts.unanswered == 0
 
 
-def test_the_same_sequence_in_two_partitions_is_not_a_repetition():
-    trace = BatchTrace()
+def test_the_same_sequence_in_two_partitions_is_not_a_repetition(trace: BatchTrace):
     trace.feed(sent(0, 0))
     trace.feed(sent(1, 0))
     assert trace.counts.sent_again == 0
 
 
-def test_without_idempotence_what_goes_back_into_the_queue_counts_as_sent_again():
-    trace = BatchTrace()
+def test_without_idempotence_what_goes_back_into_the_queue_counts_as_sent_again(trace: BatchTrace):
     trace.feed(sent(0, -1))
     trace.feed(sent(0, -1))
     assert trace.counts.sent_again == 0
@@ -59,7 +62,6 @@ def test_without_idempotence_what_goes_back_into_the_queue_counts_as_sent_again(
     assert trace.counts.sent_again == 1
 
 
-def test_other_lines_are_skipped():
-    trace = BatchTrace()
+def test_other_lines_are_skipped(trace: BatchTrace):
     trace.feed("FAIL [rdkafka#producer-2] [thrd:x]: Disconnected: connection reset by peer")
     assert trace.counts.sent == 0

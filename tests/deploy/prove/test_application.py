@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -26,9 +27,8 @@ def application(command: list[str], logs: Path) -> Application:
 
 @pytest.fixture
 def shells(tmp_path: Path) -> Iterator[Application]:
-    made = application(SHELL, tmp_path)
-    yield made
-    made.close()
+    with closing(application(SHELL, tmp_path)) as made:
+        yield made
 
 
 def processes(pid: int) -> list[psutil.Process]:
@@ -37,15 +37,13 @@ def processes(pid: int) -> list[psutil.Process]:
 
 def test_an_instance_knows_its_place(tmp_path: Path) -> None:
     words = f"{TELLS}os.environ['ONCELOG_IN'], os.environ['ONCELOG_OUT'], '{{bootstrap}} {{in}}')"
-    made = application([sys.executable, "-c", words + "; import time; time.sleep(60)"], tmp_path)
-    try:
+    command = [sys.executable, "-c", words + "; import time; time.sleep(60)"]
+    with closing(application(command, tmp_path)) as made:
         name = made.add()
         stand_in = made.add(made.known_as(name))
         assert wait_for(lambda: made.words(name) and made.words(stand_in), 20)
         assert made.words(name) == ["1 at-instance-1 a,b c at-instance-1 a,b"]
         assert made.words(stand_in) == ["1 at-instance-2 a,b c at-instance-2 a,b"]
-    finally:
-        made.close()
     with pytest.raises(Failure):
         made.start(name)
 
@@ -80,23 +78,18 @@ def test_what_a_launcher_has_started_is_stopped_with_it(shells: Application) -> 
 def test_a_daemon_is_not_left_behind(tmp_path: Path) -> None:
     daemon = "import os, time; os.setsid(); print(os.getpid()); time.sleep(60)"
     starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {daemon!r}]).wait()"
-    made = application([sys.executable, "-c", starts], tmp_path)
-    try:
+    with closing(application([sys.executable, "-c", starts], tmp_path)) as made:
         name = made.add()
         assert wait_for(lambda: made.words(name), 20)
         process = psutil.Process(int(made.words(name)[0]))
-    finally:
-        made.close()
     assert wait_for(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, 5)
 
 
 def test_who_ends_by_itself_is_started_again_and_its_last_words_are_kept(tmp_path: Path) -> None:
-    made = application([sys.executable, "-c", f"{TELLS}'x'); raise SystemExit(7)"], tmp_path)
-    try:
+    command = [sys.executable, "-c", f"{TELLS}'x'); raise SystemExit(7)"]
+    with closing(application(command, tmp_path)) as made:
         name = made.add()
         assert wait_for(lambda: len(made.exits) > 1, 20)
-    finally:
-        made.close()
     assert {(who, code) for _, who, code in made.exits} == {(name, 7)}
     assert f"{name} | 1 at-{name} x" in made.told(name)
 

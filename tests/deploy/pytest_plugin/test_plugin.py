@@ -19,6 +19,8 @@ import pytest
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.pytest_plugin.handle import read_marker
 
+from ...programs import printed_by
+
 SESSION = """
     import pytest
     from oncelog.client import BlockingProducer
@@ -87,10 +89,7 @@ import oncelog.deploy.pytest_plugin.plugin
 took_ms = (time.perf_counter() - began) * 1000
 print(took_ms, sorted(m for m in sys.modules if m.startswith("oncelog")))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    took_ms, modules = done.stdout.split(" ", 1)
+    took_ms, modules = printed_by([sys.executable, "-c", code]).split(" ", 1)
     packages = "'oncelog', 'oncelog.deploy', 'oncelog.deploy.pytest_plugin'"
     assert modules.strip() == f"[{packages}, 'oncelog.deploy.pytest_plugin.plugin']"
     assert float(took_ms) < 100  # a few in fact; the machine may be busy

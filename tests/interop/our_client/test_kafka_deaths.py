@@ -9,7 +9,7 @@ from oncelog.client import Consumer, Producer, ProducerState
 from oncelog.wire.errors import KafkaError
 
 from ..client_peers import PREPARES, QUICK, SCAN, new_topic, read_to_end
-from ..kafka_peer import KafkaPeer, is_enabled
+from ..kafka_peer import KafkaPeer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka, pytest.mark.chaos]
 SETTINGS = {"request_timeout_ms": 4_000, "retry_backoff_max_ms": 200, "linger_ms": 1}
@@ -62,9 +62,6 @@ async def transactions(bootstrap: str, topic: str, version: int, over: asyncio.E
 
 
 def test_kafka_is_killed_and_comes_back(tmp_path: Path):
-    if not is_enabled():
-        pytest.skip("ONCELOG_KAFKA is not 1")
-
     async def main(peer: KafkaPeer) -> None:
         topics = [await new_topic(peer.bootstrap, 1) for _ in range(3)]
         over = asyncio.Event()

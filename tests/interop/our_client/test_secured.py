@@ -28,7 +28,6 @@ from oncelog.wire.errors import (
     UnsupportedSaslMechanism,
 )
 
-from ..kafka_peer import is_enabled
 from ..secured.certificates import KEY_PASSWORD
 from ..secured.secured_kafka import (
     MECHANISMS,
@@ -40,11 +39,7 @@ from ..secured.secured_kafka import (
 )
 from ..secured.token_provider import CLIENT_SECRET
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-    pytest.mark.xdist_group("secured kafka"),
-]
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]
 TOPIC, GROUP, TRANSACTIONS = "orders", "billing", "payments"
 SECONDS_MAX = 8.0  # until the error; most of it is for a machine under load
 Values = dict[str, Any]

@@ -99,8 +99,7 @@ async def test_a_group_lives_and_dies_in_every_version(
     broker: CoordinatingBroker, version: int
 ) -> None:
     joined = await member_of(broker, version)
-    assert joined.error_code == 0
-    assert joined.leader == joined.member_id
+    assert (joined.error_code, joined.leader) == (0, joined.member_id)
     assert joined.members[0].metadata == PROTOCOLS[0]["metadata"]
     synced = await broker.ask(SYNC, min(version, 5), syncing(joined))
     assert (synced.error_code, bytes(synced.assignment)) == (0, b"all")

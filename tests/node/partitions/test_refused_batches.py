@@ -13,6 +13,7 @@ from oncelog.node.partitions.refused_batches import HELD_MS, RefusedBatches
 from oncelog.wire.errors import ErrorCode, UnknownTopicOrPartition
 from oncelog.wire.record_batch import decode_header
 
+from ...present import present
 from ..leading_broker import LeadingBroker, plain
 
 E = ErrorCode
@@ -23,8 +24,7 @@ class Broker(LeadingBroker):
     """Two replicas, of which the other one leaves the ISR and joins it."""
 
     def isr_is(self, *members: int) -> None:
-        leader = self.partition().leader
-        assert leader is not None
+        leader = present(self.partition().leader)
         now_ms, epoch = self.clock.monotonic_ms(), leader.partition_epoch + 1
         leader.metadata_applied(isr=members, partition_epoch=epoch, now_ms=now_ms)
 
@@ -37,6 +37,21 @@ class Broker(LeadingBroker):
         """The error of one plain batch, -1 while it waits for the other replica."""
         answer = self.put(plain(sequence, epoch=epoch), connection=connection)
         return (await answer.errors())[0] if answer.is_there else -1
+
+    async def errors_of(self, connection: RequestContext, *sequences: int) -> list[int]:
+        return [await self.error_of(connection, sequence) for sequence in sequences]
+
+    async def connect_with_a_batch(self) -> RequestContext:
+        """Of a producer that the log knows, by sequence 0."""
+        connection = self.connect()
+        assert await self.error_of(connection, 0) == -1
+        return connection
+
+    async def refuse(self, connection: RequestContext, sequence: int) -> None:
+        """This batch comes while the other replica is not in the ISR."""
+        self.isr_is(1)
+        assert await self.error_of(connection, sequence) == NER
+        self.isr_is(1, 2)
 
 
 @pytest.fixture
@@ -52,49 +67,33 @@ async def test_what_was_sent_behind_a_refused_batch_is_refused_until_that_one_co
     """Kafka says OUT_OF_ORDER_SEQUENCE_NUMBER, or appends it if the producer is new."""
     connection, first = broker.connect(), 0
     if known:
-        assert await broker.error_of(connection, 0) == -1
-        first = 1
-    broker.isr_is(1)
-    assert await broker.error_of(connection, first) == NER
-    broker.isr_is(1, 2)
-    assert await broker.error_of(connection, first + 1) == NER
-    assert await broker.error_of(connection, first + 2) == NER
-    for sequence in (first, first + 1, first + 2):
-        assert await broker.error_of(connection, sequence) == -1
+        connection, first = await broker.connect_with_a_batch(), 1
+    await broker.refuse(connection, first)
+    assert await broker.errors_of(connection, first + 1, first + 2) == [NER] * 2
+    assert await broker.errors_of(connection, first, first + 1, first + 2) == [-1] * 3
     assert await broker.error_of(connection, first + 4) == OUT_OF_ORDER, "nothing was refused here"
 
 
 async def test_a_batch_behind_one_that_had_no_leader_is_refused(broker: Broker) -> None:
-    connection = broker.connect()
-    assert await broker.error_of(connection, 0) == -1
+    connection = await broker.connect_with_a_batch()
     broker.resign()
     assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
     broker.make_leader(broker.partition(), broker.record)
-    assert await broker.error_of(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.error_of(connection, 1) == -1
+    assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
 async def test_a_refused_batch_that_was_appended_elsewhere_holds_nothing_up(broker: Broker) -> None:
     """Another leader took it, or another connection: the log knows."""
-    connection, other = broker.connect(), broker.connect()
-    assert await broker.error_of(connection, 0) == -1
-    broker.isr_is(1)
-    assert await broker.error_of(connection, 1) == NER
-    broker.isr_is(1, 2)
-    assert await broker.error_of(other, 2) == OUT_OF_ORDER, (
-        "another connection sends its own batches"
-    )
-    assert await broker.error_of(other, 1) == -1
+    connection, other = await broker.connect_with_a_batch(), broker.connect()
+    await broker.refuse(connection, 1)
+    assert await broker.errors_of(other, 2, 1) == [OUT_OF_ORDER, -1], "it sends its own batches"
     assert await broker.error_of(connection, 2) == -1
 
 
 async def test_a_producer_that_gives_the_refused_batch_up_goes_on(broker: Broker) -> None:
     """With a new epoch at once; with its old one it hears of the gap when `HELD_MS` are over."""
-    connection = broker.connect()
-    assert await broker.error_of(connection, 0) == -1
-    broker.isr_is(1)
-    assert await broker.error_of(connection, 1) == NER
-    broker.isr_is(1, 2)
+    connection = await broker.connect_with_a_batch()
+    await broker.refuse(connection, 1)
     broker.go_on_ms(HELD_MS + 1)
     assert await broker.error_of(connection, 2) == OUT_OF_ORDER
     assert await broker.error_of(connection, 0, epoch=1) == -1
@@ -102,15 +101,13 @@ async def test_a_producer_that_gives_the_refused_batch_up_goes_on(broker: Broker
 
 async def test_a_batch_that_is_refused_again_is_held_from_then_on(broker: Broker) -> None:
     """A log that is opened slowly has no leader for longer than `HELD_MS`."""
-    connection, hosted = broker.connect(), broker.partition()
-    assert await broker.error_of(connection, 0) == -1
+    connection, hosted = await broker.connect_with_a_batch(), broker.partition()
     broker.replicas.remove(hosted)
     assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
     broker.go_on_ms(HELD_MS + 1)
     assert await broker.error_of(connection, 1) == E.NOT_LEADER_OR_FOLLOWER
     broker.replicas.add(hosted)
-    assert await broker.error_of(connection, 2) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.error_of(connection, 1) == -1
+    assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -133,22 +130,16 @@ async def test_a_new_epoch_is_held_where_its_old_one_was_refused(
 async def test_the_first_of_the_refused_is_waited_for_in_whatever_order_they_came(
     broker: Broker,
 ) -> None:
-    connection, hosted = broker.connect(), broker.partition()
-    assert await broker.error_of(connection, 0) == -1
+    connection, hosted = await broker.connect_with_a_batch(), broker.partition()
     broker.replicas.remove(hosted)
-    for sequence in (2, 1):
-        assert await broker.error_of(connection, sequence) == E.NOT_LEADER_OR_FOLLOWER
+    assert await broker.errors_of(connection, 2, 1) == [E.NOT_LEADER_OR_FOLLOWER] * 2
     broker.replicas.add(hosted)
-    assert await broker.error_of(connection, 3) == E.NOT_LEADER_OR_FOLLOWER
-    assert await broker.error_of(connection, 1) == -1
+    assert await broker.errors_of(connection, 3, 1) == [E.NOT_LEADER_OR_FOLLOWER, -1]
 
 
 async def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(broker: Broker) -> None:
-    connection, successor = broker.connect(), broker.connect()
-    assert await broker.error_of(connection, 0) == -1
-    broker.isr_is(1)
-    assert await broker.error_of(connection, 1) == NER
-    broker.isr_is(1, 2)
+    connection, successor = await broker.connect_with_a_batch(), broker.connect()
+    await broker.refuse(connection, 1)
     assert await broker.error_of(successor, 0, epoch=1) == -1
     assert await broker.error_of(connection, 2) == E.INVALID_PRODUCER_EPOCH
 

@@ -57,8 +57,12 @@ class Remote:
         return asyncio.ensure_future(errors())
 
 
-async def test_what_is_asked_meanwhile_goes_into_the_next_question() -> None:
-    remote = Remote()
+@pytest.fixture
+def remote() -> Remote:
+    return Remote()
+
+
+async def test_what_is_asked_meanwhile_goes_into_the_next_question(remote: Remote) -> None:
     remote.gate.clear()
     first = remote.ask(T0)
     await asyncio.sleep(0.01)
@@ -71,9 +75,8 @@ async def test_what_is_asked_meanwhile_goes_into_the_next_question() -> None:
     assert [(q.partitions, q.adds) for q in remote.asked[1:]] == [((T0, T1), False), ((T0,), True)]
 
 
-async def test_a_later_question_never_takes_an_earlier_answer() -> None:
+async def test_a_later_question_never_takes_an_earlier_answer(remote: Remote) -> None:
     """Its guard may be younger than the answer: a marker may have come between (KIP-890)."""
-    remote = Remote()
     remote.gate.clear()
     first = remote.ask(T0)
     await asyncio.sleep(0.01)
@@ -83,8 +86,7 @@ async def test_a_later_question_never_takes_an_earlier_answer() -> None:
     assert len(remote.asked) == 2
 
 
-async def test_a_newer_epoch_ends_a_waiting_question_of_an_older_one() -> None:
-    remote = Remote()
+async def test_a_newer_epoch_ends_a_waiting_question_of_an_older_one(remote: Remote) -> None:
     remote.gate.clear()
     under_way = remote.ask(T0)
     await asyncio.sleep(0.01)
@@ -98,8 +100,7 @@ async def test_a_newer_epoch_ends_a_waiting_question_of_an_older_one() -> None:
     assert await new == [0]
 
 
-async def test_other_ids_do_not_wait() -> None:
-    remote = Remote()
+async def test_other_ids_do_not_wait(remote: Remote) -> None:
     remote.gate.clear()
     asking = [remote.ask(T0, name=name) for name in ("one", "two")]
     await asyncio.sleep(0.01)
@@ -119,8 +120,7 @@ async def test_other_ids_do_not_wait() -> None:
         (VerifyTransactionReply(E.PRODUCER_FENCED), E.PRODUCER_FENCED),
     ],
 )
-async def test_trouble_is_an_error_of_every_partition(reply, error) -> None:
-    remote = Remote()
+async def test_trouble_is_an_error_of_every_partition(remote: Remote, reply, error) -> None:
     remote.reply = reply
     assert await remote.ask(T0, T1) == [error, error]
     remote.reply = None
@@ -132,8 +132,7 @@ async def test_without_a_coordinator_one_asks_again() -> None:
     assert await remote.ask(T0) == [E.COORDINATOR_NOT_AVAILABLE]
 
 
-async def test_what_waits_when_the_broker_stops_is_answered() -> None:
-    remote = Remote()
+async def test_what_waits_when_the_broker_stops_is_answered(remote: Remote) -> None:
     remote.gate.clear()
     asking = [remote.ask(T0), remote.ask(T1)]
     await asyncio.sleep(0.01)

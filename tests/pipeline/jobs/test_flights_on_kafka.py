@@ -18,14 +18,9 @@ from oncelog.deploy.demo.window_sums import judge_window_sums
 from oncelog.pipeline.jobs.flights import FAILED
 
 from ...interop.client_peers import PREPARES, SCAN
-from ...interop.kafka_peer import KafkaPeer, is_enabled
+from ...interop.kafka_peer import KafkaPeer
 
-pytestmark = [
-    pytest.mark.spark_slow,
-    pytest.mark.kafka,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1"),
-]
+pytestmark = [pytest.mark.spark_slow, pytest.mark.kafka, pytest.mark.xdist_group("spark")]
 ROWS, OFFSETS_MAX, PARTITIONS = 30_000, 2_500, 3
 SOURCE, ENRICHED, SUMS, TRANSACTION = "flights", "enriched-flights", "delays", 1
 LIMIT_S, KILLS_MIN, STARTS_MAX = 900.0, 3, 10

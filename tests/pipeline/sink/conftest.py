@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ...interop.client_peers import KAFKAS, OURS, PREPARES
-from ...interop.kafka_peer import KafkaPeer, is_enabled
+from ...interop.kafka_peer import KafkaPeer
 from .processes import KAFKA_PREPARES, Nodes
 
 
@@ -21,11 +22,7 @@ def nodes(
     if name == OURS:
         with Cluster(nodes=3, data=folder / "data") as running:
             yield running
-    elif not is_enabled():
-        pytest.skip("ONCELOG_KAFKA is not 1")
-    elif name == KAFKA_PREPARES:
-        with KafkaPeer(folder, nodes=3, settings=PREPARES) as peer:
-            yield peer
     else:
-        with KafkaPeer(folder, nodes=3, **KAFKAS[name]) as peer:
+        kind: dict[str, Any] = {"settings": PREPARES} if name == KAFKA_PREPARES else KAFKAS[name]
+        with KafkaPeer(folder, nodes=3, **kind) as peer:
             yield peer

@@ -6,10 +6,8 @@ Every test ends with what a reader of committed records sees: each row once, and
 import asyncio
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +37,8 @@ from oncelog.pipeline.sink.stop_words import SinkStopped
 from oncelog.wire.errors import KafkaError
 
 from ...interop.client_peers import KAFKA, OURS, PREPARES, new_topic
-from ...interop.kafka_peer import KafkaPeer, is_enabled
+from ...interop.kafka_peer import KafkaPeer
+from ...programs import CLI, printed_by, run_to_end
 from .manual_driver import (
     QUERY,
     TASKS,
@@ -66,19 +65,10 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@contextmanager
-def peer(folder: Path, settings: dict[str, str]) -> Iterator[str]:
-    """An Apache Kafka, where it is wanted."""
-    if not is_enabled():
-        pytest.skip("ONCELOG_KAFKA is not 1")
-    with KafkaPeer(folder, settings=settings) as running:
-        yield running.bootstrap
-
-
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with peer(tmp_path_factory.mktemp("kafka"), PREPARES | SCANS) as bootstrap:
-        yield bootstrap
+    with KafkaPeer(tmp_path_factory.mktemp("kafka"), settings=PREPARES | SCANS) as running:
+        yield running.bootstrap
 
 
 EITHER = [OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)]
@@ -98,8 +88,8 @@ def expiring_ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
         with Cluster(nodes=1, config=FORGETS) as running:
             yield running.bootstrap
     else:
-        with peer(tmp_path, PREPARES | FORGETS) as bootstrap:
-            yield bootstrap
+        with KafkaPeer(tmp_path, settings=PREPARES | FORGETS) as running:
+            yield running.bootstrap
 
 
 @pytest.fixture
@@ -275,23 +265,15 @@ async def test_open_transactions_of_others_are_ended_by_prefix(ours: Cluster) ->
 
 @pytest.mark.parametrize("words", [[], ["x", "--prefix", "y"], ["--prefix", ""]])
 def test_abort_needs_exactly_one_of_id_and_prefix(words: list[str]) -> None:
-    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_to_end([*CLI, "txn", "abort", *words])
     assert done.returncode == 2
     assert "Which ones?" in done.stderr
 
 
 def abort_by_command(bootstrap: str, prefix: str) -> dict[str, str]:
-    command = [sys.executable, "-P", "-m", "oncelog.deploy.cli", "txn", "abort"]
-    done = subprocess.run(
-        [*command, "--prefix", prefix, "--bootstrap", bootstrap, "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return {row["id"]: row["outcome"] for row in json.loads(done.stdout)}
+    command = [*CLI, "txn", "abort", "--prefix", prefix, "--bootstrap", bootstrap]
+    printed = printed_by([*command, "--format", "json"])
+    return {row["id"]: row["outcome"] for row in json.loads(printed)}
 
 
 async def test_a_decided_transaction_that_was_aborted_by_hand_is_an_alarm(
@@ -348,8 +330,8 @@ async def test_the_topic_of_decisions_is_made_so_that_compaction_reaches_it(boot
 @pytest.mark.parametrize("missing", list(PREPARES))
 async def test_what_a_kafka_lacks_is_named(tmp_path: Path, missing: str) -> None:
     settings = {key: value for key, value in PREPARES.items() if key != missing}
-    with peer(tmp_path, settings) as bootstrap:
-        async with Admin(bootstrap) as admin:
+    with KafkaPeer(tmp_path, settings=settings) as running:
+        async with Admin(running.bootstrap) as admin:
             with pytest.raises(SinkStopped, match=f"{missing}=true on broker 1"):
                 await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)
 

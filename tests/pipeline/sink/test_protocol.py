@@ -84,8 +84,12 @@ def running(found: Decision | None = None, batch: int = 0, mode: Mode = Mode.PRE
     return protocol, feed(protocol, ChildrenCommitted(), ChildrenAborted())
 
 
-def test_a_new_sink_goes_through_all_its_steps() -> None:
-    protocol = SinkProtocol("s")
+@pytest.fixture
+def protocol() -> SinkProtocol:
+    return SinkProtocol("s")
+
+
+def test_a_new_sink_goes_through_all_its_steps(protocol: SinkProtocol) -> None:
     claim = Decision(generation=1, query_id="q")
     assert protocol.step(given(0)) == ReadDecision()
     assert protocol.step(DecisionRead(None)) == FenceControlId()
@@ -116,9 +120,8 @@ def test_a_batch_without_rows_is_decided_and_needs_no_last_record() -> None:
     assert effect == BatchOver(was_written=True)
 
 
-def test_a_decided_batch_is_rolled_forward_and_skipped() -> None:
+def test_a_decided_batch_is_rolled_forward_and_skipped(protocol: SinkProtocol) -> None:
     found = decided(3, child(0), child(1), generation=4)
-    protocol = SinkProtocol("s")
     effect = start(protocol, found, given(3), child(0).transactional_id, child(9).transactional_id)
     assert effect == CommitChildren(found.children)
     effect = protocol.step(ChildrenCommitted())
@@ -127,8 +130,7 @@ def test_a_decided_batch_is_rolled_forward_and_skipped() -> None:
     assert protocol.step(given(4)) == RunTasks(5, 4, ())
 
 
-def test_a_finished_decision_is_not_rolled_forward_again() -> None:
-    protocol = SinkProtocol("s")
+def test_a_finished_decision_is_not_rolled_forward_again(protocol: SinkProtocol) -> None:
     effect = start(protocol, decided(3, child(0), done=True), given(3))
     assert effect == CommitChildren(())
 
@@ -142,8 +144,7 @@ def test_an_open_child_of_a_younger_driver_is_left_alone() -> None:
     assert effect == AbortChildren((older,))
 
 
-def test_without_a_decision_the_generation_is_above_what_is_open() -> None:
-    protocol = SinkProtocol("s")
+def test_without_a_decision_the_generation_is_above_what_is_open(protocol: SinkProtocol) -> None:
     read = DecisionRead(None)
     name = child(0, generation=8).transactional_id
     effect = feed(protocol, given(0), read, Fenced(), read, OpenListed((name,)))
@@ -173,19 +174,24 @@ def test_a_decision_that_is_not_there_stops_the_driver_after_a_sweep(found: Deci
         protocol.step(given(0))
 
 
-def test_a_claim_in_doubt_stops_the_driver() -> None:
-    protocol = SinkProtocol("s")
+def test_a_claim_in_doubt_stops_the_driver(protocol: SinkProtocol) -> None:
     read = DecisionRead(None)
     feed(protocol, given(0), read, Fenced(), read, OpenListed(()))
     with pytest.raises(SinkStopped, match="Only one query may use a sink_id"):
         protocol.step(ControlInDoubt("90"))
 
 
-def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
+def idle() -> SinkProtocol:
+    """After a batch without records."""
     protocol, _ = running()
     nothing = TaskReport(partition_id=0, record_count=0, child=None)
     feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
     feed(protocol, OpenListed(()), ChildrenAborted())
+    return protocol
+
+
+def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
+    protocol = idle()
     long_after = BatchGiven(query_id="q", batch_id=1, is_long_after=True)
     effect = start(protocol, decided(0, done=True), long_after)
     assert effect == CommitChildren(())
@@ -193,10 +199,7 @@ def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
 
 
 def test_after_a_long_idle_time_a_superseded_driver_does_not_fence_its_successor() -> None:
-    protocol, _ = running()
-    nothing = TaskReport(partition_id=0, record_count=0, child=None)
-    feed(protocol, TasksDone((nothing,)), ControlCommitted(), ChildrenCommitted())
-    feed(protocol, OpenListed(()), ChildrenAborted())
+    protocol = idle()
     protocol.step(BatchGiven(query_id="q", batch_id=1, is_long_after=True))
     with pytest.raises(SinkStopped, match="has taken over while this one had nothing"):
         protocol.step(DecisionRead(decided(0, done=True, generation=2)))
@@ -254,9 +257,8 @@ def test_reports_that_are_not_one_for_each_partition_decide_nothing() -> None:
     ],
 )
 def test_what_does_not_fit_the_checkpoint_stops_before_anybody_is_fenced(
-    found: Decision, batch: int, words: str
+    protocol: SinkProtocol, found: Decision, batch: int, words: str
 ) -> None:
-    protocol = SinkProtocol("s")
     protocol.step(given(batch, digest="two"))
     with pytest.raises(SinkStopped, match=words):
         protocol.step(DecisionRead(found))
@@ -339,8 +341,7 @@ def test_every_pair_of_phase_and_event_has_a_rule_or_is_refused(
 
 
 @pytest.mark.parametrize("phase", [p for p in Phase if p not in (Phase.READY, Phase.STOPPED)])
-def test_a_failed_effect_starts_the_protocol_over(phase: Phase) -> None:
-    protocol = SinkProtocol("s")
+def test_a_failed_effect_starts_the_protocol_over(protocol: SinkProtocol, phase: Phase) -> None:
     protocol.phase = phase
     assert protocol.step(Failed()) == BatchOver(was_written=False)
     assert protocol.phase is Phase.IDLE

@@ -52,16 +52,12 @@ class Control:
     [(RecordListTooLarge(), 1), (TransactionAbortable(), CONTROL_TRIES),
      (RequestTimedOut(), CONTROL_TRIES)],
 )  # fmt: skip
-def test_a_non_retriable_error_is_not_retried(problem: KafkaError, tries: int) -> None:
+async def test_a_non_retriable_error_is_not_retried(problem: KafkaError, tries: int) -> None:
     control = Control(problem)
-
-    async def write() -> None:
-        cluster = SinkCluster(ClusterView("127.0.0.1:1"), "s")
-        cluster._control = control  # type: ignore[assignment]
-        await cluster.write_decision(DECISION)
-
+    cluster = SinkCluster(ClusterView("127.0.0.1:1"), "s")
+    cluster._control = control  # type: ignore[assignment]
     with pytest.raises(type(problem)):
-        asyncio.run(write())
+        await cluster.write_decision(DECISION)
     assert control.begun == control.aborted == tries
 
 

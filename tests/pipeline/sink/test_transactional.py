@@ -33,7 +33,7 @@ from oncelog.pipeline.sink.steps import (
 from oncelog.pipeline.sink.stop_words import SinkStopped
 
 from ...interop.client_peers import KAFKAS, OURS
-from ...interop.kafka_peer import KafkaPeer, is_enabled
+from ...interop.kafka_peer import KafkaPeer
 from .manual_driver import TASKS, ManualDriver, all_rows, batch_rows, driving, play, rows
 
 SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
@@ -55,8 +55,6 @@ def running(name: str, folder: Path, **more: str) -> Iterator[str]:
     if name == OURS:
         with Cluster(nodes=1, data=folder / "data", config=settings) as cluster:
             yield cluster.bootstrap
-    elif not is_enabled():
-        pytest.skip("ONCELOG_KAFKA is not 1")
     else:
         with KafkaPeer(folder, settings=settings, **KAFKAS[name]) as peer:
             yield peer.bootstrap

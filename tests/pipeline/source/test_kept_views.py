@@ -1,8 +1,6 @@
 """What a process keeps from range to range, what it costs a trigger, and what is never shared."""
 
 import asyncio
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -31,6 +29,7 @@ from oncelog.pipeline.source.offsets import OffsetRange
 from oncelog.pipeline.source.options import read_options
 from oncelog.pipeline.source.range_reader import RangeReader
 
+from ...programs import run_to_end
 from ..counting_proxy import CountingProxy, counted_broker
 
 PARTITIONS = 3
@@ -144,14 +143,7 @@ def test_a_forked_worker_begins_anew(cluster: Cluster, admin: BlockingAdmin) -> 
     admin.create_topic("forked", partitions=1)
     with BlockingProducer(cluster.bootstrap) as producer:
         producer.send_many("forked", [b"value"] * 20)
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED, cluster.bootstrap],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=dict(os.environ),
-    )
+    done = run_to_end([sys.executable, "-c", FORKED, cluster.bootstrap])
     assert done.stdout.strip() == "both read", done.stderr[-2000:]
 
 
@@ -184,37 +176,31 @@ def settings(**given: str) -> Any:
         {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "another"},
     ],
 )
-def test_settings_and_credentials_share_nothing(other: dict[str, str]) -> None:
+async def test_settings_and_credentials_share_nothing(other: dict[str, str]) -> None:
     login = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "secret"}
 
-    async def run() -> None:
-        views = lent()
-        kind = other.get("security_protocol", "PLAINTEXT")
-        mine = settings(**({**login, "security_protocol": kind} if kind != "PLAINTEXT" else {}))
-        theirs = settings(**({**login, **other} if kind != "PLAINTEXT" else other))
-        first = await views.take(mine)
-        await views.give_back(mine, first, is_sound=True)
-        assert await views.take(theirs) is not first
-        assert await views.take(mine) is first
-        assert await views.take(mine) is not first, "one reader at a time"
-
-    asyncio.run(run())
+    views = lent()
+    kind = other.get("security_protocol", "PLAINTEXT")
+    mine = settings(**({**login, "security_protocol": kind} if kind != "PLAINTEXT" else {}))
+    theirs = settings(**({**login, **other} if kind != "PLAINTEXT" else other))
+    first = await views.take(mine)
+    await views.give_back(mine, first, is_sound=True)
+    assert await views.take(theirs) is not first
+    assert await views.take(mine) is first
+    assert await views.take(mine) is not first, "one reader at a time"
 
 
-def test_the_kept_are_few_and_not_kept_for_long() -> None:
-    async def run() -> None:
-        views = lent(most=2, idle_s=0.05)
-        taken = [(s, await views.take(s)) for s in (settings(client_id=f"c{n}") for n in range(3))]
-        for each, view in taken:
-            await views.give_back(each, view, is_sound=True)
-        closed = [view.is_closed for _, view in taken]  # type: ignore[attr-defined]
-        assert closed == [True, False, False], "the oldest goes"
-        each, view = taken[2]
-        assert await views.take(each) is view
-        await asyncio.sleep(0.1)
-        assert [v.is_closed for _, v in taken] == [True, True, False]  # type: ignore[attr-defined]
-        await views.give_back(each, view, is_sound=False)
-        assert view.is_closed  # type: ignore[attr-defined]
-        assert await views.take(each) is not view
-
-    asyncio.run(run())
+async def test_the_kept_are_few_and_not_kept_for_long() -> None:
+    views = lent(most=2, idle_s=0.05)
+    taken = [(s, await views.take(s)) for s in (settings(client_id=f"c{n}") for n in range(3))]
+    for each, view in taken:
+        await views.give_back(each, view, is_sound=True)
+    closed = [view.is_closed for _, view in taken]  # type: ignore[attr-defined]
+    assert closed == [True, False, False], "the oldest goes"
+    each, view = taken[2]
+    assert await views.take(each) is view
+    await asyncio.sleep(0.1)
+    assert [v.is_closed for _, v in taken] == [True, True, False]  # type: ignore[attr-defined]
+    await views.give_back(each, view, is_sound=False)
+    assert view.is_closed  # type: ignore[attr-defined]
+    assert await views.take(each) is not view

@@ -1,7 +1,6 @@
 """Spark's own Kafka connector on our brokers: it reads, writes, and sees what our source sees."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from oncelog.client import BlockingAdmin, BlockingProducer
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ...programs import printed_by
 from .connector_jars import NoConnector, connector_jars
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
@@ -47,15 +47,8 @@ def test_the_connector_reads_committed_records_and_writes(
     admin.create_topic("connector-out", partitions=2)
     committed = fill(cluster, "connector-in")
     arguments = [cluster.bootstrap, ",".join(map(str, jars)), str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments, "connector-in", "connector-out"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    command = [sys.executable, str(PROGRAM), *arguments, "connector-in", "connector-out"]
+    seen = json.loads(printed_by(command, 240).splitlines()[-1])
     assert seen["schema"]["kafka"] == seen["schema"]["oncelog"]
     assert seen["before"]["kafka"] == seen["before"]["oncelog"], "both sources see the same"
     assert sorted(row[1] for row in seen["before"]["kafka"]) == committed

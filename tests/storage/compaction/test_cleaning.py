@@ -71,6 +71,13 @@ class Compacted:
         self.commit()
         return info.first_offset
 
+    def put_twice(self):
+        """Something to clean: a value and its successor, in a segment that is complete."""
+        self.put((b"a", b"1"))
+        self.put((b"a", b"2"))
+        self.roll()
+        self.log.flushing.flush()
+
     def mark(self, producer_id, *, epoch=0, is_abort=False) -> int:
         kind = ControlType(not is_abort)
         info = end_transaction(
@@ -336,10 +343,7 @@ def test_work_comes_in_slices(compacted):
 
 
 def test_a_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
-    compacted.put((b"a", b"1"))
-    compacted.put((b"a", b"2"))
-    compacted.roll()
-    compacted.log.flushing.flush()
+    compacted.put_twice()
     path = compacted.log.segments.first.paths()[0]
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -354,10 +358,7 @@ def test_a_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
 
 
 def test_a_segment_that_retention_took_is_not_swapped(compacted):
-    compacted.put((b"a", b"1"))
-    compacted.put((b"a", b"2"))
-    compacted.roll()
-    compacted.log.flushing.flush()
+    compacted.put_twice()
     cleaning = compacted.cleaner.begin([compacted.log], NOW)
     compacted.log.retention.advance_log_start_offset(2)
     assert compacted.log.retention.delete_old_segments(NOW) == 1
@@ -379,12 +380,18 @@ def follow(log, key, count, *, epoch):
     log.advance_high_watermark(log.log_end_offset)
 
 
+def following(directory):
+    """A log of several segments that came from a leader."""
+    compacted = Compacted(directory, replace(CONFIG, segment_bytes=400))
+    follow(compacted.log, b"a", 30, epoch=4)
+    return compacted
+
+
 @pytest.mark.parametrize("grows_by", [0, 1, 20])
 def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
     """An unclean election cuts what is being cleaned, and other records grow in its place."""
-    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
-    follow(log, b"a", 30, epoch=4)
     steps = present(cleaner.begin([log], NOW)).steps()
     group = next(step for step in steps if step is not None)
     log.truncation.truncate_to(3)
@@ -403,9 +410,8 @@ def test_a_segment_that_was_cut_meanwhile_is_not_swapped(tmp_path, grows_by):
 
 
 def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path):
-    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
-    follow(log, b"a", 30, epoch=4)
     cleaner.begin([log], NOW)
     log.truncation.truncate_to(3)
     cleaner.truncated("t", 0, 3)
@@ -415,9 +421,8 @@ def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path
 
 @pytest.mark.parametrize("change", ["cut above", "cut another", "delete another"])
 def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
-    compacted = Compacted(tmp_path, replace(CONFIG, segment_bytes=400))
+    compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
-    follow(log, b"a", 30, epoch=4)
     steps = present(cleaner.begin([log], NOW)).steps()
     if change == "cut above":
         log.truncation.truncate_to(29)
@@ -448,10 +453,7 @@ def test_a_topic_made_anew_while_the_old_one_is_cleaned_counts_as_dirty(compacte
 
 
 def test_a_cleaning_that_fails_leaves_no_files(compacted):
-    compacted.put((b"a", b"1"))
-    compacted.put((b"a", b"2"))
-    compacted.roll()
-    compacted.log.flushing.flush()
+    compacted.put_twice()
 
     class Full(OSError):
         pass

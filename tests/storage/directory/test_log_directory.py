@@ -410,8 +410,8 @@ def test_a_log_that_cannot_be_closed_keeps_no_other_from_it(opened, logs):
     assert open_partition(again, partition=1).flushing.recovery_point == 1
 
 
-def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs, directory):
-    """Deleted records, commits and syncs of the old one would be believed of the new one's."""
+def checkpointed(directory, logs):
+    """A log whose offsets are all 9, in each checkpoint."""
     directory.note_recovered()
     log = open_partition(directory)
     logs.lead(log, 9)
@@ -419,6 +419,12 @@ def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened
     log.retention.advance_log_start_offset(9)
     log.flushing.flush()
     write_checkpoints(directory)
+    return log
+
+
+def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened, logs, directory):
+    """Deleted records, commits and syncs of the old one would be believed of the new one's."""
+    log = checkpointed(directory, logs)
     delete_partition(directory, "t", 0)
     log = open_partition(directory, topic_id=OTHER_ID)
     logs.lead(log, 3)
@@ -469,13 +475,7 @@ def test_a_write_under_way_does_not_bring_back_what_was_lowered(
     directory, opened, logs, name, change
 ):
     """Its offsets were collected while the thread that writes them was opening the log."""
-    directory.note_recovered()
-    log = open_partition(directory)
-    logs.lead(log, 9)
-    log.advance_high_watermark(9)
-    log.retention.advance_log_start_offset(9)
-    log.flushing.flush()
-    write_checkpoints(directory)
+    log = checkpointed(directory, logs)
     if change == "shortened":
         directory.release()
         os.truncate(log.segments.first.paths()[0], 0)

@@ -104,8 +104,7 @@ def test_entries_must_rise(offsets, times):
 def test_the_same_timestamp_is_noted_once(times):
     times.append(50, BASE + 5)
     times.append(50, BASE + 9)
-    assert times.count == 1
-    assert times.last_entry == (50, BASE + 5)
+    assert (times.count, times.last_entry) == (1, (50, BASE + 5))
 
 
 def test_an_offset_beyond_31_bits_is_refused(offsets):

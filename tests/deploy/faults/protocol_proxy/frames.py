@@ -9,13 +9,14 @@ from oncelog.wire.framing import (
     encode_request_header,
     encode_response_header,
 )
-from oncelog.wire.messages import control, fetch, produce
+from oncelog.wire.messages import control
 from oncelog.wire.messages.apis import APIS
+
+from ....request_bodies import CODECS, encode_request_body
 
 KEYS = {api.name: key for key, api in APIS.items()}
 TOPIC_ID = bytes(range(16))
 CONNECTION = Connection(1, "one", 7, 50_000)
-CODECS: dict[str, Any] = {"Produce": produce, "Fetch": fetch}
 
 
 def request_frame(
@@ -23,23 +24,16 @@ def request_frame(
 ) -> bytes:
     key = KEYS[api]
     header = encode_request_header(key, version, correlation_id, client_id)
-    if api in CODECS:
-        return header + b"".join(CODECS[api].encode_request(values, version))
-    return header + control.encode_request(key, version, values)
+    return header + encode_request_body(key, version, values)
 
 
 def answer_frame(api: str, version: int, values: Any, correlation_id: int = 1) -> bytes:
     key = KEYS[api]
     header = encode_response_header(key, version, correlation_id)
-    if api in CODECS:
-        return header + b"".join(
-            bytes(piece) for piece in _pieces(CODECS[api].encode_response(values, version))
-        )
+    if key in CODECS:
+        encoded = CODECS[key].encode_response(values, version)
+        return header + b"".join([encoded] if isinstance(encoded, bytes) else encoded)
     return header + control.encode_response(key, version, values)
-
-
-def _pieces(encoded: Any) -> list[Any]:
-    return [encoded] if isinstance(encoded, bytes) else encoded
 
 
 def request_of(

@@ -4,9 +4,10 @@
 says otherwise. Its sightings are what a proxy would have seen.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from oncelog.deploy.prove.diagnosis import seen as s
 
@@ -141,3 +142,9 @@ class Application:
     def run(self, times: int = 10) -> Iterator[s.Sighting]:
         for _ in range(times):
             yield from self.transaction()
+
+
+def started(**fields: Any) -> Generator[s.Sighting, None, Application]:
+    app = Application(**fields)
+    yield from app.start()
+    return app

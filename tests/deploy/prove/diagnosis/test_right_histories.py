@@ -8,22 +8,20 @@ import pytest
 from oncelog.deploy.prove.diagnosis import seen as s
 from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import GROUP, IDS, OUTPUT, Application
+from .histories import GROUP, IDS, OUTPUT, Application, started
 
 History = Iterator[s.Sighting]
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
 
 
 def calm() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(50)
     yield from app.stop()
 
 
 def aborts_then_seeks_back() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for _ in range(5):
         yield from app.run(2)
         yield from app.transaction(is_commit=False)
@@ -32,8 +30,7 @@ def aborts_then_seeks_back() -> History:
 
 
 def aborts_then_tries_again_from_memory() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
     for offset in range(app.offset, app.offset + 3):
@@ -57,8 +54,7 @@ def rebalances_then_aborts() -> History:
 
 
 def aborts_then_rebalances() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
     yield from app.join()
@@ -94,8 +90,7 @@ def ids_by_input_partition_before_kip_447() -> History:
 def killed_and_restarted() -> History:
     offset = 0
     for life in range(6):
-        app = Application(at_s=100.0 + life * 20, offset=offset)
-        yield from app.start()
+        app = yield from started(at_s=100.0 + life * 20, offset=offset)
         yield from app.run(4)
         yield from app.fetch()
         yield app.produce(app.offset)  # open when it dies
@@ -108,8 +103,7 @@ def random_ids_with_group_metadata() -> History:
     offset = 0
     for life in range(4):
         name = f"billing-{UUID[:-1]}{life}-1"
-        app = Application(name=name, at_s=100.0 + life * 20, offset=offset)
-        yield from app.start()
+        app = yield from started(name=name, at_s=100.0 + life * 20, offset=offset)
         yield from app.run(4)
         yield from app.stop()
         offset = app.offset
@@ -127,8 +121,7 @@ def two_threads_two_ids() -> History:
 
 def zombie_that_wakes_once() -> History:
     """Its id was taken over after its session; it finds out with its first request."""
-    one = Application(name="billing")
-    yield from one.start()
+    one = yield from started(name="billing")
     yield from one.run(3)
     yield from one.fetch()
     yield one.produce(one.offset)
@@ -161,8 +154,7 @@ def zombies_that_wake_again_and_again() -> History:
 
 
 def paused_in_its_transactions() -> History:
-    app = Application(timeout_ms=10_000)
-    yield from app.start()
+    app = yield from started(timeout_ms=10_000)
     for _ in range(4):
         yield from app.run(2)
         yield from app.fetch()
@@ -188,8 +180,7 @@ def upserting_sink() -> History:
 
 
 def input_without_transactions_read_uncommitted() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for _ in range(5):
         yield from (
             replace(one, is_transactional=False, is_read_committed=False)
@@ -201,8 +192,7 @@ def input_without_transactions_read_uncommitted() -> History:
 
 def lost_answers_of_an_idempotent_producer() -> History:
     """It sends again with the same producer id."""
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for offset in range(5):
         yield app.produce(offset, name="", topic="audit")
         yield app.produced(is_known=False)
@@ -213,8 +203,7 @@ def lost_answers_of_an_idempotent_producer() -> History:
 def restarted_with_a_plain_producer() -> History:
     """What the dead process had no answer for is sent by its successor: not the same process."""
     for producer_id in (7, 8, 9):
-        app = Application(producer_id=producer_id, name="", at_s=100.0 * producer_id)
-        yield from app.start()
+        app = yield from started(producer_id=producer_id, name="", at_s=100.0 * producer_id)
         yield app.produce(1)
         yield from app.stop()
 
@@ -240,8 +229,7 @@ def tool_that_looks_at_the_lag() -> History:
 
 
 def state_that_is_rebuilt() -> History:
-    app = Application(offset=50)
-    yield from app.start()
+    app = yield from started(offset=50)
     yield s.SeenFetch(**app.at(app.reader), positions=((("billing-state", 0), 0),))
     yield from app.run(5)
     yield s.SeenVerdict(**app.at(0), wrong_finals=3)
@@ -249,8 +237,7 @@ def state_that_is_rebuilt() -> History:
 
 def filters_most_of_its_input() -> History:
     """Commits go on without any output; what comes out later is another input's."""
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for cycle in range(40):
         yield from app.fetch()
         if cycle % 10 == 0:

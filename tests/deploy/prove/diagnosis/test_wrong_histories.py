@@ -9,15 +9,14 @@ from oncelog.deploy.prove.diagnosis import seen as s
 from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
 from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import IDS, OUTPUT, Application
+from .histories import IDS, OUTPUT, Application, started
 
 History = Iterator[s.Sighting]
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
 
 
 def offsets_outside() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for times in (1, 3, 2, 1):
         for _ in range(times):
             yield from app.transaction(with_offsets=False)
@@ -25,8 +24,7 @@ def offsets_outside() -> History:
 
 
 def auto_commit_beside_transactions() -> History:
-    app = Application(step_s=0.001)
-    yield from app.start()
+    app = yield from started(step_s=0.001)
     for _ in range(6):
         began_s = app.at_s
         yield from app.run(7)
@@ -35,8 +33,7 @@ def auto_commit_beside_transactions() -> History:
 
 
 def auto_commit_of_a_plain_producer() -> History:
-    app = Application(name="", step_s=0.001)
-    yield from app.start()
+    app = yield from started(name="", step_s=0.001)
     for _ in range(6):
         began_s = app.at_s
         yield from app.fetch()
@@ -48,8 +45,7 @@ def auto_commit_of_a_plain_producer() -> History:
 
 
 def commit_before_output() -> History:
-    app = Application(name="")
-    yield from app.start()
+    app = yield from started(name="")
     for _ in range(8):
         yield from app.fetch(1)
         yield app.commit(app.offset + 1)
@@ -58,14 +54,12 @@ def commit_before_output() -> History:
 
 
 def read_uncommitted() -> History:
-    app = Application(is_read_committed=False)
-    yield from app.start()
+    app = yield from started(is_read_committed=False)
     yield from app.run()
 
 
 def no_generation() -> History:
-    app = Application(is_fenced=False)
-    yield from app.start()
+    app = yield from started(is_fenced=False)
     yield from app.run()
 
 
@@ -80,8 +74,7 @@ def no_generation_though_the_id_ends_in_a_number() -> History:
 
 
 def unstable_fetch() -> History:
-    app = Application(is_stable=False)
-    yield from app.start()
+    app = yield from started(is_stable=False)
     yield from app.run()
 
 
@@ -120,8 +113,7 @@ def random_ids() -> History:
     offset = 0
     for life in range(2):
         name = f"billing-{UUID[:-1]}{life}"
-        app = Application(name=name, is_fenced=False, at_s=100.0 + life * 20, offset=offset)
-        yield from app.start()
+        app = yield from started(name=name, is_fenced=False, at_s=100.0 + life * 20, offset=offset)
         yield from app.run(4)
         yield from app.stop()
         offset = app.offset
@@ -129,39 +121,34 @@ def random_ids() -> History:
 
 def ids_of_the_process() -> History:
     for life in range(3):
-        app = Application(name=f"billing-pid-{4211 + life * 37}", at_s=100.0 + life * 20)
-        yield from app.start()
+        app = yield from started(name=f"billing-pid-{4211 + life * 37}", at_s=100.0 + life * 20)
         for _ in range(3):
             yield from app.transaction(with_offsets=False)
         yield from app.stop()
 
 
 def acks_1() -> History:
-    app = Application(name="", acks=1)
-    yield from app.start()
+    app = yield from started(name="", acks=1)
     for offset in range(5):
         yield app.produce(offset)
         yield app.commit(offset + 1)
 
 
 def no_idempotence() -> History:
-    app = Application(name="", producer_id=-1)
-    yield from app.start()
+    app = yield from started(name="", producer_id=-1)
     for offset in range(5):
         yield app.produce(offset)
 
 
 def plain_producer_beside() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for _ in range(5):
         yield from app.transaction()
         yield app.produce(app.offset + 1_000, name="", producer_id=8)
 
 
 def plain_output_and_offsets_in_transactions() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for _ in range(6):
         yield from app.fetch()
         yield app.produce(app.offset, name="", producer_id=8)
@@ -179,8 +166,7 @@ def written_before_init_transactions() -> History:
 
 
 def _sends_again_by_another(is_answered: bool) -> History:
-    app = Application(name="")
-    yield from app.start()
+    app = yield from started(name="")
     yield app.produce(1)
     if is_answered:
         yield app.produced(is_known=False)
@@ -201,8 +187,7 @@ def fresh_producer_after_a_lost_answer() -> History:
 
 
 def open_longer_than_its_timeout() -> History:
-    app = Application(timeout_ms=3_000)
-    yield from app.start()
+    app = yield from started(timeout_ms=3_000)
     for _ in range(3):
         yield from app.fetch()
         yield app.produce(app.offset)
@@ -214,8 +199,7 @@ def open_longer_than_its_timeout() -> History:
 
 
 def open_longer_than_a_session_without_heartbeat() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     for _ in range(3):
         yield from app.fetch()
         yield app.produce(app.offset)
@@ -227,8 +211,7 @@ def open_longer_than_a_session_without_heartbeat() -> History:
 
 
 def abort_without_seek() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run(3)
     yield from app.transaction(is_commit=False)
     app.offset += 3
@@ -278,8 +261,7 @@ def auto_commit_between_rebalances() -> History:
 def state_not_rebuilt() -> History:
     offset = 0
     for life in range(2):
-        app = Application(at_s=100.0 + life * 20, offset=offset)
-        yield from app.start()
+        app = yield from started(at_s=100.0 + life * 20, offset=offset)
         yield from app.run(4)
         yield from app.stop()
         offset = app.offset
@@ -294,15 +276,13 @@ def sink_not_atomic() -> History:
 
 
 def v1_on_brokers_without_a_fence() -> History:
-    app = Application(version=4)
-    yield from app.start()
+    app = yield from started(version=4)
     yield from app.run()
     yield s.SeenCluster(**app.at(0), has_connection_fence=False)
 
 
 def min_insync_1() -> History:
-    app = Application()
-    yield from app.start()
+    app = yield from started()
     yield from app.run()
     yield s.SeenTopic(**app.at(0), topic=OUTPUT, min_insync_replicas=1, replication_factor=3)
 

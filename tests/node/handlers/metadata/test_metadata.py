@@ -83,8 +83,7 @@ def test_a_partition_without_leader_keeps_its_epoch() -> None:
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert (partition.leader_id, partition.leader_epoch) == (-1, 1)
     assert partition.offline_replicas == [1]
-    assert answer.brokers == []
-    assert answer.controller_id == -1
+    assert (answer.brokers, answer.controller_id) == ([], -1)
 
 
 def test_version_0_hides_replicas_on_dead_brokers(broker: FakeBroker) -> None:

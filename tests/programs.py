@@ -1,0 +1,24 @@
+"""Programs that are run to their ends."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+CLI = [sys.executable, "-P", "-m", "oncelog.deploy.cli"]
+
+
+def run_to_end(
+    command: Sequence[str | Path], timeout_s: float = 120, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """The caller judges the exit code and the output."""
+    options |= {"capture_output": True, "text": True, "check": False}
+    return subprocess.run(command, timeout=timeout_s, **options)
+
+
+def printed_by(command: Sequence[str | Path], timeout_s: float = 120, **options: Any) -> str:
+    """What a program printed that ended well."""
+    done = run_to_end(command, timeout_s, **options)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
