@@ -25,7 +25,7 @@ from .transfer import PER_INCARNATION, AccountTransfer, drawn
 
 FATAL = 3  # exit code: whoever started it starts it again
 REFUSED_SHARE = 0.05  # blocks that raise, as programs do
-AFTER_FAILURE_S = 0.05
+AFTER_FAILURE_S, SQLITE_PAUSE_S = 0.05, 0.03
 PRODUCER: dict[str, Any] = {
     "linger_ms": 200,  # which a flush ends: records leave when they are prepared
     "max_block_ms": 8_000,
@@ -95,6 +95,8 @@ class Service:
                 time.sleep(AFTER_FAILURE_S)
         else:
             tell("committed", numbers)
+            if self.database.is_sqlite:  # whose lock goes to whoever asks first, not who waits
+                time.sleep(SQLITE_PAUSE_S)
 
     def _transfer(self, work: Any, transfer: AccountTransfer) -> None:
         self.database.write(work.execute, transfer)
