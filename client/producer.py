@@ -197,7 +197,9 @@ class Producer:
         settings = self.settings
         now = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
         by_key = None if settings.partitioner_ignore_keys else known.by_key
-        groups = rows_by_partition(values, keys, headers, now, partition, by_key)
+        groups = rows_by_partition(
+            values, keys, headers, now, partition, by_key, settings.batch_size
+        )
         for where, rows in groups:
             if where is not None and not 0 <= where < known.count:
                 raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ...wire.record_rows import Headers, Rows, SizedRows
-from .joined_rows import JoinedRows, as_wall_ms, can_join
+from .joined_rows import ROWS_LEAST, JoinedRows, as_wall_ms, can_join
 from .key_hashing import vector_library
 from .partitioner import KeyPartitions
 
@@ -50,13 +50,15 @@ def rows_by_partition(
     timestamps: Times,
     partitions: int | Sequence[int] | None,
     by_key: KeyPartitions | None,
+    batch_bytes: int,
 ) -> Sequence[tuple[int | None, SizedRows]]:
     """The records of each partition in their order; None: those that may go anywhere.
 
     partitions: one for all, one for each record, or None; None and ANYWHERE: by the key, where
-    `by_key` is given and there is one. Raises TypeError and ValueError as `Rows` does.
+    `by_key` is given and there is one. batch_bytes: of the batches that they go into. Raises
+    TypeError and ValueError as `Rows` does.
     """
-    joins = can_join(values, keys)
+    joins = can_join(values, keys, batch_bytes)
     if not joins:
         values = as_column(values)
         keys = None if keys is None else as_column(keys)
@@ -115,7 +117,15 @@ def _arrays_by_partition(
             column if column is None or isinstance(column, int) else column[first:last]
             for column in (values, keys, headers, timestamps)
         ]
-        found.append((partition if partition >= 0 else None, JoinedRows(*columns)))
+        if last - first >= ROWS_LEAST:
+            rows: SizedRows = JoinedRows(*columns)
+        else:
+            lists: list[Any] = [
+                each if each is None or isinstance(each, int) else as_column(each)
+                for each in columns
+            ]
+            rows = Rows(*lists)
+        found.append((partition if partition >= 0 else None, rows))
     return found
 
 

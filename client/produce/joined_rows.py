@@ -12,25 +12,27 @@ from typing import Any
 
 from ...wire.primitives import encode_varint
 from ...wire.record_rows import NO_HEADERS, ROWS_MAX, Headers, SizedRows, encode_headers
-from .key_hashing import WORTH_IT, vector_library
+from .key_hashing import vector_library
 
 JOINED = {"binary", "string"}  # with offsets of 32 bits
 ATTRIBUTES = b"\0"
 NULL = -1  # as a length
 TABLE_MAX = 1 << 14
+ROWS_LEAST = 300  # of one call: below, the kernels' own costs are more than those of the rows
 SIZE_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)  # from which on a varint takes another byte
 
 
-def can_join(*columns: Any) -> bool:
-    """Whether these are arrays, and it is worth it; None is left out."""
+def can_join(values: Any, keys: Any, batch_bytes: int) -> bool:
+    """Whether these are arrays, and a batch has enough of their rows."""
     arrow = sys.modules.get("pyarrow")
     if arrow is None or "pyarrow.compute" not in sys.modules or vector_library() is None:
         return False
-    return all(
-        isinstance(column, arrow.Array) and str(column.type) in JOINED and len(column) >= WORTH_IT
-        for column in columns
-        if column is not None
-    )
+    columns = [values] if keys is None else [values, keys]
+    for column in columns:
+        if not isinstance(column, arrow.Array) or str(column.type) not in JOINED:
+            return False
+    rows, size_bytes = len(values), sum(column.nbytes for column in columns)
+    return rows >= ROWS_LEAST and batch_bytes * rows >= ROWS_LEAST * size_bytes
 
 
 def as_wall_ms(timestamps: Any) -> Any:

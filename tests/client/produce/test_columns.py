@@ -83,7 +83,7 @@ def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_ke
     partitions = [partition for _, partition in listed] if has_partitions else None
     by_key = KeyPartitions(4)
     found: dict[int | None, list[bytes | None]] = {}
-    for where, rows in rows_by_partition(values, keys, None, 7, partitions, by_key):
+    for where, rows in rows_by_partition(values, keys, None, 7, partitions, by_key, 1 << 20):
         builder = BatchBuilder()
         if len(rows):
             builder.extend(rows, 0, 1 << 20)
@@ -115,15 +115,15 @@ def test_many_keys_go_where_each_of_them_goes(numpy, keys, partitions):
 def test_keys_may_be_any_bytes():
     known = KeyPartitions(4)
     keys = [bytearray(b"1"), memoryview(b"1"), b"1"]
-    ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known)
+    ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known, 1 << 20)
     assert len(rows) == 3
 
 
 def test_columns_of_one_call_are_equally_long():
     with pytest.raises(ValueError, match="columns of 2 and 1 records"):
-        rows_by_partition([b"", b""], [b""], None, 0, None, KeyPartitions(1))
+        rows_by_partition([b"", b""], [b""], None, 0, None, KeyPartitions(1), 1 << 20)
     with pytest.raises(ValueError, match="columns of 2 and 3 records"):
-        rows_by_partition([b"", b""], None, None, 0, [0, 1, 2], None)
+        rows_by_partition([b"", b""], None, None, 0, [0, 1, 2], None, 1 << 20)
 
 
 def test_the_partitions_of_keys_are_remembered_within_bounds():

@@ -1,14 +1,15 @@
 """Arrow's arrays make the bytes that lists of the same fields make, for the same partitions."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.client.produce import joined_rows
+from oncelog.client.produce import columns, joined_rows
 from oncelog.client.produce.columns import rows_by_partition
-from oncelog.client.produce.joined_rows import TABLE_MAX, WORTH_IT, JoinedRows, can_join
+from oncelog.client.produce.joined_rows import ROWS_LEAST, TABLE_MAX, JoinedRows, can_join
 from oncelog.client.produce.partitioner import KeyPartitions, partition_for_key
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.record_rows import ROWS_MAX, Rows, SizedRows
@@ -16,6 +17,19 @@ from oncelog.wire.record_rows import ROWS_MAX, Rows, SizedRows
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")
 pytest.importorskip("pyarrow.compute")
+
+ENOUGH = 64
+BATCH_BYTES = 1 << 30
+MODULES = (columns, joined_rows)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in MODULES:
+            patch.setattr(module, "ROWS_LEAST", 1)
+        yield
+
 
 some_bytes = (
     st.none()
@@ -68,7 +82,7 @@ def batches(
     st.integers(0, 9),
 )
 def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, partition):
-    rows = rows * (WORTH_IT // len(rows) + 1)
+    rows = rows * (ENOUGH // len(rows) + 1)
     keys, values, headers, times, partitions = map(list, zip(*rows, strict=True))
     keys = keys if has[0] else None
     rest = (
@@ -76,6 +90,7 @@ def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, part
         times if has[2] else 2**40,
         partitions if has[3] else None if partition else partition,
         KeyPartitions(4),
+        BATCH_BYTES,
     )
     arrays = column(values, offset, kind), None if keys is None else column(keys, offset, kind)
     found = batches(rows_by_partition(*arrays, *rest), batch_bytes, JoinedRows)
@@ -85,7 +100,7 @@ def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, part
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=13), min_size=1, max_size=40), st.integers(1, 1_000))
 def test_keys_go_where_each_of_them_goes(keys, partitions):
-    for many in (keys, keys * WORTH_IT):  # too few of a length, and enough
+    for many in (keys, keys * ENOUGH):  # too few of a length, and enough
         found = KeyPartitions(partitions).of_array(column(many, 1, "binary"))
         expected = [-1 if k is None else partition_for_key(k, partitions) for k in many]
         assert found.tolist() == expected
@@ -99,26 +114,44 @@ def test_a_batch_has_no_more_rows_than_places():
 
 
 def test_other_columns_are_lists(monkeypatch):
-    array = column([b"v"] * WORTH_IT, 0, "binary")
-    assert can_join(array, None) and can_join(array, array)
-    assert not can_join(array, array.to_pylist()) and not can_join(array[1:])
-    assert not can_join(array.cast(pa.large_binary()))
+    array = column([b"v"] * ENOUGH, 0, "binary")
+    assert can_join(array, None, BATCH_BYTES) and can_join(array, array, BATCH_BYTES)
+    assert not can_join(array, array.to_pylist(), BATCH_BYTES)
+    assert not can_join(array.cast(pa.large_binary()), None, BATCH_BYTES)
     monkeypatch.setattr(joined_rows, "vector_library", lambda: None)
-    assert not can_join(array)
+    assert not can_join(array, None, BATCH_BYTES)
+
+
+def test_few_rows_of_a_call_are_lists(monkeypatch):
+    """A kernel costs as much as some hundred rows: also small batches, and partitions with few."""
+    for module in MODULES:
+        monkeypatch.setattr(module, "ROWS_LEAST", ROWS_LEAST)
+    array = column([b"v" * 100] * 2 * ROWS_LEAST, 0, "binary")
+    size_bytes = array.nbytes // 2
+    assert can_join(array, None, size_bytes)
+    assert not can_join(array, None, size_bytes - 1)
+    assert not can_join(array[: ROWS_LEAST - 1], None, BATCH_BYTES)
+    where = [0] * (ROWS_LEAST + 1) + [1] * (ROWS_LEAST - 1)
+    times = list(range(len(where)))
+    (_, many), (_, few) = rows_by_partition(array, None, None, times, where, None, BATCH_BYTES)
+    assert isinstance(many, JoinedRows) and isinstance(few, Rows)
+    same = Rows([b"v" * 100] * 5, None, None, times[ROWS_LEAST + 1 :][:5])
+    assert few.encode(0, 5, 0, 0) == same.encode(0, 5, 0, 0)
 
 
 def test_columns_of_one_call_are_equally_long():
-    values, keys = (column([b""] * n, 0, "binary") for n in (WORTH_IT, WORTH_IT + 1))
-    with pytest.raises(ValueError, match=f"columns of {WORTH_IT} and {WORTH_IT + 1} records"):
-        rows_by_partition(values, keys, None, 0, None, None)
-    with pytest.raises(ValueError, match=f"columns of {WORTH_IT} and 1 records"):
+    values, keys = (column([b""] * n, 0, "binary") for n in (ENOUGH, ENOUGH + 1))
+    with pytest.raises(ValueError, match=f"columns of {ENOUGH} and {ENOUGH + 1} records"):
+        rows_by_partition(values, keys, None, 0, None, None, BATCH_BYTES)
+    with pytest.raises(ValueError, match=f"columns of {ENOUGH} and 1 records"):
         JoinedRows(values, None, None, [1])
 
 
-@pytest.mark.parametrize("partitions", [None, [0, 1] * WORTH_IT])
+@pytest.mark.parametrize("partitions", [None, [0, 1] * ENOUGH])
 def test_timestamps_that_are_no_whole_milliseconds_are_refused(partitions):
-    values = column([b"v"] * 2 * WORTH_IT, 0, "binary")
+    values = column([b"v"] * 2 * ENOUGH, 0, "binary")
     dates = np.array(["2024-01-01"] * len(values), dtype="datetime64[ns]")
-    for wrong in (dates, [1.5] * len(values), ["5"] * len(values)):
+    several: list[Any] = [dates, [1.5] * len(values), ["5"] * len(values)]
+    for wrong in several:
         with pytest.raises(TypeError, match="whole numbers of milliseconds"):
-            rows_by_partition(values, None, None, wrong, partitions, None)
+            rows_by_partition(values, None, None, wrong, partitions, None, BATCH_BYTES)
