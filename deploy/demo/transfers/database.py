@@ -86,12 +86,13 @@ class TransferDatabase:
             return Contents(transfers, {int(a): int(b) for a, b in cursor.fetchall()})
 
     def cut_off(self) -> int:
-        """End all sessions of a PostgreSQL that is somebody else's; how many there were."""
+        """End the demo's sessions in a PostgreSQL that is somebody else's; how many there were."""
         with contextlib.closing(self.connect()) as connection:
             cursor = connection.cursor()
             cursor.execute(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = "
-                "current_database() AND usename = current_user AND pid <> pg_backend_pid()"
+                "current_database() AND usename = current_user AND pid <> pg_backend_pid() "
+                "AND application_name = current_setting('application_name')"
             )
             return int(cursor.fetchone()[0])
 
@@ -106,9 +107,10 @@ def database_at(url: str) -> TransferDatabase:
     """Raises Failure for an address that is none, or that does not answer.
 
     A password in it goes into the environment, where libpq looks: arguments of processes are seen
-    by everybody on the machine.
+    by everybody on the machine. There also stands a name, by which sessions of this run are known.
     """
     parts = urlsplit(url)
+    os.environ["PGAPPNAME"] = f"oncelog-demo-{os.getpid()}"
     if parts.password:
         os.environ["PGPASSWORD"] = unquote(parts.password)
         host = parts.netloc.rpartition("@")[2]

@@ -26,8 +26,15 @@ class ReaderWatch(threading.Thread):
         self._over = threading.Event()
         self._stands: dict[int, tuple[int, float]] = {}  # partition -> where, since when
         self.waits: list[ReaderWait] = []
+        self._problem: Exception | None = None
 
     def run(self) -> None:
+        try:
+            self._watch()
+        except Exception as problem:
+            self._problem = problem
+
+    def _watch(self) -> None:
         with blocking_admin(self._address) as admin:
             while not self._over.wait(EVERY_S):
                 try:
@@ -54,8 +61,10 @@ class ReaderWatch(threading.Thread):
                 self._stands.setdefault(partition, (at, now))
 
     def end(self) -> list[ReaderWait]:
-        """What was seen; what stands still now is a wait, too."""
+        """What was seen; what stands still now is a wait, too. Raises what ended the watch."""
         self._over.set()
         self.join()
+        if self._problem is not None:
+            raise self._problem
         now = time.monotonic()
         return self.waits + [ReaderWait(p, since, now) for p, (_, since) in self._stands.items()]

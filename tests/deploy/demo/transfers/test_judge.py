@@ -1,10 +1,12 @@
 """The judge of transfers finds every kind of planted violation, and nothing in a clean run."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
+from oncelog.deploy.demo.transfers import readers
 from oncelog.deploy.demo.transfers.judge import (
     TRANSFER_ANOMALIES,
     ReaderWait,
@@ -125,3 +127,18 @@ def test_readers_wait_while_the_stable_offset_stands_below_the_watermark() -> No
     ):
         watch.look({key: stable}, {key: high}, now)
     assert watch.waits == [ReaderWait(0, 1.0, 4.0), ReaderWait(0, 5.5, 9.5)]
+
+
+def test_a_watch_that_broke_has_not_seen_that_nobody_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextlib.contextmanager
+    def broken(_: str) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(readers, "blocking_admin", broken)
+    watch = ReaderWatch("127.0.0.1:1", "t", 1, shortest_s=1.0)
+    watch.start()
+    watch.join(30)
+    with pytest.raises(AttributeError):
+        watch.end()
