@@ -4,9 +4,17 @@ from typing import Any
 
 from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
+from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import AppendInfo, Origin, PartitionLog
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.record_batch import decode_header, iterate_batches
+
+COMPACTED = LogConfig(
+    is_compacted=True,
+    is_deleted_by_retention=False,
+    min_cleanable_dirty_ratio=0.0,
+    file_delete_delay_ms=0,
+)
 
 
 def append_as_leader(

@@ -1,7 +1,5 @@
 """A node that is heard and hears nothing: others must lead what it led, and it comes back."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +8,10 @@ import pytest
 from oncelog.deploy.cluster.blocking_admin import blocking_admin
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ..waiting import until
+
 pytestmark = pytest.mark.cluster
 DEADLINE_S = 30
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 def test_a_deaf_node_is_fenced_and_comes_back_when_it_hears(tmp_path: Path) -> None:
@@ -38,6 +31,6 @@ def test_a_deaf_node_is_fenced_and_comes_back_when_it_hears(tmp_path: Path) -> N
 
             assert deaf in {p.leader for p in partitions()}
             cluster.partition(others, [deaf], one_way=True)
-            wait_until(lambda: all(deaf not in p.isr and p.leader != deaf for p in partitions()))
+            until(lambda: all(deaf not in p.isr and p.leader != deaf for p in partitions()))
             cluster.heal()
-            wait_until(lambda: all(deaf in p.isr for p in partitions()))
+            until(lambda: all(deaf in p.isr for p in partitions()))

@@ -104,12 +104,8 @@ class Group:
 
     def sync(self, label: str, version: int, given: dict[str, bytes], **fields: Any) -> Any:
         """SyncGroup; `given`: assignments by label, from the leader."""
-        member = self.member(label)
         values = {
-            "group_id": self.group_id,
-            "generation_id": member.generation,
-            "member_id": member.member_id,
-            "group_instance_id": None,
+            **self._identity(label),
             "protocol_type": "consumer",
             "protocol_name": "range",
             "assignments": [
@@ -120,14 +116,16 @@ class Group:
         return self.ask(SYNC, version, values, label)
 
     def heartbeat(self, label: str, version: int = 4, **fields: Any) -> Any:
+        return self.ask(HEARTBEAT, version, self._identity(label) | fields, label)
+
+    def _identity(self, label: str) -> dict[str, Any]:
         member = self.member(label)
-        values = {
+        return {
             "group_id": self.group_id,
             "generation_id": member.generation,
             "member_id": member.member_id,
             "group_instance_id": None,
-        } | fields
-        return self.ask(HEARTBEAT, version, values, label)
+        }
 
     def leave(self, version: int, *labels: str, **fields: Any) -> Any:
         """LeaveGroup; several members from version 3 on."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 from ..waiting import until
 
@@ -27,6 +28,18 @@ class Member:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run_guarded, daemon=True)
         self._thread.start()
+
+    def _settings(self) -> dict[str, Any]:
+        """Of clients in Python."""
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "group_id": self.group,
+            "group_instance_id": self.instance,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "session_timeout_ms": SESSION_MS,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+        }
 
     @property
     def assigned(self) -> frozenset[int]:
@@ -99,13 +112,7 @@ class KafkaPython(Member):
 
         consumer = KafkaConsumer(
             TOPIC,
-            bootstrap_servers=self.bootstrap,
-            group_id=self.group,
-            group_instance_id=self.instance,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
+            **self._settings(),
             partition_assignment_strategy=[RangePartitionAssignor],
         )
         consumer.partitions_for_topic(TOPIC)  # a leader that does not know it gives nobody any
@@ -133,13 +140,7 @@ class Aiokafka(Member):
 
         consumer = AIOKafkaConsumer(
             TOPIC,
-            bootstrap_servers=self.bootstrap,
-            group_id=self.group,
-            group_instance_id=self.instance,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
+            **self._settings(),
             partition_assignment_strategy=(RangePartitionAssignor,),
         )
         await consumer.start()

@@ -221,6 +221,17 @@ class RawPeer:
             assert time.monotonic() < deadline, f"{self.name}: error {answer.error_code}"
             time.sleep(0.1)
 
+    def init_producer_id(
+        self, version: int, name: str | None, pid: int = -1, epoch: int = -1, timeout: int = 60000
+    ) -> Any:
+        values = {
+            "transactional_id": name,
+            "transaction_timeout": timeout,
+            "producer_id": pid,
+            "producer_epoch": epoch,
+        }
+        return self.ask(INIT_PRODUCER_ID, version, values)
+
     # --- comparable answers
 
     def comparable(self, value: Any, name: str = "") -> Any:

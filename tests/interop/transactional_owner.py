@@ -5,6 +5,7 @@ from typing import Any
 
 from oncelog.wire.errors import ErrorCode
 
+from ..waiting import until
 from .cases.log import batch
 from .raw_peer import INIT_PRODUCER_ID, RawPeer
 
@@ -90,13 +91,10 @@ def in_order(answer: Any) -> Any:
 
 def wait_for_coordinator(peer: RawPeer, kind: int, key: str) -> None:
     """Wait until a coordinator is there and has loaded what it needs."""
-    deadline = time.monotonic() + 20
-    values = {"key_type": kind, "key": key}
-    while peer.ask_raw(FIND_COORDINATOR, 3, values).error_code != 0:
-        assert time.monotonic() < deadline, f"no coordinator of {key}"
-        time.sleep(0.02)
+    values, topics = {"key_type": kind, "key": key}, {"group_id": key, "topics": []}
+    until(lambda: not peer.ask_raw(FIND_COORDINATOR, 3, values).error_code, f"no owner of {key}")
     if kind == 0:
-        topics = {"group_id": key, "topics": []}
-        while peer.ask_raw(FETCH_GROUP, 5, topics).error_code in TRANSIENT:
-            assert time.monotonic() < deadline, f"the group {key} is not loaded"
-            time.sleep(0.02)
+        until(
+            lambda: peer.ask_raw(FETCH_GROUP, 5, topics).error_code not in TRANSIENT,
+            f"the group {key} is not loaded",
+        )

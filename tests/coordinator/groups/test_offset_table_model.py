@@ -6,6 +6,7 @@ written must equal, in every field, one that replays what is left of the log; an
 be what a reader of committed data finds: the last value of each key.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,23 +23,14 @@ from oncelog.coordinator.groups.records import (
     encode_offset_value,
 )
 from oncelog.storage.compaction.log_cleaner import LogCleaner
-from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.wire.control_record import ControlType, decode_marker
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, decode_batch, encode_batch
 
-from ...log_batches import batches_in, clean, marker
+from ...log_batches import COMPACTED, batches_in, clean, marker
 
-CONFIG = LogConfig(
-    segment_bytes=700,
-    index_interval_bytes=100,
-    is_compacted=True,
-    is_deleted_by_retention=False,
-    min_cleanable_dirty_ratio=0.0,
-    delete_retention_ms=50,
-    file_delete_delay_ms=0,
-)
+CONFIG = replace(COMPACTED, segment_bytes=700, index_interval_bytes=100, delete_retention_ms=50)
 Key = tuple[str, int]  # group, partition
 
 

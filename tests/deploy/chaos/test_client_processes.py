@@ -1,14 +1,15 @@
 """Processes of clients: what they met is counted; which ends are failures."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from oncelog.deploy.chaos.client_processes import ClientProcesses
 from oncelog.deploy.chaos.load.order import STUCK, WorkerOrder
+
+from ...waiting import until
 
 TIMEOUT_S = 20.0
 STAND_IN = """
@@ -41,13 +42,6 @@ def processes(tmp_path: Path) -> Iterator[StandIns]:
 
 def order(number: int = 0) -> WorkerOrder:
     return WorkerOrder(run="r", bootstrap="b", number=number, seed="s", workloads=("append",))
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_each_incarnation_has_a_seed_of_its_own(processes: StandIns) -> None:

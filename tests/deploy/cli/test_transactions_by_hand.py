@@ -1,7 +1,6 @@
 """The commands about transactions against real nodes, with a producer that goes silent."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +9,8 @@ import pytest
 
 from oncelog.deploy.cli import main
 from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ...waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 GROUP = "readers"
@@ -56,13 +57,6 @@ def ask(cluster: Cluster, capsys) -> Callable[..., Any]:
     return run
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_the_life_of_an_open_transaction_as_people_see_it(cluster, ask):
     name = "app-silent"
     with open_transaction(cluster, name, **{"transaction.timeout.ms": 60_000}) as producer:
@@ -81,7 +75,7 @@ def test_the_life_of_an_open_transaction_as_people_see_it(cluster, ask):
         ask(*refusal, code=1)  # its coordinator has it
 
         assert "aborted what it had open" in ask("txn", "abort", name)
-        eventually(lambda: "nothing is open" in ask("why", "orders/0"))
+        until(lambda: "nothing is open" in ask("why", "orders/0"))
         states = [
             entry["state"]
             for shard in range(4)
@@ -112,7 +106,7 @@ def test_coordinators_are_targets_of_faults(cluster, ask):
         old = cluster.coordinator("txn", "app-1")
         told = ask("kill", "txn:app-1")
         assert f"killed node {old}" in told and f"txn:app-1: coordinator {old} -> " in told
-        eventually(lambda: "Ongoing" in ask("txn", "describe", "app-1"))
+        until(lambda: "Ongoing" in ask("txn", "describe", "app-1"))
         ask("txn", "abort", "app-1")
     ask("start", str(old))
     old = cluster.coordinator("group", GROUP)

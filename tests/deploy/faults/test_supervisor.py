@@ -1,8 +1,7 @@
 """Child processes: killed, paused, stopped, and started again when they end by themselves."""
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import pytest
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.faults import supervisor
 from oncelog.deploy.faults.supervisor import Supervisor
+
+from ...waiting import until
 
 TIMEOUT_S = 20.0
 SLEEP = "import time; time.sleep(60)"
@@ -67,13 +68,6 @@ def children(tmp_path: Path) -> Iterator[Programs]:
 def start(children: Programs, *programs: str) -> None:
     children.programs = [*programs]
     children.start("p")
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_killed_child_stays_down_until_it_is_started(children: Programs) -> None:

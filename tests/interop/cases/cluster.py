@@ -2,11 +2,12 @@
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from oncelog.wire.messages.apis import APIS
 
-from ..raw_peer import API_VERSIONS, INIT_PRODUCER_ID, METADATA, UNKNOWN_ID, RawPeer
+from ..raw_peer import API_VERSIONS, METADATA, UNKNOWN_ID, RawPeer
 
 Scenario = Iterator[tuple[str, Any]]
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
@@ -176,14 +177,7 @@ def list_config_resources(peer: RawPeer, version: int) -> Scenario:
 def init_producer_id(peer: RawPeer, version: int) -> Scenario:
     peer.new_producer_id()  # the first one may have to wait for a block
 
-    def asked(name: str | None, pid: int = -1, epoch: int = -1, timeout: int = 60000) -> Any:
-        values = {
-            "transactional_id": name,
-            "transaction_timeout": timeout,
-            "producer_id": pid,
-            "producer_epoch": epoch,
-        }
-        return peer.ask(INIT_PRODUCER_ID, version, values)
+    asked = partial(peer.init_producer_id, version)
 
     yield "idempotent", asked(None)
     yield "idempotent, timeout 0", asked(None, timeout=0)

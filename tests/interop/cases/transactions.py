@@ -4,29 +4,22 @@ What each state answers to each epoch is asked elsewhere (`transaction_cases`); 
 lists, names and limits of the requests.
 """
 
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from oncelog.wire.errors import ErrorCode
 
-from ..raw_peer import INIT_PRODUCER_ID, RawPeer
-from ..transactional_owner import TIMEOUT_MS, Owner, wait_for_coordinator
+from ...waiting import until
+from ..raw_peer import RawPeer
+from ..transactional_owner import Owner, wait_for_coordinator
 
 Scenario = Iterator[tuple[str, Any]]
 FETCH_GROUP, ADD_PARTITIONS, ADD_OFFSETS, END, TXN_OFFSET_COMMIT = 9, 24, 25, 26, 28
 
 
 def init_producer_id(peer: RawPeer, version: int) -> Scenario:
-    def asked(name: str | None, pid: int = -1, epoch: int = -1, timeout: int = TIMEOUT_MS) -> Any:
-        values = {
-            "transactional_id": name,
-            "transaction_timeout": timeout,
-            "producer_id": pid,
-            "producer_epoch": epoch,
-        }
-        return peer.ask(INIT_PRODUCER_ID, version, values)
-
+    asked = partial(peer.init_producer_id, version)
     mark = f"init-{version}"
     Owner(peer, f"{mark}-warm")
     yield "new", asked(mark)
@@ -212,13 +205,12 @@ def txn_offset_commit(peer: RawPeer, version: int) -> Scenario:
 
 
 def _wait_until_stable(peer: RawPeer, group: str, topic: str) -> None:
-    deadline = time.monotonic() + 20
     wanted = [{"name": topic, "partition_indexes": [0, 1]}]
     values = {"group_id": group, "topics": wanted, "require_stable": True}
-    while any(
-        part.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
-        for row in peer.ask_raw(FETCH_GROUP, 7, values).topics
-        for part in row.partitions
-    ):
-        assert time.monotonic() < deadline, f"{group}: offsets stay unstable"
-        time.sleep(0.01)
+
+    def is_stable() -> bool:
+        rows = peer.ask_raw(FETCH_GROUP, 7, values).topics
+        errors = {part.error_code for row in rows for part in row.partitions}
+        return ErrorCode.UNSTABLE_OFFSET_COMMIT not in errors
+
+    until(is_stable, f"{group}: offsets stay unstable")

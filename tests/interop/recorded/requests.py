@@ -11,6 +11,7 @@ from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.records import Record, encode_batch
 
+from ...waiting import until
 from ..raw_peer import CLOSED, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, PRODUCE, RawPeer
 
 FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSET_COMMIT = 10, 24, 25, 26, 28
@@ -211,11 +212,11 @@ class TransactionalRequests:
         places = [(CALM, 0), (CALM, 1)]
         for group in (KNOWN_GROUP, NEW_GROUP):
             places.append(("__consumer_offsets", shard_for(group, self.offset_partitions)))
-        deadline = time.monotonic() + TIMEOUT_S
         for place in places:
-            while self._end_of(place, 0) != self._end_of(place, 1):
-                assert time.monotonic() < deadline, f"{place}: a transaction stays open"
-                time.sleep(0.02)
+            until(
+                lambda place=place: self._end_of(place, 0) == self._end_of(place, 1),
+                f"{place}: a transaction stays open",
+            )
 
     def _end_of(self, place: tuple[str, int], isolation: int) -> int:
         part = {"partition_index": place[1], "timestamp": -1}

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from oncelog.wire.errors import ErrorCode
 
+from ...waiting import until
 from .cases import BUMPED, EMPTY, NONE, Case, Phase
 from .requests import (
     CALM,
@@ -106,10 +107,10 @@ class Stage(TransactionalRequests):
         state = prepared.case.state
         name, identity = prepared.transactional_id, (prepared.producer_id, prepared.producer_epoch)
         if state.phase is Phase.TIMED_OUT:
-            deadline = time.monotonic() + TIMEOUT_S
-            while (held := self.held(name)) is None or held.state != "CompleteAbort":
-                assert time.monotonic() < deadline, f"{prepared.case}: not aborted: {held}"
-                time.sleep(0.05)
+            until(
+                lambda: (held := self.held(name)) is not None and held.state == "CompleteAbort",
+                f"{prepared.case}: not aborted",
+            )
         elif state.name.startswith(("Prepare", "Complete")):
             if "by fence" in state.name:
                 error = error_of(self.init(name))

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,6 @@ from oncelog.node.partitions.log_compaction import LogCompaction
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.storage.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS
 from oncelog.storage.compaction.log_cleaner import LogCleaner
-from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 from oncelog.wire.control_record import ControlType
@@ -27,18 +27,12 @@ from oncelog.wire.record_batch import restamp
 from oncelog.wire.records import Record, encode_batch
 
 from ...awaiting import until
-from ...log_batches import append_as_leader, marker
+from ...log_batches import COMPACTED, append_as_leader, marker
 from ...log_directories import open_partition
 from ..hosted_logs import TOPIC_ID, data_directory
 
 NOW_MS = 1_700_000_000_000
-COMPACTED = LogConfig(
-    segment_bytes=400,
-    is_compacted=True,
-    is_deleted_by_retention=False,
-    min_cleanable_dirty_ratio=0.0,
-    file_delete_delay_ms=0,
-)
+SMALL = replace(COMPACTED, segment_bytes=400)
 
 
 class Disk:
@@ -47,7 +41,7 @@ class Disk:
     def __init__(self, path: Path) -> None:
         self.directory = data_directory(path)
         self.logs = [
-            open_partition(self.directory, name, 0, TOPIC_ID, COMPACTED, NOW_MS) for name in "tu"
+            open_partition(self.directory, name, 0, TOPIC_ID, SMALL, NOW_MS) for name in "tu"
         ]
         self.directory.note_recovered()
         self.cleaner = LogCleaner(self.directory.path)

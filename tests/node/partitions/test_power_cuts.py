@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import run_to_end
 
 from ...awaiting import turns_until
-from ...log_batches import append_as_leader, batches_in
+from ...log_batches import COMPACTED, append_as_leader, batches_in
 from ...log_directories import open_partition
 from ...simulation.virtual_disk import Disks
 from ...simulation.virtual_loop import Timeline
@@ -104,14 +105,7 @@ def write_checkpoints(directory: LogDirectory) -> None:
 
 
 PUTS = 17
-COMPACTED = LogConfig(
-    segment_bytes=400,
-    is_compacted=True,
-    is_deleted_by_retention=False,
-    min_cleanable_dirty_ratio=0.0,
-    flush_messages=1,
-    file_delete_delay_ms=0,
-)
+SMALL = replace(COMPACTED, segment_bytes=400, flush_messages=1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -122,7 +116,7 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
 
     def live(machine: Machine, operations: int | None) -> tuple[dict[bytes, bytes], int]:
         directory = machine.open("boot-1")
-        log = open_partition(directory, "t", 0, TOPIC_ID, COMPACTED, NOW_MS)
+        log = open_partition(directory, "t", 0, TOPIC_ID, SMALL, NOW_MS)
         directory.note_recovered()
         last: dict[bytes, bytes] = {}
         for n in range(PUTS):
@@ -154,7 +148,7 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
         machine = Machine(tmp_path / str(operations), seed)
         with machine.running():
             last, end_offset = live(machine, operations)
-            batches, found_end = machine.restart(COMPACTED)
+            batches, found_end = machine.restart(SMALL)
         found = {record.key: record.value for b in batches for record in decode_batch(b)}
         assert (found, found_end) == (last, end_offset), operations
         batch_counts.add(len(batches))

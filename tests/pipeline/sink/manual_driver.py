@@ -25,6 +25,11 @@ from ...interop.client_peers import new_topic
 from .output import check_once
 
 QUERY, TASKS = "query", 3
+SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
+FORGETS = {
+    "transactional.id.expiration.ms": "8000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
+}
 E = TypeVar("E", bound=steps.Effect)
 
 

@@ -40,7 +40,9 @@ from ...interop.client_peers import KAFKA, OURS, PREPARES, new_topic
 from ...interop.kafka_peer import KafkaPeer
 from ...programs import CLI, printed_by, run_to_end
 from .manual_driver import (
+    FORGETS,
     QUERY,
+    SCANS,
     TASKS,
     ManualDriver,
     all_rows,
@@ -51,12 +53,6 @@ from .manual_driver import (
     write_rows,
 )
 from .output import check_once, open_transactions
-
-SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
-FORGETS = {
-    "transactional.id.expiration.ms": "8000",
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
-}
 
 
 @pytest.fixture(scope="module")

@@ -34,13 +34,18 @@ from oncelog.pipeline.sink.stop_words import SinkStopped
 
 from ...interop.client_peers import KAFKAS, OURS
 from ...interop.kafka_peer import KafkaPeer
-from .manual_driver import TASKS, ManualDriver, all_rows, batch_rows, driving, play, rows
+from .manual_driver import (
+    FORGETS,
+    SCANS,
+    TASKS,
+    ManualDriver,
+    all_rows,
+    batch_rows,
+    driving,
+    play,
+    rows,
+)
 
-SCANS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
-FORGETS = {
-    "transactional.id.expiration.ms": "8000",
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
-}
 SHORT = {"transaction.max.timeout.ms": "100000"}
 TIMEOUT_MS = 4_000
 

@@ -8,6 +8,7 @@ be what it was before compaction, and producers must get the answers they would 
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from unittest.mock import patch
@@ -16,25 +17,16 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from oncelog.storage.compaction.log_cleaner import LogCleaner
-from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producers.verdicts import Duplicate
 from oncelog.wire.control_record import ControlType, decode_marker
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, decode_batch, encode_batch
 
-from ...log_batches import append_as_leader, batches_in, clean, marker
+from ...log_batches import COMPACTED, append_as_leader, batches_in, clean, marker
 from ...present import present
 
-CONFIG = LogConfig(
-    segment_bytes=600,
-    index_interval_bytes=100,
-    is_compacted=True,
-    is_deleted_by_retention=False,
-    min_cleanable_dirty_ratio=0.0,
-    delete_retention_ms=50,
-    file_delete_delay_ms=0,
-)
+CONFIG = replace(COMPACTED, segment_bytes=600, index_interval_bytes=100, delete_retention_ms=50)
 TOPIC_ID = bytes(range(16))
 
 

@@ -15,17 +15,10 @@ from oncelog.wire.record_batch import decode_header, restamp
 from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import run_to_end
 
-from ...log_batches import append_as_leader, batches_in, clean, end_transaction
+from ...log_batches import COMPACTED, append_as_leader, batches_in, clean, end_transaction
 from ...present import present
 
-CONFIG = LogConfig(
-    segment_bytes=1 << 20,
-    is_compacted=True,
-    is_deleted_by_retention=False,
-    min_cleanable_dirty_ratio=0.0,
-    delete_retention_ms=100,
-    file_delete_delay_ms=0,
-)
+CONFIG = replace(COMPACTED, segment_bytes=1 << 20, delete_retention_ms=100)
 NOW = 1_000
 
 
