@@ -299,7 +299,7 @@ class ExactlyOnceSink:
         """
         if of_batch[:3] == self._done[:3] and of_batch != self._done:
             raise ValueError(
-                f"sink {self.sink_id} was given batch {of_batch[2]} before, and is given other "
+                f"sink {self.sink_id} was given batch {of_batch[1]} before, and is given other "
                 "rows as the same batch: they would be taken for written, and be lost. Call the "
                 "sink once in each batch, with the union of all its rows, or make a sink for each "
                 "output, each with a sink_id of its own"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog.client.cluster_view import PartitionInfo
+from oncelog.client.dual_write.names import session_id
 from oncelog.client.group_admin import GroupDescription, MemberDescription
 from oncelog.client.transaction_admin import DescribedTransaction, PartitionProducer
 from oncelog.deploy.inspect.explain import (
@@ -85,7 +86,7 @@ def test_an_open_transaction_is_named_with_its_age_and_its_end():
     )
 
 
-OF_A_DUAL_WRITE = "oncelog.dual.billing.0123456789abcdef"
+OF_A_DUAL_WRITE = session_id("billing", "0123abcd", bytes(range(8)))
 
 
 def with_state(**changes) -> PartitionFacts:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.faults.postgres_server import tool
 from oncelog.deploy.prove.run import Run
 from oncelog.deploy.prove.settings import ProveSettings
 
-from ...client.dual_write.postgresql import postgresql, tool
+from ...client.dual_write.postgresql import postgresql
 from ...interop.kafka_peer import java_source
 from .entries import ENTRIES, OTHERS, GalleryEntry
 
