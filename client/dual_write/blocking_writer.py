@@ -10,7 +10,7 @@ The same as `DualWriter` (writer.py) without `await`; the connection is used by 
 
 import contextlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any, Self
 
 from ...wire.batch_builder import Headers
@@ -21,24 +21,16 @@ from ..produce.delivery import Deliveries
 from ..producer import Producer
 from . import kafka_side, steps
 from .flow import drive
+from .work import BlockingWork
 from .writer_flow import WriterFlow
 
 
-class BlockingDualWork:
+class BlockingDualWork(BlockingWork):
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:
-        self._writer, self._producer = writer, producer
-        self.connection: Any = writer.connection
-
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; its cursor."""
-        cursor = self.connection.cursor()
-        if parameters:
-            cursor.execute(sql, parameters)
-        else:
-            cursor.execute(sql)
-        return cursor
+        super().__init__(writer)
+        self._producer = producer
 
     def send(
         self,
@@ -63,10 +55,6 @@ class BlockingDualWork:
     def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """As `BlockingProducer.send_many`."""
         return self._producer.send_many(topic, values, **columns)
-
-    def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Records up to here are done with: the position counts when the block does."""
-        drive(self._writer.write_position(topic, partition, next_offset))
 
 
 class BlockingDualWriter(WriterFlow):

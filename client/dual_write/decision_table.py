@@ -12,7 +12,7 @@ Pure: a script yields statements and gets answers, or exceptions, back; database
 connection, awaiting or not.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -50,15 +50,15 @@ class SqlResult:
 
 Script = Generator[Statement | SqlEnding, SqlResult, T]
 KEY = "transactional_id = ? AND producer_id = ? AND producer_epoch = ?"
-CREATE = (
-    f"CREATE TABLE {TABLE} (writer VARCHAR(150) NOT NULL, transactional_id VARCHAR(190) NOT NULL, "
+COLUMNS = {
+    TABLE: "writer VARCHAR(150) NOT NULL, transactional_id VARCHAR(190) NOT NULL, "
     "producer_id BIGINT NOT NULL, producer_epoch BIGINT NOT NULL, outcome VARCHAR(10) NOT NULL, "
     "generation BIGINT NOT NULL, decisions BIGINT NOT NULL, "
-    "PRIMARY KEY (transactional_id, producer_id, producer_epoch))",
-    f"CREATE TABLE {POSITIONS} (writer VARCHAR(150) NOT NULL, topic VARCHAR(249) NOT NULL, "
+    "PRIMARY KEY (transactional_id, producer_id, producer_epoch)",
+    POSITIONS: "writer VARCHAR(150) NOT NULL, topic VARCHAR(249) NOT NULL, "
     "partition_id INTEGER NOT NULL, next_offset BIGINT NOT NULL, "
-    "PRIMARY KEY (writer, topic, partition_id))",
-)
+    "PRIMARY KEY (writer, topic, partition_id)",
+}
 
 
 def is_integrity_error(problem: BaseException) -> bool:
@@ -82,7 +82,12 @@ def _insert(
 
 def create_tables() -> Script[None]:
     """Make the tables, where they are not there."""
-    for table, create in zip((TABLE, POSITIONS), CREATE, strict=True):
+    return create_missing(COLUMNS)
+
+
+def create_missing(tables: Mapping[str, str]) -> Script[None]:
+    """Make the tables that are not there; their columns by their names."""
+    for table, columns in tables.items():
         try:
             yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
             yield SqlEnding.ROLLBACK
@@ -90,7 +95,7 @@ def create_tables() -> Script[None]:
         except Exception:
             yield SqlEnding.ROLLBACK
         try:
-            yield Statement(create)
+            yield Statement(f"CREATE TABLE {table} ({columns})")
             yield SqlEnding.COMMIT
         except Exception:  # another process has made it at the same moment, or it may not be made
             yield SqlEnding.ROLLBACK

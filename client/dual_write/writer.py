@@ -18,7 +18,7 @@ a check-back (`oncelog txn check-back`). Needs two-phase commit (KIP-939) on the
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator
 from typing import Any, Self
 
 from ...wire.batch_builder import Headers
@@ -28,23 +28,16 @@ from ..produce.delivery import Deliveries, Delivery
 from ..producer import Producer
 from . import kafka_side, steps
 from .flow import drive_async
+from .work import Work
 from .writer_flow import WriterFlow
 
 
-class DualWork:
+class DualWork(Work):
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: "DualWriter", producer: Producer) -> None:
-        self._writer, self._producer = writer, producer
-        self.connection: Any = writer.connection
-
-    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; its cursor."""
-        cursor = self.connection.cursor()
-        result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
-        if isinstance(result, Awaitable):
-            await result
-        return cursor
+        super().__init__(writer)
+        self._producer = producer
 
     async def send(
         self,
@@ -69,10 +62,6 @@ class DualWork:
     async def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """As `Producer.send_many`."""
         return await self._producer.send_many(topic, values, **columns)
-
-    async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """Records up to here are done with: the position counts when the block does."""
-        await drive_async(self._writer.write_position(topic, partition, next_offset))
 
 
 class DualWriter(WriterFlow):

@@ -99,7 +99,7 @@ class OutboxRelay(ConnectionFlow):
         self.is_idle = not rows
         if not rows:
             return 0
-        with self._told_as_superseded():
+        with self._fatal_as_superseded():
             await self._send(rows, batch)
         self._sent = batch
         await drive_async(self._run(table.delete_sent(self.name, batch)))
@@ -126,7 +126,7 @@ class OutboxRelay(ConnectionFlow):
         await producer.commit_transaction()
 
     @contextmanager
-    def _told_as_superseded(self) -> Generator[None]:
+    def _fatal_as_superseded(self) -> Generator[None]:
         try:
             yield
         except KafkaError as problem:

@@ -15,17 +15,17 @@ Pure, as dual_write/decision_table.py.
 from dataclasses import dataclass
 
 from ...wire.errors import ErrorCode, KafkaError
-from ..dual_write.decision_table import Script, SqlEnding, Statement
+from ..dual_write.decision_table import Script, SqlEnding, Statement, create_missing
 
 TABLE, RELAYS = "oncelog_outbox", "oncelog_outbox_relays"
 CLAIMS_MAX = 5
-CREATE = (
-    f"CREATE TABLE {TABLE} (outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
+COLUMNS = {
+    TABLE: "outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
     "number BIGINT NOT NULL, created_ms BIGINT NOT NULL, topic VARCHAR(249) NOT NULL, "
-    "record TEXT NOT NULL, batch BIGINT, PRIMARY KEY (writer_session, number))",
-    f"CREATE TABLE {RELAYS} (outbox VARCHAR(150) NOT NULL PRIMARY KEY, "
-    "generation BIGINT NOT NULL, batch BIGINT NOT NULL)",
-)
+    "record TEXT NOT NULL, batch BIGINT, PRIMARY KEY (writer_session, number)",
+    RELAYS: "outbox VARCHAR(150) NOT NULL PRIMARY KEY, "
+    "generation BIGINT NOT NULL, batch BIGINT NOT NULL",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +44,7 @@ class RelaySuperseded(KafkaError):
 
 def create_tables() -> Script[None]:
     """Make the tables, where they are not there."""
-    for table, create in zip((TABLE, RELAYS), CREATE, strict=True):
-        try:
-            yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
-            yield SqlEnding.ROLLBACK
-            continue
-        except Exception:
-            yield SqlEnding.ROLLBACK
-        try:
-            yield Statement(create)
-            yield SqlEnding.COMMIT
-        except Exception:  # another process has made it at the same moment, or it may not be made
-            yield SqlEnding.ROLLBACK
-            yield Statement(f"SELECT 1 FROM {table} WHERE 1 = 0")
-            yield SqlEnding.ROLLBACK
+    return create_missing(COLUMNS)
 
 
 def insert(outbox: str, row: Row, created_ms: int) -> Script[None]:

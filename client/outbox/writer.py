@@ -10,27 +10,20 @@ calls are those of `DualWriter`, but for what a record became, which nobody know
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Generator, Sequence
-from typing import Any, Self
+from collections.abc import AsyncGenerator, Generator
+from typing import Self
 
 from ...wire.batch_builder import Headers
 from ...wire.identifiers import TopicPartition
 from ..dual_write.flow import drive, drive_async
+from ..dual_write.work import BlockingWork, Work
 from .outbox_flow import OutboxFlow
 
 
-class BlockingOutboxWork:
+class BlockingOutboxWork(BlockingWork):
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
-    def __init__(self, writer: "BlockingOutboxWriter") -> None:
-        self._writer = writer
-        self.connection: Any = writer.connection
-
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; its cursor."""
-        cursor = self.connection.cursor()
-        cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
-        return cursor
+    _writer: "BlockingOutboxWriter"
 
     def send(
         self,
@@ -44,10 +37,6 @@ class BlockingOutboxWork:
     ) -> None:
         """The record is a row; it is sent when the block counts."""
         drive(self._writer.write_record(topic, value, key, partition, timestamp_ms, headers))
-
-    def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """As `BlockingDualWork.consumed`."""
-        drive(self._writer.write_position(topic, partition, next_offset))
 
 
 class BlockingOutboxWriter(OutboxFlow):
@@ -84,20 +73,10 @@ class BlockingOutboxWriter(OutboxFlow):
         return drive(self._positions())
 
 
-class OutboxWork:
+class OutboxWork(Work):
     """As `BlockingOutboxWork`, awaited."""
 
-    def __init__(self, writer: "OutboxWriter") -> None:
-        self._writer = writer
-        self.connection: Any = writer.connection
-
-    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """Run a statement on the connection; its cursor."""
-        cursor = self.connection.cursor()
-        result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
-        if isinstance(result, Awaitable):
-            await result
-        return cursor
+    _writer: "OutboxWriter"
 
     async def send(
         self,
@@ -113,10 +92,6 @@ class OutboxWork:
         await drive_async(
             self._writer.write_record(topic, value, key, partition, timestamp_ms, headers)
         )
-
-    async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
-        """As `DualWork.consumed`."""
-        await drive_async(self._writer.write_position(topic, partition, next_offset))
 
 
 class OutboxWriter(OutboxFlow):

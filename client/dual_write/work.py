@@ -1,0 +1,45 @@
+"""What a block may do with its database, whatever becomes of its records."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from .connection_flow import ConnectionFlow
+from .flow import drive, drive_async
+
+
+class BlockingWork:
+    """`connection` is the database's, whose commit is the writer's."""
+
+    def __init__(self, writer: ConnectionFlow) -> None:
+        self._writer = writer
+        self.connection: Any = writer.connection
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Run a statement on the connection; its cursor."""
+        cursor = self.connection.cursor()
+        cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+        return cursor
+
+    def consumed(self, topic: str, partition: int, next_offset: int) -> None:
+        """Records up to here are done with: the position counts when the block does."""
+        drive(self._writer.write_position(topic, partition, next_offset))
+
+
+class Work:
+    """As `BlockingWork`, awaited."""
+
+    def __init__(self, writer: ConnectionFlow) -> None:
+        self._writer = writer
+        self.connection: Any = writer.connection
+
+    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Run a statement on the connection; its cursor."""
+        cursor = self.connection.cursor()
+        result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
+        if isinstance(result, Awaitable):
+            await result
+        return cursor
+
+    async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
+        """Records up to here are done with: the position counts when the block does."""
+        await drive_async(self._writer.write_position(topic, partition, next_offset))
