@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -22,8 +23,13 @@ SETTINGS = ("shared_buffers=16MB", "max_connections=20", "unix_socket_directorie
 
 def tool(name: str) -> str | None:
     """A program of the newest PostgreSQL that is installed."""
-    places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    return str(places[-1]) if places else shutil.which(name)
+    places = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
+    newest = max(places, key=lambda place: _version(place.parts[-3]), default=None)
+    return str(newest) if newest is not None else shutil.which(name)
+
+
+def _version(text: str) -> list[int]:
+    return [int(part) for part in text.split(".") if part.isdigit()]
 
 
 class PostgresServer:
@@ -31,6 +37,9 @@ class PostgresServer:
 
     def __init__(self, folder: Path, user: str | None) -> None:
         self.folder, self._user = folder, user
+        # None of root's rights: neither its groups.
+        self._group = None if user is None else pwd.getpwnam(user).pw_gid
+        self._groups: tuple[int, ...] | None = None if user is None else ()
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -38,10 +47,13 @@ class PostgresServer:
         initdb = tool("initdb")
         assert initdb is not None
         command = [initdb, "-D", str(folder / "data"), "-U", "oncelog", "-A", "trust", "-N"]
-        subprocess.run(
+        made = subprocess.run(
             [*command, "-E", "UTF8", "--no-locale"],
-            check=True, stdout=subprocess.DEVNULL, user=user, cwd=folder,
+            capture_output=True, text=True, timeout=START_S, check=False, cwd=folder,
+            user=user, group=self._group, extra_groups=self._groups,
         )  # fmt: skip
+        if made.returncode:
+            raise Failure(f"initdb makes no database: {made.stderr.strip()[-500:]}")
 
     @property
     def url(self) -> str:
@@ -63,8 +75,8 @@ class PostgresServer:
             with (self.folder / "log").open("ab") as log:
                 self._process = subprocess.Popen(
                     [postgres, *where, *settings],
-                    stdout=log, stderr=log, user=self._user, cwd=self.folder,
-                    start_new_session=True,
+                    stdout=log, stderr=log, cwd=self.folder, start_new_session=True,
+                    user=self._user, group=self._group, extra_groups=self._groups,
                 )  # fmt: skip
             if self._is_ready(deadline):
                 return
@@ -79,8 +91,10 @@ class PostgresServer:
         assert self._process is not None
         while self._process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(psycopg.OperationalError):
-                self.connect().close()
-                return True
+                with contextlib.closing(self.connect()) as connection:
+                    answer = connection.execute("SHOW data_directory").fetchone()
+                if answer == (str(self.folder / "data"),):  # and not another's at this port
+                    return True
             time.sleep(0.02)
         return False
 
@@ -94,13 +108,14 @@ class PostgresServer:
 
     def stop(self) -> None:
         if self._process is not None:
-            process, self._process = self._process, None
-            process.send_signal(signal.SIGINT)  # fast
+            self._process.send_signal(signal.SIGINT)  # fast
             try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(STOP_S)
+            finally:  # also at a second Ctrl-C: its data is removed next
+                self._process.kill()
+                self._process.wait()
+                self._process = None
 
 
 def why_there_is_none() -> str:
@@ -116,8 +131,6 @@ def why_there_is_none() -> str:
 
 def _user() -> str | None:
     """Root's servers run as this one."""
-    import pwd
-
     return next((each.pw_name for each in pwd.getpwall() if each.pw_name == "postgres"), None)
 
 

@@ -41,6 +41,7 @@ class Feeder(threading.Thread):
         self._address, self._topics, self._rate = bootstrap, topics, rate
         self._feed, self._prefix = feed or self._plain, prefix
         self._over = threading.Event()
+        self._feeding = threading.Lock()  # a user's function need not know of two threads
         self.failed: Exception | None = None
         self.fed = 0
         self._aborted = AbortedInputs(
@@ -123,7 +124,8 @@ class Feeder(threading.Thread):
         return [(which, each) for each in self._send(producer, INPUTS_MAX + number, which)]
 
     def _records(self, number: int, which: str) -> list[tuple[str, Any, Any]]:
-        made: Any = self._feed(number, which)
+        with self._feeding:
+            made: Any = self._feed(number, which)
         if isinstance(made, list):
             return made
         key, value = made

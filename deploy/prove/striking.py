@@ -334,7 +334,7 @@ class Striker:
         name, committed_s, gap_s = found[0]
         time.sleep(self._chance.uniform(0, gap_s))
         at_s = time.monotonic()
-        met = max(1, self._observed.open_work(name))
+        met = self._observed.open_work(name)
         self._application.kill(name)
         self._killed_s = at_s
         what = f"kill -9 of {name} at work, {(at_s - committed_s) * 1000:.0f} ms after its commit"
