@@ -21,11 +21,11 @@ from ..produce.delivery import Deliveries
 from ..producer import Producer
 from . import kafka_side, steps
 from .flow import drive
-from .work import BlockingWork
+from .work import BlockingDatabaseWork
 from .writer_flow import WriterFlow
 
 
-class BlockingDualWork(BlockingWork):
+class BlockingDualWork(BlockingDatabaseWork):
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:

@@ -7,7 +7,7 @@ from .connection_flow import ConnectionFlow
 from .flow import drive, drive_async
 
 
-class BlockingWork:
+class BlockingDatabaseWork:
     """`connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: ConnectionFlow) -> None:
@@ -25,8 +25,8 @@ class BlockingWork:
         drive(self._writer.write_position(topic, partition, next_offset))
 
 
-class Work:
-    """As `BlockingWork`, awaited."""
+class DatabaseWork:
+    """As `BlockingDatabaseWork`, awaited."""
 
     def __init__(self, writer: ConnectionFlow) -> None:
         self._writer = writer

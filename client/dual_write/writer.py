@@ -28,11 +28,11 @@ from ..produce.delivery import Deliveries, Delivery
 from ..producer import Producer
 from . import kafka_side, steps
 from .flow import drive_async
-from .work import Work
+from .work import DatabaseWork
 from .writer_flow import WriterFlow
 
 
-class DualWork(Work):
+class DualWork(DatabaseWork):
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: "DualWriter", producer: Producer) -> None:

@@ -16,11 +16,11 @@ from typing import Self
 from ...wire.batch_builder import Headers
 from ...wire.identifiers import TopicPartition
 from ..dual_write.flow import drive, drive_async
-from ..dual_write.work import BlockingWork, Work
+from ..dual_write.work import BlockingDatabaseWork, DatabaseWork
 from .outbox_flow import OutboxFlow
 
 
-class BlockingOutboxWork(BlockingWork):
+class BlockingOutboxWork(BlockingDatabaseWork):
     """What a block may do; `connection` is the database's, whose commit is the writer's."""
 
     _writer: "BlockingOutboxWriter"
@@ -73,7 +73,7 @@ class BlockingOutboxWriter(OutboxFlow):
         return drive(self._positions())
 
 
-class OutboxWork(Work):
+class OutboxWork(DatabaseWork):
     """As `BlockingOutboxWork`, awaited."""
 
     _writer: "OutboxWriter"

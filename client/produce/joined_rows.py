@@ -8,6 +8,7 @@ imported here: who has arrays has loaded the one, and without the other `Rows` s
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from ...wire.primitives import encode_varint
@@ -45,12 +46,12 @@ def as_wall_ms(timestamps: Any) -> Any:
 
 
 class _Varints:
-    """Varints as columns; those of small numbers by a table that grows with what is asked for."""
+    """Varints as columns; those of small numbers by a table."""
 
     def __init__(self) -> None:
         self._arrow: Any = sys.modules["pyarrow"]
         self._numpy: Any = vector_library()
-        self._table: Any = self._encoded([NULL])  # of NULL, 0, 1, 2...
+        self._table: Any = self._encoded(range(NULL, TABLE_MAX))
         places = self._numpy.arange(ROWS_MAX)
         self.places, self.place_bytes = self.of(places), self.sizes(places)
 
@@ -60,8 +61,6 @@ class _Varints:
         if smallest < NULL or largest >= TABLE_MAX:
             distinct, indices = self._numpy.unique(numbers, return_inverse=True)
             return self._encoded(distinct.tolist()).take(self._arrow.array(indices))
-        if largest + 1 >= len(self._table):
-            self._table = self._encoded(range(NULL, 2 * largest + 2))
         return self._table.take(self._arrow.array(numbers + 1))
 
     def sizes(self, numbers: Any) -> Any:
@@ -75,14 +74,7 @@ class _Varints:
         return self._arrow.array(list(map(encode_varint, numbers)), self._arrow.binary())
 
 
-_kept: list[_Varints] = []
-
-
-def _varints() -> _Varints:
-    """Those of this process."""
-    if not _kept:
-        _kept.append(_Varints())
-    return _kept[0]
+_varints = cache(_Varints)  # of this process
 
 
 class JoinedRows(SizedRows):

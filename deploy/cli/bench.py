@@ -2,10 +2,10 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
@@ -24,6 +24,10 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..bench.grid import CellResult, CellT, Grid, MeasurementT
+    from ..cluster.local_cluster import Cluster
+    from ..demo.report import Screen
+
+T = TypeVar("T")
 
 Break = Literal[
     "none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off",
@@ -77,7 +81,7 @@ def demo(
     from ..cluster.local_cluster import Cluster
     from ..demo import flights
     from ..demo import report as demo_report
-    from ..demo.run import BREAKS, CLUSTER_CONFIG, Demo
+    from ..demo.run import BREAKS, CLUSTER_CONFIG, Demo, DemoReport
 
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     if job == "transfers":
@@ -88,16 +92,11 @@ def demo(
     worker = engine or _engine(broken)
     what_is_broken = demo_report.WHAT_IS_BROKEN.get(broken, "")
     screen = demo_report.Screen(chosen, broken, f" --engine {worker}", what_is_broken)
-    cluster = Cluster(3, config=CLUSTER_CONFIG)
-    cluster.up()
-    is_over = False
-    try:
-        screen.started(cluster)
-        report = Demo(cluster, chosen, broken, screen.say, worker).run(screen.follow)
-        screen.end()
-        is_over = True
-    finally:
-        cluster.down(purge=is_over)  # what could not be judged stays to be looked at
+
+    def run(cluster: Cluster) -> DemoReport:
+        return Demo(cluster, chosen, broken, screen.say, worker).run(screen.follow)
+
+    report = _judged(Cluster(3, config=CLUSTER_CONFIG), screen, run)
     if format == "json":
         print(json.dumps(demo_report.as_json(report)))
     else:
@@ -110,7 +109,7 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
     from ..demo.report import Screen
     from ..demo.transfers import report as transfers_report
     from ..demo.transfers.broken import WRITERS
-    from ..demo.transfers.run import TransfersDemo, database_of, refuse_database
+    from ..demo.transfers.run import TransfersDemo, TransfersReport, database_of, refuse_database
 
     if broken not in WRITERS or not 1 <= seconds <= SECONDS_MAX:
         raise Failure(
@@ -121,23 +120,32 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
     what_is_broken = transfers_report.WHAT_IS_BROKEN.get(broken, "")
     options = f" --job transfers --seconds {seconds:g}" + (" --database ..." if url else "")
     screen = Screen(seed, broken, options, what_is_broken)
-    cluster = Cluster(3)
-    cluster.up()
-    is_over = False
-    try:
-        screen.started(cluster)
+
+    def run(cluster: Cluster) -> TransfersReport:
         with database_of(url, cluster) as (found, server):
             demo = TransfersDemo(cluster, seed, broken, screen.say, database=found, server=server)
-            report = demo.run(seconds)
-        screen.end()
-        is_over = True
-    finally:
-        cluster.down(purge=is_over)  # what could not be judged stays to be looked at
+            return demo.run(seconds)
+
+    report = _judged(Cluster(3), screen, run)
     if output == "json":
         print(json.dumps(transfers_report.as_json(report)))
     else:
         transfers_report.print_verdict(report)
     return report.exit_code
+
+
+def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
+    """Run a demo on a cluster of its own; what could not be judged stays to be looked at."""
+    cluster.up()
+    is_over = False
+    try:
+        screen.started(cluster)
+        report = run(cluster)
+        screen.end()
+        is_over = True
+    finally:
+        cluster.down(purge=is_over)
+    return report
 
 
 def _engine(broken: str) -> Literal["spark", "workers"]:

@@ -3,18 +3,17 @@
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from ..cluster.local_cluster import Cluster
-from ..judge.analysis.findings import Anomaly, Finding
 from ..judge.contents import END_ANOMALIES, STREAM_ANOMALIES
+from . import verdict
 from .engine import Engine
 from .output_judge import OUTPUT_ANOMALIES
 from .run import ENRICHED, TOPIC, DemoReport, describe
 from .stream import Stream
+from .verdict import print_counts, print_findings, print_number, verdict_json
 
-EXAMPLES_MAX = 5
 WHAT_IS_BROKEN = {
     "acks=1": "the leader answers before anybody else has the record",
     "acks=0": "the producer does not wait for any answer",
@@ -92,19 +91,9 @@ def print_verdict(report: DemoReport) -> None:
     print(_faults(report))
     if report.fatal_errors:
         print(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
-    for finding in report.findings:
-        print(f"  {finding.name}: {finding.count:,}, for instance {finding.cases[0].sentence}")
+    print_findings(report.findings)
     print()
     print(sentence(report))
-
-
-def print_number(number: int, what: str) -> None:
-    print(f"{number:>9,}  {what}")
-
-
-def print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> None:
-    counts = {finding.name: finding.count for finding in findings}
-    print(" " * 11 + ", ".join(f"{counts.get(each.name, 0):,} {each.name}" for each in anomalies))
 
 
 def _faults(report: DemoReport) -> str:
@@ -120,25 +109,18 @@ def _faults(report: DemoReport) -> str:
 
 
 def sentence(report: DemoReport) -> str:
-    took = f"seed {report.seed}, {report.seconds:.0f} s"
-    if report.findings:
-        named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
-        why = f" Without {WITHOUT[report.broken]}" if report.broken != "none" else ""
-        return f"VIOLATED: {named} ({took}).{why}"
-    if not report.is_proof:
-        return f"NOT A PROOF: no kill hit work in flight ({took}). Run it again."
-    if report.broken != "none":
-        return f"Nothing was lost or doubled this time, by luck ({took})."
-    return f"EXACTLY ONCE: each flight counts once, from the producer to the sums ({took})."
+    return verdict.sentence(
+        report,
+        without=WITHOUT.get(report.broken, ""),
+        no_proof="no kill hit work in flight",
+        right="each flight counts once, from the producer to the sums",
+    )
 
 
 def as_json(report: DemoReport) -> dict[str, Any]:
     inputs, outputs = report.inputs, report.outputs
-    return {
-        "seed": report.seed,
-        "break": report.broken,
+    return verdict_json(report) | {
         "engine": report.engine,
-        "verdict": "violated" if report.findings else "ok" if report.is_proof else "no proof",
         "handed_over": report.handed_over,
         "acknowledged": report.acknowledged,
         "read": inputs.read,
@@ -149,17 +131,8 @@ def as_json(report: DemoReport) -> dict[str, Any]:
         "transactions": dict(report.account.transactions),
         "outputs_withheld": report.account.withheld,
         "restarts": report.restarts,
-        "violations": [
-            {
-                "kind": f.name,
-                "count": f.count,
-                "examples": [case.sentence for case in f.cases[:EXAMPLES_MAX]],
-            }
-            for f in report.findings
-        ],
         "failures": report.failures,
         "fatal_errors": report.fatal_errors,
-        "seconds": round(report.seconds, 1),
         "faults": [
             {
                 "kind": f.kind,

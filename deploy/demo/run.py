@@ -24,6 +24,7 @@ from .faults import DemoFaults, FaultReport
 from .output_judge import OutputVerdict
 from .spark_engine import SparkEngine
 from .stream import Stream
+from .verdict import exit_code
 from .worker_engine import WorkerEngine
 
 TOPIC, ENRICHED, SUMS = "flights", "enriched-flights", "delays"
@@ -85,8 +86,7 @@ class DemoReport:
 
     @property
     def exit_code(self) -> int:
-        """0 exactly once; 1 violated; 3 not violated, but not a proof either."""
-        return 1 if self.findings else 0 if self.is_proof else 3
+        return exit_code(self)
 
 
 class Demo:

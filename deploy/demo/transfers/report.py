@@ -3,7 +3,8 @@
 from typing import Any
 
 from ...judge.contents import END_ANOMALIES
-from ..report import EXAMPLES_MAX, print_counts, print_number
+from .. import verdict as demo_verdict
+from ..verdict import print_counts, print_findings, print_number, verdict_json
 from .judge import TRANSFER_ANOMALIES
 from .run import TOPIC, TransfersReport, describe
 
@@ -40,47 +41,30 @@ def print_verdict(report: TransfersReport) -> None:
         f"{len(report.faults)} faults hit {hit} open transactions; readers waited for "
         f"{verdict.longest_wait_s:.1f} s at most, without the time in which something was away"
     )
-    for finding in report.findings:
-        print(f"  {finding.name}: {finding.count:,}, for instance {finding.cases[0].sentence}")
+    print_findings(report.findings)
     print()
     print(sentence(report))
 
 
 def sentence(report: TransfersReport) -> str:
-    took = f"seed {report.seed}, {report.seconds:.0f} s"
-    if report.findings:
-        named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
-        why = f" Without {WITHOUT[report.broken]}" if report.broken != "none" else ""
-        return f"VIOLATED: {named} ({took}).{why}"
-    if not report.is_proof:
-        return f"NOT A PROOF: no fault hit a transaction that was open ({took}). Run it again."
-    if report.broken != "none":
-        return f"Nothing was lost or doubled this time, by luck ({took})."
-    return f"EXACTLY ONCE: each row has its event, and each event its row ({took})."
+    return demo_verdict.sentence(
+        report,
+        without=WITHOUT.get(report.broken, ""),
+        no_proof="no fault hit a transaction that was open",
+        right="each row has its event, and each event its row",
+    )
 
 
 def as_json(report: TransfersReport) -> dict[str, Any]:
     verdict = report.verdict
-    return {
-        "seed": report.seed,
-        "break": report.broken,
+    return verdict_json(report) | {
         "database": report.database,
-        "verdict": "violated" if report.findings else "ok" if report.is_proof else "no proof",
         "rows": verdict.rows,
         "read": verdict.read,
         "distinct": verdict.distinct,
         "told": dict(report.told),
         "longest_wait_s": round(verdict.longest_wait_s, 2),
         "restarts": report.restarts,
-        "violations": [
-            {
-                "kind": f.name,
-                "count": f.count,
-                "examples": [case.sentence for case in f.cases[:EXAMPLES_MAX]],
-            }
-            for f in report.findings
-        ],
-        "seconds": round(report.seconds, 1),
         "faults": [
             {
                 "kind": f.kind,

@@ -19,6 +19,7 @@ from ...faults.schedule import schedule
 from ...judge.analysis.findings import Finding
 from ...judge.contents import judge_end
 from .. import reading
+from ..verdict import exit_code
 from .database import SQLITE, TransferDatabase, database_at
 from .faults import TransferFaultReport, TransferFaults, kinds_of
 from .judge import ReaderWait, TransfersVerdict, judge_transfers
@@ -57,8 +58,7 @@ class TransfersReport:
 
     @property
     def exit_code(self) -> int:
-        """0 exactly once; 1 violated; 3 not violated, but not a proof either."""
-        return 1 if self.findings else 0 if self.is_proof else 3
+        return exit_code(self)
 
 
 def refuse_database(url: str | None) -> None:

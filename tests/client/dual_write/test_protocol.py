@@ -126,7 +126,7 @@ def test_a_commit_in_doubt_is_what_the_table_says() -> None:
         writer.step(steps.OutcomeRead(None, is_session_over=True))
 
 
-def test_a_writer_that_was_cancelled_says_so_and_cancels_nobody_else() -> None:
+def test_a_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> None:
     writer = ready()
     at_decision(writer)
     writer.stop(CancelledError())

@@ -85,7 +85,7 @@ def test_node_metrics_are_shown_or_unknown():
     assert unknown["SENT MB/MB"] is None and unknown["MSGS/MB"] is None
 
 
-def test_cpu_is_told_as_a_multiple_of_the_floor():
+def test_cpu_is_shown_as_a_multiple_of_the_floor():
     floor = Floor(16384, receive=0.5, checksum=0.1, write=0.4, link=0.6)
     assert floor.cpu_s_per_gb(1) == pytest.approx(1.0)
     (row,) = rows([result()], {16384: floor})

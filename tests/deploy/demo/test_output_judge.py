@@ -112,7 +112,7 @@ def test_what_is_not_made_of_its_input_is_altered(run, value):
 
 
 @pytest.mark.parametrize("state", ["aborted", "began", "sending"])
-def test_a_visible_output_of_a_transaction_that_nobody_committed_is_found(run, state):
+def test_a_visible_output_of_an_uncommitted_transaction_is_found(run, state):
     run.reported["w.1.2"] = Reported(3, state)
     assert run.kinds == {"uncommitted": 3}
 

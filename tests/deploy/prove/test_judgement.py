@@ -49,7 +49,7 @@ def test_an_output_of_no_input_is_stray() -> None:
     assert [record.key for record in judged.stray] == [b"x", None] and judged.is_violated
 
 
-def test_an_output_of_an_aborted_input_is_told_as_that() -> None:
+def test_an_output_of_an_aborted_input_is_a_violation() -> None:
     judged = judge_ids(inputs("a"), outputs("a", "x", "never", "never"), KEY, aborted={"never"})
     assert judged.aborted == {"never": 2} and judged.is_violated
     assert [record.key for record in judged.stray] == [b"x"]

@@ -28,7 +28,7 @@ def commit(observed: Observed) -> None:
     observed(answer_of(request, {"topics": topics})[0])
 
 
-def test_what_nobody_answers_is_no_work_in_flight() -> None:
+def test_a_produce_with_acks_0_is_no_work_in_flight() -> None:
     observed = Observed([T], ["out"])
     for _ in range(3):
         observed(request_of("Produce", 9, produce_request(9, None, acks=0)))

@@ -46,7 +46,7 @@ def test_what_says_no_way_is_refused(how: str) -> None:
     assert refused.value.exit_code == 2
 
 
-def test_a_function_that_raises_is_told_as_that(
+def test_an_error_of_the_users_function_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)

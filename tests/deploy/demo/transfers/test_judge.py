@@ -129,7 +129,7 @@ def test_readers_wait_while_the_stable_offset_stands_below_the_watermark() -> No
     assert watch.waits == [ReaderWait(0, 1.0, 4.0), ReaderWait(0, 5.5, 9.5)]
 
 
-def test_a_watch_that_broke_has_not_seen_that_nobody_waited(
+def test_an_error_ends_the_watch_of_the_last_stable_offset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @contextlib.contextmanager
