@@ -86,8 +86,8 @@ class OutboxFlow(ConnectionFlow):
         self._number += 1
         self._last_ms = max(self._last_ms, time.time_ns() // 1_000_000)
         text = records.to_text(value, key, partition, timestamp_ms, headers)
-        row = table.Row(self._session, self._number, topic, text)
-        yield from self._run(table.insert(self.name, row, self._last_ms))
+        row = table.Row(self._session, self._number, self._last_ms, topic, text)
+        yield from self._run(table.insert(self.name, row))
 
     def _positions(self) -> Flow[dict[TopicPartition, int]]:
         self._require_idle()

@@ -102,7 +102,7 @@ class OutboxRelay(ConnectionFlow):
         with self._told_as_superseded():
             await self._send(rows, batch)
         self._sent = batch
-        await drive_async(self._run(table.delete_sent(self.name, batch)))
+        await drive_async(self._run(table.delete_batch(self.name, batch, rows)))
         return len(rows)
 
     async def close(self) -> None:

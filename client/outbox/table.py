@@ -12,6 +12,7 @@ would stand behind it. It is what has no batch. Which batch was sent last stands
 Pure, as dual_write/decision_table.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...wire.errors import ErrorCode, KafkaError
@@ -22,7 +23,8 @@ CLAIMS_MAX = 5
 CREATE = (
     f"CREATE TABLE {TABLE} (outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
     "number BIGINT NOT NULL, created_ms BIGINT NOT NULL, topic VARCHAR(249) NOT NULL, "
-    "record TEXT NOT NULL, batch BIGINT, PRIMARY KEY (writer_session, number))",
+    "record TEXT NOT NULL, batch BIGINT, "
+    "PRIMARY KEY (outbox, created_ms, writer_session, number))",  # the order in which it is sent
     f"CREATE TABLE {RELAYS} (outbox VARCHAR(150) NOT NULL PRIMARY KEY, "
     "generation BIGINT NOT NULL, batch BIGINT NOT NULL)",
 )
@@ -32,6 +34,7 @@ CREATE = (
 class Row:
     writer_session: str
     number: int
+    created_ms: int
     topic: str
     record: str
 
@@ -60,12 +63,12 @@ def create_tables() -> Script[None]:
             yield SqlEnding.ROLLBACK
 
 
-def insert(outbox: str, row: Row, created_ms: int) -> Script[None]:
+def insert(outbox: str, row: Row) -> Script[None]:
     """A part of the block: the record counts when its transaction does."""
     yield Statement(
         f"INSERT INTO {TABLE} (outbox, writer_session, number, created_ms, topic, record) "
         "VALUES (?, ?, ?, ?, ?, ?)",
-        (outbox, row.writer_session, row.number, created_ms, row.topic, row.record),
+        (outbox, row.writer_session, row.number, row.created_ms, row.topic, row.record),
     )
 
 
@@ -92,8 +95,18 @@ def claim(outbox: str) -> Script[int]:
 
 
 def delete_sent(outbox: str, batch: int) -> Script[None]:
-    """Kafka has them."""
+    """Kafka has all batches up to this one. Reads the whole outbox: at a start."""
     yield Statement(f"DELETE FROM {TABLE} WHERE outbox = ? AND batch <= ?", (outbox, batch))
+    yield SqlEnding.COMMIT
+
+
+def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
+    """Kafka has it; by the part of the table's key in which its rows stand."""
+    created_ms = [row.created_ms for row in rows]
+    yield Statement(
+        f"DELETE FROM {TABLE} WHERE outbox = ? AND created_ms BETWEEN ? AND ? AND batch = ?",
+        (outbox, min(created_ms), max(created_ms), batch),
+    )
     yield SqlEnding.COMMIT
 
 
@@ -108,12 +121,13 @@ def take_back(outbox: str, batch: int) -> Script[None]:
 def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Script[list[Row]]:
     """Give some rows that have none this batch. Raises RelaySuperseded."""
     answer = yield Statement(
-        f"SELECT writer_session, number, topic, record FROM {TABLE} WHERE outbox = ? AND "
-        f"batch IS NULL ORDER BY created_ms, writer_session, number LIMIT {rows_max:d}",
+        f"SELECT writer_session, number, created_ms, topic, record FROM {TABLE} "
+        "WHERE outbox = ? AND batch IS NULL "
+        f"ORDER BY created_ms, writer_session, number LIMIT {rows_max:d}",
         (outbox,),
     )
     yield SqlEnding.ROLLBACK
-    found = [Row(str(s), int(n), str(t), str(r)) for s, n, t, r in answer.rows]
+    found = [Row(str(s), int(n), int(c), str(t), str(r)) for s, n, c, t, r in answer.rows]
     if not found:
         return []
     answer = yield Statement(
@@ -127,8 +141,9 @@ def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Scrip
         )
     for row in found:
         yield Statement(
-            f"UPDATE {TABLE} SET batch = ? WHERE writer_session = ? AND number = ?",
-            (batch, row.writer_session, row.number),
+            f"UPDATE {TABLE} SET batch = ? "
+            "WHERE outbox = ? AND created_ms = ? AND writer_session = ? AND number = ?",
+            (batch, outbox, row.created_ms, row.writer_session, row.number),
         )
     yield SqlEnding.COMMIT
     return found
