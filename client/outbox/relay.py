@@ -34,6 +34,7 @@ LATEST = -1
 BATCH_ROWS_MAX, EVERY_MS = 500, 100
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.1, 10.0
 READ_TIMEOUT_S = 60.0
+TAIL_OFFSETS = 1_000  # what a start reads of the topic first
 
 
 class OutboxRelay(ConnectionFlow):
@@ -150,17 +151,22 @@ class OutboxRelay(ConnectionFlow):
                 return
 
     async def _last_sent(self) -> int:
-        """0 where none was. What an older relay had open is ended, so all is stable soon."""
+        """0 where none was. What an older relay had open is ended, so all is stable soon.
+
+        Read from near the end: the newest segment, of up to a gigabyte or a week, is not compacted.
+        """
         key = (self.topic, 0)
         async with asyncio.timeout(READ_TIMEOUT_S), Admin(self._source) as admin:
             (end,) = (await admin.list_offsets({key: LATEST})).values()
             while (await admin.list_offsets({key: LATEST}, read_committed=True))[key] < end:
                 await asyncio.sleep(0.02)
-            last = 0
             settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
             async with Consumer(self._source, **settings) as consumer:
-                consumer.assign({key: 0})
-                while consumer.position(*key) < end:
-                    for record in await consumer.poll(100):
-                        last = int(json.loads(record.value or b"{}")["batch"])
+                last, start, length = 0, end, TAIL_OFFSETS
+                while not last and start > 0:  # all that was read was aborted: more of it
+                    start, length = max(0, end - length), 10 * length
+                    consumer.assign({key: start})
+                    while consumer.position(*key) < end:
+                        for record in await consumer.poll(100):
+                            last = int(json.loads(record.value or b"{}")["batch"])
         return last
