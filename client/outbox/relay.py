@@ -13,8 +13,7 @@ row to a batch (its generation is old).
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from ...wire.errors import KafkaError, TopicAlreadyExists
@@ -100,8 +99,11 @@ class OutboxRelay(ConnectionFlow):
         self.is_idle = not rows
         if not rows:
             return 0
-        with self._told_as_superseded():
+        try:
             await self._send(rows, batch)
+        except KafkaError as problem:
+            await self._raise_if_superseded(problem)
+            raise
         self._sent = batch
         await drive_async(self._run(table.delete_batch(self.name, batch, rows)))
         return len(rows)
@@ -126,16 +128,14 @@ class OutboxRelay(ConnectionFlow):
         await producer.send(self.topic, json.dumps({"batch": batch}).encode(), key=KEY)
         await producer.commit_transaction()
 
-    @contextmanager
-    def _told_as_superseded(self) -> Generator[None]:
-        try:
-            yield
-        except KafkaError as problem:
-            if not problem.fatal:
-                raise
+    async def _raise_if_superseded(self, problem: KafkaError) -> None:
+        """Kafka's word is not enough: a timeout, or an id that expired, fences as well.
+
+        And a batch with an old epoch is no fatal error; to begin again would end the successor.
+        """
+        if await drive_async(self._run(table.read_generation(self.name))) != self._generation:
             raise RelaySuperseded(
-                f"another relay of outbox {self.name!r} has started, or its transactional id "
-                f"{self.topic} is used by somebody else: {problem}"
+                f"another relay of outbox {self.name!r} has started: {problem}"
             ) from problem
 
     async def _create_topic(self) -> None:

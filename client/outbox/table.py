@@ -89,8 +89,20 @@ def claim(outbox: str) -> Script[int]:
             yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
-    answer = yield Statement(f"SELECT generation FROM {RELAYS} WHERE outbox = ?", (outbox,))
+    generation = yield from _generation(outbox)
     yield SqlEnding.COMMIT
+    return generation
+
+
+def read_generation(outbox: str) -> Script[int]:
+    """Of the relay in office."""
+    generation = yield from _generation(outbox)
+    yield SqlEnding.ROLLBACK
+    return generation
+
+
+def _generation(outbox: str) -> Script[int]:
+    answer = yield Statement(f"SELECT generation FROM {RELAYS} WHERE outbox = ?", (outbox,))
     return int(answer.rows[0][0])
 
 
