@@ -88,7 +88,7 @@ class OutboxRelay(ConnectionFlow):
         await self._producer.init_transactions()
         self._generation = await drive_async(self._run(table.claim(self.name)))
         self._sent = await self._last_sent()
-        await drive_async(self._run(table.take_back(self.name, self._sent)))
+        await drive_async(self._run(table.take_back(self.name, self._generation, self._sent)))
         await drive_async(self._run(table.delete_sent(self.name, self._sent)))
 
     async def send_batch(self) -> int:

@@ -122,12 +122,29 @@ def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
     yield SqlEnding.COMMIT
 
 
-def take_back(outbox: str, batch: int) -> Script[None]:
-    """From batches after this one, which were not sent."""
+def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
+    """From batches after this one, which were not sent. Raises RelaySuperseded.
+
+    A relay that sleeps in its start would take from its successor what that is sending.
+    """
+    yield from _hold_office(outbox, generation, batch)
     yield Statement(
         f"UPDATE {TABLE} SET batch = NULL WHERE outbox = ? AND batch > ?", (outbox, batch)
     )
     yield SqlEnding.COMMIT
+
+
+def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
+    """In the transaction that numbers rows: no other relay claims before it ends."""
+    answer = yield Statement(
+        f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",
+        (batch, outbox, generation),
+    )
+    if answer.row_count != 1:
+        yield SqlEnding.ROLLBACK
+        raise RelaySuperseded(
+            f"another relay of outbox {outbox!r} has started: one at a time sends its rows"
+        )
 
 
 def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Script[list[Row]]:
@@ -142,15 +159,7 @@ def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Scrip
     found = [Row(str(s), int(n), int(c), str(t), str(r)) for s, n, c, t, r in answer.rows]
     if not found:
         return []
-    answer = yield Statement(
-        f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",
-        (batch, outbox, generation),
-    )
-    if answer.row_count != 1:
-        yield SqlEnding.ROLLBACK
-        raise RelaySuperseded(
-            f"another relay of outbox {outbox!r} has started: one at a time sends its rows"
-        )
+    yield from _hold_office(outbox, generation, batch)
     for row in found:
         yield Statement(
             f"UPDATE {TABLE} SET batch = ? "
