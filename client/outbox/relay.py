@@ -80,13 +80,18 @@ class OutboxRelay(ConnectionFlow):
             await self.close()
 
     async def start(self) -> None:
-        """End what older relays have under way, and find out which batch was sent last."""
+        """End what older relays have under way, and find out which batch was sent last.
+
+        The claim comes before InitProducerId: of two that start at once, the one with the epoch but
+        without the generation then has no rows in hand. The other way round it has, and the other
+        one gives more rows the number of the batch that it sends.
+        """
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
         await self._create_topic()
+        self._generation = await drive_async(self._run(table.claim(self.name)))
         self._producer = Producer(self._source, **{**self._options, "transactional_id": self.topic})
         await self._producer.init_transactions()
-        self._generation = await drive_async(self._run(table.claim(self.name)))
         self._sent = await self._last_sent()
         await drive_async(self._run(table.take_back(self.name, self._generation, self._sent)))
         await drive_async(self._run(table.delete_sent(self.name, self._sent)))

@@ -8,6 +8,7 @@ import pytest
 from oncelog.client import BlockingOutboxWriter, OutboxRelay
 from oncelog.client.dual_write.flow import drive_async
 from oncelog.client.outbox import table
+from oncelog.client.producer import Producer
 from oncelog.wire.errors import KafkaError
 
 from ..dual_write.ledger import Ledger, sqlite_ledger
@@ -64,4 +65,24 @@ async def test_who_was_overtaken_takes_no_rows_back(
         transfer(writer, ledger, topic, 1)
         relay = Overtaken(bootstrap, topic, ledger.connect)
         relay.behind = "last_sent"
+        assert await settle(relay, bootstrap, topic, ledger, writer) == [1, 2]
+
+
+async def test_the_one_that_may_give_is_the_one_that_may_send(
+    bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where these are two, rows get the number of a batch that the other one sends: lost."""
+    ledger = sqlite_ledger(tmp_path / "bank").create()
+    initialize = Producer.init_transactions
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        transfer(writer, ledger, topic, 1)
+        relay = Overtaken(bootstrap, topic, ledger.connect)
+        relay.behind = "init"
+
+        async def init_transactions(producer: Producer, **options: bool) -> None:
+            await initialize(producer, **options)
+            if producer is relay._producer:
+                await relay.meet("init")
+
+        monkeypatch.setattr(Producer, "init_transactions", init_transactions)
         assert await settle(relay, bootstrap, topic, ledger, writer) == [1, 2]
