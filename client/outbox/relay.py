@@ -24,7 +24,7 @@ from ..dual_write.flow import drive_async
 from ..producer import Producer
 from ..view_source import Source
 from . import records, table
-from .table import RelaySuperseded, Row
+from .table import OtherDatabase, RelaySuperseded, Row
 
 logger = logging.getLogger(__name__)
 PREFIX = "oncelog.outbox."
@@ -56,10 +56,14 @@ class OutboxRelay(ConnectionFlow):
         self.topic = f"{PREFIX}{self.name}"
         self._producer: Producer | None = None
         self._generation = self._sent = 0
+        self._origin = ""
         self.is_idle = False  # the last look has found nothing
 
     async def run(self, *, every_ms: int = EVERY_MS) -> None:
-        """For ever: what fails is done again, from the start. Raises RelaySuperseded."""
+        """For ever: what fails is done again, from the start.
+
+        Raises RelaySuperseded, OtherDatabase.
+        """
         pause_s = AGAIN_FIRST_S
         try:
             while True:
@@ -69,7 +73,7 @@ class OutboxRelay(ConnectionFlow):
                         if not await self.send_batch():
                             await asyncio.sleep(every_ms / 1000)
                         pause_s = AGAIN_FIRST_S
-                except RelaySuperseded:
+                except (RelaySuperseded, OtherDatabase):
                     raise
                 except Exception as problem:
                     logger.warning("outbox %s: begins again: %s", self.name, problem)
@@ -89,7 +93,7 @@ class OutboxRelay(ConnectionFlow):
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
         await self._create_topic()
-        self._generation = await drive_async(self._run(table.claim(self.name)))
+        self._generation, self._origin = await drive_async(self._run(table.claim(self.name)))
         self._producer = Producer(self._source, **{**self._options, "transactional_id": self.topic})
         await self._producer.init_transactions()
         self._sent = await self._last_sent()
@@ -130,7 +134,8 @@ class OutboxRelay(ConnectionFlow):
         await producer.begin_transaction()
         for row in rows:
             await producer.send(row.topic, **records.of_text(row.record))
-        await producer.send(self.topic, json.dumps({"batch": batch}).encode(), key=KEY)
+        number = json.dumps({"batch": batch, "origin": self._origin})
+        await producer.send(self.topic, number.encode(), key=KEY)
         await producer.commit_transaction()
 
     async def _raise_if_superseded(self, problem: KafkaError) -> None:
@@ -168,10 +173,19 @@ class OutboxRelay(ConnectionFlow):
             settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
             async with Consumer(self._source, **settings) as consumer:
                 last, start, length = 0, end, TAIL_OFFSETS
+                found: dict[str, Any] = {}
                 while not last and start > 0:  # all that was read was aborted: more of it
                     start, length = max(0, end - length), 10 * length
                     consumer.assign({key: start})
                     while consumer.position(*key) < end:
                         for record in await consumer.poll(100):
-                            last = int(json.loads(record.value or b"{}")["batch"])
+                            found = json.loads(record.value or b"{}")
+                            last = int(found["batch"])
+        if found.get("origin", self._origin) != self._origin:
+            raise OtherDatabase(
+                f"batch {last} of outbox {self.name!r} was sent from another database: its numbers "
+                "say nothing about the rows of this one. Give the outboxes of two databases two "
+                "names. If this database has replaced the other one, whose relay is stopped and "
+                f"whose rows are sent, delete the topic {self.topic}"
+            )
         return last

@@ -6,12 +6,14 @@
     batch        the transaction of the relay that sends it; NULL until one is given
 
     outbox, generation, batch        of a relay: who is in office, the last batch that was given
+    origin       drawn by the first relay: tells it from an outbox of this name in another database
 
 What is sent next is not found by a position in the table: a row whose transaction commits late
 would stand behind it. It is what has no batch. Which batch was sent last stands in Kafka.
 Pure, as dual_write/decision_table.py.
 """
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,13 +22,14 @@ from ..dual_write.decision_table import Script, SqlEnding, Statement
 
 TABLE, RELAYS = "oncelog_outbox", "oncelog_outbox_relays"
 CLAIMS_MAX = 5
+ORIGIN_BYTES = 8
 CREATE = (
     f"CREATE TABLE {TABLE} (outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
     "number BIGINT NOT NULL, created_ms BIGINT NOT NULL, topic VARCHAR(249) NOT NULL, "
     "record TEXT NOT NULL, batch BIGINT, "
     "PRIMARY KEY (outbox, created_ms, writer_session, number))",  # the order in which it is sent
     f"CREATE TABLE {RELAYS} (outbox VARCHAR(150) NOT NULL PRIMARY KEY, "
-    "generation BIGINT NOT NULL, batch BIGINT NOT NULL)",
+    "generation BIGINT NOT NULL, batch BIGINT NOT NULL, origin VARCHAR(16) NOT NULL)",
 )
 
 
@@ -43,6 +46,12 @@ class RelaySuperseded(KafkaError):
     """Another relay of this outbox has started: this one must end."""
 
     code = ErrorCode.PRODUCER_FENCED
+
+
+class OtherDatabase(KafkaError):
+    """The last batch of this name was sent from another database's outbox."""
+
+    code = ErrorCode.INVALID_CONFIG
 
 
 def create_tables() -> Script[None]:
@@ -72,8 +81,11 @@ def insert(outbox: str, row: Row) -> Script[None]:
     )
 
 
-def claim(outbox: str) -> Script[int]:
-    """Raise the relay's generation: from here on no older one gives rows to a batch."""
+def claim(outbox: str) -> Script[tuple[int, str]]:
+    """Raise the relay's generation: from here on no older one gives rows to a batch.
+
+    It, and the outbox's origin.
+    """
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
             f"UPDATE {RELAYS} SET generation = generation + 1 WHERE outbox = ?", (outbox,)
@@ -82,28 +94,30 @@ def claim(outbox: str) -> Script[int]:
             break
         try:
             yield Statement(
-                f"INSERT INTO {RELAYS} (outbox, generation, batch) VALUES (?, 1, 0)", (outbox,)
+                f"INSERT INTO {RELAYS} (outbox, generation, batch, origin) VALUES (?, 1, 0, ?)",
+                (outbox, secrets.token_hex(ORIGIN_BYTES)),
             )
             break
         except Exception:  # the first two relays start at the same moment
             yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
-    generation = yield from _generation(outbox)
+    office = yield from _office(outbox)
     yield SqlEnding.COMMIT
-    return generation
+    return office
 
 
 def read_generation(outbox: str) -> Script[int]:
     """Of the relay in office."""
-    generation = yield from _generation(outbox)
+    generation, _ = yield from _office(outbox)
     yield SqlEnding.ROLLBACK
     return generation
 
 
-def _generation(outbox: str) -> Script[int]:
-    answer = yield Statement(f"SELECT generation FROM {RELAYS} WHERE outbox = ?", (outbox,))
-    return int(answer.rows[0][0])
+def _office(outbox: str) -> Script[tuple[int, str]]:
+    answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
+    generation, origin = answer.rows[0]
+    return int(generation), str(origin)
 
 
 def delete_sent(outbox: str, batch: int) -> Script[None]:

@@ -36,7 +36,7 @@ def write(connection: sqlite3.Connection, count: int) -> None:
 def test_a_batch_reads_and_deletes_by_the_tables_key(connection: sqlite3.Connection) -> None:
     """Otherwise each step of a relay scans and sorts all that waits, of every outbox."""
     write(connection, 20)
-    generation = run_script(connection, table.claim("bank"))
+    generation, _ = run_script(connection, table.claim("bank"))
     asked: list[str] = []
     connection.set_trace_callback(asked.append)
     rows = run_script(connection, table.next_batch("bank", generation, 1, 5))
@@ -55,7 +55,7 @@ def test_a_batch_reads_and_deletes_by_the_tables_key(connection: sqlite3.Connect
 
 def test_what_is_deleted_is_the_batch_alone(connection: sqlite3.Connection) -> None:
     write(connection, 8)
-    generation = run_script(connection, table.claim("bank"))
+    generation, _ = run_script(connection, table.claim("bank"))
     first = run_script(connection, table.next_batch("bank", generation, 1, 4))
     assert [each.number for each in first] == [1, 2, 3, 4]
     late = table.Row("cd" * 8, 1, 0, "topic", "{}")  # it commits behind them
