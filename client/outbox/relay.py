@@ -90,6 +90,7 @@ class OutboxRelay(ConnectionFlow):
         without the generation then has no rows in hand. The other way round it has, and the other
         one gives more rows the number of the batch that it sends.
         """
+        await self.close()
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
         await self._create_topic()

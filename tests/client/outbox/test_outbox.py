@@ -254,3 +254,15 @@ async def test_an_older_relay_that_had_rows_in_hand_sends_nothing(
             await older._send(given, 1)
         await older.close()
     assert await events(bootstrap, topic) == [1]
+
+
+async def test_a_start_after_an_error_closes_what_was_there(
+    bootstrap: str, server: PostgresServer, topic: str
+) -> None:
+    relay = OutboxRelay(bootstrap, topic, server.connect)
+    await relay.start()
+    first, connection = relay._producer, relay.connection
+    assert first is not None
+    await relay.start()
+    await relay.close()
+    assert first._is_closed and connection.closed
