@@ -73,7 +73,11 @@ class ConnectionFlow:
             self._is_lost = True
 
     def _read_positions(self) -> Flow[dict[TopicPartition, int]]:
-        return (yield from self._run(decision_table.read_positions(self.name)))
+        try:
+            return (yield from self._run(decision_table.read_positions(self.name)))
+        except BaseException:  # cancelled, too: the next block would find a transaction open
+            yield from self._roll_back()
+            raise
 
     def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
         """Within a block."""

@@ -33,15 +33,26 @@ class OutboxFlow(ConnectionFlow):
         self._stopped: Exception | None = None
 
     def _start(self) -> Flow[None]:
-        yield from self._open_first()
-        if self._creates_tables:
-            yield from self._run(decision_table.create_tables())
-            yield from self._run(table.create_tables())
-        self._generation = yield from self._run(decision_table.raise_generation(self.name))
+        try:
+            yield from self._open_first()
+            if self._creates_tables:
+                yield from self._run(decision_table.create_tables())
+                yield from self._run(table.create_tables())
+            self._generation = yield from self._run(decision_table.raise_generation(self.name))
+        except BaseException:
+            yield from self._roll_back()  # its lock would hold up the next start
+            yield from self._close_connection()
+            raise
 
     def _begin_block(self) -> Flow[None]:
         self._require_idle()
-        yield from self._begin()
+        try:
+            yield from self._begin()
+        except stop_words.UnsafeDatabase:
+            raise  # what is under way on the connection is the program's
+        except BaseException:
+            yield from self._roll_back()
+            raise
         self._is_open = True
 
     def _require_idle(self) -> None:
@@ -86,8 +97,8 @@ class OutboxFlow(ConnectionFlow):
         self._number += 1
         self._last_ms = max(self._last_ms, time.time_ns() // 1_000_000)
         text = records.to_text(value, key, partition, timestamp_ms, headers)
-        row = table.Row(self._session, self._number, topic, text)
-        yield from self._run(table.insert(self.name, row, self._last_ms))
+        row = table.Row(self._session, self._number, self._last_ms, topic, text)
+        yield from self._run(table.insert(self.name, row))
 
     def _positions(self) -> Flow[dict[TopicPartition, int]]:
         self._require_idle()

@@ -13,8 +13,7 @@ row to a batch (its generation is old).
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from ...wire.errors import KafkaError, TopicAlreadyExists
@@ -25,7 +24,7 @@ from ..dual_write.flow import drive_async
 from ..producer import Producer
 from ..view_source import Source
 from . import records, table
-from .table import RelaySuperseded, Row
+from .table import OtherDatabase, RelaySuperseded, Row
 
 logger = logging.getLogger(__name__)
 PREFIX = "oncelog.outbox."
@@ -34,6 +33,7 @@ LATEST = -1
 BATCH_ROWS_MAX, EVERY_MS = 500, 100
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.1, 10.0
 READ_TIMEOUT_S = 60.0
+TAIL_OFFSETS = 1_000  # what a start reads of the topic first
 
 
 class OutboxRelay(ConnectionFlow):
@@ -56,10 +56,14 @@ class OutboxRelay(ConnectionFlow):
         self.topic = f"{PREFIX}{self.name}"
         self._producer: Producer | None = None
         self._generation = self._sent = 0
+        self._origin = ""
         self.is_idle = False  # the last look has found nothing
 
     async def run(self, *, every_ms: int = EVERY_MS) -> None:
-        """For ever: what fails is done again, from the start. Raises RelaySuperseded."""
+        """For ever: what fails is done again, from the start.
+
+        Raises RelaySuperseded, OtherDatabase.
+        """
         pause_s = AGAIN_FIRST_S
         try:
             while True:
@@ -69,7 +73,7 @@ class OutboxRelay(ConnectionFlow):
                         if not await self.send_batch():
                             await asyncio.sleep(every_ms / 1000)
                         pause_s = AGAIN_FIRST_S
-                except RelaySuperseded:
+                except (RelaySuperseded, OtherDatabase):
                     raise
                 except Exception as problem:
                     logger.warning("outbox %s: begins again: %s", self.name, problem)
@@ -80,15 +84,21 @@ class OutboxRelay(ConnectionFlow):
             await self.close()
 
     async def start(self) -> None:
-        """End what older relays have under way, and find out which batch was sent last."""
+        """End what older relays have under way, and find out which batch was sent last.
+
+        The claim comes before InitProducerId: of two that start at once, the one with the epoch but
+        without the generation then has no rows in hand. The other way round it has, and the other
+        one gives more rows the number of the batch that it sends.
+        """
+        await self.close()
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
         await self._create_topic()
+        self._generation, self._origin = await drive_async(self._run(table.claim(self.name)))
         self._producer = Producer(self._source, **{**self._options, "transactional_id": self.topic})
         await self._producer.init_transactions()
-        self._generation = await drive_async(self._run(table.claim(self.name)))
         self._sent = await self._last_sent()
-        await drive_async(self._run(table.take_back(self.name, self._sent)))
+        await drive_async(self._run(table.take_back(self.name, self._generation, self._sent)))
         await drive_async(self._run(table.delete_sent(self.name, self._sent)))
 
     async def send_batch(self) -> int:
@@ -99,10 +109,13 @@ class OutboxRelay(ConnectionFlow):
         self.is_idle = not rows
         if not rows:
             return 0
-        with self._fatal_as_superseded():
+        try:
             await self._send(rows, batch)
+        except KafkaError as problem:
+            await self._raise_if_superseded(problem)
+            raise
         self._sent = batch
-        await drive_async(self._run(table.delete_sent(self.name, batch)))
+        await drive_async(self._run(table.delete_batch(self.name, batch, rows)))
         return len(rows)
 
     async def close(self) -> None:
@@ -122,19 +135,18 @@ class OutboxRelay(ConnectionFlow):
         await producer.begin_transaction()
         for row in rows:
             await producer.send(row.topic, **records.of_text(row.record))
-        await producer.send(self.topic, json.dumps({"batch": batch}).encode(), key=KEY)
+        number = json.dumps({"batch": batch, "origin": self._origin})
+        await producer.send(self.topic, number.encode(), key=KEY)
         await producer.commit_transaction()
 
-    @contextmanager
-    def _fatal_as_superseded(self) -> Generator[None]:
-        try:
-            yield
-        except KafkaError as problem:
-            if not problem.fatal:
-                raise
+    async def _raise_if_superseded(self, problem: KafkaError) -> None:
+        """Kafka's word is not enough: a timeout, or an id that expired, fences as well.
+
+        And a batch with an old epoch is no fatal error; to begin again would end the successor.
+        """
+        if await drive_async(self._run(table.read_generation(self.name))) != self._generation:
             raise RelaySuperseded(
-                f"another relay of outbox {self.name!r} has started, or its transactional id "
-                f"{self.topic} is used by somebody else: {problem}"
+                f"another relay of outbox {self.name!r} has started: {problem}"
             ) from problem
 
     async def _create_topic(self) -> None:
@@ -150,17 +162,31 @@ class OutboxRelay(ConnectionFlow):
                 return
 
     async def _last_sent(self) -> int:
-        """0 where none was. What an older relay had open is ended, so all is stable soon."""
+        """0 where none was. What an older relay had open is ended, so all is stable soon.
+
+        Read from near the end: the newest segment, of up to a gigabyte or a week, is not compacted.
+        """
         key = (self.topic, 0)
         async with asyncio.timeout(READ_TIMEOUT_S), Admin(self._source) as admin:
             (end,) = (await admin.list_offsets({key: LATEST})).values()
             while (await admin.list_offsets({key: LATEST}, read_committed=True))[key] < end:
                 await asyncio.sleep(0.02)
-            last = 0
             settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
             async with Consumer(self._source, **settings) as consumer:
-                consumer.assign({key: 0})
-                while consumer.position(*key) < end:
-                    for record in await consumer.poll(100):
-                        last = int(json.loads(record.value or b"{}")["batch"])
+                last, start, length = 0, end, TAIL_OFFSETS
+                found: dict[str, Any] = {}
+                while not last and start > 0:  # all that was read was aborted: more of it
+                    start, length = max(0, end - length), 10 * length
+                    consumer.assign({key: start})
+                    while consumer.position(*key) < end:
+                        for record in await consumer.poll(100):
+                            found = json.loads(record.value or b"{}")
+                            last = int(found["batch"])
+        if found.get("origin", self._origin) != self._origin:
+            raise OtherDatabase(
+                f"batch {last} of outbox {self.name!r} was sent from another database: its numbers "
+                "say nothing about the rows of this one. Give the outboxes of two databases two "
+                "names. If this database has replaced the other one, whose relay is stopped and "
+                f"whose rows are sent, delete the topic {self.topic}"
+            )
         return last

@@ -6,12 +6,15 @@
     batch        the transaction of the relay that sends it; NULL until one is given
 
     outbox, generation, batch        of a relay: who is in office, the last batch that was given
+    origin       drawn by the first relay: tells it from an outbox of this name in another database
 
 What is sent next is not found by a position in the table: a row whose transaction commits late
 would stand behind it. It is what has no batch. Which batch was sent last stands in Kafka.
 Pure, as dual_write/decision_table.py.
 """
 
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...wire.errors import ErrorCode, KafkaError
@@ -19,12 +22,14 @@ from ..dual_write.decision_table import Script, SqlEnding, Statement, create_mis
 
 TABLE, RELAYS = "oncelog_outbox", "oncelog_outbox_relays"
 CLAIMS_MAX = 5
+ORIGIN_BYTES = 8
 COLUMNS = {
     TABLE: "outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
     "number BIGINT NOT NULL, created_ms BIGINT NOT NULL, topic VARCHAR(249) NOT NULL, "
-    "record TEXT NOT NULL, batch BIGINT, PRIMARY KEY (writer_session, number)",
+    "record TEXT NOT NULL, batch BIGINT, "
+    "PRIMARY KEY (outbox, created_ms, writer_session, number)",  # the order in which it is sent
     RELAYS: "outbox VARCHAR(150) NOT NULL PRIMARY KEY, "
-    "generation BIGINT NOT NULL, batch BIGINT NOT NULL",
+    "generation BIGINT NOT NULL, batch BIGINT NOT NULL, origin VARCHAR(16) NOT NULL",
 }
 
 
@@ -32,6 +37,7 @@ COLUMNS = {
 class Row:
     writer_session: str
     number: int
+    created_ms: int
     topic: str
     record: str
 
@@ -42,22 +48,31 @@ class RelaySuperseded(KafkaError):
     code = ErrorCode.PRODUCER_FENCED
 
 
+class OtherDatabase(KafkaError):
+    """The last batch of this name was sent from another database's outbox."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
 def create_tables() -> Script[None]:
     """Make the tables, where they are not there."""
     return create_missing(COLUMNS)
 
 
-def insert(outbox: str, row: Row, created_ms: int) -> Script[None]:
+def insert(outbox: str, row: Row) -> Script[None]:
     """A part of the block: the record counts when its transaction does."""
     yield Statement(
         f"INSERT INTO {TABLE} (outbox, writer_session, number, created_ms, topic, record) "
         "VALUES (?, ?, ?, ?, ?, ?)",
-        (outbox, row.writer_session, row.number, created_ms, row.topic, row.record),
+        (outbox, row.writer_session, row.number, row.created_ms, row.topic, row.record),
     )
 
 
-def claim(outbox: str) -> Script[int]:
-    """Raise the relay's generation: from here on no older one gives rows to a batch."""
+def claim(outbox: str) -> Script[tuple[int, str]]:
+    """Raise the relay's generation: from here on no older one gives rows to a batch.
+
+    It, and the outbox's origin.
+    """
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
             f"UPDATE {RELAYS} SET generation = generation + 1 WHERE outbox = ?", (outbox,)
@@ -66,43 +81,62 @@ def claim(outbox: str) -> Script[int]:
             break
         try:
             yield Statement(
-                f"INSERT INTO {RELAYS} (outbox, generation, batch) VALUES (?, 1, 0)", (outbox,)
+                f"INSERT INTO {RELAYS} (outbox, generation, batch, origin) VALUES (?, 1, 0, ?)",
+                (outbox, secrets.token_hex(ORIGIN_BYTES)),
             )
             break
         except Exception:  # the first two relays start at the same moment
             yield SqlEnding.ROLLBACK
             if attempt == CLAIMS_MAX - 1:
                 raise
-    answer = yield Statement(f"SELECT generation FROM {RELAYS} WHERE outbox = ?", (outbox,))
+    office = yield from _office(outbox)
     yield SqlEnding.COMMIT
-    return int(answer.rows[0][0])
+    return office
+
+
+def read_generation(outbox: str) -> Script[int]:
+    """Of the relay in office."""
+    generation, _ = yield from _office(outbox)
+    yield SqlEnding.ROLLBACK
+    return generation
+
+
+def _office(outbox: str) -> Script[tuple[int, str]]:
+    answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
+    generation, origin = answer.rows[0]
+    return int(generation), str(origin)
 
 
 def delete_sent(outbox: str, batch: int) -> Script[None]:
-    """Kafka has them."""
+    """Kafka has all batches up to this one. Reads the whole outbox: at a start."""
     yield Statement(f"DELETE FROM {TABLE} WHERE outbox = ? AND batch <= ?", (outbox, batch))
     yield SqlEnding.COMMIT
 
 
-def take_back(outbox: str, batch: int) -> Script[None]:
-    """From batches after this one, which were not sent."""
+def delete_batch(outbox: str, batch: int, rows: Sequence[Row]) -> Script[None]:
+    """Kafka has it; by the part of the table's key in which its rows stand."""
+    created_ms = [row.created_ms for row in rows]
+    yield Statement(
+        f"DELETE FROM {TABLE} WHERE outbox = ? AND created_ms BETWEEN ? AND ? AND batch = ?",
+        (outbox, min(created_ms), max(created_ms), batch),
+    )
+    yield SqlEnding.COMMIT
+
+
+def take_back(outbox: str, generation: int, batch: int) -> Script[None]:
+    """From batches after this one, which were not sent. Raises RelaySuperseded.
+
+    A relay that sleeps in its start would take from its successor what that is sending.
+    """
+    yield from _hold_office(outbox, generation, batch)
     yield Statement(
         f"UPDATE {TABLE} SET batch = NULL WHERE outbox = ? AND batch > ?", (outbox, batch)
     )
     yield SqlEnding.COMMIT
 
 
-def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Script[list[Row]]:
-    """Give some rows that have none this batch. Raises RelaySuperseded."""
-    answer = yield Statement(
-        f"SELECT writer_session, number, topic, record FROM {TABLE} WHERE outbox = ? AND "
-        f"batch IS NULL ORDER BY created_ms, writer_session, number LIMIT {rows_max:d}",
-        (outbox,),
-    )
-    yield SqlEnding.ROLLBACK
-    found = [Row(str(s), int(n), str(t), str(r)) for s, n, t, r in answer.rows]
-    if not found:
-        return []
+def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
+    """In the transaction that numbers rows: no other relay claims before it ends."""
     answer = yield Statement(
         f"UPDATE {RELAYS} SET batch = ? WHERE outbox = ? AND generation = ?",
         (batch, outbox, generation),
@@ -112,10 +146,26 @@ def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Scrip
         raise RelaySuperseded(
             f"another relay of outbox {outbox!r} has started: one at a time sends its rows"
         )
+
+
+def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Script[list[Row]]:
+    """Give some rows that have none this batch. Raises RelaySuperseded."""
+    answer = yield Statement(
+        f"SELECT writer_session, number, created_ms, topic, record FROM {TABLE} "
+        "WHERE outbox = ? AND batch IS NULL "
+        f"ORDER BY created_ms, writer_session, number LIMIT {rows_max:d}",
+        (outbox,),
+    )
+    yield SqlEnding.ROLLBACK
+    found = [Row(str(s), int(n), int(c), str(t), str(r)) for s, n, c, t, r in answer.rows]
+    if not found:
+        return []
+    yield from _hold_office(outbox, generation, batch)
     for row in found:
         yield Statement(
-            f"UPDATE {TABLE} SET batch = ? WHERE writer_session = ? AND number = ?",
-            (batch, row.writer_session, row.number),
+            f"UPDATE {TABLE} SET batch = ? "
+            "WHERE outbox = ? AND created_ms = ? AND writer_session = ? AND number = ?",
+            (batch, outbox, row.created_ms, row.writer_session, row.number),
         )
     yield SqlEnding.COMMIT
     return found

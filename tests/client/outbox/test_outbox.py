@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.client import BlockingOutboxWriter, OutboxRelay, OutboxWriter
+from oncelog.client import Admin, BlockingOutboxWriter, OutboxRelay, OutboxWriter
 from oncelog.client.dual_write.flow import drive_async
 from oncelog.client.dual_write.stop_words import BlockNotWhole, WriterSuperseded
 from oncelog.client.failures import IllegalProducerState
@@ -180,6 +180,65 @@ async def test_of_two_relays_the_older_one_ends(bootstrap: str, ledger: Ledger, 
     assert sorted(await events(bootstrap, topic)) == ledger.rows() == [0, 1, 2, 3]
 
 
+async def test_a_relay_that_was_fenced_by_no_other_relay_goes_on(
+    bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction took too long, its id expired in an idle week, or was ended by hand."""
+    ledger = Ledger(server.connect, "%s").create()
+    unsent = f"{UNSENT} WHERE outbox = '{topic}'"
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        relay = OutboxRelay(bootstrap, topic, ledger.connect)
+        running = asyncio.create_task(relay.run(every_ms=20))
+        transfer(writer, ledger, topic, 1)
+        async with asyncio.timeout(30):
+            while not (relay.is_idle and ledger.rows(unsent) == [0]):
+                await asyncio.sleep(0.05)
+        producer = relay._producer
+        assert producer is not None
+        commit = producer.commit_transaction
+
+        async def too_late() -> None:
+            await producer.flush()
+            async with Admin(bootstrap) as admin:
+                await admin.transactions.end(relay.topic)
+            await commit()
+
+        monkeypatch.setattr(producer, "commit_transaction", too_late)
+        transfer(writer, ledger, topic, 2)
+        async with asyncio.timeout(30):
+            while ledger.rows(unsent) != [0] and not running.done():
+                await asyncio.sleep(0.05)
+        assert not running.done(), running
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert sorted(await events(bootstrap, topic)) == ledger.rows() == [1, 2]
+
+
+async def test_a_relay_whose_transaction_was_fenced_by_another_relay_ends(
+    bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Kafka says to it: a batch with an old epoch is no fatal error."""
+    ledger = Ledger(server.connect, "%s").create()
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        transfer(writer, ledger, topic, 1)
+        older, newer = (OutboxRelay(bootstrap, topic, ledger.connect) for _ in range(2))
+        send = older._send
+
+        async def overtaken(rows: list[table.Row], batch: int) -> None:
+            await newer.start()
+            await send(rows, batch)
+
+        monkeypatch.setattr(older, "_send", overtaken)
+        await older.start()
+        with pytest.raises(RelaySuperseded):
+            await older.send_batch()
+        assert await newer.send_batch() == 1
+        await older.close()
+        await newer.close()
+    assert await events(bootstrap, topic) == [1]
+
+
 async def test_an_older_relay_that_had_rows_in_hand_sends_nothing(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
@@ -195,3 +254,15 @@ async def test_an_older_relay_that_had_rows_in_hand_sends_nothing(
             await older._send(given, 1)
         await older.close()
     assert await events(bootstrap, topic) == [1]
+
+
+async def test_a_start_after_an_error_closes_what_was_there(
+    bootstrap: str, server: PostgresServer, topic: str
+) -> None:
+    relay = OutboxRelay(bootstrap, topic, server.connect)
+    await relay.start()
+    first, connection = relay._producer, relay.connection
+    assert first is not None
+    await relay.start()
+    await relay.close()
+    assert first._is_closed and connection.closed

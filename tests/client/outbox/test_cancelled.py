@@ -1,0 +1,77 @@
+"""A writer that is interrupted anywhere leaves no transaction open on its connection."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import psycopg
+import pytest
+
+from oncelog.client import OutboxWriter
+
+from ..dual_write.postgresql import PostgresServer
+
+pytestmark = pytest.mark.xdist_group("dual_write")
+
+
+class Words:
+    """Where a statement with these words has run, its task is cancelled."""
+
+    cut = ""
+
+
+class Cursor(psycopg.AsyncCursor[Any]):
+    async def execute(self, query: Any, *more: Any, **options: Any) -> Any:
+        result = await super().execute(query, *more, **options)
+        if Words.cut and Words.cut in query:
+            Words.cut = ""
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+        return result
+
+
+async def opened_at(server: PostgresServer) -> Any:
+    return await psycopg.AsyncConnection.connect(server.url, cursor_factory=Cursor)
+
+
+async def until_cancelled(step: Any) -> None:
+    task = asyncio.create_task(step)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+async def write(writer: OutboxWriter) -> None:
+    async with writer.transaction() as work:
+        await work.consumed("topic", 0, 1)
+
+
+@pytest.mark.parametrize("words", ["SAVEPOINT oncelog", "SELECT topic, partition_id", "RELEASE"])
+async def test_a_writer_goes_on_after_a_cancellation(server: PostgresServer, words: str) -> None:
+    async def connect() -> Any:
+        return await opened_at(server)
+
+    async with OutboxWriter("cut", connect) as writer:
+        Words.cut = words
+        await until_cancelled(writer.positions() if "SELECT" in words else write(writer))
+        await write(writer)
+        assert writer.connection.info.transaction_status == 0
+
+
+async def test_a_start_that_was_cancelled_holds_no_lock(server: PostgresServer) -> None:
+    """It would keep out each later writer of the name."""
+    opened: list[Any] = []
+
+    async def connect() -> Any:
+        opened.append(await opened_at(server))
+        return opened[-1]
+
+    async with OutboxWriter("start", connect):
+        pass
+    Words.cut = "SET generation = generation + 1"
+    await until_cancelled(OutboxWriter("start", connect).start())
+    assert opened[-1].closed
+    async with asyncio.timeout(20), OutboxWriter("start", connect) as writer:
+        await write(writer)

@@ -1,0 +1,55 @@
+"""A relay's start reads the end of its topic, however long that has grown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.client import Consumer, OutboxRelay, Producer
+from oncelog.client.outbox import relay as relay_module
+from oncelog.client.outbox.relay import KEY
+
+from ..dual_write.ledger import sqlite_ledger
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
+COUNT = 6_000
+
+
+class Counting(Consumer):
+    count = 0
+
+    async def poll(self, *arguments: Any, **options: Any) -> Any:
+        records = await super().poll(*arguments, **options)
+        Counting.count += len(records)
+        return records
+
+
+async def write(producer: Producer, relay: OutboxRelay, batches: range) -> None:
+    await producer.begin_transaction()
+    for batch in batches:
+        await producer.send(relay.topic, json.dumps({"batch": batch}).encode(), key=KEY)
+
+
+async def test_the_last_batch_is_found_without_reading_the_topic(
+    bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its newest segment is not compacted: at ten batches a second that is a million a day."""
+    relay = OutboxRelay(bootstrap, topic, sqlite_ledger(tmp_path / "bank").connect)
+    monkeypatch.setattr(relay_module, "Consumer", Counting)
+    Counting.count = 0
+    try:
+        await relay.start()
+        assert relay._sent == 0
+        async with Producer(bootstrap, transactional_id=topic) as producer:
+            await producer.init_transactions()
+            await write(producer, relay, range(1, COUNT + 1))
+            await producer.commit_transaction()
+            assert await relay._last_sent() == COUNT
+            assert 0 < Counting.count < COUNT / 2
+            await write(producer, relay, range(COUNT + 1, 2 * COUNT))
+            await producer.flush()
+            await producer.abort_transaction()
+            assert await relay._last_sent() == COUNT, "behind many that were aborted"
+    finally:
+        await relay.close()

@@ -1,0 +1,68 @@
+"""The SQL of an outbox does work for its batch, not for what stands behind it."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.client.dual_write.database import Dialect, run
+from oncelog.client.dual_write.flow import drive
+from oncelog.client.outbox import table
+
+SESSION = "ab" * 8
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = sqlite3.connect(tmp_path / "outbox")
+    run_script(opened, table.create_tables())
+    yield opened
+    opened.close()
+
+
+def run_script(connection: sqlite3.Connection, script: Any) -> Any:
+    return drive(run(script, connection, Dialect(connection)))
+
+
+def write(connection: sqlite3.Connection, count: int) -> None:
+    for number in range(1, count + 1):
+        row = table.Row(SESSION, number, number // 3, "topic", "{}")
+        run_script(connection, table.insert("bank", row))
+    connection.commit()
+
+
+def test_a_batch_reads_and_deletes_by_the_tables_key(connection: sqlite3.Connection) -> None:
+    """Otherwise each step of a relay scans and sorts all that waits, of every outbox."""
+    write(connection, 20)
+    generation, _ = run_script(connection, table.claim("bank"))
+    asked: list[str] = []
+    connection.set_trace_callback(asked.append)
+    rows = run_script(connection, table.next_batch("bank", generation, 1, 5))
+    run_script(connection, table.delete_batch("bank", 1, rows))
+    connection.set_trace_callback(None)
+    plans = [
+        f"{step[3]}: {text}"
+        for text in asked
+        if f"{table.TABLE} " in text
+        for step in connection.execute(f"EXPLAIN QUERY PLAN {text}")
+    ]
+    assert len(plans) == 7
+    assert [each for each in plans if "SCAN" in each or "TEMP B-TREE" in each] == []
+    assert [each for each in plans if "created_ms" not in each.partition(":")[0]] == plans[:1]
+
+
+def test_what_is_deleted_is_the_batch_alone(connection: sqlite3.Connection) -> None:
+    write(connection, 8)
+    generation, _ = run_script(connection, table.claim("bank"))
+    first = run_script(connection, table.next_batch("bank", generation, 1, 4))
+    assert [each.number for each in first] == [1, 2, 3, 4]
+    late = table.Row("cd" * 8, 1, 0, "topic", "{}")  # it commits behind them
+    run_script(connection, table.insert("bank", late))
+    connection.commit()
+    run_script(connection, table.delete_batch("bank", 1, first))
+    rows = run_script(connection, table.next_batch("bank", generation, 2, 10))
+    assert [(each.created_ms, each.number) for each in rows] == [
+        (0, 1), (1, 5), (2, 6), (2, 7), (2, 8)
+    ]  # fmt: skip

@@ -1,0 +1,88 @@
+"""Two relays of a name start at the same moment: no row is lost, none is sent twice."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from oncelog.client import BlockingOutboxWriter, OutboxRelay
+from oncelog.client.dual_write.flow import drive_async
+from oncelog.client.outbox import table
+from oncelog.client.producer import Producer
+from oncelog.wire.errors import KafkaError
+
+from ..dual_write.ledger import Ledger, sqlite_ledger
+from .test_outbox import events, relayed, transfer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
+
+
+class Overtaken(OutboxRelay):
+    """While it starts, behind the step `behind`, another relay starts and takes rows in hand."""
+
+    behind = ""
+    other: OutboxRelay
+    given: list[table.Row]
+
+    async def _last_sent(self) -> int:
+        last = await super()._last_sent()
+        await self.meet("last_sent")
+        return last
+
+    async def meet(self, step: str) -> None:
+        if step == self.behind:
+            await self.other.start()
+            script = table.next_batch(self.name, self.other._generation, 1, 10)
+            self.given = await drive_async(self.other._run(script))
+
+
+async def settle(
+    relay: Overtaken, bootstrap: str, topic: str, ledger: Ledger, writer: BlockingOutboxWriter
+) -> list[int]:
+    """Both go on as far as they can; a third one sends the rest."""
+    relay.other = OutboxRelay(bootstrap, topic, ledger.connect)
+    is_started = False
+    with contextlib.suppress(KafkaError):
+        await relay.start()
+        is_started = True
+    transfer(writer, ledger, topic, 2)
+    await relay.other._send(relay.given, 1)
+    if is_started:
+        with contextlib.suppress(KafkaError):
+            await relay.send_batch()
+    await relay.close()
+    await relay.other.close()
+    await relayed(bootstrap, ledger, topic)
+    return sorted(await events(bootstrap, topic))
+
+
+async def test_who_was_overtaken_takes_no_rows_back(
+    bootstrap: str, tmp_path: Path, topic: str
+) -> None:
+    """They are in the hands of its successor, and would be sent twice."""
+    ledger = sqlite_ledger(tmp_path / "bank").create()
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        transfer(writer, ledger, topic, 1)
+        relay = Overtaken(bootstrap, topic, ledger.connect)
+        relay.behind = "last_sent"
+        assert await settle(relay, bootstrap, topic, ledger, writer) == [1, 2]
+
+
+async def test_the_one_that_may_give_is_the_one_that_may_send(
+    bootstrap: str, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where these are two, rows get the number of a batch that the other one sends: lost."""
+    ledger = sqlite_ledger(tmp_path / "bank").create()
+    initialize = Producer.init_transactions
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        transfer(writer, ledger, topic, 1)
+        relay = Overtaken(bootstrap, topic, ledger.connect)
+        relay.behind = "init"
+
+        async def init_transactions(producer: Producer, **options: bool) -> None:
+            await initialize(producer, **options)
+            if producer is relay._producer:
+                await relay.meet("init")
+
+        monkeypatch.setattr(Producer, "init_transactions", init_transactions)
+        assert await settle(relay, bootstrap, topic, ledger, writer) == [1, 2]
