@@ -115,7 +115,8 @@ class Drain:
         self._look_at_offsets()
         reader = self._reader
         if isinstance(reader, DatabaseOutputs):
-            reader.look()
+            if not wait_for(reader.look, READ_TIMEOUT_S, LOOK_EACH_S):
+                raise Failure(f"The outputs were not read back: {reader.problem}")
             return
         ends = self._admin.list_offsets(dict.fromkeys(self._outputs, LATEST), read_committed=True)
         if not wait_for(lambda: reader.is_at(ends), READ_TIMEOUT_S):
