@@ -20,6 +20,7 @@ from .relation import Expect, Final, LogRecord, Matcher, text_of
 
 VerdictName = Literal["EXACTLY ONCE", "AT LEAST ONCE", "AT MOST ONCE", "NEITHER", "PROVES NOTHING"]
 PROVED, VIOLATED, PROVES_NOTHING = 0, 1, 3
+JSON_NULL = "null"
 Wanted = tuple[str | None, str]  # topic, None where any will do; id
 
 
@@ -117,7 +118,8 @@ def _wanted(
         return Counter({(None, each): fanout for each in ids})
     found = Counter[Wanted]()
     for each in expect([record for _, record in inputs]):
-        found[(each[0], each[1]) if isinstance(each, tuple) else (None, str(each))] += 1
+        topic, which = each if isinstance(each, tuple) else (None, each)
+        found[topic, text_of(which) or "" if isinstance(which, bytes) else str(which)] += 1
     return found
 
 
@@ -129,9 +131,12 @@ def judge_finals(
 ) -> Judgement:
     """The last value of each key; a tombstone is no value. Nothing is right while inputs pend."""
     pending = [each for each, record in inputs if not is_passed(record)]
-    expected = {_as_text(k): _as_text(v) for k, v in
-                final([record for _, record in inputs]).items()}  # fmt: skip
     found = {text_of(output.key) or "": text_of(output.value) for output in outputs}
+    expected = {
+        _as_text(k): _as_text(v)
+        for k, v in final([record for _, record in inputs]).items()
+        if v is not None or found.get(_as_text(k)) == JSON_NULL
+    }
     wrong = [
         WrongFinal(key, expected.get(key), found.get(key))
         for key in sorted(expected.keys() | found.keys())
@@ -145,7 +150,7 @@ def judge_finals(
 
 def _as_text(value: Any) -> str:
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return text_of(value) or ""
     return value if isinstance(value, str) else json.dumps(value)
 
 

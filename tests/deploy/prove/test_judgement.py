@@ -119,3 +119,39 @@ def test_the_last_value_of_each_key_counts() -> None:
 def test_the_verdict_in_one_line(judgement: Judgement, met: int, line: str, code: int) -> None:
     verdict = verdict_of(judgement, met, stands_still="it sleeps")
     assert (verdict.line, verdict.exit_code) == (line, code)
+
+
+def test_final_values_that_are_no_text_are_told_apart() -> None:
+    """Keys and values as Java's LongSerializer writes them."""
+
+    def judged(*last: int) -> Judgement:
+        made = [
+            LogRecord("out", 0, n, key.to_bytes(8), last[n].to_bytes(8))
+            for n, key in enumerate((128, 129))
+        ]
+        final = {key.to_bytes(8): value.to_bytes(8) for key, value in ((128, 200), (129, 201))}
+        return judge_finals(inputs("a"), made, lambda records: final)
+
+    assert not judged(200, 201).wrong
+    assert len(judged(201, 200).wrong) == 2 and len(judged(200, 202).wrong) == 1
+
+
+def test_ids_that_are_no_text_are_told_apart() -> None:
+    ids = [b"\xff", b"\xfe"]
+    fed = [(f"i{n}", LogRecord("in", 0, n, each)) for n, each in enumerate(ids)]
+
+    def judged(*keys: bytes) -> Judgement:
+        made = [LogRecord("out", 0, n, key) for n, key in enumerate(keys)]
+        return judge_ids(fed, made, KEY, expect=lambda records: [r.key for r in records if r.key])
+
+    assert not judged(*ids).is_violated
+    assert judged(ids[0], ids[0]).lost and judged(ids[0], ids[0]).doubled
+
+
+def test_a_key_whose_final_value_is_none_must_have_none() -> None:
+    def wrong(*values: bytes | None) -> list[WrongFinal]:
+        made = [LogRecord("out", 0, n, b"k", value) for n, value in enumerate(values)]
+        return list(judge_finals(inputs("a"), made, lambda _: {"k": None}).wrong)
+
+    assert wrong(b"1", None) == wrong() == wrong(b"null") == []
+    assert wrong(b"1") == [WrongFinal("k", None, "1")]
