@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..cluster.failure import Failure
 from .relation import Expect, Final, LogRecord, Matcher, text_of
 
 VerdictName = Literal["EXACTLY ONCE", "AT LEAST ONCE", "AT MOST ONCE", "NEITHER", "PROVES NOTHING"]
@@ -116,10 +117,14 @@ def _wanted(
 ) -> Counter[Wanted]:
     if expect is None:
         return Counter({(None, each): fanout for each in ids})
-    found = Counter[Wanted]()
-    for each in expect([record for _, record in inputs]):
-        topic, which = each if isinstance(each, tuple) else (None, each)
-        found[topic, text_of(which) or "" if isinstance(which, bytes) else str(which)] += 1
+    found, made = Counter[Wanted](), expect([record for _, record in inputs])
+    try:
+        for each in made:
+            topic, which = each if isinstance(each, tuple) else (None, each)
+            found[topic, text_of(which) or "" if isinstance(which, bytes) else str(which)] += 1
+    except (TypeError, ValueError) as problem:
+        told = f"--expect must return ids, or pairs (topic, id): {problem}."
+        raise Failure(told, exit_code=2) from problem
     return found
 
 
@@ -132,11 +137,16 @@ def judge_finals(
     """The last value of each key; a tombstone is no value. Nothing is right while inputs pend."""
     pending = [each for each, record in inputs if not is_passed(record)]
     found = {text_of(output.key) or "": text_of(output.value) for output in outputs}
-    expected = {
-        _as_text(k): _as_text(v)
-        for k, v in final([record for _, record in inputs]).items()
-        if v is not None or found.get(_as_text(k)) == JSON_NULL
-    }
+    made = final([record for _, record in inputs])
+    try:
+        expected = {
+            _as_text(k): _as_text(v)
+            for k, v in made.items()
+            if v is not None or found.get(_as_text(k)) == JSON_NULL
+        }
+    except (AttributeError, TypeError, ValueError) as problem:
+        told = f"--final must return a mapping to bytes, text or what JSON can hold: {problem}."
+        raise Failure(told, exit_code=2) from problem
     wrong = [
         WrongFinal(key, expected.get(key), found.get(key))
         for key in sorted(expected.keys() | found.keys())

@@ -1,11 +1,14 @@
 """What the outputs are held to."""
 
 from collections import Counter
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.judgement import (
     Judgement,
     WrongFinal,
@@ -155,3 +158,17 @@ def test_a_key_whose_final_value_is_none_must_have_none() -> None:
 
     assert wrong(b"1", None) == wrong() == wrong(b"null") == []
     assert wrong(b"1") == [WrongFinal("k", None, "1")]
+
+
+@pytest.mark.parametrize("made", [7, None, [("topic", "a", "b")]])
+def test_what_is_no_list_of_ids_is_no_verdict(made: Any) -> None:
+    with pytest.raises(Failure, match=r"--expect .* ids") as failed:
+        judge_ids(inputs("a"), outputs("a"), KEY, expect=lambda _: made)
+    assert failed.value.exit_code == 2
+
+
+@pytest.mark.parametrize("made", [7, None, [("k", 1)], {"k": Decimal(1)}])
+def test_what_is_no_mapping_to_json_is_no_verdict(made: Any) -> None:
+    with pytest.raises(Failure, match=r"--final .* mapping") as failed:
+        judge_finals(inputs("a"), [], lambda _: made)
+    assert failed.value.exit_code == 2
