@@ -114,7 +114,11 @@ class TransferServices(Supervisor):
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:
-        return sum(each.event in OPEN for each in self.reported.values())
+        """Of those that live: what the dead said last stays said."""
+        return sum(
+            each.event in OPEN and name in self._children and not self.has_ended(name)
+            for name, each in self.reported.items()
+        )
 
     def all_committed_after(self, at: float, names: Iterable[str] = SERVICES) -> bool:
         return all(self.reported[name].committed_at > at for name in names)
