@@ -39,7 +39,7 @@ class Reported:
 class TransferServices(Supervisor):
     """told: transfer -> what its service was told: began, committed, failed or doubtful."""
 
-    restarts_max = 200
+    restarts_max = None  # each fault may end one; who ends again and again commits nothing
 
     def __init__(self, settings: ServiceSettings, logs: Path) -> None:
         super().__init__(logs)

@@ -1,9 +1,11 @@
 """What is told of the demo's services."""
 
+from itertools import pairwise
 from pathlib import Path
 
 from oncelog.deploy.demo.transfers.processes import RIVAL, SERVICES, TransferServices
 from oncelog.deploy.demo.transfers.service import ServiceSettings
+from oncelog.deploy.demo.transfers.transfer import PER_INCARNATION
 
 
 class Sleepers(TransferServices):
@@ -32,3 +34,10 @@ def test_who_is_dead_has_no_transaction_under_way(tmp_path: Path) -> None:
         assert sleepers.open_transactions() == 1
     finally:
         sleepers.close()
+
+
+def test_numbers_are_nobody_elses_however_often_services_are_killed(tmp_path: Path) -> None:
+    told = sleepers_in(tmp_path)
+    firsts = [told.settings_of(name).first for name in (*SERVICES, RIVAL)]
+    starts = 60 * 60  # one each second, for an hour
+    assert all(b - a > starts * PER_INCARNATION for a, b in pairwise(firsts))
