@@ -11,6 +11,7 @@ import secrets
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -74,24 +75,35 @@ class Run:
         """Failure with exit code 2 when there is no verdict: it did not work before the first
         fault, or something of ours did not."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        is_over = False  # a failure's words lead to the logs
         with term_as_interrupt():
-            stack = ExitStack()
             try:
-                outcome = self._go(stack)
-                is_over = True
-            except KeyboardInterrupt:
-                is_over = True
-                raise
+                outcome = self._closed_behind()
             except (Failure, KafkaError, OSError) as problem:
                 raise Failure(str(problem), exit_code=2) from problem  # 1 says: violated
-            finally:
-                with uninterrupted():
-                    stack.close()
-                    if is_over and self._out is None:
-                        shutil.rmtree(self.directory, ignore_errors=True)
+            except Exception as problem:  # a mistake of ours
+                traceback.print_exc()
+                told = f"{type(problem).__name__}: {problem}"
+                raise Failure(told, exit_code=2) from problem
         outcome.seconds = time.monotonic() - self._begun_s
         return outcome
+
+    def _closed_behind(self) -> ProveOutcome:
+        is_over = False  # a failure's words lead to the logs
+        stack = ExitStack()
+        try:
+            outcome = self._go(stack)
+            is_over = True
+            return outcome
+        except KeyboardInterrupt:
+            is_over = True
+            raise
+        finally:
+            with uninterrupted():
+                try:
+                    stack.close()
+                finally:
+                    if is_over and self._out is None:
+                        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _go(self, stack: ExitStack) -> ProveOutcome:
         s = self.settings
