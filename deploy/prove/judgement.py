@@ -91,7 +91,10 @@ def judge_ids(
                              and (output.topic, found) not in wanted):  # fmt: skip
             stray.append(output)
         else:
-            had[output.topic if output.topic in by_topic else None, found] += 1
+            here = (output.topic, found)
+            if had[here] >= wanted[here] and ((None, found) in wanted or here[0] not in by_topic):
+                here = (None, found)  # where any will do, this one does, too
+            had[here] += 1
     not_passed = {each for each, record in inputs if not is_passed(record)}
     doubled, lost, pending = Counter[str](), Counter[str](), set[str]()
     for key in wanted.keys() | had.keys():

@@ -172,3 +172,16 @@ def test_what_is_no_mapping_to_json_is_no_verdict(made: Any) -> None:
     with pytest.raises(Failure, match=r"--final .* mapping") as failed:
         judge_finals(inputs("a"), [], lambda _: made)
     assert failed.value.exit_code == 2
+
+
+def test_where_any_topic_will_do_a_topic_that_others_are_expected_in_does() -> None:
+    def judged(*made: LogRecord) -> Judgement:
+        return judge_ids(
+            inputs("a", "b"), made, KEY, expect=lambda _: [("good", "a"), "b", ("good", "c"), "c"]
+        )
+
+    good = outputs("a", "b", "c", topic="good")
+    assert not judged(*good, *outputs("c", topic="good")).is_violated
+    assert not judged(*good, *outputs("c", topic="other")).is_violated
+    assert judged(*good).lost == {"c": 1}
+    assert judged(*good, *outputs("c", "b", topic="other")).doubled == {"b": 1}
