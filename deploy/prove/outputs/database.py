@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from ...cluster.failure import Failure
 from ..relation import LogRecord
 
-LOOK_EACH_S = 0.3
+LOOK_EACH_S, QUERY_TIMEOUT_S = 0.3, 20.0
 UNDEFINED_TABLE = "42P01"  # of PostgreSQL
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
 USAGE = "sqlite:///FILE?table=T&id=COLUMN or postgresql://USER@HOST/DB?table=T&id=COLUMN"
@@ -113,5 +113,7 @@ class DatabaseOutputs(threading.Thread):
 
     def _query_postgres(self) -> list[str]:
         with self._connect(self._url, connect_timeout=5) as connection:
+            # Whoever stands still may have locked the table.
+            connection.execute(f"SET statement_timeout = {int(QUERY_TIMEOUT_S * 1000)}")
             sql = f"SELECT {self._column} FROM {self._table}"
             return [str(row[0]) for row in connection.execute(sql).fetchall()]
