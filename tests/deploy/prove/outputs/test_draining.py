@@ -72,3 +72,21 @@ def test_a_table_that_cannot_be_read_at_the_end_is_no_verdict(
     connection.close()
     with pytest.raises(Failure, match="t cannot be read"):
         drained.judged(is_last=True)
+
+
+def test_what_has_not_moved_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a million outputs it takes seconds, which the proxy misses."""
+    monkeypatch.setattr(draining, "QUIET_S", 0.5)
+    monkeypatch.setattr(draining, "LOOK_EACH_S", 0.05)
+    drained = drain(tmp_path, Offsets(committed=2), ["a", "b"])
+    drained._reader.look()  # type: ignore[union-attr]
+    judged: list[bool] = []
+    judge = drained._judge
+
+    def counted(*arguments: Any) -> Any:
+        judged.append(True)
+        return judge(*arguments)
+
+    monkeypatch.setattr(drained, "_judge", counted)
+    drained.wait()
+    assert len(judged) == 1 and drained.why == "" and not drained.notes
