@@ -22,9 +22,9 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number, frame in came[:1]:
-        if callable(handler := before[signal.Signals(number)]):
-            handler(number, frame)
+        for number, frame in came[:1]:
+            if callable(handler := before[signal.Signals(number)]):
+                handler(number, frame)
 
 
 @contextmanager

@@ -16,10 +16,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..cluster.failure import Failure
 from .relation import Expect, Final, LogRecord, Matcher, text_of
 
 VerdictName = Literal["EXACTLY ONCE", "AT LEAST ONCE", "AT MOST ONCE", "NEITHER", "PROVES NOTHING"]
 PROVED, VIOLATED, PROVES_NOTHING = 0, 1, 3
+JSON_NULL = "null"
 Wanted = tuple[str | None, str]  # topic, None where any will do; id
 
 
@@ -89,7 +91,10 @@ def judge_ids(
                              and (output.topic, found) not in wanted):  # fmt: skip
             stray.append(output)
         else:
-            had[output.topic if output.topic in by_topic else None, found] += 1
+            here = (output.topic, found)
+            if had[here] >= wanted[here] and ((None, found) in wanted or here[0] not in by_topic):
+                here = (None, found)  # where any will do, this one does, too
+            had[here] += 1
     not_passed = {each for each, record in inputs if not is_passed(record)}
     doubled, lost, pending = Counter[str](), Counter[str](), set[str]()
     for key in wanted.keys() | had.keys():
@@ -115,9 +120,14 @@ def _wanted(
 ) -> Counter[Wanted]:
     if expect is None:
         return Counter({(None, each): fanout for each in ids})
-    found = Counter[Wanted]()
-    for each in expect([record for _, record in inputs]):
-        found[(each[0], each[1]) if isinstance(each, tuple) else (None, str(each))] += 1
+    found, made = Counter[Wanted](), expect([record for _, record in inputs])
+    try:
+        for each in made:
+            topic, which = each if isinstance(each, tuple) else (None, each)
+            found[topic, text_of(which) or "" if isinstance(which, bytes) else str(which)] += 1
+    except (TypeError, ValueError) as problem:
+        told = f"--expect must return ids, or pairs (topic, id): {problem}."
+        raise Failure(told, exit_code=2) from problem
     return found
 
 
@@ -129,9 +139,17 @@ def judge_finals(
 ) -> Judgement:
     """The last value of each key; a tombstone is no value. Nothing is right while inputs pend."""
     pending = [each for each, record in inputs if not is_passed(record)]
-    expected = {_as_text(k): _as_text(v) for k, v in
-                final([record for _, record in inputs]).items()}  # fmt: skip
     found = {text_of(output.key) or "": text_of(output.value) for output in outputs}
+    made = final([record for _, record in inputs])
+    try:
+        expected = {
+            _as_text(k): _as_text(v)
+            for k, v in made.items()
+            if v is not None or found.get(_as_text(k)) == JSON_NULL
+        }
+    except (AttributeError, TypeError, ValueError) as problem:
+        told = f"--final must return a mapping to bytes, text or what JSON can hold: {problem}."
+        raise Failure(told, exit_code=2) from problem
     wrong = [
         WrongFinal(key, expected.get(key), found.get(key))
         for key in sorted(expected.keys() | found.keys())
@@ -145,7 +163,7 @@ def judge_finals(
 
 def _as_text(value: Any) -> str:
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return text_of(value) or ""
     return value if isinstance(value, str) else json.dumps(value)
 
 

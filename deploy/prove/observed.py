@@ -17,7 +17,8 @@ from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Requ
 from ..faults.protocol_proxy.subjects import TopicNames
 from .facts import Committed, Fact, Fetched, Joined, Producing, TransactionEnded, Wrote
 
-FACTS_MAX, FACTS_LOOKED_AT, COMMITS_LOOKED_AT = 400_000, 20_000, 200
+FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
+COMMITS_LOOKED_AT = 200  # of each instance, however many partitions each covers
 HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
 WORK = frozenset(("Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"))
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
@@ -39,6 +40,7 @@ class Observed:
         self.lowered: dict[str, None] = {}  # which timeouts, in words
         self.facts: list[Fact] = []
         self._recent = deque[Fact](maxlen=FACTS_LOOKED_AT)
+        self._commits_s = dict[str, deque[float]]()  # by instance
         self.worked_at_s = time.monotonic()  # when something was last written or committed
 
     # --- what is asked of it
@@ -81,8 +83,7 @@ class Observed:
     def committed_at_s(self, instance: str, since_s: float) -> list[float]:
         """When an instance has committed offsets since."""
         with self._lock:
-            recent = list(self._recent)[-COMMITS_LOOKED_AT:]
-        found = {f.at_s for f in recent if isinstance(f, Committed) and f.instance == instance}
+            found = list(self._commits_s.get(instance, ()))
         return sorted(at_s for at_s in found if at_s > since_s)
 
     # --- what it is told
@@ -130,6 +131,11 @@ class Observed:
         with self._lock:
             found = list(self._facts_of(request, answer))
             self._recent += found
+            if any(isinstance(fact, Committed) for fact in found):
+                times_s = self._commits_s.setdefault(
+                    request.instance, deque[float](maxlen=COMMITS_LOOKED_AT)
+                )
+                times_s.append(answer.at_s)
             if len(self.facts) < FACTS_MAX:
                 self.facts += found
 

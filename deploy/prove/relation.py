@@ -43,7 +43,8 @@ class LogRecord:
 
 
 def text_of(data: bytes | None) -> str | None:
-    return None if data is None else data.decode(errors="replace")
+    """Of bytes that are no text, too: two that differ do so in words (a long of Java's, say)."""
+    return None if data is None else data.decode(errors="backslashreplace")
 
 
 def matcher(how: str) -> Matcher:
@@ -86,12 +87,12 @@ def _found(pattern: re.Pattern[str], value: bytes | None) -> str | None:
 # --- functions of the user: module:function
 
 
-Expect = Callable[[list[LogRecord]], Iterable[str | tuple[str, str]]]
+Expect = Callable[[list[LogRecord]], Iterable[str | bytes | tuple[str, str | bytes]]]
 """From all inputs to the ids that the outputs must have, each as often as it must be there; a pair
 (topic, id) where it matters in which topic."""
 Final = Callable[[list[LogRecord]], Mapping[Any, Any]]
 """From all inputs, each partition's in order, to the last value that each key of the output must
-have."""
+have; None: it has none."""
 
 
 def function(option: str, text: str) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -41,7 +42,7 @@ from .story import shortest
 from .striking import Striker, Timeouts
 
 NODES = 3
-FAULTS_MAX = 400
+FAULTS_MAX = 8_000  # that are made: more than an hour has room for
 ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
@@ -74,24 +75,35 @@ class Run:
         """Failure with exit code 2 when there is no verdict: it did not work before the first
         fault, or something of ours did not."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        is_over = False  # a failure's words lead to the logs
         with term_as_interrupt():
-            stack = ExitStack()
             try:
-                outcome = self._go(stack)
-                is_over = True
-            except KeyboardInterrupt:
-                is_over = True
-                raise
+                outcome = self._closed_behind()
             except (Failure, KafkaError, OSError) as problem:
                 raise Failure(str(problem), exit_code=2) from problem  # 1 says: violated
-            finally:
-                with uninterrupted():
-                    stack.close()
-                    if is_over and self._out is None:
-                        shutil.rmtree(self.directory, ignore_errors=True)
+            except Exception as problem:  # a mistake of ours
+                traceback.print_exc()
+                told = f"{type(problem).__name__}: {problem}"
+                raise Failure(told, exit_code=2) from problem
         outcome.seconds = time.monotonic() - self._begun_s
         return outcome
+
+    def _closed_behind(self) -> ProveOutcome:
+        is_over = False  # a failure's words lead to the logs
+        stack = ExitStack()
+        try:
+            outcome = self._go(stack)
+            is_over = True
+            return outcome
+        except KeyboardInterrupt:
+            is_over = True
+            raise
+        finally:
+            with uninterrupted():
+                try:
+                    stack.close()
+                finally:
+                    if is_over and self._out is None:
+                        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _go(self, stack: ExitStack) -> ProveOutcome:
         s = self.settings
@@ -241,15 +253,16 @@ class Run:
     ) -> Iterator[Struck]:  # fmt: skip
         s, end_s = self.settings, time.monotonic() + self.settings.seconds
         planned: Iterator[AimedFault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
-        for number, fault in enumerate(planned):
+        made = 0
+        for fault in planned:
             is_fed = feeder.fed >= INPUTS_MAX  # what strikes from now on would meet nothing
-            if time.monotonic() > end_s or number > FAULTS_MAX or is_fed:
+            if time.monotonic() > end_s or made >= FAULTS_MAX or is_fed:
                 return
             feeder.check()
             traits = Traits(observed.apis, len(application.instances), cluster is not None)
             fits = time.monotonic() + self._timeouts.least_s(fault) < end_s
             if s.faults is not None or (fits and is_possible(fault, traits, s.instances)):
-                struck = striker.strike(fault)
+                struck, made = striker.strike(fault), made + 1
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 yield struck
                 if time.monotonic() - observed.worked_at_s > self._timeouts.still_s:

@@ -39,7 +39,7 @@ class Reported:
 class TransferServices(Supervisor):
     """told: transfer -> what its service was told: began, committed, failed or doubtful."""
 
-    restarts_max = 200
+    restarts_max = None  # each fault may end one; who ends again and again commits nothing
 
     def __init__(self, settings: ServiceSettings, logs: Path) -> None:
         super().__init__(logs)
@@ -114,7 +114,11 @@ class TransferServices(Supervisor):
         self.wait(lambda: self.reported[name].event == moment, CAUGHT_TIMEOUT_S)
 
     def open_transactions(self) -> int:
-        return sum(each.event in OPEN for each in self.reported.values())
+        """Of those that live: what the dead said last stays said."""
+        return sum(
+            each.event in OPEN and name in self._children and not self.has_ended(name)
+            for name, each in self.reported.items()
+        )
 
     def all_committed_after(self, at: float, names: Iterable[str] = SERVICES) -> bool:
         return all(self.reported[name].committed_at > at for name in names)

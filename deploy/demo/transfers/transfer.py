@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 ACCOUNTS, BALANCE, AMOUNT_MAX = 50, 1_000, 20
 BLOCK_MAX = 8  # transfers of one transaction
-PER_SERVICE, PER_INCARNATION = 10**9, 10**6  # ranges of numbers
+PER_SERVICE, PER_INCARNATION = 10**12, 10**6  # ranges of numbers, of BIGINT
 
 
 class AccountTransfer(NamedTuple):

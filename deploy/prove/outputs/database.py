@@ -2,7 +2,6 @@
 `postgresql://USER@HOST/DB?table=T&id=COLUMN`. The column holds the id of the input; a row is an
 output."""
 
-import contextlib
 import re
 import sqlite3
 import threading
@@ -15,7 +14,8 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from ...cluster.failure import Failure
 from ..relation import LogRecord
 
-LOOK_EACH_S = 0.3
+LOOK_EACH_S, QUERY_TIMEOUT_S = 0.3, 20.0
+UNDEFINED_TABLE = "42P01"  # of PostgreSQL
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
 USAGE = "sqlite:///FILE?table=T&id=COLUMN or postgresql://USER@HOST/DB?table=T&id=COLUMN"
 
@@ -46,15 +46,26 @@ class DatabaseOutputs(threading.Thread):
         else:
             raise Failure(f"--sink {url}: a sink is {USAGE}.", exit_code=2)
         self._over = threading.Event()
+        self._looking = threading.Lock()  # a look that began earlier must not come later
         self._ids: list[str] = []
         self._before = Counter[str]()  # rows of others, e.g. of a run before
         self._problem = ""
         self.moved_at_s = time.monotonic()
 
     def start(self) -> None:
-        with contextlib.suppress(Exception):  # there may be no table yet: see `look`
+        try:
             self._before = Counter(self._query())
+        except Exception as problem:
+            if not self._is_missing(problem):  # else rows of others would be taken for outputs
+                told = f"--sink: {self._table} cannot be read: {problem}"
+                raise Failure(told, exit_code=2) from problem
         super().start()
+
+    def _is_missing(self, problem: Exception) -> bool:
+        """Whether there is no table yet, which the application may make."""
+        if isinstance(problem, sqlite3.OperationalError):
+            return not self._file.exists() or "no such table" in str(problem)
+        return getattr(problem, "sqlstate", None) == UNDEFINED_TABLE
 
     @property
     def records(self) -> list[LogRecord]:
@@ -72,8 +83,13 @@ class DatabaseOutputs(threading.Thread):
     def problem(self) -> str:
         return self._problem
 
-    def look(self) -> None:
-        """Read all rows now."""
+    def look(self) -> bool:
+        """Read all rows now; whether they could be read."""
+        with self._looking:
+            self._look()
+            return not self._problem
+
+    def _look(self) -> None:
         try:
             found = sorted((Counter(self._query()) - self._before).elements())
         except Exception as problem:
@@ -97,5 +113,7 @@ class DatabaseOutputs(threading.Thread):
 
     def _query_postgres(self) -> list[str]:
         with self._connect(self._url, connect_timeout=5) as connection:
+            # Whoever stands still may have locked the table.
+            connection.execute(f"SET statement_timeout = {int(QUERY_TIMEOUT_S * 1000)}")
             sql = f"SELECT {self._column} FROM {self._table}"
             return [str(row[0]) for row in connection.execute(sql).fetchall()]

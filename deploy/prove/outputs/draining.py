@@ -65,6 +65,7 @@ class Drain:
         begun = time.monotonic()
         moved_s, last = begun, (0, 0)
         was_restarted = False
+        seen, judgement = (), Judgement()
         while True:
             self._look_at_offsets()
             self._reader.check()
@@ -73,15 +74,19 @@ class Drain:
             if state != last:
                 last, moved_s = state, now
             quiet_s = now - moved_s
-            judgement, *_ = self.judged()
+            is_quiet = quiet_s > QUIET_S  # before, judging takes time that the proxy needs
+            now_seen = (*state, self._reader.moved_at_s, sum(self._passed().values()))
+            if is_quiet and seen != now_seen:
+                seen, (judgement, *_) = now_seen, self.judged()
             is_whole = not (judgement.lost or judgement.pending or judgement.wrong)
             if self._is_settled() and (
-                (is_whole and quiet_s > QUIET_S)
+                (is_whole and is_quiet)
                 or (self._committed and self._is_through() and quiet_s > QUIET_AND_THROUGH_S)
                 or quiet_s > self._pace.silence_s
             ):
                 break
-            if judgement.pending and quiet_s > self._pace.silence_s / 2 and not was_restarted:
+            is_still = is_quiet and quiet_s > self._pace.silence_s / 2
+            if judgement.pending and is_still and not was_restarted:
                 was_restarted = True
                 self.notes.append("it stood still when all was mended, and was restarted")
                 self._application.restart()
@@ -115,7 +120,8 @@ class Drain:
         self._look_at_offsets()
         reader = self._reader
         if isinstance(reader, DatabaseOutputs):
-            reader.look()
+            if not wait_for(reader.look, READ_TIMEOUT_S, LOOK_EACH_S):
+                raise Failure(f"The outputs were not read back: {reader.problem}")
             return
         ends = self._admin.list_offsets(dict.fromkeys(self._outputs, LATEST), read_committed=True)
         if not wait_for(lambda: reader.is_at(ends), READ_TIMEOUT_S):

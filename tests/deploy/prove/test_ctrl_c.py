@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from oncelog.deploy.prove.interrupts import uninterrupted
+
 from ...waiting import until
 
 PROGRAM = Path(__file__).parent / "programs" / "at_least_once.py"
@@ -78,3 +80,9 @@ def test_nothing_is_left_behind(seed: int, tmp_path: Path) -> None:
         for each in marked(mark):
             with suppress(psutil.Error):
                 each.kill()
+
+
+def test_ctrl_c_counts_also_where_what_it_waits_for_fails() -> None:
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        raise OSError("no space")

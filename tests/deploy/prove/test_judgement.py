@@ -1,11 +1,14 @@
 """What the outputs are held to."""
 
 from collections import Counter
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.judgement import (
     Judgement,
     WrongFinal,
@@ -119,3 +122,66 @@ def test_the_last_value_of_each_key_counts() -> None:
 def test_the_verdict_in_one_line(judgement: Judgement, met: int, line: str, code: int) -> None:
     verdict = verdict_of(judgement, met, stands_still="it sleeps")
     assert (verdict.line, verdict.exit_code) == (line, code)
+
+
+def test_final_values_that_are_no_text_are_told_apart() -> None:
+    """Keys and values as Java's LongSerializer writes them."""
+
+    def judged(*last: int) -> Judgement:
+        made = [
+            LogRecord("out", 0, n, key.to_bytes(8), last[n].to_bytes(8))
+            for n, key in enumerate((128, 129))
+        ]
+        final = {key.to_bytes(8): value.to_bytes(8) for key, value in ((128, 200), (129, 201))}
+        return judge_finals(inputs("a"), made, lambda records: final)
+
+    assert not judged(200, 201).wrong
+    assert len(judged(201, 200).wrong) == 2 and len(judged(200, 202).wrong) == 1
+
+
+def test_ids_that_are_no_text_are_told_apart() -> None:
+    ids = [b"\xff", b"\xfe"]
+    fed = [(f"i{n}", LogRecord("in", 0, n, each)) for n, each in enumerate(ids)]
+
+    def judged(*keys: bytes) -> Judgement:
+        made = [LogRecord("out", 0, n, key) for n, key in enumerate(keys)]
+        return judge_ids(fed, made, KEY, expect=lambda records: [r.key for r in records if r.key])
+
+    assert not judged(*ids).is_violated
+    assert judged(ids[0], ids[0]).lost and judged(ids[0], ids[0]).doubled
+
+
+def test_a_key_whose_final_value_is_none_must_have_none() -> None:
+    def wrong(*values: bytes | None) -> list[WrongFinal]:
+        made = [LogRecord("out", 0, n, b"k", value) for n, value in enumerate(values)]
+        return list(judge_finals(inputs("a"), made, lambda _: {"k": None}).wrong)
+
+    assert wrong(b"1", None) == wrong() == wrong(b"null") == []
+    assert wrong(b"1") == [WrongFinal("k", None, "1")]
+
+
+@pytest.mark.parametrize("made", [7, None, [("topic", "a", "b")]])
+def test_what_is_no_list_of_ids_is_no_verdict(made: Any) -> None:
+    with pytest.raises(Failure, match=r"--expect .* ids") as failed:
+        judge_ids(inputs("a"), outputs("a"), KEY, expect=lambda _: made)
+    assert failed.value.exit_code == 2
+
+
+@pytest.mark.parametrize("made", [7, None, [("k", 1)], {"k": Decimal(1)}])
+def test_what_is_no_mapping_to_json_is_no_verdict(made: Any) -> None:
+    with pytest.raises(Failure, match=r"--final .* mapping") as failed:
+        judge_finals(inputs("a"), [], lambda _: made)
+    assert failed.value.exit_code == 2
+
+
+def test_where_any_topic_will_do_a_topic_that_others_are_expected_in_does() -> None:
+    def judged(*made: LogRecord) -> Judgement:
+        return judge_ids(
+            inputs("a", "b"), made, KEY, expect=lambda _: [("good", "a"), "b", ("good", "c"), "c"]
+        )
+
+    good = outputs("a", "b", "c", topic="good")
+    assert not judged(*good, *outputs("c", topic="good")).is_violated
+    assert not judged(*good, *outputs("c", topic="other")).is_violated
+    assert judged(*good).lost == {"c": 1}
+    assert judged(*good, *outputs("c", "b", topic="other")).doubled == {"b": 1}

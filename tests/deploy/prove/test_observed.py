@@ -54,3 +54,19 @@ def test_who_goes_on_is_seen_also_when_no_more_facts_are_kept(
     observed = Observed([T], ["out"])
     commit(observed)
     assert observed.has_gone_on("another", -0.5) and observed.facts == []
+
+
+def test_commits_of_an_instance_are_seen_among_many_of_many_partitions() -> None:
+    observed = Observed([T], ["out"])
+    many = [{"partition_index": n, "committed_offset": 7} for n in range(128)]
+    answered = [{"partition_index": n, "error_code": 0} for n in range(128)]
+    for at_s in (1.0, 2.0, 3.0, 4.0):
+        request = request_of(
+            "OffsetCommit", 8, {"group_id": G, "topics": [{"name": T, "partitions": many}]}
+        )
+        answer, _ = answer_of(request, {"topics": [{"name": T, "partitions": answered}]})
+        answer.at_s = at_s
+        observed(answer)
+    assert observed.committed_at_s("one", 0.5) == [1.0, 2.0, 3.0, 4.0]
+    assert observed.committed_at_s("one", 2.0) == [3.0, 4.0]
+    assert observed.committed_at_s("another", 0.5) == []

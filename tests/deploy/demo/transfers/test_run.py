@@ -87,4 +87,7 @@ def test_ten_seeds_are_exactly_once(seed: int, url: str | None) -> None:
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_part_that_is_taken_away_is_missed(seed: int, broken: str) -> None:
-    assert run(seed, broken, kinds=OF_SERVICES).exit_code == 1
+    report = run(seed, broken, kinds=OF_SERVICES)
+    assert report.exit_code == 1
+    found = {finding.name for finding in report.findings}
+    assert found & {"without event", "without row"}, "a busy machine alone holds readers up"

@@ -1,6 +1,7 @@
 """A table in place of a topic of outputs."""
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,41 @@ def test_rows_of_a_run_before_are_no_outputs(tmp_path: Path) -> None:
         assert [record.key for record in outputs.records] == [b"new", b"old"]
     finally:
         outputs.close()
+
+
+def test_a_table_that_is_there_and_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE invoices (order_id TEXT)")
+    connection.close()
+    outputs = DatabaseOutputs(f"sqlite:///{file}?table=invoices&id=no_such_column")
+    with pytest.raises(Failure, match="invoices cannot be read: no such column") as refused:
+        outputs.start()
+    assert refused.value.exit_code == 2
+
+
+def test_a_look_that_began_before_another_one_does_not_come_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = DatabaseOutputs(f"sqlite:///{tmp_path}/shop.db?table=invoices&id=order_id")
+    asked, answered = threading.Event(), threading.Event()
+    is_first = iter([True])
+
+    def query() -> list[str]:
+        if next(is_first, False):  # it sees what was there, and takes its time
+            asked.set()
+            answered.wait(0.5)
+            return ["a"]
+        return ["a", "b"]
+
+    monkeypatch.setattr(outputs, "_query", query)
+    slow = threading.Thread(target=outputs.look)
+    slow.start()
+    assert asked.wait(10)
+    outputs.look()
+    answered.set()
+    slow.join(10)
+    assert [record.key for record in outputs.records] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize(

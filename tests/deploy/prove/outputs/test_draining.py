@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.judgement import judge_ids
 from oncelog.deploy.prove.observed import Observed
+from oncelog.deploy.prove.outputs import draining
 from oncelog.deploy.prove.outputs.database import DatabaseOutputs
 from oncelog.deploy.prove.outputs.draining import Drain, Pace
 from oncelog.deploy.prove.relation import LogRecord, matcher
@@ -58,3 +60,33 @@ def test_what_an_open_transaction_holds_back_is_not_lost(tmp_path: Path, is_open
         assert "a transaction is still open" in drained.why
     else:
         assert judgement.lost == {"b": 1} and drained.why == ""
+
+
+def test_a_table_that_cannot_be_read_at_the_end_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining, "READ_TIMEOUT_S", 0.2)
+    drained = drain(tmp_path, Offsets(committed=2), ["a", "b"])
+    with sqlite3.connect(tmp_path / "out.db") as connection:
+        connection.execute("ALTER TABLE t RENAME TO away")
+    connection.close()
+    with pytest.raises(Failure, match="t cannot be read"):
+        drained.judged(is_last=True)
+
+
+def test_what_has_not_moved_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a million outputs it takes seconds, which the proxy misses."""
+    monkeypatch.setattr(draining, "QUIET_S", 0.5)
+    monkeypatch.setattr(draining, "LOOK_EACH_S", 0.05)
+    drained = drain(tmp_path, Offsets(committed=2), ["a", "b"])
+    drained._reader.look()  # type: ignore[union-attr]
+    judged: list[bool] = []
+    judge = drained._judge
+
+    def counted(*arguments: Any) -> Any:
+        judged.append(True)
+        return judge(*arguments)
+
+    monkeypatch.setattr(drained, "_judge", counted)
+    drained.wait()
+    assert len(judged) == 1 and drained.why == "" and not drained.notes

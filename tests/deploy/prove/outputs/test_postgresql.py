@@ -1,14 +1,17 @@
 """A table of PostgreSQL, judged in a real run."""
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import oncelog
+from oncelog.deploy.prove.outputs import database
 
 from ....client.dual_write.postgresql import postgresql
 
+psycopg = pytest.importorskip("psycopg")
 PROGRAM = Path(__file__).parent.parent / "programs" / "into_database.py"
 
 
@@ -22,3 +25,21 @@ def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> No
         )  # fmt: skip
     assert outcome.verdict.name == "AT LEAST ONCE", outcome
     assert [found.kind.name for found in outcome.findings] == ["sink-not-atomic"]
+
+
+def test_a_table_that_is_locked_is_waited_for_no_longer_than_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by a transaction of an instance that stands still."""
+    monkeypatch.setattr(database, "QUERY_TIMEOUT_S", 0.3)
+    with postgresql() as server:
+        with psycopg.connect(server.url) as connection:
+            connection.execute("CREATE TABLE invoices (order_id TEXT)")
+        outputs = database.DatabaseOutputs(f"{server.url}?table=invoices&id=order_id")
+        with psycopg.connect(server.url) as connection:
+            connection.execute("LOCK TABLE invoices")
+            looking = threading.Thread(target=outputs.look, daemon=True)
+            looking.start()
+            looking.join(5)
+            assert not looking.is_alive() and "timeout" in outputs.problem
+        assert outputs.look()
