@@ -9,6 +9,8 @@ An attempt that fails aborts what it has, as well as it can; the driver sweeps w
 With transactions V1 an answer to AddPartitionsToTxn that was lost fails an attempt of mode
 "transactional": the request may arrive again behind the commit, and would open the id's transaction
 anew, under the same epoch; when that times out, the committed one looks as if it were aborted.
+
+Whose the ids are stands in child_ids.py.
 """
 
 import asyncio
@@ -16,17 +18,17 @@ import contextlib
 import gc
 import logging
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...client import ClusterView, Producer
 from ...client.loop_thread import LoopThread
 from ...wire.errors import KafkaError, RequestTimedOut
+from .child_ids import FILE_NAME, ChildIds
 from .columns import rows_by_topic
 from .login import ClusterLogin
-from .names import WorkerIds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,13 +58,12 @@ class TaskSpec:
 
 
 class SinkWorker:
-    """What a process keeps: its ids, its loop, its views of clusters."""
+    """What a process keeps: its way to the executor's ids, its loop, its views of clusters."""
 
     is_settled = False  # all that a task needs is loaded, and nothing of it is garbage
 
-    def __init__(self) -> None:
-        self.process_id = os.getpid()
-        self.ids = WorkerIds(secrets.token_hex(8))
+    def __init__(self, ids_file: Path | None = None) -> None:
+        self.ids = ChildIds(ids_file)
         self.thread = LoopThread("oncelog-sink")
         self.views: dict[tuple[Any, ...], ClusterView] = {}
 
@@ -77,12 +78,13 @@ class SinkWorker:
         for view in self.views.values():
             self.thread.run(view.close())
         self.thread.close()
+        self.ids.close()
 
 
 _workers: dict[int, SinkWorker] = {}
 
 
-def worker_of_process() -> SinkWorker:
+def worker_of_process(ids_file: Path | None = None) -> SinkWorker:
     """The one of this process; a fork has its own.
 
     Spark collects garbage behind every task of a process, before it takes the next one: 50 ms to
@@ -92,7 +94,7 @@ def worker_of_process() -> SinkWorker:
     worker = _workers.get(process_id)
     if worker is None:
         _workers.clear()
-        worker = _workers[process_id] = SinkWorker()
+        worker = _workers[process_id] = SinkWorker(ids_file)
     elif not worker.is_settled:
         worker.is_settled = True
         gc.freeze()
@@ -122,11 +124,12 @@ def write_attempt(
 ) -> "Iterator[pa.RecordBatch]":
     """Write the rows of a partition; yields one row, the report (report_type). For mapInArrow."""
     import pyarrow as pa
-    from pyspark import TaskContext
+    from pyspark import SparkFiles, TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    attempt = Attempt(spec, worker_of_process())
+    ids_file = Path(SparkFiles.getRootDirectory()).absolute() / FILE_NAME
+    attempt = Attempt(spec, worker_of_process(ids_file))
     try:
         for batch in batches:
             if batch.num_rows:
@@ -169,7 +172,6 @@ class Attempt:
     def abort(self) -> None:
         """Abort what is open, as well as it can be done in a few seconds."""
         producer, self._producer = self._producer, None
-        self._worker.ids.leave(self._name)
         if producer is not None:
             with contextlib.suppress(Exception):
                 self._worker.thread.run(producer.close(), ABORT_TIMEOUT_MS / 1000)
@@ -193,6 +195,8 @@ class Attempt:
                     f"an answer of the coordinator about {child.transactional_id} was lost, and "
                     "its transaction cannot be relied upon; the attempt has to be made again"
                 )
+            spec = self._spec
+            self._worker.ids.put_back(self._name, spec.sink_id, spec.generation, spec.batch_id)
             return child
         finally:
             await producer.close()  # leaves open what is prepared
@@ -220,7 +224,6 @@ class Attempt:
                 problem = None
             except KafkaError as caught:
                 problem = caught
-            self._worker.ids.leave(name)
             await producer.close()
             if problem is not None and not problem.retriable:
                 raise problem

@@ -27,7 +27,6 @@ from pyspark.sql.types import StructType
 
 from ...client.fetch.record_columns import RecordColumns, read_columns
 from ...wire.identifiers import TopicPartition
-from ..sink.writer import BatchWriter, StreamWriter
 from . import offsets as rules
 from .arrow_rows import ArrowRows
 from .cluster_lookup import ClusterLookup
@@ -44,6 +43,7 @@ from .spark_versions import (
     check_reads_streams,
     check_writes_streams,
 )
+from .writer import BatchWriter, StreamWriter
 
 METADATA_TIMEOUT_S = (
     30.0  # within moments brokers have new metadata, a new leader the high watermark

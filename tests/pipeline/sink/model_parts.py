@@ -30,7 +30,8 @@ class Parts:
     takes_back: bool = True
     rolls_back: bool = True  # before a decision is taken back
     minds_the_forgotten: bool = True  # an id that is forgotten may be that of an aborted child
-    ids_of_workers: bool = True  # else ids of partition and attempt, two banks
+    ids_of_attempts: bool = True  # else ids of partition and attempt, two banks
+    ids_are_taken_out: bool = True  # else what is given back is dealt out by partition
     abandons_ids: bool = True  # whose first request was not answered
     sleepers: bool = True  # attempts may freeze
     repeats: bool = True  # requests whose answer was lost may arrive again

@@ -17,9 +17,10 @@ from typing import Any
 from oncelog.client import PreparedTransaction
 from oncelog.pipeline.sink import steps
 from oncelog.pipeline.sink.batch_check import Terms
+from oncelog.pipeline.sink.child_ids import ChildIds
 from oncelog.pipeline.sink.decision import Decision, decode, encode
 from oncelog.pipeline.sink.modes import Mode
-from oncelog.pipeline.sink.names import WorkerIds, control_id
+from oncelog.pipeline.sink.names import control_id
 from oncelog.pipeline.sink.protocol import SinkProtocol
 from oncelog.pipeline.sink.steps import Phase
 from oncelog.pipeline.sink.stop_words import SinkStopped
@@ -29,6 +30,7 @@ from .model_parts import Parts, Reduced, Size, Verdict
 
 QUERY = "query"
 WHOLE, SMALL = Parts(), Size()
+EXECUTORS = 2  # that live at a time
 STEPS_MAX, RUNS_MAX, RECOVERIES_MAX = 6_000, 8, 30
 Process = Generator[None, None, None]
 
@@ -42,8 +44,7 @@ class SinkModel:
         self.live: list[tuple[str, Process]] = []
         self.frozen: list[tuple[str, Process]] = []
         self.late: list[Callable[[], object]] = []
-        self.idle: list[WorkerIds] = []
-        self.workers = 0
+        self.executors: list[ChildIds] = []
         self.errors: Counter[str] = Counter()
         self.is_calm = self.is_torn = False
 
@@ -68,18 +69,20 @@ class SinkModel:
             return 0
         return self.size.rows
 
-    def worker(self) -> WorkerIds:
-        if self.idle and self.random.random() < 0.9:
-            return self.idle.pop(self.random.randrange(len(self.idle)))
-        self.workers += 1
-        return WorkerIds(f"{self.workers:08x}")
+    def executor(self) -> ChildIds:
+        """One that was there before, or has just come."""
+        if not self.executors or self.random.random() < 0.1:
+            word = f"{len(self.executors):08x}"
+            self.executors.append(ChildIds(word=word))
+        return self.random.choice(self.executors[-EXECUTORS:])
 
-    def name_of(self, ids: WorkerIds, run: steps.RunTasks, place: tuple[int, int]) -> str:
+    def name_of(self, ids: ChildIds, run: steps.RunTasks, place: tuple[int, int]) -> str:
         generation = run.generation if self.parts.has_generations else 0
-        if self.parts.ids_of_workers:
-            name = ids.take(SINK, generation, run.batch_id, run.committed)
-            return name
         partition, attempt = place
+        if partition < len(run.committed) and not self.parts.ids_are_taken_out:
+            return run.committed[partition]
+        if self.parts.ids_of_attempts:
+            return ids.take(SINK, generation, run.batch_id, run.committed)
         word = f"{run.batch_id % 2:04x}{partition:04x}"
         return f"oncelog.spark.{SINK}.g{generation}.{word}.{attempt}"
 
@@ -92,29 +95,25 @@ class SinkModel:
                 partition_id=partition, record_count=0, child=None
             ))  # fmt: skip
             return
-        worker = self.worker()
-        try:
-            child = yield from self.write(worker, run, place, count)
-        except Refused:
-            self.idle.append(worker)  # the attempt has failed; its process goes on
-            raise
+        ids = self.executor()
+        child = yield from self.write(ids, run, place, count)
+        if self.parts.ids_of_attempts and self.parts.ids_are_taken_out:
+            generation = run.generation if self.parts.has_generations else 0
+            ids.put_back(child.transactional_id, SINK, generation, run.batch_id)
         kept.setdefault(partition, steps.TaskReport(
             partition_id=partition, record_count=count, child=child
         ))  # fmt: skip
         yield
-        self.idle.append(worker)
 
     def write(
-        self, worker: WorkerIds, run: steps.RunTasks, place: tuple[int, int], count: int
+        self, ids: ChildIds, run: steps.RunTasks, place: tuple[int, int], count: int
     ) -> Generator[None, None, PreparedTransaction]:
         handle: Handle | None = None
         while handle is None:
-            name = self.name_of(worker, run, place)
+            name = self.name_of(ids, run, place)
             answer, is_lost = yield from self.ask(lambda name=name: self.cluster.init(name))
             if not is_lost or not self.parts.abandons_ids:
                 handle = answer
-            else:
-                worker.leave(name)
         for index in range(count):
             row = (run.batch_id, place[0], index)
             yield from self.ask(lambda i=index, row=row: self.cluster.produce(handle, i, row))

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.client import PreparedTransaction
 from oncelog.pipeline.sink import protocol as sink_protocol
-from oncelog.pipeline.sink.names import WorkerIds
+from oncelog.pipeline.sink.child_ids import ChildIds
 from oncelog.pipeline.sink.steps import (
     ChildrenAborted,
     ChildrenCommitted,
@@ -60,12 +60,14 @@ def test_a_batch_of_more_tasks_than_that_makes_no_new_ids_each_time(
 ) -> None:
     monkeypatch.setattr(sink_protocol, "GIVEN_BACK_MAX", 2)
     protocol, effect = running()
-    ids, made = WorkerIds("0000abcd"), set[str]()
+    ids, made = ChildIds(), set[str]()
     for batch in range(8):
         assert isinstance(effect, RunTasks)
         tasks = 1 if batch == 5 else 6  # one small batch between
         names = [ids.take("s", 1, batch, effect.committed) for _ in range(tasks)]
         made.update(names)
+        for name in names:
+            ids.put_back(name, "s", 1, batch)
         reports = tuple(
             TaskReport(
                 partition_id=i, record_count=1, child=PreparedTransaction(name, i, batch, True)

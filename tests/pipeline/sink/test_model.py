@@ -50,7 +50,8 @@ def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
         ("missing", Parts(has_generations=False)),
         ("missing", Parts(prepares=False)),
         ("doubled", Parts(decides=False, writes_done=False)),
-        ("missing", Parts(ids_of_workers=False, repeats=False)),
+        ("missing", Parts(ids_of_attempts=False, repeats=False)),
+        ("missing", Parts(ids_are_taken_out=False, repeats=False)),
         ("missing", Parts(abandons_ids=False)),
     ],
     ids=[
@@ -60,6 +61,7 @@ def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
         "children time out",
         "no decision",
         "ids of partition and attempt: a sleeper wakes",
+        "twins are dealt the same id",
         "an id is used after its first request got no answer",
     ],
 )

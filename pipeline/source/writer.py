@@ -2,8 +2,8 @@
 
 At least once, as Spark's own Kafka sink: each task writes as an idempotent producer and nothing
 holds its rows back, so what a task wrote before it failed, or a batch before its driver died, is
-there twice afterwards. For rows that count once there is `exactly_once` (sink.py). Columns are
-those of columns.py.
+there twice afterwards. For rows that count once there is `exactly_once`
+(sink/sink.py). Columns are those of sink/columns.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 from ...client.blocking_producer import BlockingProducer
 from ...client.security.config import security_config
 from ...client.settings import producer_settings
-from ..source.options import OptionError, client_options, named_options
-from ..source.spark_versions import DataSourceStreamArrowWriter
-from .columns import check_columns, rows_by_topic
+from ..sink.columns import check_columns, rows_by_topic
+from .options import OptionError, client_options, named_options
+from .spark_versions import DataSourceStreamArrowWriter
 
 TAKEN = ("topic", "includeHeaders", "path", "checkpointLocation", "queryName")
 OUR_KEYS = ("transactional.id", "transaction.two.phase.commit.enable")

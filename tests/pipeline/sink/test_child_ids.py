@@ -1,0 +1,137 @@
+"""When a transactional id of a task attempt is used again, and by whom."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from oncelog.pipeline.sink import child_ids
+from oncelog.pipeline.sink.child_ids import ChildIds
+from oncelog.pipeline.sink.names import generation_of
+
+
+def used(ids: ChildIds, batch_id: int, committed: Sequence[str] = (), generation: int = 1) -> str:
+    """By an attempt that ends well."""
+    name = ids.take("s", generation, batch_id, committed)
+    ids.put_back(name, "s", generation, batch_id)
+    return name
+
+
+def test_an_id_is_used_again_only_after_its_commit_and_for_a_newer_batch() -> None:
+    ids = ChildIds()
+    first, second = used(ids, 0), used(ids, 0)
+    assert first != second
+    assert used(ids, 2, [first]) == first
+    assert used(ids, 2, [first]) not in (first, second)  # one attempt a batch
+    assert used(ids, 1, [second, first]) == second
+    assert used(ids, 0, [first, second]) not in (first, second)  # a task come too late
+
+
+def test_an_attempt_has_its_id_for_itself() -> None:
+    ids = ChildIds()
+    name = used(ids, 0)
+    assert ids.take("s", 1, 2, [name]) == name
+    assert ids.take("s", 1, 2, [name]) != name  # its twin
+    assert ids.take("s", 1, 3, [name]) != name  # the first one sleeps, or is dead
+
+
+def test_the_tasks_of_several_sinks_take_turns() -> None:
+    ids = ChildIds()
+    one, other = used(ids, 0), ids.take("t", 1, 0)
+    ids.put_back(other, "t", 1, 0)
+    assert used(ids, 2, [one]) == one
+    assert ids.take("t", 1, 2, [other, one]) == other
+
+
+def test_ids_of_other_generations_are_not_touched() -> None:
+    ids = ChildIds()
+    own = used(ids, 0, generation=3)
+    late = ids.take("s", 2, 9, [own])  # of a driver that is gone
+    assert generation_of("s", late) == 2
+    assert used(ids, 1, [own], generation=3) == own
+    fresh = used(ids, 2, [own], generation=4)
+    assert generation_of("s", fresh) == 4
+    assert ids.take("s", 3, 5, [own]) != own
+
+
+def test_another_process_of_the_executor_uses_it_again(tmp_path: Path) -> None:
+    file = tmp_path / "ids"
+    one, other = ChildIds(file), ChildIds(file)
+    name = used(one, 0)
+    one.close()
+    assert other.take("s", 1, 2, [name]) == name
+    assert ChildIds().take("s", 1, 2, [name]) != name  # of another executor
+
+
+TAKES_ALL = """
+import json, pathlib, sys
+from oncelog.pipeline.sink.child_ids import ChildIds
+ids, names = ChildIds(pathlib.Path(sys.argv[1])), json.load(sys.stdin)
+print(json.dumps([ids.take("s", 1, 1, names) for _ in names]))
+"""
+
+
+def test_processes_that_take_at_the_same_time_have_different_ids(tmp_path: Path) -> None:
+    file = tmp_path / "ids"
+    ids = ChildIds(file)
+    names = [ids.take("s", 1, 0) for _ in range(60)]
+    for name in names:
+        ids.put_back(name, "s", 1, 0)
+    command = [sys.executable, "-c", TAKES_ALL, str(file)]
+    several = [
+        subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    for process in several:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(names))
+        process.stdin.close()
+        process.stdin = None
+    taken = [name for each in several for name in json.loads(each.communicate(timeout=60)[0])]
+    assert len(set(taken)) == len(taken) == 3 * len(names)
+    assert set(names) <= set(taken)
+
+
+def test_a_table_that_is_locked_or_broken_costs_new_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_ids, "LOCK_TIMEOUT_S", 0.01)
+    file = tmp_path / "ids"
+    ids = ChildIds(file)
+    name = used(ids, 0)
+    holder = sqlite3.connect(file, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    fresh = ids.take("s", 1, 2, [name])
+    ids.put_back(fresh, "s", 1, 2)
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert fresh != name
+    assert ids.take("s", 1, 4, [fresh, name]) == name  # the other was not put back
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"no table" * 1_000)
+    for file in (broken, tmp_path / "missing" / "ids"):
+        own = ChildIds(file)
+        name = used(own, 0)
+        assert used(own, 2, [name]) == name  # within the process
+
+
+def test_a_table_grows_no_further_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_ids, "IDS_MAX", 10)
+    ids = ChildIds()
+    names = [used(ids, 0) for _ in range(25)]
+    again = [ids.take("s", 1, 1, names) for _ in names]
+    assert set(again) & set(names) == set(names[-10:])
+
+
+def test_two_threads_of_a_process_share_it() -> None:
+    ids = ChildIds()
+    name = ids.take("s", 1, 0)
+    thread = threading.Thread(target=ids.put_back, args=(name, "s", 1, 0))
+    thread.start()
+    thread.join()
+    assert ids.take("s", 1, 1, [name]) == name
