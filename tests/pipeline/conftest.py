@@ -14,6 +14,8 @@ import pytest
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from .standalone import SHORT_LIVED
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -45,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             sql_warehouse_dir=str(folder / "warehouse"),
             local_dir=str(folder),
             log_level="ERROR",
-            driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short lives
+            driver_extraJavaOptions=SHORT_LIVED,
             python_daemon_module="oncelog_test_daemon",
         )
         yield session

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from ..waiting import until
 
 LIMIT_S = 600.0
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of a JVM: little is compiled
 ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED, "SPARK_DAEMON_MEMORY": "256m"}
 
 
 class Standalone(NamedTuple):
@@ -44,7 +46,7 @@ def standalone(
         log = folder / f"{name}.log"
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main_class}"]
         command += [*arguments, "--webui-port", "0"]
-        env = {**os.environ, **environment, "SPARK_WORKER_DIR": str(folder / name)}
+        env = {**os.environ, **DAEMONS, **environment, "SPARK_WORKER_DIR": str(folder / name)}
         with open(log, "wb") as out:
             started.append(subprocess.Popen(command, stdout=out, stderr=out, env=env))
         return log
