@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...wire.identifiers import TopicPartition
-from . import decision_table, stop_words
+from . import decision_table
 from .database import Dialect, run
 from .decision_table import Script
 from .flow import Flow
@@ -53,13 +53,16 @@ class ConnectionFlow:
     def _refuse_unsafe(self) -> Flow[None]:
         yield from self._run(Dialect(self.connection).refuse_unsafe(self.connection))
 
+    def _refuse_busy(self) -> None:
+        """Before anything is rolled back: what is under way between blocks is the program's."""
+        if self.connection is not None and not self._is_lost:
+            Dialect(self.connection).refuse_busy(self.connection)
+
     def _begin(self) -> Flow[None]:
         if self._is_lost and self._connect is not None:
             yield from self._open()
         try:
             yield from self._run(Dialect(self.connection).begin(self.connection))
-        except stop_words.UnsafeDatabase:
-            raise
         except Exception:
             if self._connect is None:
                 raise
@@ -73,6 +76,7 @@ class ConnectionFlow:
             self._is_lost = True
 
     def _read_positions(self) -> Flow[dict[TopicPartition, int]]:
+        self._refuse_busy()
         try:
             return (yield from self._run(decision_table.read_positions(self.name)))
         except BaseException:  # cancelled, too: the next block would find a transaction open

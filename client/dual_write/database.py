@@ -37,18 +37,28 @@ class Dialect:
         numbered = (f":{number}{part}" for number, part in enumerate(parts[1:], 1))
         return parts[0] + "".join(numbered)
 
-    def begin(self, connection: Any) -> Script[None]:
+    def refuse_busy(self, connection: Any) -> None:
         """Raises UnsafeDatabase where something else is under way on the connection."""
         if self._is_sqlite:
-            is_always_open = getattr(connection, "autocommit", -1) is False  # from Python 3.12 on
-            if connection.in_transaction and not is_always_open:
-                raise _is_busy()
-            # Now, not at the first write: from a read to a write is a step that may be refused.
-            return decision_table.begin_block(() if is_always_open else ("BEGIN IMMEDIATE",))
-        info = getattr(connection, "info", None)
-        if info is not None and getattr(info, "transaction_status", 0) not in (0, 4):
-            raise _is_busy()  # 4: of a connection that is lost, which the first statement tells
-        return decision_table.begin_block(())
+            is_busy = connection.in_transaction and not self._is_always_open(connection)
+        else:
+            info = getattr(connection, "info", None)
+            # 4: of a connection that is lost, which the first statement tells
+            is_busy = getattr(info, "transaction_status", 0) not in (0, 4)
+        if is_busy:
+            raise UnsafeDatabase(
+                "the connection has a transaction open already: commit it or roll it back before "
+                "the block, which is a transaction of its own (a SELECT opens one, too)"
+            )
+
+    def begin(self, connection: Any) -> Script[None]:
+        if not self._is_sqlite or self._is_always_open(connection):
+            return decision_table.begin_block(())
+        # Now, not at the first write: from a read to a write is a step that may be refused.
+        return decision_table.begin_block(("BEGIN IMMEDIATE",))
+
+    def _is_always_open(self, connection: Any) -> bool:
+        return getattr(connection, "autocommit", -1) is False  # sqlite3 from Python 3.12 on
 
     def refuse_unsafe(self, connection: Any) -> Script[None]:
         """Raises UnsafeDatabase for a setting with which decisions could be lost."""
@@ -90,13 +100,6 @@ def _module_of(connection: Any) -> tuple[str, str]:
         f"{type(connection).__qualname__} is no connection of a module of the DB-API 2, so it is "
         "not known how it takes parameters, nor what it must not be set to. Give the connection "
         "itself instead of a pool's or a framework's"
-    )
-
-
-def _is_busy() -> UnsafeDatabase:
-    return UnsafeDatabase(
-        "the connection has a transaction open already: commit it or roll it back before the "
-        "block, which is a transaction of its own (a SELECT opens one, too)"
     )
 
 

@@ -84,6 +84,7 @@ class WriterFlow(ConnectionFlow):
     # --- the life of a writer
 
     def _start(self) -> Flow[None]:
+        self._refuse_busy()
         yield from self._open_first()
         if self._creates_tables:
             yield from self._run(decision_table.create_tables())
@@ -105,6 +106,7 @@ class WriterFlow(ConnectionFlow):
 
     def _begin_block(self) -> Flow[None]:
         self._require(*IDLE)
+        self._refuse_busy()
         self._raise_undone((yield from self._advance(steps.BlockBegun())))
 
     def _block_failed(self, problem: BaseException) -> Flow[None]:

@@ -33,6 +33,7 @@ class OutboxFlow(ConnectionFlow):
         self._stopped: Exception | None = None
 
     def _start(self) -> Flow[None]:
+        self._refuse_busy()
         try:
             yield from self._open_first()
             if self._creates_tables:
@@ -46,10 +47,9 @@ class OutboxFlow(ConnectionFlow):
 
     def _begin_block(self) -> Flow[None]:
         self._require_idle()
+        self._refuse_busy()
         try:
             yield from self._begin()
-        except stop_words.UnsafeDatabase:
-            raise  # what is under way on the connection is the program's
         except BaseException:
             yield from self._roll_back()
             raise

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -193,15 +193,33 @@ def test_synchronous_commit_is_looked_at_again_before_the_commit(
     assert_equal(bootstrap, topic, ledger)
 
 
-def test_an_open_transaction_on_the_connection_is_refused(
+def test_an_open_transaction_on_the_connection_is_refused_and_stays_open(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
     connection = ledger.connect()
-    with closing(connection), BlockingDualWriter(bootstrap, topic, connection) as writer:
-        connection.cursor().execute("DELETE FROM transfers")
-        with pytest.raises(UnsafeDatabase, match="open already"), writer.transaction():
+
+    def own_work(number: int) -> None:
+        connection.cursor().execute(ledger.insert, (number, 5))
+
+    def is_refused() -> AbstractContextManager[Any]:
+        return pytest.raises(UnsafeDatabase, match="open already")
+
+    with closing(connection):
+        own_work(1)
+        with is_refused(), BlockingDualWriter(bootstrap, topic, connection):
             pass
-        transfer(writer, ledger, topic, 2)  # what was open is rolled back
+        connection.commit()
+        with BlockingDualWriter(bootstrap, topic, connection) as writer:
+            own_work(2)
+            with is_refused(), writer.transaction():
+                pass
+            with is_refused():
+                writer.positions()
+            connection.commit()
+            assert ledger.rows() == [1, 2]
+            connection.cursor().execute("DELETE FROM transfers")
+            connection.commit()
+            transfer(writer, ledger, topic, 2)
     assert_equal(bootstrap, topic, ledger)
 
 
