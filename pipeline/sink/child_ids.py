@@ -13,30 +13,112 @@ answer (it may come again, much later), is left for good.
 
 The table is a file, because Spark ends Python workers that are idle for a minute: ids that a
 process kept for itself would be made anew by a query whose triggers are further apart. It lies in
-the directory that Spark gives an executor for as long as it lives. Nothing is lost with it: what
-the table does not have is never used again.
+the directory that Spark gives an executor for as long as it lives, and belongs to the daemon that
+forks its workers. What the table does not have is never used again, so nothing depends on it;
+where there can be none, a process keeps its ids for itself.
 """
 
 import logging
+import os
 import re
 import secrets
-import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 from .names import child_prefix
 
 log = logging.getLogger("oncelog.sink")
 
-FILE_NAME = "oncelog-sink-ids.sqlite"
-MEMORY = ":memory:"
-IDS_MAX = 20_000  # in a table; those put back first are left
+IDS_MAX = 100_000  # in a table; those put back first are left
+PRUNED_EACH = 1_000  # that are put back
 LOCK_TIMEOUT_S = 2.0  # a process that was stopped within its transaction holds the others up
-TABLE = """CREATE TABLE IF NOT EXISTS ids
+BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+
+CREATE = """CREATE TABLE IF NOT EXISTS ids
     (name TEXT PRIMARY KEY, sink TEXT, generation INTEGER, batch INTEGER)"""
+IS_WRITABLE = "PRAGMA user_version = 1"
 OLDER = "DELETE FROM ids WHERE sink = ? AND generation < ?"
-RESTED = "SELECT name FROM ids WHERE sink = ? AND generation = ? AND batch < ?"
-SURPLUS = "DELETE FROM ids WHERE rowid <= (SELECT max(rowid) FROM ids) - ?"
+TAKE_OUT = "DELETE FROM ids WHERE name = ? AND sink = ? AND generation = ? AND batch < ?"
+PUT_BACK = "INSERT INTO ids VALUES (?, ?, ?, ?)"
+PRUNE = """DELETE FROM ids WHERE rowid IN
+    (SELECT rowid FROM ids ORDER BY rowid DESC LIMIT -1 OFFSET ?)"""
+
+
+class Table(Protocol):
+    """Ids by name, each with its sink, its generation and its last batch."""
+
+    def take_out(
+        self, names: Iterable[str], sink_id: str, generation: int, batch_id: int
+    ) -> str | None: ...
+
+    def put_back(self, name: str, sink_id: str, generation: int, batch_id: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OwnTable:
+    """Of one process."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[str, int, int]] = {}
+
+    def take_out(
+        self, names: Iterable[str], sink_id: str, generation: int, batch_id: int
+    ) -> str | None:
+        for name, (sink, of_generation, _) in list(self._rows.items()):
+            if sink == sink_id and of_generation < generation:
+                del self._rows[name]
+        for name in names:
+            sink, of_generation, batch = self._rows.get(name, ("", 0, 0))
+            if (sink, of_generation) == (sink_id, generation) and batch < batch_id:
+                del self._rows[name]
+                return name
+        return None
+
+    def put_back(self, name: str, sink_id: str, generation: int, batch_id: int) -> None:
+        if len(self._rows) >= IDS_MAX:
+            del self._rows[next(iter(self._rows))]
+        self._rows[name] = (sink_id, generation, batch_id)
+
+    def close(self) -> None:
+        self._rows.clear()
+
+
+class SharedTable:
+    """Of the processes that open this file. Raises sqlite3.Error; ImportError without sqlite."""
+
+    def __init__(self, file: Path) -> None:
+        import sqlite3
+
+        # One task runs at a time in a process, its parts in two threads.
+        self._connection = sqlite3.connect(
+            file, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        self._connection.execute("PRAGMA synchronous = OFF")  # it does not outlive its machine
+        self._connection.execute(CREATE)
+        self._connection.execute(IS_WRITABLE)
+
+    def take_out(
+        self, names: Iterable[str], sink_id: str, generation: int, batch_id: int
+    ) -> str | None:
+        with self._connection as table:
+            table.execute("BEGIN IMMEDIATE")
+            table.execute(OLDER, (sink_id, generation))
+            for name in names:
+                if table.execute(TAKE_OUT, (name, sink_id, generation, batch_id)).rowcount:
+                    return name
+        return None
+
+    def put_back(self, name: str, sink_id: str, generation: int, batch_id: int) -> None:
+        with self._connection as table:
+            table.execute("BEGIN IMMEDIATE")
+            rowid = table.execute(PUT_BACK, (name, sink_id, generation, batch_id)).lastrowid or 0
+            if rowid % PRUNED_EACH == 0:
+                table.execute(PRUNE, (IDS_MAX,))
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class ChildIds:
@@ -49,52 +131,55 @@ class ChildIds:
         self._word = word or secrets.token_hex(8)
         assert re.fullmatch("[0-9a-f]{8,32}", self._word)
         self._made = 0
-        try:
-            self._table = _open_table(file or MEMORY)
-        except sqlite3.Error as problem:
-            log.warning("transactional ids are this process' own: %s: %s", file, problem)
-            self._table = _open_table(MEMORY)
+        self._table: Table = OwnTable()
+        if file is not None:
+            try:
+                self._table = SharedTable(file)
+            except Exception as problem:
+                log.warning("transactional ids are this process' own: %s: %s", file, problem)
 
     def take(
         self, sink_id: str, generation: int, batch_id: int, committed: Iterable[str] = ()
     ) -> str:
         """An id for one attempt. committed: ids that the driver gives back."""
         try:
-            with self._table as table:
-                table.execute("BEGIN IMMEDIATE")
-                table.execute(OLDER, (sink_id, generation))
-                free = {name for (name,) in table.execute(RESTED, (sink_id, generation, batch_id))}
-                name = next((name for name in committed if name in free), None)
-                if name is not None:
-                    table.execute("DELETE FROM ids WHERE name = ?", (name,))
-                    return name
-        except sqlite3.Error as problem:
-            log.info("no transactional id is used again: %s", problem)
-        name = f"{child_prefix(sink_id)}{generation}.{self._word}.{self._made}"
-        self._made += 1
+            name = self._table.take_out(committed, sink_id, generation, batch_id)
+        except Exception as problem:
+            self._failed(problem)
+            name = None
+        if name is None:
+            name = f"{child_prefix(sink_id)}{generation}.{self._word}.{self._made}"
+            self._made += 1
         return name
 
     def put_back(self, name: str, sink_id: str, generation: int, batch_id: int) -> None:
-        """By an attempt that has ended well: all its requests have been answered."""
+        """By an attempt that has ended well."""
         try:
-            with self._table as table:
-                table.execute("BEGIN IMMEDIATE")
-                row = (name, sink_id, generation, batch_id)
-                table.execute("INSERT INTO ids VALUES (?, ?, ?, ?)", row)
-                table.execute(SURPLUS, (IDS_MAX,))
-        except sqlite3.Error as problem:
-            log.info("%s is not used again: %s", name, problem)
+            self._table.put_back(name, sink_id, generation, batch_id)
+        except Exception as problem:
+            self._failed(problem)
+            if isinstance(self._table, OwnTable):  # it is not in the file
+                self._table.put_back(name, sink_id, generation, batch_id)
 
     def close(self) -> None:
         """What was put back stays in the file."""
         self._table.close()
 
+    def _failed(self, problem: Exception) -> None:
+        if getattr(problem, "sqlite_errorcode", 0) & 0xFF in BUSY:
+            log.info("a transactional id is not used again: %s", problem)
+            return
+        log.warning("transactional ids are this process' own from here on: %s", problem)
+        self._table.close()
+        self._table = OwnTable()
 
-def _open_table(file: Path | str) -> sqlite3.Connection:
-    # One task runs at a time in a process, its parts in two threads.
-    table = sqlite3.connect(
-        file, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
-    )
-    table.execute("PRAGMA synchronous = OFF")  # an executor does not outlive its machine
-    table.execute(TABLE)
-    return table
+
+def ids_file() -> Path | None:
+    """Of the executor whose worker this process is; None where it has no directory any more."""
+    from pyspark import SparkFiles
+
+    try:
+        folder = Path(SparkFiles.getRootDirectory()).absolute()
+    except OSError:  # a task has removed the directory that it stood in
+        return None
+    return folder / f"oncelog-sink-ids-{os.getppid()}.sqlite"

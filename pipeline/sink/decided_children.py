@@ -28,6 +28,7 @@ class DecidedChildren:
     decision: Decision | None
     _given: steps.BatchGiven
     _last_word: SinkStopped | None
+    _is_start: bool  # the decision was found; else it is of the batch that is given
 
     def _take_up(self) -> steps.Effect:
         """A decision that may be unfinished: of this batch, or found at a start."""
@@ -39,8 +40,7 @@ class DecidedChildren:
 
     def _roll_forward(self, _: steps.Event | None = None) -> steps.Effect:
         assert self.decision is not None
-        is_of_this_run = self.decision.decided_by == self.generation
-        self.phase = Phase.COMMITTING if is_of_this_run else Phase.RECOVERING
+        self.phase = Phase.RECOVERING if self._is_start else Phase.COMMITTING
         return steps.CommitChildren(self.decision.unfinished, self.decision.times_out)
 
     def _judged(self, found: steps.ChildrenDescribed) -> steps.Effect:

@@ -24,7 +24,7 @@ Between batches
     sweep                      what attempts leave open that come too late (idle_sweep.py)
 
 After a long time without batches the start is gone through again, since the control id may have
-expired; whoever finds another generation than its own ends there.
+expired; whoever finds another generation than its own ends there, and claims its own once more.
 
 With mode "driver" a batch is written by the driver itself, in the transaction of its decision.
 
@@ -68,6 +68,7 @@ class SinkProtocol(DecidedChildren):
         self._written_by: tuple[PreparedTransaction, ...] = ()  # the children of this batch
         self.reusable_ids: dict[str, None] = {}  # ids of this generation, the newest last
         self._given_back_max = GIVEN_BACK_MAX
+        self._is_start = True
         self.leftovers: Leftovers | None = None  # while no batch runs, where that is known
         self._stopped: SinkStopped | None = None
         self._last_word: SinkStopped | None = None  # to be said when what is left is swept
@@ -104,7 +105,7 @@ class SinkProtocol(DecidedChildren):
     # --- the start of a run
 
     def _begin(self, given: steps.BatchGiven) -> steps.Effect:
-        self._given, self.reusable_ids = given, {}
+        self._given, self._is_start = given, True
         self.phase = Phase.LOOKING
         return steps.ReadDecision()
 
@@ -133,7 +134,9 @@ class SinkProtocol(DecidedChildren):
         self._open = listed.names
         before = self.decision or Decision(generation=0, query_id=self._given.query_id)
         newest = max(before.generation, *(g or 0 for g in generations), 0)
-        self.decision = before.claimed(newest + 1)
+        if not self.generation or newest > self.generation:
+            self.reusable_ids, newest = {}, newest + 1  # else: has it still, after a long time
+        self.decision = before.claimed(newest)
         self.phase = Phase.CLAIMING
         return steps.WriteDecision(self.decision)
 
@@ -162,6 +165,7 @@ class SinkProtocol(DecidedChildren):
         return self._checked()
 
     def _checked(self) -> steps.Effect:
+        self._is_start = False
         action = check_batch(self.sink_id, self.decision, self._given, self.terms)
         if action is BatchAction.SKIP:
             return self._over(was_written=False)

@@ -18,15 +18,14 @@ import contextlib
 import gc
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...client import ClusterView, Producer
 from ...client.loop_thread import LoopThread
 from ...wire.errors import KafkaError, RequestTimedOut
-from .child_ids import FILE_NAME, ChildIds
+from .child_ids import ChildIds, ids_file
 from .columns import rows_by_topic
 from .login import ClusterLogin
 
@@ -62,8 +61,8 @@ class SinkWorker:
 
     is_settled = False  # all that a task needs is loaded, and nothing of it is garbage
 
-    def __init__(self, ids_file: Path | None = None) -> None:
-        self.ids = ChildIds(ids_file)
+    def __init__(self, ids: ChildIds | None = None) -> None:
+        self.ids = ids or ChildIds()
         self.thread = LoopThread("oncelog-sink")
         self.views: dict[tuple[Any, ...], ClusterView] = {}
 
@@ -84,7 +83,7 @@ class SinkWorker:
 _workers: dict[int, SinkWorker] = {}
 
 
-def worker_of_process(ids_file: Path | None = None) -> SinkWorker:
+def worker_of_process(new: Callable[[], SinkWorker] = SinkWorker) -> SinkWorker:
     """The one of this process; a fork has its own.
 
     Spark collects garbage behind every task of a process, before it takes the next one: 50 ms to
@@ -94,7 +93,7 @@ def worker_of_process(ids_file: Path | None = None) -> SinkWorker:
     worker = _workers.get(process_id)
     if worker is None:
         _workers.clear()
-        worker = _workers[process_id] = SinkWorker(ids_file)
+        worker = _workers[process_id] = new()
     elif not worker.is_settled:
         worker.is_settled = True
         gc.freeze()
@@ -124,12 +123,11 @@ def write_attempt(
 ) -> "Iterator[pa.RecordBatch]":
     """Write the rows of a partition; yields one row, the report (report_type). For mapInArrow."""
     import pyarrow as pa
-    from pyspark import SparkFiles, TaskContext
+    from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    ids_file = Path(SparkFiles.getRootDirectory()).absolute() / FILE_NAME
-    attempt = Attempt(spec, worker_of_process(ids_file))
+    attempt = Attempt(spec, worker_of_process(lambda: SinkWorker(ChildIds(ids_file()))))
     try:
         for batch in batches:
             if batch.num_rows:
@@ -157,7 +155,6 @@ class Attempt:
     def __init__(self, spec: TaskSpec, worker: SinkWorker) -> None:
         self._spec, self._worker = spec, worker
         self._producer: Producer | None = None
-        self._name = ""
         self.record_count = 0
 
     def write(self, batch: "pa.RecordBatch") -> None:
@@ -167,7 +164,11 @@ class Attempt:
 
     def prepare(self) -> Any:
         """Flush; the token of the transaction, None without rows."""
-        return self._worker.thread.run(self._prepare())
+        child = self._worker.thread.run(self._prepare())
+        if child is not None:
+            spec, ids = self._spec, self._worker.ids
+            ids.put_back(child.transactional_id, spec.sink_id, spec.generation, spec.batch_id)
+        return child
 
     def abort(self) -> None:
         """Abort what is open, as well as it can be done in a few seconds."""
@@ -195,8 +196,6 @@ class Attempt:
                     f"an answer of the coordinator about {child.transactional_id} was lost, and "
                     "its transaction cannot be relied upon; the attempt has to be made again"
                 )
-            spec = self._spec
-            self._worker.ids.put_back(self._name, spec.sink_id, spec.generation, spec.batch_id)
             return child
         finally:
             await producer.close()  # leaves open what is prepared
@@ -218,7 +217,6 @@ class Attempt:
                 await producer.init_transactions()
                 if not producer.lost_answers:
                     await producer.begin_transaction()
-                    self._name = name
                     return producer
                 log.info("an answer about %s was lost; another id is taken", name)
                 problem = None

@@ -5,14 +5,24 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyspark import SparkFiles
 
 from oncelog.pipeline.sink import child_ids
-from oncelog.pipeline.sink.child_ids import ChildIds
+from oncelog.pipeline.sink.child_ids import ChildIds, ids_file
 from oncelog.pipeline.sink.names import generation_of
+
+
+@pytest.fixture(params=["own", "shared"])
+def ids(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChildIds]:
+    """In a table of either kind."""
+    ids = ChildIds(tmp_path / "ids" if request.param == "shared" else None)
+    yield ids
+    ids.close()
 
 
 def used(ids: ChildIds, batch_id: int, committed: Sequence[str] = (), generation: int = 1) -> str:
@@ -22,8 +32,7 @@ def used(ids: ChildIds, batch_id: int, committed: Sequence[str] = (), generation
     return name
 
 
-def test_an_id_is_used_again_only_after_its_commit_and_for_a_newer_batch() -> None:
-    ids = ChildIds()
+def test_an_id_is_used_again_only_after_its_commit_and_for_a_newer_batch(ids: ChildIds) -> None:
     first, second = used(ids, 0), used(ids, 0)
     assert first != second
     assert used(ids, 2, [first]) == first
@@ -32,24 +41,21 @@ def test_an_id_is_used_again_only_after_its_commit_and_for_a_newer_batch() -> No
     assert used(ids, 0, [first, second]) not in (first, second)  # a task come too late
 
 
-def test_an_attempt_has_its_id_for_itself() -> None:
-    ids = ChildIds()
+def test_an_attempt_has_its_id_for_itself(ids: ChildIds) -> None:
     name = used(ids, 0)
     assert ids.take("s", 1, 2, [name]) == name
     assert ids.take("s", 1, 2, [name]) != name  # its twin
     assert ids.take("s", 1, 3, [name]) != name  # the first one sleeps, or is dead
 
 
-def test_the_tasks_of_several_sinks_take_turns() -> None:
-    ids = ChildIds()
+def test_the_tasks_of_several_sinks_take_turns(ids: ChildIds) -> None:
     one, other = used(ids, 0), ids.take("t", 1, 0)
     ids.put_back(other, "t", 1, 0)
     assert used(ids, 2, [one]) == one
     assert ids.take("t", 1, 2, [other, one]) == other
 
 
-def test_ids_of_other_generations_are_not_touched() -> None:
-    ids = ChildIds()
+def test_ids_of_other_generations_are_not_touched(ids: ChildIds) -> None:
     own = used(ids, 0, generation=3)
     late = ids.take("s", 2, 9, [own])  # of a driver that is gone
     assert generation_of("s", late) == 2
@@ -70,7 +76,7 @@ def test_another_process_of_the_executor_uses_it_again(tmp_path: Path) -> None:
 
 TAKES_ALL = """
 import json, pathlib, sys
-from oncelog.pipeline.sink.child_ids import ChildIds
+from oncelog.pipeline.sink.child_ids import ChildIds, ids_file
 ids, names = ChildIds(pathlib.Path(sys.argv[1])), json.load(sys.stdin)
 print(json.dumps([ids.take("s", 1, 1, names) for _ in names]))
 """
@@ -97,7 +103,7 @@ def test_processes_that_take_at_the_same_time_have_different_ids(tmp_path: Path)
     assert set(names) <= set(taken)
 
 
-def test_a_table_that_is_locked_or_broken_costs_new_ids(
+def test_a_table_that_is_locked_costs_new_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_ids, "LOCK_TIMEOUT_S", 0.01)
@@ -112,24 +118,85 @@ def test_a_table_that_is_locked_or_broken_costs_new_ids(
     holder.close()
     assert fresh != name
     assert ids.take("s", 1, 4, [fresh, name]) == name  # the other was not put back
-    broken = tmp_path / "broken"
-    broken.write_bytes(b"no table" * 1_000)
-    for file in (broken, tmp_path / "missing" / "ids"):
-        own = ChildIds(file)
-        name = used(own, 0)
-        assert used(own, 2, [name]) == name  # within the process
 
 
-def test_a_table_grows_no_further_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def of_other_tables(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as table:
+        table.execute("CREATE TABLE ids (something)")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_bytes(b"no table" * 1_000),
+        lambda file: file.mkdir(),
+        of_other_tables,
+    ],
+    ids=["no table", "a directory", "another table"],
+)
+def test_where_there_is_no_table_a_process_keeps_its_own_ids(
+    spoil: Callable[[Path], object], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spoil(tmp_path / "ids")
+    ids = ChildIds(tmp_path / "ids")
+    used(ids, 0)
+    name = used(ids, 1)
+    assert used(ids, 2, [name]) == name
+    assert caplog.text.count("this process' own") == 1
+
+
+def test_a_table_that_is_deleted_or_full_is_left_and_ids_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "ids"
+    ids = ChildIds(file)
+    name = used(ids, 0)
+    file.unlink()
+    fresh = used(ids, 2, [name])
+    assert fresh != name
+    assert used(ids, 4, [name, fresh]) == fresh
+
+
+def test_a_python_without_sqlite_keeps_its_own_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlite3", None)
+    ids = ChildIds(tmp_path / "ids")
+    name = used(ids, 0)
+    assert used(ids, 2, [name]) == name
+
+
+def test_a_table_has_so_many_ids_and_a_busy_sink_drives_out_no_other(
+    ids: ChildIds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(child_ids, "IDS_MAX", 10)
-    ids = ChildIds()
-    names = [used(ids, 0) for _ in range(25)]
-    again = [ids.take("s", 1, 1, names) for _ in names]
+    monkeypatch.setattr(child_ids, "PRUNED_EACH", 1)
+    slow = ids.take("slow", 1, 0)
+    ids.put_back(slow, "slow", 1, 0)
+    busy: list[str] = []
+    for batch in range(50):
+        busy = [used(ids, batch, busy)]
+    assert ids.take("slow", 1, 1, [slow]) == slow
+    names = [used(ids, 100) for _ in range(25)]
+    again = [ids.take("s", 1, 101, names) for _ in names]
     assert set(again) & set(names) == set(names[-10:])
 
 
-def test_two_threads_of_a_process_share_it() -> None:
-    ids = ChildIds()
+def test_a_worker_whose_directory_is_gone_has_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
+    monkeypatch.setattr(SparkFiles, "_root_directory", ".")  # as executors have it
+    monkeypatch.chdir(tmp_path)
+    found = ids_file()
+    assert found is not None
+    assert found.parent == tmp_path
+    folder = tmp_path / "of-a-task"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert ids_file() is None
+
+
+def test_two_threads_of_a_process_share_it(ids: ChildIds) -> None:
     name = ids.take("s", 1, 0)
     thread = threading.Thread(target=ids.put_back, args=(name, "s", 1, 0))
     thread.start()

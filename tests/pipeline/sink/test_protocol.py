@@ -195,7 +195,23 @@ def test_after_a_long_time_a_driver_starts_again_and_finds_its_place() -> None:
     long_after = BatchGiven(query_id="q", batch_id=1, is_long_after=True)
     effect = start(protocol, decided(0, done=True), long_after)
     assert effect == CommitChildren(())
-    assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(2, 1, ())
+    assert feed(protocol, ChildrenCommitted(), ChildrenAborted()) == RunTasks(1, 1, ())
+
+
+def test_after_a_long_time_the_ids_of_tasks_are_the_same() -> None:
+    protocol, _ = running()
+    finish = (ControlCommitted(), ChildrenCommitted(), OpenListed(()), ChildrenAborted())
+    for batch in range(3):
+        one = TaskReport(partition_id=0, record_count=5, child=child(batch))
+        feed(protocol, TasksDone((one,)), *finish, ControlCommitted())
+        if batch < 2:
+            protocol.step(given(batch + 1))
+    long_after = BatchGiven(query_id="q", batch_id=3, is_long_after=True)
+    start(protocol, decided(2, child(2), done=True), long_after)
+    effect = feed(protocol, ChildrenCommitted(), ChildrenAborted())
+    assert isinstance(effect, RunTasks)
+    assert effect.generation == 1
+    assert set(effect.committed) == {child(0).transactional_id, child(1).transactional_id}
 
 
 def test_after_a_long_idle_time_a_superseded_driver_does_not_fence_its_successor() -> None:

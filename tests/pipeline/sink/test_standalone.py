@@ -32,7 +32,7 @@ def test_tasks_of_two_workers_write_a_batch(
         process = QueryProcess(job, "job")
         assert process.end() == 0, process.words
         assert spark.worked()
-        tables = list(tmp_path.glob("worker-*/app-*/*/oncelog-sink-ids.sqlite"))
+        tables = list(tmp_path.glob("worker-*/app-*/*/oncelog-sink-ids-*.sqlite"))
     assert len(tables) == 2, "an executor has kept no ids"
     assert_once(cluster.bootstrap, job.topic, values)
     admin.delete_topics([job.topic, "oncelog.spark.decisions"])
