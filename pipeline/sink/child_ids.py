@@ -45,7 +45,7 @@ PRUNE = """DELETE FROM ids WHERE rowid IN
     (SELECT rowid FROM ids ORDER BY rowid DESC LIMIT -1 OFFSET ?)"""
 
 
-class Table(Protocol):
+class IdTable(Protocol):
     """Ids by name, each with its sink, its generation and its last batch."""
 
     def take_out(
@@ -131,7 +131,7 @@ class ChildIds:
         self._word = word or secrets.token_hex(8)
         assert re.fullmatch("[0-9a-f]{8,32}", self._word)
         self._made = 0
-        self._table: Table = OwnTable()
+        self._table: IdTable = OwnTable()
         if file is not None:
             try:
                 self._table = SharedTable(file)
