@@ -5,11 +5,13 @@ import gc
 import inspect
 import shutil
 import signal
+import sys
 from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, AsyncExitStack
 from typing import Any, cast
 
 import pytest
 import uvloop
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import archive_classes, is_enabled
@@ -27,6 +29,18 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if is_enabled() and shutil.which("java"):
         archive_classes()
+    _compile_plugins_once()
+
+
+def _compile_plugins_once() -> None:
+    """Leave the asserts of packages that bring a plugin as they are: they hold no tests.
+
+    pytest rewrites all modules of such a distribution, and that is the whole of ours. Where no
+    bytecode may be written, each worker would compile hundreds of them anew.
+    """
+    for finder in sys.meta_path:
+        if isinstance(finder, AssertionRewritingHook):
+            finder._must_rewrite -= {"oncelog", "hypothesis"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

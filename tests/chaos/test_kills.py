@@ -153,7 +153,7 @@ def _judge(
 
 
 def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
-    _run(tmp_path, seconds=15)
+    _run(tmp_path, seconds=8)
 
 
 @pytest.mark.chaos

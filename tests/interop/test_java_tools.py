@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from oncelog.deploy.cluster.local_cluster import Cluster
-
 from .kafka_peer import run_tool
 from .readers import fill, new_topic
 
@@ -13,72 +11,70 @@ pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 TOOLS = "org.apache.kafka.tools"
 
 
-def test_javas_tools_work(tmp_path):
+def test_javas_tools_work(cluster):
+    bootstrap = cluster.bootstrap
+
     def tool(name: str, *arguments: str) -> str:
         server = () if name.endswith("ProducerPerformance") else ("--bootstrap-server", bootstrap)
         done = run_tool(name, *server, *arguments)
         assert done.returncode == 0, f"{name}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
         return done.stdout
 
-    with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
-        bootstrap = cluster.bootstrap
-        shape = ("--partitions", "2", "--replication-factor", "3")
-        tool(f"{TOOLS}.TopicCommand", "--create", "--topic", "j", *shape)
-        cluster.wait_for_isr("j", 3)
-        printed = tool(
-            f"{TOOLS}.ProducerPerformance",
-            *("--topic", "j", "--num-records", "2000", "--record-size", "100"),
-            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}"),
-            *("acks=all", "compression.type=lz4"),
-        )
-        assert "2000 records sent" in printed
-        ends = re.findall(r"^j:\d:(\d+)$", tool(f"{TOOLS}.GetOffsetShell", "--topic", "j"), re.M)
-        assert sum(map(int, ends)) == 2000
-        entity = ("--entity-type", "topics", "--entity-name", "j")
-        setting = ("--add-config", "cleanup.policy=[compact,delete]")
-        tool("kafka.admin.ConfigCommand", "--alter", *entity, *setting)
-        printed = tool("kafka.admin.ConfigCommand", "--describe", *entity)
-        assert "cleanup.policy=compact,delete" in printed
-        read = tool(
-            f"{TOOLS}.consumer.ConsoleConsumer",
-            *("--topic", "j", "--partition", "0", "--offset", "earliest", "--max-messages", "5"),
-        )
-        assert len(read.split()) == 5
+    shape = ("--partitions", "2", "--replication-factor", "3")
+    tool(f"{TOOLS}.TopicCommand", "--create", "--topic", "j", *shape)
+    cluster.wait_for_isr("j", 3)
+    printed = tool(
+        f"{TOOLS}.ProducerPerformance",
+        *("--topic", "j", "--num-records", "2000", "--record-size", "100"),
+        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}"),
+        *("acks=all", "compression.type=lz4"),
+    )
+    assert "2000 records sent" in printed
+    ends = re.findall(r"^j:\d:(\d+)$", tool(f"{TOOLS}.GetOffsetShell", "--topic", "j"), re.M)
+    assert sum(map(int, ends)) == 2000
+    entity = ("--entity-type", "topics", "--entity-name", "j")
+    setting = ("--add-config", "cleanup.policy=[compact,delete]")
+    tool("kafka.admin.ConfigCommand", "--alter", *entity, *setting)
+    printed = tool("kafka.admin.ConfigCommand", "--describe", *entity)
+    assert "cleanup.policy=compact,delete" in printed
+    read = tool(
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        *("--topic", "j", "--partition", "0", "--offset", "earliest", "--max-messages", "5"),
+    )
+    assert len(read.split()) == 5
 
 
-def test_javas_group_tool_works(tmp_path):
+def test_javas_group_tool_works(cluster):
     groups = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
-    found = r"^g\s+j\s+{partition}\s+(\d+|-)\s+(\d+)\s+(\d+|-)"
+    found = r"^g\s+g\s+{partition}\s+(\d+|-)\s+(\d+)\s+(\d+|-)"
 
-    with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
+    def tool(name: str, *arguments: str) -> str:
+        done = run_tool(name, "--bootstrap-server", cluster.bootstrap, *arguments)
+        assert done.returncode == 0, f"{name}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
+        assert "Error" not in done.stdout + done.stderr, done.stdout + done.stderr
+        return done.stdout
 
-        def tool(name: str, *arguments: str) -> str:
-            done = run_tool(name, "--bootstrap-server", cluster.bootstrap, *arguments)
-            assert done.returncode == 0, f"{name}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
-            assert "Error" not in done.stdout + done.stderr, done.stdout + done.stderr
-            return done.stdout
+    def committed() -> dict[int, int]:
+        offsets = cluster.ask(lambda admin: admin.groups.committed("g"))
+        return {partition: held.offset for (_, partition), held in offsets.items()}
 
-        def offsets() -> dict[int, tuple[str, ...]]:
-            """(committed, end, lag) by partition."""
-            printed = tool(groups, "--describe", "--group", "g")
-            matches = {p: re.search(found.format(partition=p), printed, re.M) for p in (0, 1)}
-            return {p: match.groups() for p, match in matches.items() if match}
-
-        new_topic(cluster, "j", 2)
-        fill(cluster.bootstrap, "j", [(None, b"%d" % i, i % 2) for i in range(20)])
-        read = tool(
-            f"{TOOLS}.consumer.ConsoleConsumer",
-            *("--topic", "j", "--group", "g", "--from-beginning", "--max-messages", "20"),
-        )
-        assert len(read.split()) == 20
-        assert "g" in tool(groups, "--list").split()
-        assert offsets() == {0: ("10", "10", "0"), 1: ("10", "10", "0")}
-        tool(
-            groups, "--reset-offsets", "--group", "g", "--topic", "j", "--to-offset", "4",
-            "--execute",
-        )  # fmt: skip
-        assert offsets() == {0: ("4", "10", "6"), 1: ("4", "10", "6")}
-        tool(groups, "--delete-offsets", "--group", "g", "--topic", "j:1")
-        assert offsets() == {0: ("4", "10", "6")}
-        tool(groups, "--delete", "--group", "g")
-        assert "g" not in tool(groups, "--list").split()
+    new_topic(cluster, "g", 2)
+    fill(cluster.bootstrap, "g", [(None, b"%d" % i, i % 2) for i in range(20)])
+    read = tool(
+        f"{TOOLS}.consumer.ConsoleConsumer",
+        *("--topic", "g", "--group", "g", "--from-beginning", "--max-messages", "20"),
+    )
+    assert len(read.split()) == 20
+    assert "g" in tool(groups, "--list").split()
+    tool(
+        groups, "--reset-offsets", "--group", "g", "--topic", "g:0", "--to-offset", "4",
+        "--execute",
+    )  # fmt: skip
+    printed = tool(groups, "--describe", "--group", "g")  # (committed, end, lag) by partition
+    matches = {p: re.search(found.format(partition=p), printed, re.M) for p in (0, 1)}
+    shown = {p: match.groups() for p, match in matches.items() if match}
+    assert shown == {0: ("4", "10", "6"), 1: ("10", "10", "0")}
+    tool(groups, "--delete-offsets", "--group", "g", "--topic", "g:1")
+    assert committed() == {0: 4}
+    tool(groups, "--delete", "--group", "g")
+    assert "g" not in [group.group_id for group in cluster.ask(lambda a: a.groups.list_groups())]

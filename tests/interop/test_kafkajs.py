@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.faults.protocol_proxy.proxy import ProtocolProxy
 
 from ..programs import printed_by
 from .readers import fill, new_topic, read_to_end
@@ -39,9 +40,9 @@ class Library:
         printed_by(install, LIMIT_S, cwd=folder)
         shutil.copy(PROGRAM, folder)  # a program finds its libraries beside itself
 
-    def start(self, cluster: Cluster, action: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, bootstrap: str, action: str, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["node", PROGRAM.name, cluster.bootstrap, action, *arguments],
+            ["node", PROGRAM.name, bootstrap, action, *arguments],
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -67,7 +68,11 @@ def _outcome(process: subprocess.Popen[str]) -> Any:
 
 
 def test_what_it_writes_it_reads_and_administers(cluster, library):
-    outcome = _outcome(library.start(cluster, "writeAndRead"))
+    """Through the protocol proxy; its transactions go to the brokers themselves."""
+    with ProtocolProxy(cluster.bootstrap) as proxy:
+        outcome = _outcome(library.start(proxy.address_for("js"), "writeAndRead"))
+        assert {connection.instance for connection in proxy.connections} <= {"js"}
+        assert len(proxy.brokers) == 3
     rows = outcome["rows"]
     assert len(rows) == 1000
     by_number = {int(headers["number"]): (key, value) for _, key, value, headers in rows}
@@ -103,7 +108,7 @@ def test_its_transactions_count_once(cluster, library, victims):
     numbers = [(b"%d" % number, b"%d" % number, number % 3) for number in range(COUNT)]
     fill(cluster.bootstrap, "js-input", numbers)
 
-    copier = library.start(cluster, "transactions", str(COUNT))
+    copier = library.start(cluster.bootstrap, "transactions", str(COUNT))
     assert copier.stdout is not None
     assert copier.stdout.readline() == "under way\n"
     for target in victims:

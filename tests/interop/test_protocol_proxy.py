@@ -1,4 +1,7 @@
-"""Clients that others wrote, through the protocol proxy, to our brokers and to Apache Kafka."""
+"""Clients that others wrote, through the protocol proxy, to our brokers and to Apache Kafka.
+
+kafkajs goes through it in test_kafkajs.py.
+"""
 
 import asyncio
 import shutil
@@ -45,7 +48,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 FOLDER = Path(__file__).parent
-KAFKAJS = "2.2.4"
 more = pytest.mark.skipif(not is_enabled(), reason="ONCELOG_KAFKA is not 1")
 
 
@@ -223,17 +225,6 @@ def test_a_successor_takes_over_while_a_commit_is_held(bench):
     (made,) = (event for event in bench.events if isinstance(event, FaultMade))
     assert (made.request.instance, made.request.body.committed) == ("app", True)
     assert "held for" in made.what
-
-
-@more
-@pytest.mark.skipif(shutil.which("npm") is None, reason="no npm")
-def test_kafkajs(tmp_path):
-    install = ["npm", "install", "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS}"]
-    printed_by(install, cwd=tmp_path)
-    shutil.copy(FOLDER / "javascript" / "client.js", tmp_path)
-    with Cluster(nodes=3) as cluster, ProtocolProxy(cluster.bootstrap) as proxy:
-        command = ["node", "client.js", proxy.address_for("js"), "writeAndRead"]
-        assert '"state":"Empty"' in printed_by(command, cwd=tmp_path)
 
 
 @more

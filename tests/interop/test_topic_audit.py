@@ -11,6 +11,8 @@ from oncelog.deploy.judge.logs.topic_audit import TopicAudit, audit_topic
 
 from .raw_peer import RawPeer
 
+# Where one worker has a Kafka and a broker of ours already, and has asked them all it wants.
+pytestmark = pytest.mark.xdist_group("same answers")
 TOPIC = "audited"
 
 

@@ -27,6 +27,7 @@ from . import simulation
 from .fault_schedule import EVERY_KIND, ROLES, draw
 from .outcome import Fault, Shape
 from .run import run_seed
+from .simulation import shape_of
 from .virtual_cluster import VirtualCluster
 from .virtual_disk import Disks, NodeDisk
 from .virtual_links import VirtualLinks
@@ -34,8 +35,9 @@ from .virtual_node import VirtualNode
 from .wires import Wires
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS, CHUNK = 60, 20
-HOURS_LEAST = 1.5
+SEEDS, CHUNK = 20, 10  # in the default run; -m chaos adds those up to MORE_SEEDS
+MORE_SEEDS, MORE = 60, 20
+VIRTUAL_S_LEAST = 70.0  # a seed, on average
 
 
 def simulate(first: int, behind: int) -> list[dict[str, Any]]:
@@ -68,23 +70,40 @@ TRACES: dict[int, str] = {}  # by seed, of the chunks that have run here
 
 
 @pytest.mark.parametrize(
-    "first",
-    [pytest.param(0, marks=RUN_AGAIN), *range(CHUNK, SEEDS, CHUNK)],
+    ("first", "count"),
+    [
+        pytest.param(0, CHUNK, marks=RUN_AGAIN),
+        *((first, CHUNK) for first in range(CHUNK, SEEDS, CHUNK)),
+        *(
+            pytest.param(first, MORE, marks=pytest.mark.chaos)
+            for first in range(SEEDS, MORE_SEEDS, MORE)
+        ),
+    ],
 )
-def test_promises_are_kept_whatever_happens(first: int) -> None:
+def test_promises_are_kept_whatever_happens(first: int, count: int) -> None:
     """Safety while faults last, liveness once they are healed, then the judge."""
-    runs = simulate(first, first + CHUNK)
+    runs = simulate(first, first + count)
     TRACES.update({run["seed"]: run["trace"] for run in runs})
     assert not verdict(runs), verdict(runs)
-    assert sum(run["virtual_s"] for run in runs) > HOURS_LEAST * 3600 * CHUNK / SEEDS * 0.8
-    assert sum(run["transactions"] for run in runs) > 20 * CHUNK
-    assert sum(len(run["faults"]) for run in runs) > 5 * CHUNK
+    assert sum(run["virtual_s"] for run in runs) > VIRTUAL_S_LEAST * count
+    assert sum(run["transactions"] for run in runs) > 20 * count
+    assert sum(len(run["faults"]) for run in runs) > 5 * count
+
+
+def test_the_seeds_of_the_default_run_are_of_every_shape() -> None:
+    """They are few: each size of a cluster and each kind of fault has to be among them."""
+    shapes = {seed: shape_of(seed) for seed in range(SEEDS)}
+    faults = {fault.kind for seed, shape in shapes.items() for fault in draw(seed, shape)}
+    assert set(EVERY_KIND) - faults <= {"power-truncation"}  # of the shape `disks`
+    assert {shape.nodes for shape in shapes.values()} == {3, 4, 5}
+    is_busy = {(shape.pace < 10, shape.durable) for shape in shapes.values()}
+    assert is_busy == {(busy, durable) for busy in (True, False) for durable in (True, False)}
 
 
 @RUN_AGAIN
 def test_the_same_seed_gives_the_same_run_in_another_process() -> None:
     """Every message, disk operation and timer, at the same moment, whatever ran before it."""
-    seeds = range(6, 10)
+    seeds = range(8, 10)  # a short and busy one, and a long and quiet one
     if not TRACES.keys() >= set(seeds):  # this test was chosen alone
         TRACES.update({run["seed"]: run["trace"] for run in simulate(seeds.start, seeds.stop)})
     once = [TRACES[seed] for seed in seeds]

@@ -1,13 +1,26 @@
-"""Our client's tests run against a cluster of ours, and with -m kafka against Apache Kafka."""
+"""Our client's tests run against a cluster of ours, and with -m kafka against Apache Kafka.
+
+Both are started once: the tests that take `bootstrap` belong to one xdist group, and each has
+topics, groups and transactional ids of its own.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ..client_peers import KAFKA, OURS, running
 
 
-@pytest.fixture(scope="module", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        is_here = item.path.parent == Path(__file__).parent
+        if is_here and "bootstrap" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("our client"))
+
+
+@pytest.fixture(scope="session", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
 def bootstrap(request, tmp_path_factory) -> Iterator[str]:
     with running(request.param, tmp_path_factory.mktemp("groups")) as line:
         yield line

@@ -26,6 +26,8 @@ from .stateful_queries import BATCHES, CONFS, STORE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SLOW = pytest.mark.spark_slow
+
 
 def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
     """How often the query died on its way."""
@@ -110,8 +112,8 @@ def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, 
 @pytest.mark.parametrize(
     ("names", "mode"),
     [
-        (["files-windows", "files-joined"], "transactional"),
-        (["rocksdb-1-deduplicated", "rocksdb-1-counted"], "prepared"),
+        pytest.param(["files-windows", "files-joined"], "transactional", marks=SLOW),
+        pytest.param(["rocksdb-1-deduplicated", "rocksdb-1-counted"], "prepared", marks=SLOW),
         (["rocksdb-2-windows", "rocksdb-2-counted"], "transactional"),
     ],
     ids=["files", "rocksdb-1", "rocksdb-2"],
@@ -124,7 +126,10 @@ def test_state_and_watermark_go_on_where_a_query_died(
     names: list[str],
     mode: str,
 ) -> None:
-    """Two kinds for each format; test_stateful_kills.py has all of them, with real deaths."""
+    """Two kinds for each format; test_stateful_kills.py has all of them, with real deaths.
+
+    By default one format, in which the checkpoint itself names the state of each batch.
+    """
     rows: list[dict[str, list[str]]] = []
     for run, deaths in {"whole": {}, "broken": {POINTS[4]: 1, POINTS[3]: 3, POINTS[1]: 4}}.items():
         folder = tmp_path / f"{run}-{names[0]}"

@@ -32,7 +32,7 @@ from oncelog.pipeline.sink.steps import (
 )
 from oncelog.pipeline.sink.stop_words import SinkStopped
 
-from ...interop.client_peers import KAFKAS, OURS
+from ...interop.client_peers import KAFKA_V1, KAFKAS, OURS
 from ...interop.kafka_peer import KafkaPeer
 from .manual_driver import (
     FORGETS,
@@ -50,7 +50,16 @@ SHORT = {"transaction.max.timeout.ms": "100000"}
 TIMEOUT_MS = 4_000
 
 
-EITHER = [OURS, *(pytest.param(name, marks=pytest.mark.kafka) for name in KAFKAS)]
+# 4.3 with transactions V1 stands between the other two Kafkas: it has nothing of its own.
+EITHER = [
+    OURS,
+    *(
+        pytest.param(
+            name, marks=[pytest.mark.kafka, *([pytest.mark.chaos] if name == KAFKA_V1 else [])]
+        )
+        for name in KAFKAS
+    ),
+]
 
 
 @contextmanager
