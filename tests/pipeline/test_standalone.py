@@ -7,10 +7,10 @@ import pytest
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .standalone import SHORT_LIVED, standalone
 from .sink.job import Job, write_input
 from .sink.output import assert_once
 from .sink.processes import QueryProcess
+from .standalone import SHORT_LIVED, standalone
 
 pytestmark = pytest.mark.xdist_group("spark")
 
