@@ -37,7 +37,7 @@ from .wires import Wires
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS, CHUNK = 20, 10  # in the default run; -m chaos adds those up to MORE_SEEDS
 MORE_SEEDS, MORE = 60, 20
-VIRTUAL_S_LEAST = 70.0  # a seed, on average
+VIRTUAL_S_LEAST = 50.0  # a seed, on average
 
 
 def simulate(first: int, behind: int) -> list[dict[str, Any]]:
