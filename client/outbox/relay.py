@@ -94,6 +94,9 @@ class OutboxRelay(ConnectionFlow):
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
         await self._create_topic()
+        if self._generation:  # it begins again: who has started meanwhile is its successor
+            await self._raise_if_superseded()
+        self._generation = 0  # a claim without an answer may be in office
         self._generation, self._origin = await drive_async(self._run(table.claim(self.name)))
         self._producer = Producer(self._source, **{**self._options, "transactional_id": self.topic})
         await self._producer.init_transactions()
@@ -139,15 +142,14 @@ class OutboxRelay(ConnectionFlow):
         await producer.send(self.topic, number.encode(), key=KEY)
         await producer.commit_transaction()
 
-    async def _raise_if_superseded(self, problem: KafkaError) -> None:
+    async def _raise_if_superseded(self, problem: KafkaError | None = None) -> None:
         """Kafka's word is not enough: a timeout, or an id that expired, fences as well.
 
         And a batch with an old epoch is no fatal error; to begin again would end the successor.
         """
         if await drive_async(self._run(table.read_generation(self.name))) != self._generation:
-            raise RelaySuperseded(
-                f"another relay of outbox {self.name!r} has started: {problem}"
-            ) from problem
+            words = f"another relay of outbox {self.name!r} has started"
+            raise RelaySuperseded(f"{words}: {problem}" if problem else words) from problem
 
     async def _create_topic(self) -> None:
         async with Admin(self._source) as admin:

@@ -13,6 +13,7 @@ would stand behind it. It is what has no batch. Which batch was sent last stands
 Pure, as dual_write/decision_table.py.
 """
 
+import itertools
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from ..dual_write.decision_table import Script, SqlEnding, Statement, create_mis
 TABLE, RELAYS = "oncelog_outbox", "oncelog_outbox_relays"
 CLAIMS_MAX = 5
 ORIGIN_BYTES = 8
+BATCH_BYTES_MAX = 8 << 20
 COLUMNS = {
     TABLE: "outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
     "number BIGINT NOT NULL, created_ms BIGINT NOT NULL, topic VARCHAR(249) NOT NULL, "
@@ -148,24 +150,37 @@ def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
         )
 
 
-def next_batch(outbox: str, generation: int, batch: int, rows_max: int) -> Script[list[Row]]:
-    """Give some rows that have none this batch. Raises RelaySuperseded."""
+def next_batch(
+    outbox: str, generation: int, batch: int, rows_max: int, bytes_max: int = BATCH_BYTES_MAX
+) -> Script[list[Row]]:
+    """Give some rows that have none this batch, and read them. Raises RelaySuperseded.
+
+    Lengths are read first: rows_max records of a megabyte each would not be held.
+    """
     answer = yield Statement(
-        f"SELECT writer_session, number, created_ms, topic, record FROM {TABLE} "
+        f"SELECT created_ms, writer_session, number, LENGTH(record) FROM {TABLE} "
         "WHERE outbox = ? AND batch IS NULL "
         f"ORDER BY created_ms, writer_session, number LIMIT {rows_max:d}",
         (outbox,),
     )
     yield SqlEnding.ROLLBACK
-    found = [Row(str(s), int(n), int(c), str(t), str(r)) for s, n, c, t, r in answer.rows]
-    if not found:
+    sizes = itertools.accumulate(int(length) for *_, length in answer.rows)
+    keys = [key for (*key, _), size in zip(answer.rows, sizes, strict=True) if size <= bytes_max]
+    keys = keys or [key for *key, _ in answer.rows[:1]]
+    if not keys:
         return []
     yield from _hold_office(outbox, generation, batch)
-    for row in found:
+    for key in keys:
         yield Statement(
             f"UPDATE {TABLE} SET batch = ? "
             "WHERE outbox = ? AND created_ms = ? AND writer_session = ? AND number = ?",
-            (batch, outbox, row.created_ms, row.writer_session, row.number),
+            (batch, outbox, *key),
         )
+    answer = yield Statement(
+        f"SELECT writer_session, number, created_ms, topic, record FROM {TABLE} "
+        "WHERE outbox = ? AND created_ms BETWEEN ? AND ? AND batch = ? "
+        "ORDER BY created_ms, writer_session, number",
+        (outbox, keys[0][0], keys[-1][0], batch),
+    )
     yield SqlEnding.COMMIT
-    return found
+    return [Row(str(s), int(n), int(c), str(t), str(r)) for s, n, c, t, r in answer.rows]

@@ -256,6 +256,24 @@ async def test_an_older_relay_that_had_rows_in_hand_sends_nothing(
     assert await events(bootstrap, topic) == [1]
 
 
+async def test_an_older_relay_that_meets_an_error_does_not_end_its_successor(
+    bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = (OutboxRelay(bootstrap, topic, ledger.connect) for _ in range(2))
+
+    async def overtaken() -> int:
+        await newer.start()
+        raise ConnectionResetError
+
+    monkeypatch.setattr(older, "send_batch", overtaken)
+    with pytest.raises(RelaySuperseded):
+        await older.run()
+    with BlockingOutboxWriter(topic, ledger.connect) as writer:
+        transfer(writer, ledger, topic, 1)
+    assert await newer.send_batch() == 1
+    await newer.close()
+
+
 async def test_a_start_after_an_error_closes_what_was_there(
     bootstrap: str, server: PostgresServer, topic: str
 ) -> None:

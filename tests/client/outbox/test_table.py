@@ -48,7 +48,7 @@ def test_a_batch_reads_and_deletes_by_the_tables_key(connection: sqlite3.Connect
         if f"{table.TABLE} " in text
         for step in connection.execute(f"EXPLAIN QUERY PLAN {text}")
     ]
-    assert len(plans) == 7
+    assert len(plans) == 8
     assert [each for each in plans if "SCAN" in each or "TEMP B-TREE" in each] == []
     assert [each for each in plans if "created_ms" not in each.partition(":")[0]] == plans[:1]
 
@@ -66,3 +66,17 @@ def test_what_is_deleted_is_the_batch_alone(connection: sqlite3.Connection) -> N
     assert [(each.created_ms, each.number) for each in rows] == [
         (0, 1), (1, 5), (2, 6), (2, 7), (2, 8)
     ]  # fmt: skip
+
+
+def test_a_batch_is_bounded_in_bytes_and_has_one_row_at_least(
+    connection: sqlite3.Connection,
+) -> None:
+    for number, size in enumerate((10, 20, 30, 1000, 5), 1):
+        run_script(connection, table.insert("bank", table.Row(SESSION, number, 0, "t", "x" * size)))
+    connection.commit()
+    generation, _ = run_script(connection, table.claim("bank"))
+    batches = [
+        run_script(connection, table.next_batch("bank", generation, batch, 10, 60))
+        for batch in range(1, 5)
+    ]
+    assert [[row.number for row in rows] for rows in batches] == [[1, 2, 3], [4], [5], []]

@@ -1,0 +1,481 @@
+"""Relays of one outbox in a world of bad luck: the product's own relay and SQL, a model of Kafka.
+
+One step at a time: each statement and each request is a turn, and whose turn is next is drawn. A
+relay dies between two steps (its connection rolls back), sleeps for many, loses answers (the
+request took effect, will later, or never). Kafka is what KIP-98 promises: an epoch that rises with
+each InitProducerId, which aborts what is open and waits for what is decided; markers that come
+late; transactions that time out; a compacted topic. Rows commit in another order than they were
+drawn in. At the end one relay works alone, and rows and records are compared.
+"""
+
+import json
+import sqlite3
+import types
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from oncelog.client.dual_write.decision_table import Statement
+from oncelog.client.dual_write.flow import Flow
+from oncelog.client.outbox import records, relay, table
+from oncelog.client.outbox.relay import OutboxRelay
+from oncelog.client.producer import Producer
+from oncelog.wire.errors import KafkaError, ProducerFenced, TopicAlreadyExists
+
+NAME = "w"
+SESSIONS = 3
+
+
+class Gone(BaseException):
+    """The process has died: not even its last wishes are carried out."""
+
+
+@dataclass
+class Luck:
+    """Each is the chance of one step."""
+
+    dies: float = 0.01
+    is_lost: float = 0.06  # an answer of Kafka
+    sleeps: float = 0.06
+
+
+@dataclass
+class Transaction:
+    epoch: int
+    state: str = "open"  # open, decided (its markers are under way), committed, aborted
+
+
+@dataclass
+class Entry:
+    offset: int
+    value: bytes
+    transaction: Transaction
+
+
+@dataclass
+class Kafka:
+    """The one transactional id of the outbox, and the logs."""
+
+    epoch: int = -1
+    current: Transaction | None = None
+    logs: dict[str, list[Entry]] = field(default_factory=dict)
+    end: Counter[str] = field(default_factory=Counter)
+
+    def initialize(self) -> int | None:
+        """The new epoch; None while the old transaction's markers are under way."""
+        if self.current is not None:
+            if self.current.state == "decided":
+                return None
+            self.abort()
+        self.epoch += 1
+        return self.epoch
+
+    def abort(self) -> None:
+        if self.current is not None and self.current.state == "open":
+            self.current.state, self.current = "aborted", None
+
+    def time_out(self) -> None:
+        if self.current is not None and self.current.state == "open":
+            self.abort()
+            self.epoch += 1
+
+    def write_markers(self) -> None:
+        if self.current is not None and self.current.state == "decided":
+            self.current.state, self.current = "committed", None
+
+    def _check(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            raise ProducerFenced("an old epoch")
+
+    def produce(self, epoch: int, topic: str, value: bytes) -> None:
+        self._check(epoch)
+        self.write_markers()  # a new transaction waits for the old one's
+        if self.current is None:
+            self.current = Transaction(epoch)
+        entries = self.logs.setdefault(topic, [])
+        entries.append(Entry(self.end[topic], value, self.current))
+        self.end[topic] += 1
+
+    def commit(self, epoch: int) -> None:
+        self._check(epoch)
+        if self.current is not None:
+            self.current.state = "decided"
+
+    def stable(self, topic: str) -> int:
+        """The last stable offset."""
+        waiting = (e.offset for e in self.logs.get(topic, ()) if e.transaction.state in OPEN)
+        return min(waiting, default=self.end[topic])
+
+    def compact(self, topic: str) -> None:
+        """Of one key: what is newest stays, and what is behind the stable offset."""
+        entries = self.logs.get(topic, [])
+        stable = self.stable(topic)
+        done = [e for e in entries if e.offset < stable and e.transaction.state == "committed"]
+        self.logs[topic] = done[-1:] + [e for e in entries if e.offset >= stable]
+
+    def committed(self, topic: str) -> list[bytes]:
+        entries = self.logs.get(topic, ())
+        return [entry.value for entry in entries if entry.transaction.state == "committed"]
+
+
+OPEN = ("open", "decided")
+
+
+class Turn:
+    """Awaited before each step: here another one may go on."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+class World:
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.random, self.luck = Random(seed), Luck()
+        self.kafka = Kafka()
+        self.path = folder / f"bank-{seed}"
+        self.under_way: list[Callable[[], None]] = []
+        self.running: Actor | None = None
+        self.rows = self.superseded = 0
+        self.numbers = Counter[int]()
+        self.created_ms = Counter[int]()
+        self.own = sqlite3.connect(self.path, timeout=0)
+        for pragma in ("journal_mode = WAL", "synchronous = OFF"):
+            self.own.execute(f"PRAGMA {pragma}")
+        self.own.commit()
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    async def step(self) -> "Actor":
+        """The actor whose step it is."""
+        actor = self.running
+        assert actor is not None
+        if not actor.is_dead:
+            await Turn()
+        if actor.is_dead:
+            raise Gone
+        return actor
+
+    async def request(self, execute: Callable[[], None]) -> None:
+        """One of Kafka's; its answer may be lost."""
+        await self.step()
+        if not self.chance(self.luck.is_lost):
+            execute()
+            return
+        fate = self.random.randrange(3)
+        if fate == 0:
+            with suppress(KafkaError):
+                execute()
+        elif fate == 1:
+            self.under_way.append(execute)
+        raise KafkaError("no answer")
+
+    def arrive(self) -> None:
+        """What was under way takes effect, one of it."""
+        if self.under_way:
+            at = self.random.randrange(len(self.under_way))
+            with suppress(KafkaError):
+                self.under_way.pop(at)()
+
+    def write_row(self) -> None:
+        """A writer's block commits. Of the sessions one may be behind another one's clock."""
+        session = self.random.randrange(SESSIONS)
+        created_ms = self.created_ms[session] + self.random.randrange(3)
+        text = records.to_text(b"%d.%d" % (session, self.numbers[session]), None, None, None, ())
+        row = table.Row(f"{session}", self.numbers[session], created_ms, "out", text)
+        (insert,) = table.insert(NAME, row)
+        assert isinstance(insert, Statement)
+        try:
+            self.own.execute(insert.text, insert.parameters)
+            self.own.commit()
+        except sqlite3.OperationalError:  # there is no table yet, or a relay is at work
+            self.own.rollback()
+            return
+        self.created_ms[session] = created_ms
+        self.numbers[session] += 1
+        self.rows += 1
+
+
+class ModelProducer:
+    def __init__(self, world: World, _: object, **options: Any) -> None:
+        self._world, self._epoch = world, -1
+        self._is_begun = False
+
+    async def init_transactions(self) -> None:
+        answers: list[int | None] = []
+        while not answers or answers[-1] is None:
+            await self._world.request(lambda: answers.append(self._world.kafka.initialize()))
+        self._epoch = answers[-1]
+
+    async def begin_transaction(self) -> None:
+        self._is_begun = True
+
+    async def send(self, topic: str, value: bytes, **_: object) -> None:
+        kafka, epoch = self._world.kafka, self._epoch
+        await self._world.request(lambda: kafka.produce(epoch, topic, value))
+
+    async def commit_transaction(self) -> None:
+        kafka, epoch = self._world.kafka, self._epoch
+        await self._world.request(lambda: kafka.commit(epoch))
+        self._is_begun = False
+
+    async def close(self) -> None:
+        """As the client's: what is open is aborted, if that can be."""
+        kafka, epoch = self._world.kafka, self._epoch
+        if self._is_begun:
+            await self._world.request(lambda: kafka.abort() if epoch == kafka.epoch else None)
+
+
+class ModelAdmin:
+    def __init__(self, world: World, _: object) -> None:
+        self._world = world
+
+    async def __aenter__(self) -> "ModelAdmin":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    async def create_topic(self, topic: str, **_: object) -> None:
+        await self._world.step()
+        if self._world.kafka.logs.setdefault(topic, []):
+            raise TopicAlreadyExists(topic)
+
+    async def list_offsets(
+        self, keys: dict[tuple[str, int], int], *, read_committed: bool = False
+    ) -> dict[tuple[str, int], int]:
+        await self._world.step()
+        kafka = self._world.kafka
+        return {key: kafka.stable(key[0]) if read_committed else kafka.end[key[0]] for key in keys}
+
+
+class ModelConsumer:
+    def __init__(self, world: World, _: object, **settings: str) -> None:
+        self._world, self._at, self._topic = world, 0, ""
+        assert settings["isolation_level"] == "read_committed"
+
+    async def __aenter__(self) -> "ModelConsumer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+    def assign(self, starts: dict[tuple[str, int], int]) -> None:
+        (((self._topic, _), self._at),) = starts.items()
+
+    def position(self, *_: object) -> int:
+        return self._at
+
+    async def poll(self, _: int) -> list[types.SimpleNamespace]:
+        await self._world.step()
+        kafka, start, entries = self._world.kafka, self._at, []
+        self._at = kafka.stable(self._topic)
+        for entry in kafka.logs[self._topic]:
+            if start <= entry.offset < self._at and entry.transaction.state == "committed":
+                entries.append(types.SimpleNamespace(value=entry.value))
+        return entries
+
+
+class SlowCursor(sqlite3.Cursor):
+    connection: "SlowConnection"  # type: ignore[misc]
+
+    async def execute(self, *statement: Any) -> None:  # type: ignore[override]
+        await self.connection.world.step()
+        super().execute(*statement)
+
+
+class SlowConnection(sqlite3.Connection):
+    """Each statement is a turn."""
+
+    world: World
+
+    def cursor(self) -> SlowCursor:  # type: ignore[override]
+        return super().cursor(SlowCursor)
+
+    async def commit(self) -> None:  # type: ignore[override]
+        await self.world.step()
+        super().commit()
+
+    async def rollback(self) -> None:  # type: ignore[override]
+        await self.world.step()
+        super().rollback()
+
+    async def close(self) -> None:  # type: ignore[override]
+        await self.world.step()
+        self.end()
+
+    def end(self) -> None:
+        super().close()
+
+
+class ModelRelay(OutboxRelay):
+    """The product's; the database is a file whose durability is nothing to wait for here."""
+
+    def _refuse_unsafe(self) -> Flow[None]:
+        yield from ()
+
+
+class Actor:
+    """One process with one relay."""
+
+    def __init__(self, world: World, kind: type[ModelRelay]) -> None:
+        self.world, self.is_dead, self.asleep = world, False, 0
+        self.connections: list[SlowConnection] = []
+        self.relay = kind("", NAME, self.connect, batch_rows_max=3)
+        self.work = self.relay.run(every_ms=0)
+
+    def connect(self) -> SlowConnection:
+        connection = sqlite3.connect(self.world.path, timeout=0, factory=SlowConnection)
+        connection.world = self.world
+        connection.execute("PRAGMA synchronous = OFF")
+        self.connections.append(connection)
+        return connection
+
+    def turn(self) -> bool:
+        """Whether it lives on."""
+        self.world.running = self
+        try:
+            self.work.send(None)
+        except table.RelaySuperseded:
+            self.world.superseded += 1
+            self.die()
+        return not self.is_dead
+
+    def die(self) -> None:
+        self.is_dead, self.world.running = True, self
+        with suppress(Gone, RuntimeError):  # RuntimeError: it has ended by itself
+            self.work.throw(Gone())
+        for connection in self.connections:
+            connection.end()
+
+
+class Verdict(NamedTuple):
+    lost: int  # neither sent nor in the table
+    doubled: int
+    out_of_order: int
+    rows: int
+    left: int  # in the table
+
+
+class Patches(NamedTuple):
+    """What stands in for the client in relay.py, for one world."""
+
+    Producer: Callable[..., Producer]
+    Admin: Callable[..., Any]
+    Consumer: Callable[..., Any]
+    asyncio: Any
+
+
+def patches(world: World) -> Patches:
+    async def sleep(_: float) -> None:
+        await world.step()
+
+    clock = types.SimpleNamespace(sleep=sleep, timeout=lambda _: _Unlimited())
+    return Patches(
+        lambda *a, **k: ModelProducer(world, *a, **k),  # type: ignore[arg-type,return-value]
+        lambda source: ModelAdmin(world, source),
+        lambda *a, **k: ModelConsumer(world, *a, **k),
+        clock,
+    )
+
+
+class _Unlimited(nullcontext[None]):
+    async def __aenter__(self) -> None:
+        return
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+
+def run(
+    seed: int, folder: Path, kind: type[ModelRelay] = ModelRelay, *, relays: int = 3
+) -> Verdict:
+    """One run, and what is wrong at its end."""
+    world = World(seed, folder)
+    before = {name: getattr(relay, name) for name in Patches._fields}
+    for name, part in patches(world)._asdict().items():
+        setattr(relay, name, part)
+    try:
+        _live(world, kind, relays)
+        return _end(world, kind)
+    finally:
+        for name, part in before.items():
+            setattr(relay, name, part)
+        world.own.close()
+
+
+def _live(world: World, kind: type[ModelRelay], relays: int) -> None:
+    actors: list[Actor] = []
+    for _ in range(900):
+        if len(actors) < relays and (not actors or world.chance(0.03)):
+            starting = world.random.randrange(1, 3)  # two at once, also
+            actors += [Actor(world, kind) for _ in range(starting)]
+        if world.chance(0.05):
+            world.write_row()
+        if world.chance(0.1):
+            world.kafka.write_markers()
+        if world.chance(0.05):
+            world.arrive()
+        if world.chance(0.004):
+            world.kafka.time_out()
+        if world.chance(0.02):
+            world.kafka.compact(f"{relay.PREFIX}{NAME}")
+        if not actors:
+            continue
+        actor = world.random.choice(actors)
+        if actor.asleep:
+            actor.asleep -= 1
+            continue
+        if world.chance(world.luck.sleeps):
+            actor.asleep = world.random.randrange(40)
+        if not actor.turn():
+            actors.remove(actor)
+        elif world.chance(world.luck.dies):
+            actor.die()
+            actors.remove(actor)
+    for actor in actors:
+        actor.die()
+
+
+def _end(world: World, kind: type[ModelRelay]) -> Verdict:
+    """What was under way arrives; one relay sends what is left."""
+    while world.under_way:
+        world.arrive()
+    world.luck = Luck(0, 0, 0)
+    last = Actor(world, kind)
+    for _ in range(2_000):
+        last.turn()
+        world.kafka.write_markers()
+        if last.is_dead or (last.relay.is_idle and not _left(world)):
+            break
+    last.die()
+    sent, left = world.kafka.committed("out"), _left(world)
+    wanted = {
+        b"%d.%d" % (session, number)
+        for session, count in world.numbers.items()
+        for number in range(count)
+    }
+    by_session = [[e for e in sent if e.startswith(b"%d." % s)] for s in range(SESSIONS)]
+    numbers = [[int(e.split(b".")[1]) for e in each] for each in by_session]
+    return Verdict(
+        lost=len(wanted - set(sent)) - left,
+        doubled=len(sent) - len(set(sent)),
+        out_of_order=sum(each != sorted(each) for each in numbers),
+        rows=world.rows,
+        left=left,
+    )
+
+
+def _left(world: World) -> int:
+    (count,) = world.own.execute(f"SELECT count(*) FROM {table.TABLE}").fetchone()
+    world.own.rollback()
+    return int(count)
+
+
+def number_of(batch: int, origin: str) -> bytes:
+    """What a relay writes into its topic."""
+    return json.dumps({"batch": batch, "origin": origin}).encode()

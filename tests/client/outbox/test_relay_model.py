@@ -1,0 +1,114 @@
+"""Relays in a model of bad luck: each row is one record, whatever happens.
+
+And each part that is taken out of the relay is missed: a model that notices nothing proves nothing.
+(That it claims before it initializes is too rare for it: test_two_starts.py.)
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.client.dual_write.decision_table import Script, SqlEnding, Statement
+from oncelog.client.dual_write.flow import drive_async
+from oncelog.client.outbox import records, relay, table
+from oncelog.client.outbox.table import Row
+
+from .relay_model import ModelRelay, number_of, run
+
+SEEDS = int(os.environ.get("ONCELOG_OUTBOX_SEEDS", "100"))
+
+
+def test_each_row_is_sent_once_whatever_happens(tmp_path: Path) -> None:
+    rows = 0
+    for seed in range(SEEDS):
+        verdict = run(seed, tmp_path)
+        assert verdict[:3] == (0, 0, 0) and verdict.left == 0, f"seed {seed}: {verdict}"
+        rows += verdict.rows
+    assert rows > 20 * SEEDS
+
+
+class WithoutTheNumberInItsTransaction(ModelRelay):
+    async def _send(self, rows: list[Row], batch: int) -> None:
+        producer = self._producer
+        assert producer is not None
+        await producer.begin_transaction()
+        for row in rows:
+            await producer.send(row.topic, **records.of_text(row.record))
+        await producer.commit_transaction()
+        await producer.send(self.topic, number_of(batch, self._origin), key=relay.KEY)
+        await producer.commit_transaction()
+
+
+class ReadsBeforeItInitializes(ModelRelay):
+    """What is under way is not ended yet."""
+
+    async def start(self) -> None:
+        await self.close()
+        await drive_async(self._open())
+        await drive_async(self._run(table.create_tables()))
+        await self._create_topic()
+        self._generation, self._origin = await drive_async(self._run(table.claim(self.name)))
+        self._sent = await self._last_sent()
+        self._producer = relay.Producer(self._source, transactional_id=self.topic)
+        await self._producer.init_transactions()
+        await drive_async(self._run(table.take_back(self.name, self._generation, self._sent)))
+        await drive_async(self._run(table.delete_sent(self.name, self._sent)))
+
+
+class DeletesBeforeItSends(ModelRelay):
+    async def _send(self, rows: list[Row], batch: int) -> None:
+        await drive_async(self._run(table.delete_batch(self.name, batch, rows)))
+        await super()._send(rows, batch)
+
+
+class TakesTheNextBatchForSent(ModelRelay):
+    """One whose transaction was aborted, perhaps."""
+
+    async def _last_sent(self) -> int:
+        last = await super()._last_sent()
+        return last + 1 if last else 0
+
+
+def hold_no_office(outbox: str, generation: int, batch: int) -> Script[None]:
+    yield from ()
+
+
+def take_back_from_anyone(outbox: str, generation: int, batch: int) -> Script[None]:
+    yield Statement(
+        f"UPDATE {table.TABLE} SET batch = NULL WHERE outbox = ? AND batch > ?", (outbox, batch)
+    )
+    yield SqlEnding.COMMIT
+
+
+def is_missed(tmp_path: Path, kind: type[ModelRelay]) -> bool:
+    for seed in range(10 * SEEDS):
+        verdict = run(seed, tmp_path, kind)
+        if verdict.lost or verdict.doubled:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        WithoutTheNumberInItsTransaction,
+        ReadsBeforeItInitializes,
+        DeletesBeforeItSends,
+        TakesTheNextBatchForSent,
+    ],
+)
+def test_each_part_is_missed(tmp_path: Path, kind: type[ModelRelay]) -> None:
+    assert is_missed(tmp_path, kind)
+
+
+@pytest.mark.parametrize(
+    ("part", "without"),
+    [("_hold_office", hold_no_office), ("take_back", take_back_from_anyone)],
+)
+def test_each_fence_in_the_database_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, without: Any
+) -> None:
+    monkeypatch.setattr(table, part, without)
+    assert is_missed(tmp_path, ModelRelay)
