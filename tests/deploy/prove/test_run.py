@@ -147,3 +147,28 @@ def test_a_dual_write_is_cleared(has_topic: bool, tmp_path: Path) -> None:
     )
     assert outcome.verdict.name == "EXACTLY ONCE", str(outcome)
     assert outcome.judgement.inputs > 50
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("broken", "has_topic", "verdict"),
+    [
+        ("decision-before-prepare", True, "AT MOST ONCE"),
+        ("complete-before-commit", True, "AT LEAST ONCE"),
+        ("no-nonce", True, "AT MOST ONCE"),
+        ("two-owners", False, "AT LEAST ONCE"),
+        ("no-tombstone", True, "AT MOST ONCE"),
+    ],
+)
+def test_a_dual_write_without_one_of_its_parts_is_convicted(
+    broken: str, has_topic: bool, verdict: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.db"
+    judged: dict[str, Any] = {} if has_topic else {
+        "outputs": (), "sink": f"sqlite:///{file}?table=invoices&id=order_id"
+    }  # fmt: skip
+    environment = {"DATABASE": str(file), "BROKEN": broken}
+    outcome = oncelog.prove(
+        program("broken_dual_write"), seed=3, seconds=40, environment=environment, **judged
+    )
+    assert outcome.verdict.name == verdict, str(outcome)
