@@ -16,11 +16,12 @@ from ...wire.record_batch import decode_header, iterate_batches
 from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Request
 from ..faults.protocol_proxy.subjects import TopicNames
 from .facts import Committed, Fact, Fetched, Joined, Producing, TransactionEnded, Wrote
+from .plan import COMMITS, END_TXN, PRODUCE
 
 FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
 COMMITS_LOOKED_AT = 200  # of each instance, however many partitions each covers
 HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
-WORK = frozenset(("Produce", "EndTxn", "OffsetCommit", "TxnOffsetCommit"))
+WORK = PRODUCE | END_TXN | COMMITS
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
 
 
@@ -66,16 +67,18 @@ class Observed:
         return requests + transactions + behind
 
     def has_gone_on(self, without: str, since_s: float) -> bool:
-        """Whether another instance has committed offsets since of a partition that was its."""
+        """Whether another instance has committed offsets since of a partition that was its; or read
+        on there, where positions are kept elsewhere."""
         with self._lock:
             recent = list(self._recent)
+            progress = Fetched if self._apis.isdisjoint(COMMITS) else Committed
         had = {
             (f.topic, f.partition)
             for f in recent
             if isinstance(f, Fetched) and f.instance == without and f.at_s > since_s - HAD_S
         }
         return any(
-            isinstance(f, Committed) and f.instance != without and f.at_s > since_s
+            isinstance(f, progress) and f.instance != without and f.at_s > since_s
             and (not had or (f.topic, f.partition) in had)
             for f in recent
         )  # fmt: skip
@@ -145,6 +148,8 @@ class Observed:
         if api == "Fetch":
             for topic, partition, first, end in self._batches(answer.body):
                 self._fetched[topic, partition] = max(self._fetched.get((topic, partition), 0), end)
+                if self._apis.isdisjoint(WORK):  # all that can be seen of it
+                    self.worked_at_s = at_s
                 yield Fetched(at_s, who, topic, partition, first, end)
         elif api == "Produce":
             yield from self._written(request, answer)

@@ -16,12 +16,14 @@ from ..cluster.failure import Failure
 
 COMMITS = frozenset(("OffsetCommit", "TxnOffsetCommit"))
 PRODUCE, END_TXN, SYNC = frozenset(("Produce",)), frozenset(("EndTxn",)), frozenset(("SyncGroup",))
+FETCH, INIT = frozenset(("Fetch",)), frozenset(("InitProducerId",))
 
 
 class Act(Enum):
     KILL = "kill"  # -9
     KILL_AT_WORK = "kill-at-work"  # somewhere between two commits, while there is much to do
     PAUSE = "pause"  # until its group has gone on without it
+    PAUSE_AT_WORK = "pause-at-work"  # the same, when inputs have come
     PAUSE_LONG = "pause-long"  # and its transaction has timed out
     LOSE_ANSWER = "lose-answer"
     ERROR = "error"  # the broker refuses, and says so
@@ -100,7 +102,13 @@ THEN = (
     AimedFault(Act.BROKER, END_TXN, Point.DONE, "txn"),
     AimedFault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
 )
-FAULTS = {fault.name: fault for fault in FIRST + THEN}
+MORE = (
+    # Who keeps its positions beside its output, in a database, is met when inputs have come.
+    AimedFault(Act.KILL, FETCH, Point.AFTER, "after-Fetch", unless=PRODUCE | COMMITS),
+    AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
+    AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
+)
+FAULTS = {fault.name: fault for fault in FIRST + THEN + MORE}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 
 
@@ -110,6 +118,7 @@ def draw(seed: int) -> Iterator[AimedFault]:
     yield from behind_kills(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
     while True:
+        yield from MORE
         yield from behind_kills(chance.sample(FIRST + THEN, len(FIRST + THEN)))
 
 

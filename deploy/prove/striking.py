@@ -29,18 +29,20 @@ from ..faults.protocol_proxy.rules import (
 from .application import Application
 from .facts import Struck
 from .observed import Observed, wait_for
-from .plan import Act, AimedFault, Point
+from .plan import INIT, Act, AimedFault, Point
 
 POINTS = {
     Point.BEFORE: HoldPoint.BEFORE_REQUEST,
     Point.DONE: HoldPoint.BEFORE_ANSWER,
     Point.AFTER: HoldPoint.AFTER_ANSWER,
 }
+PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
 AIM_MIN_S = 12.0
 OPEN_WORK_TIMEOUT_S = 3.0
 BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
+WORK_S = 0.1  # within which inputs that have come are at work
 AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 BACKLOG_S = 2.5  # far from its session
@@ -65,7 +67,7 @@ class Timeouts:
         """So long a fault takes at least; 0: not worth a word."""
         if fault.act is Act.PAUSE_LONG:
             return self.transaction_s + SETTLE_S + AWAKE_S
-        return self.session_s + AWAKE_S if fault.act is Act.PAUSE else 0.0
+        return self.session_s + AWAKE_S if fault.act in PAUSES else 0.0
 
     @property
     def aim_s(self) -> float:
@@ -111,6 +113,7 @@ class Striker:
         self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
             Act.KILL: lambda fault: self._held(fault, self._kill),
             Act.PAUSE: lambda fault: self._held(fault, self._pause),
+            Act.PAUSE_AT_WORK: self._pause_at_work,
             Act.PAUSE_LONG: lambda fault: self._held(fault, self._pause),
             Act.BROKER: lambda fault: self._held(fault, self._kill_broker),
             Act.BROKER_BEHIND: self._behind,
@@ -132,7 +135,7 @@ class Striker:
         struck = self._kinds[fault.act](fault)
         self._application.check()
         self._application.ensure_running()
-        if struck.is_made and fault.act in (Act.PAUSE, Act.PAUSE_LONG):
+        if struck.is_made and fault.act in PAUSES:
             time.sleep(AWAKE_S)
         if self._zombie is not None:  # both at once for good would be no fault, but a mistake
             self._application.end(self._zombie)
@@ -152,7 +155,7 @@ class Striker:
         self, fault: AimedFault, act: Callable[[AimedFault, Request], tuple[Ending, str]]
     ) -> Struck:
         """Hold the next request that fits, and act meanwhile."""
-        if fault.about == "rebalance":
+        if fault.about == "rebalance" or fault.apis == INIT:
             self._provoke_rebalance()
         found: list[Struck] = []
         begun, over = threading.Event(), threading.Event()
@@ -235,6 +238,8 @@ class Striker:
 
     def _kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         name = request.instance
+        if fault.point is Point.AFTER:
+            time.sleep(self._chance.uniform(0, WORK_S))
         self._application.kill(name)
         self._killed_s = time.monotonic()
         return Disconnect(), f"kill -9 of {name} {self._where(fault, request)}"
@@ -243,29 +248,30 @@ class Striker:
         return f"{IN_WORDS[fault.point or Point.BEFORE]} {request.api}"
 
     def _pause(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
+        is_long = fault.act is Act.PAUSE_LONG
+        least_s = self._timeouts.transaction_s + SETTLE_S if is_long else 0.0
+        return None, self._paused(request.instance, self._where(fault, request), least_s)
+
+    def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:
         """A pause until the others have its work; then it wakes, and what it had sent arrives."""
-        name, timeouts = request.instance, self._timeouts
         self._application.pause(name)
         at_s = time.monotonic()
         if len(self._application.instances) == 1:  # whoever restarts it thinks that it is gone
             self._application.add(self._application.known_as(name))
             self._application.replaced(name)
             self._zombie = name
-        is_long = fault.act is Act.PAUSE_LONG
-        least_s = timeouts.transaction_s + SETTLE_S if is_long else 0.0
 
         def has_gone_on() -> bool:
             return self._observed.has_gone_on(name, at_s) and time.monotonic() > at_s + least_s
 
-        gone_on = wait_for(has_gone_on, timeouts.pause_max_s + least_s)
+        gone_on = wait_for(has_gone_on, self._timeouts.pause_max_s + least_s)
         if gone_on:
             time.sleep(0.3)  # a few records more, which it may then do again
         self._application.resume(name)
-        what = (
-            f"{name} was paused {time.monotonic() - at_s:.1f} s {self._where(fault, request)}, "
+        return (
+            f"{name} was paused {time.monotonic() - at_s:.1f} s {where}, "
             f"{'and its group went on without it' if gone_on else 'and nobody took its place'}"
         )
-        return None, what
 
     def _kill_broker(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         broker = request.connection.broker_id
@@ -339,6 +345,19 @@ class Striker:
         self._killed_s = at_s
         what = f"kill -9 of {name} at work, {(at_s - committed_s) * 1000:.0f} ms after its commit"
         return Struck(at_s, name, fault.name, what, met)
+
+    def _pause_at_work(self, fault: AimedFault) -> Struck:
+        """It does not hold the answer: the instance has it, and is at work when it is paused."""
+
+        def freeze(_: AimedFault, request: Request) -> tuple[Ending, str]:
+            time.sleep(self._chance.uniform(0, WORK_S))
+            self._application.pause(request.instance)
+            return None, ""
+
+        struck = self._held(fault, freeze)
+        if not struck.is_made:
+            return struck
+        return replace(struck, what=self._paused(struck.instance, "when inputs had come"))
 
     def _stop(self, fault: AimedFault) -> Struck:
         name, met = self._one(fault)

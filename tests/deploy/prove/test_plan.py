@@ -9,6 +9,7 @@ from oncelog.deploy.prove.plan import (
     FAULTS,
     FIRST,
     INSTANCES_MORE_MAX,
+    MORE,
     THEN,
     Act,
     Traits,
@@ -37,7 +38,8 @@ def test_lost_answers_come_in_every_plan_before_the_rest(seed: int) -> None:
     first = list(islice(draw(seed), len(FIRST)))
     assert set(first) == set(FIRST)
     assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
-    assert {fault.name for fault in islice(draw(seed), len(FIRST + THEN))} == FAULTS.keys()
+    whole = islice(draw(seed), len(FIRST + THEN + MORE))
+    assert {fault.name for fault in whole} == FAULTS.keys()
 
 
 def test_only_what_can_meet_the_application_is_made() -> None:
@@ -55,6 +57,8 @@ def test_only_what_can_meet_the_application_is_made() -> None:
     sink = names(1, Traits(PLAIN - {"Produce"}, 2, True), decks=1)
     assert sink.count("kill-at-work") > 1
     assert set(names(1, Traits(frozenset(), 2, True))) == {"stop", "add", "remove", "cut"}
+    beside = names(1, Traits(frozenset(("Fetch", "SyncGroup")), 2, True))
+    assert {"pause-at-work", "kill@after-Fetch"} < set(beside)
 
 
 def test_faults_are_named() -> None:

@@ -151,17 +151,17 @@ def test_a_dual_write_is_cleared(has_topic: bool, tmp_path: Path) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(
-    ("broken", "has_topic", "verdict"),
+    ("broken", "faults", "has_topic", "verdict"),
     [
-        ("decision-before-prepare", True, "AT MOST ONCE"),
-        ("complete-before-commit", True, "AT LEAST ONCE"),
-        ("no-nonce", True, "AT MOST ONCE"),
-        ("two-owners", False, "AT LEAST ONCE"),
-        ("no-tombstone", True, "AT MOST ONCE"),
+        ("decision-before-prepare", "kill@before-produce," * 3, True, "AT MOST ONCE"),
+        ("complete-before-commit", "kill@executed-EndTxn," * 3, True, "AT LEAST ONCE"),
+        ("no-nonce", "pause@before-InitProducerId," * 4, True, "AT MOST ONCE"),
+        ("two-owners", "pause-at-work," * 3, False, "AT LEAST ONCE"),
+        ("no-tombstone", "kill@before-EndTxn", True, "AT MOST ONCE"),
     ],
 )
 def test_a_dual_write_without_one_of_its_parts_is_convicted(
-    broken: str, has_topic: bool, verdict: str, tmp_path: Path
+    broken: str, faults: str, has_topic: bool, verdict: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "shop.db"
     judged: dict[str, Any] = {} if has_topic else {
@@ -169,6 +169,7 @@ def test_a_dual_write_without_one_of_its_parts_is_convicted(
     }  # fmt: skip
     environment = {"DATABASE": str(file), "BROKEN": broken}
     outcome = oncelog.prove(
-        program("broken_dual_write"), seed=3, seconds=40, environment=environment, **judged
-    )
+        program("broken_dual_write"),
+        seed=3, seconds=80, faults=faults, environment=environment, **judged,
+    )  # fmt: skip
     assert outcome.verdict.name == verdict, str(outcome)

@@ -4,11 +4,12 @@ import asyncio
 import os
 import runpy
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from oncelog import client
-from oncelog.deploy.demo.transfers.broken import NO_TOMBSTONE, WRITERS
+from oncelog.deploy.demo.transfers.broken import DECIDED, NO_TOMBSTONE, WRITERS
 from oncelog.deploy.demo.transfers.careless_check_back import main as check_back
 
 BROKEN = os.environ["BROKEN"]
@@ -19,8 +20,13 @@ class Writer(WRITERS[BROKEN]):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, linger_ms=200)  # records leave when they are prepared
 
+    def transaction(self) -> Any:
+        time.sleep(0.1)  # what is looked up between records and their block
+        return super().transaction()
+
     def meet(self, moment: str) -> None:
-        """Nothing is laid here."""
+        """What takes no time anywhere else takes some here."""
+        time.sleep(0.1 if moment == DECIDED else 0.0)
 
 
 if BROKEN == NO_TOMBSTONE:
