@@ -6,6 +6,7 @@ One Kafka with all its listeners serves every test of this file. With ONCELOG_KA
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.kafka
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 SOURCE, OUTPUT, SINKS = "orders", "invoices", "oncelog.spark."
 ROWS = 20
 SECONDS_MAX = 60.0  # until a query has failed: Spark starts workers, and tries a task three times
@@ -63,6 +65,13 @@ async def prepare(kafka: SecuredKafka) -> None:
     await kafka.allow("bob", "topic", OUTPUT, "Read", "Write")
     await kafka.allow("bob", "topic", "oncelog.spark.decisions", *decisions)
     await kafka.allow("bob", "transactional_id", SINKS, "Write", pattern=PREFIXED)
+    # the program of docs/spark.md has what that page grants, and nothing else
+    await kafka.allow("carol", "topic", SOURCE, "Read")
+    await kafka.allow("carol", "topic", OUTPUT, "Write")
+    await kafka.allow("carol", "topic", "oncelog.spark.decisions", *decisions)
+    ids = ("Write", "TwoPhaseCommit")
+    await kafka.allow("carol", "transactional_id", SINKS, *ids, pattern=PREFIXED)
+    await kafka.allow("carol", "cluster", CLUSTER_NAME, "DescribeConfigs")
     with BlockingProducer(kafka.login("SASL_SSL", "PLAIN")) as producer:
         producer.send_many(SOURCE, [str(number).encode() for number in range(ROWS)])
         producer.flush()
@@ -156,6 +165,26 @@ def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpo
     for file in Path(checkpoint).rglob("*"):
         if file.is_file():
             assert_no_secret(file.read_bytes().decode(errors="replace"))
+
+
+def test_the_program_of_the_page_runs_with_what_the_page_grants(
+    spark, kafka, tmp_path, monkeypatch, capfd
+):
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (program,) = [each for each in programs if "KAFKA_CA_FILE" in each]
+    folder = f'"{tmp_path}/invoices-checkpoint"'  # the session of the tests has a folder of its own
+    program = program.replace('"invoices-checkpoint"', folder).replace('"alice"', '"carol"')
+    assert folder in program and "alice" not in program
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.address("SASL_SSL"))
+    monkeypatch.setenv("KAFKA_PASSWORD", USERS["carol"])
+    monkeypatch.setenv("KAFKA_CA_FILE", str(kafka.files.ca))
+    orders = values_of(source(spark, logins(kafka)["SCRAM"]))
+    exec(compile(program, str(PAGE), "exec"), {})
+    made = source(spark, logins(kafka)["SCRAM"], OUTPUT)
+    values = [row.value.decode() for row in made.select("value").collect()]
+    numbers = [int(each.removeprefix("invoice ")) for each in values if each.startswith("invoice ")]
+    assert sorted(numbers) == orders
+    assert_no_secret("".join(capfd.readouterr()))
 
 
 def test_writers_without_exactly_once(spark, kafka):

@@ -17,7 +17,7 @@ from ..kafka_peer import KafkaPeer, free_ports
 from .certificates import KEY_PASSWORD, Certificates
 from .token_provider import CLIENT_SECRET, TokenProvider
 
-USERS = {"alice": "alice-geheim", "bob": "bob-geheim", "mallory": "mallory-geheim"}
+USERS = {name: f"{name}-geheim" for name in ("alice", "bob", "carol", "mallory")}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SESSION_MS = 2_000  # of SCRAM-SHA-256 in plain text: KIP-368
 MODULE = "org.apache.kafka.common.security"
