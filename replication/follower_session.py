@@ -4,9 +4,9 @@ The rules of the conversation are in `replica_session`. Times are monotonic mill
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..wire.c_calls import new_tuple
 from ..wire.identifiers import TopicIdPartition
 from .messages import (
     NO_EPOCH,
@@ -123,6 +123,19 @@ class FollowerSession:
             max_wait_ms = 0  # no news can be sent before the answer says which session it is
         else:
             self._session_epoch += 1
+        added = self._enter() if self._added else []
+        moved: list[MovedSlot] = []
+        for number, slot in self._moved.items():
+            position = slot.fetch_offset, slot.last_fetched_epoch, slot.log_start_offset
+            moved.append(new_tuple(MovedSlot, (number, *position)))
+        head = self._session_id, self._session_epoch, broker_epoch, max_wait_ms, max_bytes
+        request = new_tuple(ReplicaFetchRequest, (*head, added, moved, self._removed))
+        self._added, self._moved, self._removed = {}, {}, []
+        self._outstanding.append(request)
+        return request
+
+    def _enter(self) -> list[AddedSlot]:
+        """Give their numbers to the slots that enter the session."""
         added: list[AddedSlot] = []
         for slot in self._added.values():
             self._numbers_given += 1
@@ -138,26 +151,11 @@ class FollowerSession:
                     slot.log_start_offset,
                 )
             )
-        request = ReplicaFetchRequest(
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            broker_epoch=broker_epoch,
-            max_wait_ms=max_wait_ms,
-            max_bytes=max_bytes,
-            added=added,
-            moved=[
-                MovedSlot(n, slot.fetch_offset, slot.last_fetched_epoch, slot.log_start_offset)
-                for n, slot in self._moved.items()
-            ],
-            removed=self._removed,
-        )
-        self._added, self._moved, self._removed = {}, {}, []
-        self._outstanding.append(request)
-        return request
+        return added
 
     def on_response(
         self, request: ReplicaFetchRequest, response: ReplicaFetchResponse
-    ) -> Iterable[tuple[FollowerSlot, SlotAnswer]] | None:
+    ) -> list[tuple[FollowerSlot, SlotAnswer]] | None:
         """The answers, with their slots; none when it is late; None when it ends the session.
 
         The caller deals with each: `moved` after data or divergence, `retry` after an error.
@@ -165,22 +163,24 @@ class FollowerSession:
         outstanding = self._outstanding
         if not outstanding or outstanding[0] is not request:
             return []
-        session_id = self._session_id or response.session_id
+        answered_id, answered_epoch, error, _, answers = response
+        session_id = self._session_id or answered_id
         if (
-            response.error
-            or response.session_epoch != request.session_epoch
+            error
+            or answered_epoch != request.session_epoch
             or session_id == 0
-            or response.session_id != session_id
+            or answered_id != session_id
         ):
             self.reset()
             return None
         self._session_id = session_id
         outstanding.popleft()
-        return [
-            (slot, answer)
-            for answer in response.answers
-            if (slot := self._by_number.get(answer.slot)) is not None
-        ]
+        found: list[tuple[FollowerSlot, SlotAnswer]] = []
+        for answer in answers:
+            slot = self._by_number.get(answer[0])
+            if slot is not None:
+                found.append((slot, answer))
+        return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
         """The request was lost, or its answer; whether that ends the session."""

@@ -62,7 +62,7 @@ class FrameReceiver:
         """The first of the bytes that no frame has been made of, for who has to explain them."""
         return b"" if self._staging is None else bytes(self._staging[: min(count, self._filled)])
 
-    def get_buffer(self, size_hint: int = -1) -> memoryview:
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes shall go; at least one byte long."""
         frame = self._frame
         if frame is not None:
@@ -74,11 +74,17 @@ class FrameReceiver:
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
-        self._filled += count
+        filled = self._filled = self._filled + count
         frame = self._frame
         if frame is None:
+            if self._staging is None and filled > _PREFIX:
+                staging = self._memory.staging
+                size = _size.unpack_from(staging)[0]
+                if size == filled - _PREFIX and size <= self._max_bytes:  # just one frame, whole
+                    self._filled = 0
+                    return [memoryview(bytearray(staging[_PREFIX:filled]))]
             return self._take_staged()
-        if self._filled < self._frame_bytes:
+        if filled < self._frame_bytes:
             return []
         self._frame, self._filled = None, 0
         return [frame]

@@ -9,6 +9,7 @@ from ...wire.record_batch import split_batches
 BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: some 0.5 ms
 AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
 SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
+SHORT_APPEND_BYTES = 32 * 1024  # 2 ms at most, were its batches as small as can be
 ANSWERS_A_STEP = 16  # small ones
 Answered = tuple[FollowerSlot, SlotAnswer]
 
@@ -31,6 +32,14 @@ def may_take_long(answers: Iterable[Answered]) -> bool:
         if len(records) > SMALL_ANSWER_BYTES:
             steps += sum(1 for _ in in_steps(records))
     return size_bytes > AT_ONCE_BYTES_MAX or steps > AT_ONCE_STEPS_MAX
+
+
+def is_one_short_append(answers: list[Answered]) -> bool:
+    """One partition's records, as one append: what a leader answers when a batch was written."""
+    if len(answers) != 1:
+        return False
+    _, error, _, _, _, diverging_end_offset, records = answers[0][1]
+    return not error and diverging_end_offset < 0 and 0 < len(records) <= SHORT_APPEND_BYTES
 
 
 def longest_last(answers: Iterable[Answered]) -> list[Answered]:

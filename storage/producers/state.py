@@ -283,7 +283,8 @@ class ProducerStateTable:
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Forget the ended transactions whose markers lie below `high_watermark`."""
-        self._transactions.advance_high_watermark(high_watermark)
+        if self._transactions.unreplicated:
+            self._transactions.advance_high_watermark(high_watermark)
 
     @property
     def first_unstable_offset(self) -> int | None:

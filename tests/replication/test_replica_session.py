@@ -97,7 +97,7 @@ def test_news_of_very_many_partitions_goes_out_in_parts_each_in_its_turn() -> No
     for slot in session.apply(request)[0]:
         session.mark_dirty(slot)
     told: list[list[int]] = []
-    while session.has_dirty:
+    while session.row:
         answers = session.collect(lambda slot, *_: SlotAnswer(slot.slot, 0, 0, records=b"r"), 1000)
         told.append([answer.slot for answer in answers])
     assert list(map(len, told)) == [ANSWERS_MAX, ANSWERS_MAX, 10]
