@@ -49,7 +49,7 @@ class FollowerSession:
         self._added: dict[TopicIdPartition, FollowerSlot] = {}
         self._moved: dict[int, FollowerSlot] = {}
         self._removed: list[int] = []
-        self._retries: dict[TopicIdPartition, int] = {}  # key -> when, monotonic ms
+        self.retries: dict[TopicIdPartition, int] = {}  # key -> when, monotonic ms
 
     # -- partitions
 
@@ -71,7 +71,7 @@ class FollowerSession:
         """Follow a partition no longer."""
         slot = self.slots.pop(key, None)
         if slot is not None:
-            self._retries.pop(key, None)
+            self.retries.pop(key, None)
             self._added.pop(key, None)
             if self._leave(slot):
                 self._removed.append(slot.number)
@@ -92,18 +92,13 @@ class FollowerSession:
             if self._leave(slot):
                 self._removed.append(slot.number)
             self._added.pop(slot.key, None)
-            self._retries[slot.key] = at_ms
+            self.retries[slot.key] = at_ms
 
     # -- requests
 
-    @property
-    def next_retry_ms(self) -> int | None:
-        """When a slot waits to enter again; None when none does."""
-        return min(self._retries.values()) if self._retries else None
-
     def should_send(self, now_ms: int) -> bool:
         """A poll must wait at the leader always, and news must not wait."""
-        if self._retries:
+        if self.retries:
             self._enter_retries(now_ms)
         if not self._outstanding:
             return bool(self.slots) or bool(self._removed)
@@ -118,7 +113,7 @@ class FollowerSession:
             self._by_number.clear()
             self._moved.clear()
             self._removed = []
-            self._added = {k: slot for k, slot in self.slots.items() if k not in self._retries}
+            self._added = {k: slot for k, slot in self.slots.items() if k not in self.retries}
             self._session_epoch = 0
             max_wait_ms = 0  # no news can be sent before the answer says which session it is
         else:
@@ -203,6 +198,6 @@ class FollowerSession:
         return True
 
     def _enter_retries(self, now_ms: int) -> None:
-        for key in [key for key, at_ms in self._retries.items() if at_ms <= now_ms]:
-            del self._retries[key]
+        for key in [key for key, at_ms in self.retries.items() if at_ms <= now_ms]:
+            del self.retries[key]
             self._added[key] = self.slots[key]

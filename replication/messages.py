@@ -134,7 +134,8 @@ class ReplicaFetchResponse(NamedTuple):
 def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
     """The header of a replica fetch; there are no frames."""
     *numbers, added, moved, removed = request
-    return _packer.pack([*numbers, _flat(added), _flat(moved), removed])
+    positions = list(moved[0]) if len(moved) == 1 else _flat(moved)  # almost always it is one
+    return _packer.pack([*numbers, _flat(added) if added else [], positions, removed])
 
 
 def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
@@ -229,9 +230,7 @@ def decode_fetch_response(
 
 
 def _flat(entries: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """All fields of all entries; almost always there is one entry, or none."""
-    if len(entries) <= 1:
-        return list(entries[0]) if entries else []
+    """All fields of all entries."""
     return list(chain.from_iterable(entries))
 
 

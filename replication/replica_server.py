@@ -161,7 +161,7 @@ class ReplicaServer:
     def watermarks_moved(self, key: TopicIdPartition) -> None:
         """Its high watermark or log start moved: told with the next answer."""
         for slot in self._slots.get(key, ()):
-            slot.session.mark_quiet(slot)
+            slot.session.quiet[slot.slot] = slot
 
     def partition_changed(self, key: TopicIdPartition, now_ms: int) -> ReplicationUpdates:
         """It got another leader or leader epoch here, appeared, failed, or is gone."""

@@ -127,9 +127,6 @@ class LeaderSession:
             slot.is_dirty = True
             self.row.append(slot)
 
-    def mark_quiet(self, slot: LeaderSlot) -> None:
-        self.quiet[slot.slot] = slot
-
     def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:
         """Answers for the slots whose turn it is, at most about max_bytes of records.
 

@@ -146,18 +146,16 @@ class PartitionLog:
 
     # -- what it is made of ------------------------------------------------------------------
 
-    @property
-    def config(self) -> LogConfig:
-        """May be replaced at any time."""
-        return self.local.config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
+    def _configure(self, config: LogConfig) -> None:
         self.local.config = config
+
+    config: LogConfig = attribute_of("local.config", _configure)  # may be replaced at any time
 
     @property
     def directory(self) -> Path:
         return self.local.directory
+
+    disk_failure: OSError | None = attribute_of("local.disk.failure")
 
     @property
     def is_failed(self) -> bool:
@@ -166,9 +164,7 @@ class PartitionLog:
 
     producer_state: ProducerStateTable = attribute_of("local.producer_state")
     leader_epochs: LeaderEpochs = attribute_of("local.leader_epochs")
-    latest_epoch: int | None = attribute_of(
-        "local.latest_epoch"
-    )  # None: there was none
+    latest_epoch: int | None = attribute_of("local.latest_epoch")  # None: there was none
     log_start_offset: int = attribute_of("local.log_start_offset")
     high_watermark: int = attribute_of("local.high_watermark")
     log_end_offset: int = attribute_of("local.log_end_offset")

@@ -3,7 +3,7 @@
 Elsewhere the fields of a tuple deserve their names, and a property its body.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
@@ -18,6 +18,6 @@ class _NewTuple(Protocol):
 new_tuple = cast(_NewTuple, cast(Any, tuple).__new__)
 
 
-def attribute_of(path: str) -> Any:
+def attribute_of(path: str, assign: Callable[[Any, Any], None] | None = None) -> Any:
     """A property that reads an attribute of an attribute, as "local.log_end_offset"."""
-    return property(attrgetter(path))
+    return property(attrgetter(path), assign)

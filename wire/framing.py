@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 from .frame_memory import STAGING_BYTES, FrameMemory
-from .messages.apis import is_flexible
+from .messages.apis import FLEXIBLE_FROM, NEVER
 from .primitives import MalformedFrame, Reader
 
 Buffer = bytes | bytearray | memoryview
@@ -183,7 +183,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
         position = end
     elif length != -1:
         raise MalformedFrame("the client id has a negative length")
-    if is_flexible(key, version):
+    if version >= FLEXIBLE_FROM.get(key, NEVER):
         if position < len(frame) and frame[position] == 0:
             position += 1
         else:
@@ -199,13 +199,13 @@ def encode_request_header(
     """The header that fits this version of the API."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
-    tags = b"\0" if is_flexible(api_key, api_version) else b""
+    tags = b"\0" if api_version >= FLEXIBLE_FROM.get(api_key, NEVER) else b""
     return _request_start.pack(api_key, api_version, correlation_id, length) + name + tags
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Version 0 or 1; ApiVersions always 0, since its asker cannot know yet what we speak."""
-    if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+    if api_key != API_VERSIONS and api_version >= FLEXIBLE_FROM.get(api_key, NEVER):
         return _response_v1.pack(correlation_id, 0)
     return _response_v0.pack(correlation_id)
 

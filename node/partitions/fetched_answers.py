@@ -34,14 +34,6 @@ def may_take_long(answers: Iterable[Answered]) -> bool:
     return size_bytes > AT_ONCE_BYTES_MAX or steps > AT_ONCE_STEPS_MAX
 
 
-def is_one_short_append(answers: list[Answered]) -> bool:
-    """One partition's records, as one append: what a leader answers when a batch was written."""
-    if len(answers) != 1:
-        return False
-    _, error, _, _, _, diverging_end_offset, records = answers[0][1]
-    return not error and diverging_end_offset < 0 and 0 < len(records) <= SHORT_APPEND_BYTES
-
-
 def longest_last(answers: Iterable[Answered]) -> list[Answered]:
     """A log that is cut, by thousands of segments perhaps, keeps no other waiting."""
     return sorted(answers, key=_may_cut)

@@ -32,8 +32,8 @@ from ..config.broker_config import BrokerConfig
 from ..rate_limited_log import LimitedLog
 from .fetched_answers import (
     ANSWERS_A_STEP,
+    SHORT_APPEND_BYTES,
     in_steps,
-    is_one_short_append,
     longest_last,
     may_take_long,
 )
@@ -122,8 +122,9 @@ class ReplicaFetcher:
         if now_ms < self._not_before_ms:
             self._wake_at(self._not_before_ms, now_ms)
             return
-        if self._session.should_send(now_ms):
-            request = self._session.next_request(
+        session = self._session
+        if session.should_send(now_ms):
+            request = session.next_request(
                 broker_epoch=self.broker_epoch,
                 max_wait_ms=self._config.replica_fetch_wait_max_ms,
                 max_bytes=self._config.replica_fetch_response_max_bytes,
@@ -136,9 +137,8 @@ class ReplicaFetcher:
                 timeout_ms=request.max_wait_ms + ANSWER_GRACE_MS,
                 bulk=True,
             )
-        retry_ms = self._session.next_retry_ms
-        if retry_ms is not None:
-            self._wake_at(retry_ms, now_ms)
+        if session.retries:
+            self._wake_at(min(session.retries.values()), now_ms)
 
     def _wake_at(self, at_ms: int, now_ms: int) -> None:
         if self._timer is not None:
@@ -164,9 +164,14 @@ class ReplicaFetcher:
     def _take(self, answers: list[tuple[FollowerSlot, SlotAnswer]] | None) -> None:
         if answers is None:
             self._back_off()
-        elif is_one_short_append(answers):
-            self._take_short(*answers[0])
-        elif may_take_long(answers):
+            return
+        if len(answers) == 1:
+            slot, answer = answers[0]
+            _, error, _, _, _, diverging_end_offset, records = answer
+            if not error and diverging_end_offset < 0 and 0 < len(records) <= SHORT_APPEND_BYTES:
+                self._take_short(slot, answer)
+                return
+        if may_take_long(answers):
             work = self._take_in_slices(longest_last(answers))
             self._begin("large replica fetch", work)
         else:
@@ -219,11 +224,13 @@ class ReplicaFetcher:
         assert isinstance(partition, HostedPartition)
         if not self._expects(slot, answer, partition):
             return
-        log = partition.log
+        log, replicas = partition.log, self._replicas
+        high_watermark, log_start_offset = answer.high_watermark, answer.log_start_offset
         try:
-            self._replicas.written.add(partition)
-            log.append_as_follower(answer.records, now_ms=self._replicas.clock.wall_ms())
-            _raise_limits(log, answer.high_watermark, answer.log_start_offset)
+            replicas.written.add(partition)
+            log.append_as_follower(answer.records, now_ms=replicas.clock.wall_ms())
+            if high_watermark > log.high_watermark or log_start_offset > log.log_start_offset:
+                _raise_limits(log, high_watermark, log_start_offset)
             self._move(slot, partition)
         except Exception as error:
             self._failed(slot, partition, error)
@@ -307,7 +314,8 @@ class ReplicaFetcher:
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
         if backoff_ms is not None:
             self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
-        self._pump_soon()
+        if not self._is_pumping:
+            self._pump_soon()
 
     def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
         """Whether the log may come to end at `bound`; if not it will be made so, and asked again.
