@@ -112,6 +112,8 @@ class LocalLog:
         self._written(size_bytes, 1)
 
     def _write(self, segment: Segment, records: Buffer) -> None:
+        if self.disk.failure is not None:  # met by the roll just before, perhaps
+            self.disk.check()
         try:
             if self.fault_point is no_fault_point:
                 segment.write(records)

@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
-from .decisions import Change, DecisionContext, Granted, Refused, add_partitions
+from .decisions import (
+    Change,
+    DecisionContext,
+    Granted,
+    Refused,
+    add_partitions,
+    judge_addition,
+)
 from .record import TransactionRecord
 
 # What a change would exceed, given the record before and the one after it; NONE for nothing.
@@ -26,6 +33,12 @@ class Addition:
     identity: Identity
     partitions: Collection[TopicPartition]
     transaction_version: int = 0
+
+    def judge(
+        self, record: TransactionRecord | None, context: DecisionContext
+    ) -> Refused | Granted | None:
+        """The answer, if there is one without a change of the record."""
+        return judge_addition(record, self.identity, self.partitions, context)
 
     def decide(
         self, record: TransactionRecord | None, context: DecisionContext

@@ -48,7 +48,7 @@ class JointAdditions:
         deadline_s = self._loop.time() + hold_ms / 1_000
         while (looked := self._ports.look(transactional_id)) is not None:
             record, context = looked
-            match addition.decide(record, context):
+            match addition.judge(record, context):
                 case Refused(ErrorCode.CONCURRENT_TRANSACTIONS as error):
                     if not await self._pending.hold(transactional_id, deadline_s):
                         return error
@@ -56,9 +56,7 @@ class JointAdditions:
                     return error
                 case Granted():
                     return ErrorCode.NONE
-                case change:
-                    if error := self._ports.limit(record, change.record):
-                        return error
+                case None:
                     answer = await self._join(transactional_id, addition)
                     if answer is not None:
                         return answer
@@ -80,14 +78,30 @@ class JointAdditions:
     def _write(self, transactional_id: str, joined: list[JoinedAddition]) -> None:
         # Who was cancelled meanwhile adds nothing, as if it had been alone.
         joined = [(addition, answer) for addition, answer in joined if not answer.done()]
-        looked = self._ports.look(transactional_id)
-        if looked is None:
-            for _, answer in joined:
-                answer.set_result(None)
-            return
         entry = self._pending.obtain(transactional_id)
         entry.joined = None
-        record, context = looked
+        try:
+            looked = self._ports.look(transactional_id)
+            if looked is None:
+                for _, answer in joined:
+                    answer.set_result(None)
+            else:
+                self._write_all(transactional_id, joined, *looked)
+        except Exception as problem:  # nobody else would answer them
+            for _, answer in joined:
+                if not answer.done():
+                    answer.set_exception(problem)
+        if not entry.is_pending:
+            entry.wake()
+            self._pending.tidy(transactional_id)
+
+    def _write_all(
+        self,
+        transactional_id: str,
+        joined: list[JoinedAddition],
+        record: TransactionRecord | None,
+        context: DecisionContext,
+    ) -> None:
         new, answers = add_jointly(
             record, [addition for addition, _ in joined], context, self._ports.limit
         )
@@ -99,8 +113,6 @@ class JointAdditions:
                 is_final = known != ErrorCode.CONCURRENT_TRANSACTIONS
                 answer.set_result(known if is_final else None)
         if new is None:
-            entry.wake()
-            self._pending.tidy(transactional_id)
             return
 
         def written(outcome: "asyncio.Future[ErrorCode]") -> None:

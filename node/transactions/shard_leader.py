@@ -237,7 +237,11 @@ class ShardLeader:
             writes.append(Write.chained(transactional_id, new, completion))
         self._pass(BEFORE.get(new.state))
         entry.is_pending = True
-        written = self._propose([transactional_id], writes)
+        try:
+            written = self._propose([transactional_id], writes)
+        except BaseException:  # it has not begun
+            entry.is_pending = False
+            raise
 
         def passed(outcome: "asyncio.Future[ErrorCode]") -> None:
             if not outcome.cancelled() and not outcome.result():

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from oncelog.coordinator.transactions.commands import WriteRecords, decode_transaction_command
 from oncelog.coordinator.transactions.messages import VerifyTransaction
 from oncelog.node.transactions.pending_transactions import HELD_PER_ID_MAX
@@ -147,6 +149,23 @@ async def test_the_end_of_the_term_ends_what_has_met() -> None:
     node.groups[0].resign(successor=2)
     assert await asyncio.gather(*adding) == [E.NOT_COORDINATOR] * 2
     assert node.state() == "Empty"
+
+
+async def test_a_write_that_does_not_begin_is_heard_by_all_who_have_met(
+    node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = await node.init()
+
+    def propose(*_: Any) -> None:
+        raise OSError("made by chaos")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.groups[0], "propose", propose)
+        adding = [start(node, who, partition) for partition in (T0, T1, T2)]
+        async with asyncio.timeout(10):
+            problems = await asyncio.gather(*adding, return_exceptions=True)
+    assert [type(problem) for problem in problems] == [OSError] * 3
+    assert await node.add(who, T0) == 0 and held(node) == 0
 
 
 # -- bounds
