@@ -50,7 +50,7 @@ from .partitions.isr_proposer import IsrProposer
 from .partitions.log_compaction import LogCompaction
 from .partitions.log_maintenance import LogMaintenance
 from .partitions.logs import Logs
-from .partitions.replica_fetcher import ReplicaFetchers
+from .partitions.replica_fetchers import ReplicaFetchers
 from .partitions.replica_manager import ReplicaManager
 from .partitions.roles import PartitionRoles
 from .partitions.storage_failures import StorageFailures

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 
 class EarliestTimer:
@@ -14,15 +15,15 @@ class EarliestTimer:
         self._now_ms = now_ms
         self._due = due
         self._timer: asyncio.TimerHandle | None = None
-        self._at_ms = 0
+        self.at_ms: float = inf  # when it goes off
 
     def set(self, at_ms: int) -> None:
         """Go off at this time at the latest."""
+        if self.at_ms <= at_ms:
+            return
         if self._timer is not None:
-            if self._at_ms <= at_ms:
-                return
             self._timer.cancel()
-        self._at_ms = at_ms
+        self.at_ms = at_ms
         delay_ms = max(0, at_ms - self._now_ms())
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._go_off)
 
@@ -31,5 +32,5 @@ class EarliestTimer:
             self._timer.cancel()
 
     def _go_off(self) -> None:
-        self._timer = None
+        self._timer, self.at_ms = None, inf
         self._due()

@@ -4,9 +4,9 @@ The rules of the conversation are in `replica_session`. Times are monotonic mill
 """
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..wire.c_calls import new_tuple
 from ..wire.identifiers import TopicIdPartition
 from .messages import (
     NO_EPOCH,
@@ -49,7 +49,7 @@ class FollowerSession:
         self._added: dict[TopicIdPartition, FollowerSlot] = {}
         self._moved: dict[int, FollowerSlot] = {}
         self._removed: list[int] = []
-        self._retries: dict[TopicIdPartition, int] = {}  # key -> when, monotonic ms
+        self.retries: dict[TopicIdPartition, int] = {}  # key -> when, monotonic ms
 
     # -- partitions
 
@@ -71,7 +71,7 @@ class FollowerSession:
         """Follow a partition no longer."""
         slot = self.slots.pop(key, None)
         if slot is not None:
-            self._retries.pop(key, None)
+            self.retries.pop(key, None)
             self._added.pop(key, None)
             if self._leave(slot):
                 self._removed.append(slot.number)
@@ -92,18 +92,13 @@ class FollowerSession:
             if self._leave(slot):
                 self._removed.append(slot.number)
             self._added.pop(slot.key, None)
-            self._retries[slot.key] = at_ms
+            self.retries[slot.key] = at_ms
 
     # -- requests
 
-    @property
-    def next_retry_ms(self) -> int | None:
-        """When a slot waits to enter again; None when none does."""
-        return min(self._retries.values()) if self._retries else None
-
     def should_send(self, now_ms: int) -> bool:
         """A poll must wait at the leader always, and news must not wait."""
-        if self._retries:
+        if self.retries:
             self._enter_retries(now_ms)
         if not self._outstanding:
             return bool(self.slots) or bool(self._removed)
@@ -118,11 +113,24 @@ class FollowerSession:
             self._by_number.clear()
             self._moved.clear()
             self._removed = []
-            self._added = {k: slot for k, slot in self.slots.items() if k not in self._retries}
+            self._added = {k: slot for k, slot in self.slots.items() if k not in self.retries}
             self._session_epoch = 0
             max_wait_ms = 0  # no news can be sent before the answer says which session it is
         else:
             self._session_epoch += 1
+        added = self._enter() if self._added else []
+        moved: list[MovedSlot] = []
+        for number, slot in self._moved.items():
+            position = slot.fetch_offset, slot.last_fetched_epoch, slot.log_start_offset
+            moved.append(new_tuple(MovedSlot, (number, *position)))
+        head = self._session_id, self._session_epoch, broker_epoch, max_wait_ms, max_bytes
+        request = new_tuple(ReplicaFetchRequest, (*head, added, moved, self._removed))
+        self._added, self._moved, self._removed = {}, {}, []
+        self._outstanding.append(request)
+        return request
+
+    def _enter(self) -> list[AddedSlot]:
+        """Give their numbers to the slots that enter the session."""
         added: list[AddedSlot] = []
         for slot in self._added.values():
             self._numbers_given += 1
@@ -138,26 +146,11 @@ class FollowerSession:
                     slot.log_start_offset,
                 )
             )
-        request = ReplicaFetchRequest(
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            broker_epoch=broker_epoch,
-            max_wait_ms=max_wait_ms,
-            max_bytes=max_bytes,
-            added=added,
-            moved=[
-                MovedSlot(n, slot.fetch_offset, slot.last_fetched_epoch, slot.log_start_offset)
-                for n, slot in self._moved.items()
-            ],
-            removed=self._removed,
-        )
-        self._added, self._moved, self._removed = {}, {}, []
-        self._outstanding.append(request)
-        return request
+        return added
 
     def on_response(
         self, request: ReplicaFetchRequest, response: ReplicaFetchResponse
-    ) -> Iterable[tuple[FollowerSlot, SlotAnswer]] | None:
+    ) -> list[tuple[FollowerSlot, SlotAnswer]] | None:
         """The answers, with their slots; none when it is late; None when it ends the session.
 
         The caller deals with each: `moved` after data or divergence, `retry` after an error.
@@ -165,22 +158,24 @@ class FollowerSession:
         outstanding = self._outstanding
         if not outstanding or outstanding[0] is not request:
             return []
-        session_id = self._session_id or response.session_id
+        answered_id, answered_epoch, error, _, answers = response
+        session_id = self._session_id or answered_id
         if (
-            response.error
-            or response.session_epoch != request.session_epoch
+            error
+            or answered_epoch != request.session_epoch
             or session_id == 0
-            or response.session_id != session_id
+            or answered_id != session_id
         ):
             self.reset()
             return None
         self._session_id = session_id
         outstanding.popleft()
-        return [
-            (slot, answer)
-            for answer in response.answers
-            if (slot := self._by_number.get(answer.slot)) is not None
-        ]
+        found: list[tuple[FollowerSlot, SlotAnswer]] = []
+        for answer in answers:
+            slot = self._by_number.get(answer[0])
+            if slot is not None:
+                found.append((slot, answer))
+        return found
 
     def on_failure(self, request: ReplicaFetchRequest) -> bool:
         """The request was lost, or its answer; whether that ends the session."""
@@ -203,6 +198,6 @@ class FollowerSession:
         return True
 
     def _enter_retries(self, now_ms: int) -> None:
-        for key in [key for key, at_ms in self._retries.items() if at_ms <= now_ms]:
-            del self._retries[key]
+        for key in [key for key, at_ms in self.retries.items() if at_ms <= now_ms]:
+            del self.retries[key]
             self._added[key] = self.slots[key]

@@ -24,6 +24,7 @@ Times are monotonic milliseconds.
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..wire.c_calls import new_tuple
 from .follower_progress import UNKNOWN_OFFSET, FetchedOutcome, FollowerProgress, PeerView
 from .isr_change import UNKNOWN_BROKER_EPOCH, AfterFailure, IsrChange, IsrMember, after_failure
 
@@ -152,7 +153,9 @@ class PartitionLeader:
             joins = self.pending_isr_change is None and self._may_join(follower, now_ms)
         # An outsider can hold the high watermark back, so its progress can free it too.
         raised = self._raised_high_watermark(now_ms) if moved else None
-        return FetchedOutcome(True, raised, joins) if joins or raised is not None else _NOTED
+        if not joins and raised is None:
+            return _NOTED
+        return new_tuple(FetchedOutcome, (True, raised, joins))
 
     # -- the ISR
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from ..wire.c_calls import new_tuple
 from ..wire.errors import ErrorCode, InvalidRequest
 
 NO_EPOCH = -1
@@ -132,18 +133,9 @@ class ReplicaFetchResponse(NamedTuple):
 
 def encode_fetch_request(request: ReplicaFetchRequest) -> bytes:
     """The header of a replica fetch; there are no frames."""
-    return _packer.pack(
-        [
-            request.session_id,
-            request.session_epoch,
-            request.broker_epoch,
-            request.max_wait_ms,
-            request.max_bytes,
-            list(chain.from_iterable(request.added)),
-            list(chain.from_iterable(request.moved)),
-            list(request.removed),
-        ]
-    )
+    *numbers, added, moved, removed = request
+    positions = list(moved[0]) if len(moved) == 1 else _flat(moved)  # almost always it is one
+    return _packer.pack([*numbers, _flat(added) if added else [], positions, removed])
 
 
 def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
@@ -151,8 +143,13 @@ def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
     session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, added, moved, removed = (
         _unpack_list(header, _REQUEST_TYPES)
     )
-    _check_numbers(moved, _MOVED)
-    _check_numbers(removed)
+    if removed:
+        _check_numbers(removed)
+    if len(moved) == _MOVED and set(map(type, moved)) == _INT:  # one partition has moved
+        positions = [new_tuple(MovedSlot, moved)]
+    else:
+        _check_numbers(moved, _MOVED)
+        positions = [MovedSlot(*moved[i : i + _MOVED]) for i in range(0, len(moved), _MOVED)]
     slots: list[AddedSlot] = []
     if added:
         if len(added) % _ADDED:
@@ -164,20 +161,26 @@ def decode_fetch_request(header: bytes) -> ReplicaFetchRequest:
                 raise MalformedPeerMessage("a topic id is 16 bytes")
             _check_numbers(entry[:1] + entry[2:])
             slots.append(AddedSlot._make(entry))
-    positions = [MovedSlot(*moved[i : i + _MOVED]) for i in range(0, len(moved), _MOVED)]
-    return ReplicaFetchRequest(
-        session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes, slots, positions, removed
-    )
+    start = session_id, session_epoch, broker_epoch, max_wait_ms, max_bytes
+    return new_tuple(ReplicaFetchRequest, (*start, slots, positions, removed))
 
 
 def encode_fetch_response(
     response: ReplicaFetchResponse,
 ) -> tuple[bytes, list[memoryview | bytes]]:
     """The header and the frames that carry the records, in the order of the answers."""
-    numbers: list[int] = []
+    session_id, session_epoch, session_error, broker_epoch, answers = response
+    head = session_id, session_epoch, session_error, broker_epoch
     frames: list[memoryview | bytes] = []
+    if len(answers) == 1:
+        *numbers, records = answers[0]
+        size_bytes = len(records)
+        if size_bytes:
+            frames.append(records)
+        return _packer.pack([*head, [*numbers, size_bytes]]), frames
+    numbers: list[int] = []
     small: list[memoryview | bytes] = []
-    for slot, error, high_watermark, log_start, epoch, end, records in response.answers:
+    for slot, error, high_watermark, log_start, epoch, end, records in answers:
         size_bytes = len(records)
         numbers += (slot, error, high_watermark, log_start, epoch, end, size_bytes)
         if size_bytes >= JOIN_BELOW_BYTES:
@@ -189,16 +192,7 @@ def encode_fetch_response(
             small.append(records)
     if small:
         frames.append(_joined(small))
-    header = _packer.pack(
-        [
-            response.session_id,
-            response.session_epoch,
-            response.error,
-            response.broker_epoch,
-            numbers,
-        ]
-    )
-    return header, frames
+    return _packer.pack([*head, numbers]), frames
 
 
 def decode_fetch_response(
@@ -207,6 +201,13 @@ def decode_fetch_response(
     """The records are views into the frames. Raises MalformedPeerMessage."""
     values = _unpack_list(header, _RESPONSE_TYPES)
     numbers = values[4]
+    if len(numbers) == _ANSWER and len(frames) == 1 and set(map(type, numbers)) == _INT:
+        records = memoryview(frames[0])
+        if numbers[6] != len(records) or not records:
+            raise MalformedPeerMessage("records go beyond their frame, or do not fill it")
+        numbers[6] = records
+        values[4] = [new_tuple(SlotAnswer, numbers)]
+        return new_tuple(ReplicaFetchResponse, values)
     _check_numbers(numbers, _ANSWER)
     answers: list[SlotAnswer] = []
     remaining = iter(frames)
@@ -226,6 +227,11 @@ def decode_fetch_response(
         raise MalformedPeerMessage("frames without an answer")
     values[4] = answers
     return ReplicaFetchResponse(*values)
+
+
+def _flat(entries: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """All fields of all entries."""
+    return list(chain.from_iterable(entries))
 
 
 def _joined(pieces: list[memoryview | bytes]) -> memoryview | bytes:

@@ -136,7 +136,9 @@ class Purgatory:
         `added_bytes` is how much became readable with this event, an estimate: a freed fetch
         reads for itself.
         """
-        enough = self.standing.made_visible(key, upper_offset, added_bytes, stable_offset)
+        enough: list[DelayedFetch] = []
+        if key in self.standing.places:
+            enough = self.standing.made_visible(key, upper_offset, added_bytes, stable_offset)
         watchers = self._fetches.get(key)
         if not watchers:
             return self._finish_fetches(enough) if enough else enough

@@ -18,12 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from ..wire.c_calls import new_tuple
 from ..wire.errors import ErrorCode, KafkaError
 from ..wire.identifiers import TopicIdPartition
 from .follower import FollowedLog
 from .follower_progress import PeerView
 from .leader import PartitionLeader
-from .messages import ReplicaFetchRequest, ReplicaFetchResponse, SlotAnswer
+from .messages import NO_EPOCH, NO_OFFSET, ReplicaFetchRequest, ReplicaFetchResponse, SlotAnswer
 from .replica_session import LeaderSession, LeaderSlot
 
 POLL_WAIT_MS_MAX = 500
@@ -102,7 +103,7 @@ class ReplicaServer:
         # No poll expires before it; None: none waits. Those that were answered are not looked for.
         self.next_deadline_ms: int | None = None
         # What this round of answers has read: followers mostly want the same.
-        self._reads: dict[tuple[TopicIdPartition, int], LeaderRead] = {}
+        self._reads: dict[tuple[TopicIdPartition, int], bytes | memoryview] = {}
 
     # -- the followers' side
 
@@ -125,11 +126,14 @@ class ReplicaServer:
             self._judge(slot, now_ms, updates)
         follower.poll = request
         follower.context = context
-        deadline_ms = now_ms + max(0, min(request.max_wait_ms, POLL_WAIT_MS_MAX))
+        wait_ms = request.max_wait_ms
+        if not 0 <= wait_ms <= POLL_WAIT_MS_MAX:
+            wait_ms = POLL_WAIT_MS_MAX if wait_ms > 0 else 0
+        deadline_ms = now_ms + wait_ms
         follower.deadline_ms = deadline_ms
         if self.next_deadline_ms is None or deadline_ms < self.next_deadline_ms:
             self.next_deadline_ms = deadline_ms
-        if follower.has_dirty:
+        if follower.row:
             self._make_due(follower)
         return updates
 
@@ -147,12 +151,17 @@ class ReplicaServer:
     def appended(self, key: TopicIdPartition) -> None:
         """Our log of this partition has grown."""
         for slot in self._slots.get(key, ()):
-            self._make_dirty(slot)
+            session = slot.session
+            if not slot.is_dirty:
+                session.mark_dirty(slot)
+            if not slot.awaits_position and not session.is_due and session.poll is not None:
+                session.is_due = True
+                self._due.append(session)
 
     def watermarks_moved(self, key: TopicIdPartition) -> None:
         """Its high watermark or log start moved: told with the next answer."""
         for slot in self._slots.get(key, ()):
-            slot.session.mark_quiet(slot)
+            slot.session.quiet[slot.slot] = slot
 
     def partition_changed(self, key: TopicIdPartition, now_ms: int) -> ReplicationUpdates:
         """It got another leader or leader epoch here, appeared, failed, or is gone."""
@@ -175,7 +184,8 @@ class ReplicaServer:
                 self._answer(follower, only_with_news=True)
         if self.next_deadline_ms is not None and self.next_deadline_ms <= now_ms:
             self._expire(now_ms)
-        self._reads.clear()
+        if self._reads:
+            self._reads.clear()
         ready, self._ready = self._ready, []
         return ready
 
@@ -195,15 +205,13 @@ class ReplicaServer:
         answers = follower.collect(self._read, min(poll.max_bytes, self._response_bytes_max))
         if only_with_news and not answers:
             return
-        answers += follower.collect_watermarks(_watermarks)
+        if follower.quiet:
+            answers += follower.collect_watermarks(_watermarks)
         follower.poll = None
-        response = ReplicaFetchResponse(
-            session_id=follower.session_id,
-            session_epoch=poll.session_epoch,
-            broker_epoch=self._broker_epoch,
-            answers=answers,
-        )
-        self._ready.append(PollResponse(follower.follower, follower.context, response))
+        fields = follower.session_id, poll.session_epoch, 0, self._broker_epoch, answers
+        response = new_tuple(ReplicaFetchResponse, fields)
+        due = follower.follower, follower.context, response
+        self._ready.append(new_tuple(PollResponse, due))
 
     def _read(
         self, slot: LeaderSlot, room_bytes: int, at_least_one_batch: bool
@@ -220,20 +228,17 @@ class ReplicaServer:
                 return None
             if slot.fetch_offset < log.log_start_offset:
                 return _out_of_range(slot, log)
-            read = self._reads.get((slot.key, slot.fetch_offset))
-            if read is None or not 0 < len(read.data) <= room_bytes:
-                read = self._reads[slot.key, slot.fetch_offset] = log.read(
+            data = self._reads.get((slot.key, slot.fetch_offset))
+            if data is None or not 0 < len(data) <= room_bytes:
+                slot_bytes_max = self._slot_bytes_max
+                data = self._reads[slot.key, slot.fetch_offset] = log.read(
                     slot.fetch_offset,
-                    min(room_bytes, self._slot_bytes_max),
+                    room_bytes if room_bytes < slot_bytes_max else slot_bytes_max,
                     upper_offset=log_end_offset,
                     min_one_batch=at_least_one_batch,
-                )
-            return SlotAnswer(
-                slot.slot,
-                high_watermark=log.high_watermark,
-                log_start_offset=log.log_start_offset,
-                records=read.data,
-            )
+                ).data
+            limits = log.high_watermark, log.log_start_offset
+            return new_tuple(SlotAnswer, (slot.slot, 0, *limits, NO_EPOCH, NO_OFFSET, data))
         except KafkaError as error:
             return _refusal(slot, error.code)
 
@@ -288,10 +293,16 @@ class ReplicaServer:
         if host is None or slot.is_held:
             return
         leader, log = host.leader, host.log
+        fetch_offset = slot.fetch_offset
         if host.leader_epoch > slot.leader_epoch:
             slot.verdict = _refusal(slot, ErrorCode.FENCED_LEADER_EPOCH)
         elif leader is None:
             slot.verdict = _refusal(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif (
+            slot.last_fetched_epoch == log.latest_epoch
+            and log.log_start_offset <= fetch_offset <= log.log_end_offset
+        ):
+            slot.verdict = None  # what judge_position says: our newest epoch ends at our log end
         else:
             try:
                 slot.verdict = judge_position(slot, log)
@@ -302,20 +313,21 @@ class ReplicaServer:
             outcome = leader.follower_fetched(
                 slot.session.follower,
                 slot.session.broker_epoch,
-                slot.fetch_offset,
+                fetch_offset,
                 now_ms,
                 slot.log_start_offset,
             )
-            if not outcome.is_accepted:
+            is_accepted, high_watermark, may_join_isr = outcome
+            if not is_accepted:
                 slot.verdict = _refusal(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if outcome.high_watermark is not None:
-                updates.high_watermarks.append((slot.key, outcome.high_watermark))
-            if outcome.may_join_isr:
+            if high_watermark is not None:
+                updates.high_watermarks.append((slot.key, high_watermark))
+            if may_join_isr:
                 updates.may_join_isr.append(slot.key)
         if slot.verdict is not None:
             slot.awaits_position = False  # an error is said even of a slot that we wait for
             self._make_dirty(slot)
-        elif slot.fetch_offset < log.log_end_offset:
+        elif fetch_offset < log.log_end_offset:
             self._make_dirty(slot)
 
 

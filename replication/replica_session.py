@@ -76,8 +76,8 @@ class LeaderSession:
     deadline_ms: int = 0
     is_due: bool = False
     # The dirty slots, in order of their turn; and those of which only watermarks changed.
-    _row: deque[LeaderSlot] = field(default_factory=deque[LeaderSlot])
-    _quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
+    row: deque[LeaderSlot] = field(default_factory=deque[LeaderSlot])
+    quiet: dict[int, LeaderSlot] = field(default_factory=dict[int, LeaderSlot])
 
     def apply(self, request: ReplicaFetchRequest) -> tuple[list[LeaderSlot], list[LeaderSlot]]:
         """Take a request in; returns the slots that entered and those that moved."""
@@ -95,18 +95,21 @@ class LeaderSession:
                 slot.awaits_position = False
                 slot.verdict = None
                 moved.append(slot)
+        return self._entered(request) if request.added else [], moved
+
+    def _entered(self, request: ReplicaFetchRequest) -> list[LeaderSlot]:
         entered: list[LeaderSlot] = []
         for added in request.added:
             number, topic_id, partition, leader_epoch, offset, fetched_epoch, log_start = added
             self.drop(number)
-            slot = self.slots[number] = self._quiet[number] = LeaderSlot(
+            slot = self.slots[number] = self.quiet[number] = LeaderSlot(
                 self, number, (topic_id, partition), leader_epoch, offset, fetched_epoch, log_start
             )
             entered.append(slot)
-        return entered, moved
+        return entered
 
     def drop(self, number: int) -> None:
-        self._quiet.pop(number, None)
+        self.quiet.pop(number, None)
         slot = self.slots.pop(number, None)
         if slot is not None:
             slot.is_dirty = False
@@ -116,21 +119,13 @@ class LeaderSession:
         """Take all slots out. None may stay in the row: it knows its session, which had the row."""
         for number in list(self.slots):
             self.drop(number)
-        self._row.clear()
-
-    @property
-    def has_dirty(self) -> bool:
-        """Whether `collect` has anything to try."""
-        return bool(self._row)
+        self.row.clear()
 
     def mark_dirty(self, slot: LeaderSlot) -> None:
         """There may be data, an error or a divergence for it; it keeps its place in the row."""
         if not slot.is_dirty:
             slot.is_dirty = True
-            self._row.append(slot)
-
-    def mark_quiet(self, slot: LeaderSlot) -> None:
-        self._quiet[slot.slot] = slot
+            self.row.append(slot)
 
     def collect(self, read: ReadSlot, max_bytes: int) -> list[SlotAnswer]:
         """Answers for the slots whose turn it is, at most about max_bytes of records.
@@ -142,7 +137,7 @@ class LeaderSession:
         """
         answers: list[SlotAnswer] = []
         room = max_bytes
-        row = self._row
+        row = self.row
         while row and room > 0 and len(answers) < ANSWERS_MAX:
             slot = row.popleft()
             if not slot.is_dirty:
@@ -150,12 +145,13 @@ class LeaderSession:
             if not slot.awaits_position:
                 answer = slot.verdict or read(slot, room, room == max_bytes)
                 if answer is not None:
-                    if answer.says_nothing:  # its next batch is larger than the room
+                    size_bytes = len(answer.records)
+                    if not size_bytes and answer.says_nothing:  # its next batch exceeds the room
                         row.appendleft(slot)
                         break
                     self._sent(slot, answer)
                     answers.append(answer)
-                    room -= len(answer.records)
+                    room -= size_bytes
             slot.is_dirty = False
         return answers
 
@@ -163,7 +159,7 @@ class LeaderSession:
         """Answers for slots of which only the high watermark or log start changed."""
         answers: list[SlotAnswer] = []
         kept = {}
-        for number, slot in self._quiet.items():
+        for number, slot in self.quiet.items():
             if slot.awaits_position or slot.verdict is not None:
                 kept[number] = slot  # the follower's log may diverge: no watermark yet
                 continue
@@ -174,16 +170,18 @@ class LeaderSession:
             ):
                 slot.sent_high_watermark, slot.sent_log_start_offset = current
                 answers.append(SlotAnswer(number, 0, *current))
-        self._quiet = kept
+        self.quiet = kept
         return answers
 
     def _sent(self, slot: LeaderSlot, answer: SlotAnswer) -> None:
-        if answer.ends_slot:
+        number, error, high_watermark, log_start_offset, _, diverging_end_offset, _ = answer
+        if error and answer.ends_slot:
             self.drop(slot.slot)
             return
         slot.verdict = None
         slot.awaits_position = True
-        if not answer.error and answer.diverging_end_offset < 0:
-            slot.sent_high_watermark = answer.high_watermark
-            slot.sent_log_start_offset = answer.log_start_offset
-            self._quiet.pop(slot.slot, None)
+        if not error and diverging_end_offset < 0:
+            slot.sent_high_watermark = high_watermark
+            slot.sent_log_start_offset = log_start_offset
+            if number in self.quiet:
+                del self.quiet[number]

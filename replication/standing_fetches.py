@@ -51,29 +51,29 @@ class StandingFetch:
 class StandingFetches:
     """All links of one broker, from partitions to places."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("places",)
 
     def __init__(self) -> None:
-        self._places: dict[Hashable, dict[StandingPlace, None]] = {}
+        self.places: dict[Hashable, dict[StandingPlace, None]] = {}
 
     def __len__(self) -> int:
         """How many partitions anybody looks at."""
-        return len(self._places)
+        return len(self.places)
 
     def watch(self, place: StandingPlace, key: Hashable) -> None:
         """Note events of this partition for the place, and of no other."""
         if place.watched is not key:
             self.unwatch(place)
             place.watched = key
-            self._places.setdefault(key, {})[place] = None
+            self.places.setdefault(key, {})[place] = None
 
     def unwatch(self, place: StandingPlace) -> None:
         key, place.watched = place.watched, None
         if key is not None:
-            places = self._places[key]
+            places = self.places[key]
             del places[place]
             if not places:
-                del self._places[key]
+                del self.places[key]
 
     def made_visible(
         self,
@@ -83,7 +83,7 @@ class StandingFetches:
         stable_offset: Callable[[], int] | None = None,
     ) -> "list[DelayedFetch]":
         """The fetches that have enough now; see `Purgatory.made_visible`."""
-        places = self._places.get(key)
+        places = self.places.get(key)
         if not places:
             return []
         enough: list[DelayedFetch] = []
@@ -113,7 +113,7 @@ class StandingFetches:
     def look_at(self, key: Hashable) -> "list[DelayedFetch]":
         """The fetches that wait, where leadership or epoch changed, or the log failed or went."""
         waiting: list[DelayedFetch] = []
-        for place in list(self._places.get(key, ())):
+        for place in list(self.places.get(key, ())):
             operation = place.standing.waiting
             self.note(place)
             if operation is not None and not operation.is_done:
@@ -122,7 +122,7 @@ class StandingFetches:
 
     def note_all(self, key: Hashable) -> None:
         """What rides with the next answer has moved: a log start offset."""
-        for place in list(self._places.get(key, ())):
+        for place in list(self.places.get(key, ())):
             place.standing.changed[place] = None
 
     def note(self, place: StandingPlace) -> None:

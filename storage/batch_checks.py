@@ -4,9 +4,18 @@ The form (length, magic, CRC, counts) is judged by wire.record_batch; here are t
 the topic's config or the log's end.
 """
 
+from crc32c import crc32c
+
 from ..wire.control_record import decode_marker
 from ..wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
-from ..wire.record_batch import CONTROL_BIT, BatchHeader, check_crc, iterate_batches
+from ..wire.record_batch import (
+    CONTROL_BIT,
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LENGTH_COUNTS_FROM,
+    BatchHeader,
+    decode_header,
+)
 from .log_config import LogConfig
 from .segments.index import NO_TIMESTAMP
 from .segments.log_file import Buffer
@@ -55,15 +64,25 @@ def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, 
     """
     batches: list[tuple[int, BatchHeader]] = []
     next_offset = log_end_offset
-    for position, header in iterate_batches(records):
-        check_crc(records, position, header)
-        if header.base_offset < next_offset:
-            problem = f"a batch at offset {header.base_offset} after end offset {next_offset}"
+    # `iterate_batches` and `check_crc`, written out: it runs for every batch.
+    view, end = memoryview(records), len(records)
+    position = 0
+    while position + HEADER_BYTES <= end:
+        header = decode_header(view, position)
+        next_position = position + header.batch_length + LENGTH_COUNTS_FROM
+        if next_position > end:
+            break
+        base_offset, last_offset_delta = header.base_offset, header.last_offset_delta
+        if crc32c(view[position + CRC_COVERS_FROM : next_position]) != header.crc:
+            raise CorruptMessage("the batch fails its checksum")
+        if base_offset < next_offset:
+            problem = f"a batch at offset {base_offset} after end offset {next_offset}"
             raise UnexpectedAppendOffset(problem) if not batches else CorruptMessage(problem)
-        if header.last_offset_delta < 0:
-            raise CorruptMessage(f"last offset delta {header.last_offset_delta}")
+        if last_offset_delta < 0:
+            raise CorruptMessage(f"last offset delta {last_offset_delta}")
         if header.attributes & CONTROL_BIT and header.record_count:
             decode_marker(records, position)  # refused now or not at all: nothing is written yet
         batches.append((position, header))
-        next_offset = header.last_offset + 1
+        next_offset = base_offset + last_offset_delta + 1
+        position = next_position
     return batches

@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import NoReturn
 
 from ..wire.errors import KafkaError, KafkaStorageError
 
@@ -30,6 +31,9 @@ class DiskGuard:
 
     `with guard.retriable:` is for what changes nothing in memory when it fails: there a disk that
     is full, or too many open files, are an error of this one attempt.
+
+    What runs for every batch does the same by `check`, and `met` or `met_retriable` of an OSError:
+    three blocks of `with` would cost an append more steps than its write.
     """
 
     __slots__ = ("_name", "failure", "on_failure")
@@ -57,11 +61,21 @@ class DiskGuard:
         trace: TracebackType | None,
     ) -> None:
         if isinstance(problem, OSError):
-            is_first = self.failure is None
-            self.failure = problem
-            if is_first:
-                self.on_failure()
+            self.met(problem)
+
+    def met(self, problem: OSError) -> NoReturn:
+        """Trust the disk no longer; raises KafkaStorageError."""
+        is_first = self.failure is None
+        self.failure = problem
+        if is_first:
+            self.on_failure()
+        raise self.error(problem) from problem
+
+    def met_retriable(self, problem: OSError) -> NoReturn:
+        """The same, unless the machine may have later what it lacks now."""
+        if problem.errno in OUT_OF_RESOURCES:
             raise self.error(problem) from problem
+        self.met(problem)
 
     def error(self, problem: OSError) -> KafkaError:
         """What to tell a client."""
@@ -83,6 +97,5 @@ class _Retriable:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(problem, OSError) and problem.errno in OUT_OF_RESOURCES:
-            raise self._guard.error(problem) from problem
-        self._guard.__exit__(kind, problem, trace)
+        if isinstance(problem, OSError):
+            self._guard.met_retriable(problem)

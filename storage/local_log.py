@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..wire.errors import CorruptMessage, KafkaStorageError
-from ..wire.fault_point import FaultPoint
-from ..wire.record_batch import BatchHeader
+from ..wire.fault_point import FaultPoint, no_fault_point
+from ..wire.record_batch import CONTROL_BIT, LENGTH_COUNTS_FROM, BatchHeader
 from ..wire.steps import Steps
 from .checkpoint import LeaderEpochCheckpoint
 from .disk_guard import DiskGuard
@@ -98,18 +98,31 @@ class LocalLog:
             self.config, size_bytes, header.max_timestamp, last_offset, self.now_ms
         ):
             segment = self.roll(base_offset)
-        with self.disk.retriable:
-            self.fault_point("log.append.before-write")
-            segment.write(records)
-            self.fault_point("log.append.after-write")
+        self._write(segment, records)
         recent = self.segments.recent
         if size_bytes >= recent.min_bytes:
             recent.note(segment, segment.size_bytes, records)
         segment.add_batch(size_bytes, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
-        note_aborted = segment.transaction_index.append
-        take_in(self.producer_state, header, base_offset, records, self.now_ms, note_aborted)
+        if header.attributes & CONTROL_BIT:
+            note_aborted = segment.transaction_index.append
+            take_in(self.producer_state, header, base_offset, records, self.now_ms, note_aborted)
+        else:
+            self.producer_state.append(header, base_offset, self.now_ms)
         self._written(size_bytes, 1)
+
+    def _write(self, segment: Segment, records: Buffer) -> None:
+        if self.disk.failure is not None:  # met by the roll just before, perhaps
+            self.disk.check()
+        try:
+            if self.fault_point is no_fault_point:
+                segment.write(records)
+            else:
+                self.fault_point("log.append.before-write")
+                segment.write(records)
+                self.fault_point("log.append.after-write")
+        except OSError as problem:
+            self.disk.met_retriable(problem)
 
     def write_run(self, records: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Append batches as they are, with one write for those that share a segment.
@@ -122,16 +135,17 @@ class LocalLog:
         run: list[tuple[int, BatchHeader]] = []
         run_start = run_end = 0
         for position, header in batches:
-            size_bytes = header.size_bytes
+            size_bytes = header.batch_length + LENGTH_COUNTS_FROM
+            last_offset = header.base_offset + header.last_offset_delta
             if self.segments.active.should_roll(
                 self.config,
                 run_end - run_start + size_bytes,
                 header.max_timestamp,
-                header.last_offset,
+                last_offset,
                 self.now_ms,
             ):
                 self._write_to_active(records[run_start:run_end], run_start, run)
-                is_near = header.last_offset - self.log_end_offset <= INT_MAX
+                is_near = last_offset - self.log_end_offset <= INT_MAX
                 self.roll(self.log_end_offset if is_near else header.base_offset)
                 run, run_start = [], position
             run.append((position, header))
@@ -147,22 +161,22 @@ class LocalLog:
         if not run:
             return
         segment = self.segments.active
-        with self.disk.retriable:
-            self.fault_point("log.append.before-write")
-            segment.write(data)
-            self.fault_point("log.append.after-write")
+        self._write(segment, data)
         note_aborted = segment.transaction_index.append
         for position, header in run:
-            size_bytes, last_offset = header.size_bytes, header.last_offset
-            start = position - data_start
-            batch = data[start : start + size_bytes]
+            base_offset = header.base_offset
+            size_bytes = header.batch_length + LENGTH_COUNTS_FROM
+            last_offset = base_offset + header.last_offset_delta
             segment.add_batch(size_bytes, last_offset, header.max_timestamp)
             self.log_end_offset = last_offset + 1
             if header.partition_leader_epoch != self.latest_epoch:
-                self.note_epoch(header.partition_leader_epoch, header.base_offset)
-            take_in(
-                self.producer_state, header, header.base_offset, batch, self.now_ms, note_aborted
-            )
+                self.note_epoch(header.partition_leader_epoch, base_offset)
+            if header.attributes & CONTROL_BIT:
+                start = position - data_start
+                batch = data[start : start + size_bytes]
+                take_in(self.producer_state, header, base_offset, batch, self.now_ms, note_aborted)
+            else:
+                self.producer_state.append(header, base_offset, self.now_ms)
         self._written(len(data), len(run))
 
     def _written(self, size_bytes: int, batch_count: int) -> None:

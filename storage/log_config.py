@@ -1,7 +1,7 @@
 """The configuration of one partition's log, typed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
 from .topic_configs import LONG_MAX, parse_topic_configs
@@ -38,6 +38,12 @@ class LogConfig:
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = 3_600_000
     validates_every_record: bool = False
+    # Whether the leader must look into the records of a batch before it appends it.
+    needs_every_record: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        is_needed = self.is_compacted or self.validates_every_record
+        object.__setattr__(self, "needs_every_record", is_needed)
 
     @classmethod
     def from_topic_configs(
@@ -54,11 +60,6 @@ class LogConfig:
         merged = {**(broker_defaults or {}), **configs}
         return _parsed(tuple(sorted(merged.items())), validates_every_record)
 
-    @property
-    def needs_every_record(self) -> bool:
-        """Whether the leader must look into the records of a batch before it appends it."""
-        return self.is_compacted or self.validates_every_record
-
 
 @lru_cache(maxsize=1024)
 def _parsed(configs: tuple[tuple[str, str], ...], validates_every_record: bool) -> LogConfig:
@@ -73,5 +74,6 @@ def _parsed(configs: tuple[tuple[str, str], ...], validates_every_record: bool) 
         "timestamp_after_max_ms": values["message.timestamp.after.max.ms"],
         "validates_every_record": validates_every_record,
     }
-    names = [field.name for field in fields(LogConfig) if field.name not in derived]
+    names = [field.name for field in fields(LogConfig) if field.init]
+    names = [name for name in names if name not in derived]
     return LogConfig(**derived, **{name: values[name.replace("_", ".")] for name in names})

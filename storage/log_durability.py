@@ -9,6 +9,7 @@ anew. Those of a segment that was closed are synced with the flush after that.
 
 from pathlib import Path
 
+from ..wire.c_calls import attribute_of
 from ..wire.fault_point import FaultPoint
 from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
@@ -42,10 +43,8 @@ class Durability:
         # When the first append since the last flush came; None when that is not known.
         self.unsynced_since_ms: int | None = None
 
-    @property
-    def recovery_point(self) -> int:
-        """Everything below this offset is on the disk."""
-        return self._point.offset
+    # Everything below this offset is on the disk.
+    recovery_point: int = attribute_of("_point.offset")
 
     @property
     def since_cut(self) -> object:

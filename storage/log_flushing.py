@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from ..wire.c_calls import attribute_of
 from ..wire.errors import KafkaStorageError
 from ..wire.steps import run_to_end
 from .flush_job import FlushJob
@@ -24,10 +25,8 @@ class LogFlushing:
         self._log = log
         self._durability = log.durability
 
-    @property
-    def recovery_point(self) -> int:
-        """Everything below this offset is on the disk, not only in the page cache."""
-        return self._durability.recovery_point
+    # Everything below this offset is on the disk, not only in the page cache.
+    recovery_point: int = attribute_of("_durability.recovery_point")
 
     def is_needed(self, now_ms: int) -> bool:
         """Whether to flush: flush.messages, flush.ms, or a segment has been closed (as Kafka)."""

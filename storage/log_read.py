@@ -8,6 +8,7 @@ crosses a segment's end, as in Kafka.
 import struct
 from typing import NamedTuple
 
+from ..wire.c_calls import new_tuple
 from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, BatchHeader, decode_header
 from .segments.log_file import Buffer
 from .segments.segment import Segment
@@ -53,11 +54,16 @@ def read_batches(
     if located is None:
         return LogRead(b"", offset)
     segment, position = located
-    end, end_offset = _end_of_read(segments, segment, upper_offset, log_end_offset)
+    if segment is segments.active and upper_offset >= log_end_offset:
+        end, end_offset = segment.size_bytes, log_end_offset
+    else:
+        end, end_offset = _end_of_read(segments, segment, upper_offset, log_end_offset)
     available = end - position
     if available <= 0:
         return LogRead(b"", offset)
-    recent = segments.recent.read(segment, position, available, max_bytes)
+    recent = None
+    if available >= segments.recent.min_bytes:  # smaller ones are not kept
+        recent = segments.recent.read(segment, position, available, max_bytes)
     if recent is not None:
         data: Buffer = recent
         next_offset = decode_header(recent).next_offset
@@ -70,7 +76,7 @@ def read_batches(
             return LogRead(b"", offset)
     if segment is segments.active or position + len(data) < segment.size_bytes:
         segments.remember(next_offset, segment, position + len(data))
-    return LogRead(data, next_offset)
+    return new_tuple(LogRead, (data, next_offset))
 
 
 def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int] | None:

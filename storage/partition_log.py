@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..wire.c_calls import attribute_of, new_tuple
 from ..wire.control_record import decode_marker
 from ..wire.errors import (
     CorruptMessage,
@@ -145,48 +146,28 @@ class PartitionLog:
 
     # -- what it is made of ------------------------------------------------------------------
 
-    @property
-    def config(self) -> LogConfig:
-        """May be replaced at any time."""
-        return self.local.config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
+    def _configure(self, config: LogConfig) -> None:
         self.local.config = config
+
+    config: LogConfig = attribute_of("local.config", _configure)  # may be replaced at any time
 
     @property
     def directory(self) -> Path:
         return self.local.directory
+
+    disk_failure: OSError | None = attribute_of("local.disk.failure")
 
     @property
     def is_failed(self) -> bool:
         """Whether the disk has failed this log."""
         return self.local.disk.failure is not None
 
-    @property
-    def producer_state(self) -> ProducerStateTable:
-        return self.local.producer_state
-
-    @property
-    def leader_epochs(self) -> LeaderEpochs:
-        return self.local.leader_epochs
-
-    @property
-    def latest_epoch(self) -> int | None:
-        """The leader epoch assigned last, None when there was none."""
-        return self.local.latest_epoch
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.local.log_start_offset
-
-    @property
-    def high_watermark(self) -> int:
-        return self.local.high_watermark
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.local.log_end_offset
+    producer_state: ProducerStateTable = attribute_of("local.producer_state")
+    leader_epochs: LeaderEpochs = attribute_of("local.leader_epochs")
+    latest_epoch: int | None = attribute_of("local.latest_epoch")  # None: there was none
+    log_start_offset: int = attribute_of("local.log_start_offset")
+    high_watermark: int = attribute_of("local.high_watermark")
+    log_end_offset: int = attribute_of("local.log_end_offset")
 
     @property
     def last_stable_offset(self) -> int:
@@ -219,8 +200,9 @@ class PartitionLog:
         Raises what `check_client_batch` and the producer state's `check` raise, and
         RecordListTooLarge for a batch that no segment can hold.
         """
-        local = self.local
-        local.disk.check()
+        local, disk = self.local, self.local.disk
+        if disk.failure is not None:
+            disk.check()
         if local.rebuild is not None:
             run_to_end(local.rebuilding())
         config = local.config
@@ -253,11 +235,14 @@ class PartitionLog:
         base_offset = local.log_end_offset
         restamp(records, 0, base_offset, leader_epoch)
         local.now_ms = now_ms
-        with local.disk:
+        try:
             if leader_epoch != local.latest_epoch:
                 local.note_epoch(leader_epoch, base_offset)  # a snapshot of the batch saves it
             local.write_batch(records, header, base_offset)
-        return AppendInfo(base_offset, local.log_end_offset - 1, append_time_ms, False)
+        except OSError as problem:
+            disk.met(problem)
+        offsets = base_offset, local.log_end_offset - 1
+        return new_tuple(AppendInfo, (*offsets, append_time_ms, False))
 
     def find_duplicate(self, header: BatchHeader) -> AppendInfo | None:
         """Where a batch with these sequences is, among the last five of its producer."""
@@ -278,8 +263,9 @@ class PartitionLog:
         A partial last batch is left out. Raises CorruptMessage (nothing is appended) and
         UnexpectedAppendOffset when the first batch does not continue the log.
         """
-        local = self.local
-        local.disk.check()
+        local, disk = self.local, self.local.disk
+        if disk.failure is not None:
+            disk.check()
         if local.rebuild is not None:
             run_to_end(local.rebuilding())
         try:
@@ -297,8 +283,10 @@ class PartitionLog:
             local.log_start_offset = log_start_offset
             batches = replicated_batches(records, local.log_end_offset)
         local.now_ms = now_ms
-        with local.disk:
+        try:
             local.write_run(memoryview(records), batches)
+        except OSError as problem:
+            disk.met(problem)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
         """Note that a new leader's epoch begins at the log end, batch or not (KIP-101)."""
@@ -325,7 +313,10 @@ class PartitionLog:
             )
         if offset >= upper_offset:
             return LogRead(b"", offset)
-        with local.disk.retriable:
+        disk = local.disk
+        if disk.failure is not None:
+            disk.check()
+        try:
             return read_batches(
                 self.segments,
                 offset,
@@ -334,6 +325,8 @@ class PartitionLog:
                 log_end_offset=local.log_end_offset,
                 min_one_batch=min_one_batch,
             )
+        except OSError as problem:
+            disk.met_retriable(problem)
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
         """One step of a search by time, see log_read. `offset` is at or above the log start."""
@@ -357,13 +350,16 @@ class PartitionLog:
     def advance_high_watermark(self, offset: int) -> bool:
         """Raise the high watermark, at most to the log end; False if it stays."""
         local = self.local
-        high_watermark = min(offset, local.log_end_offset)
+        end_offset, has_faults = local.log_end_offset, local.fault_point is not no_fault_point
+        high_watermark = offset if offset < end_offset else end_offset
         if high_watermark <= local.high_watermark:
             return False
-        local.fault_point("log.high-watermark.before-advance")
+        if has_faults:
+            local.fault_point("log.high-watermark.before-advance")
         local.high_watermark = high_watermark
         local.producer_state.advance_high_watermark(high_watermark)
-        local.fault_point("log.high-watermark.after-advance")
+        if has_faults:
+            local.fault_point("log.high-watermark.after-advance")
         return True
 
     # -- upkeep ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 from .frame_memory import STAGING_BYTES, FrameMemory
-from .messages.apis import is_flexible
+from .messages.apis import FLEXIBLE_FROM, NEVER
 from .primitives import MalformedFrame, Reader
 
 Buffer = bytes | bytearray | memoryview
@@ -62,7 +62,7 @@ class FrameReceiver:
         """The first of the bytes that no frame has been made of, for who has to explain them."""
         return b"" if self._staging is None else bytes(self._staging[: min(count, self._filled)])
 
-    def get_buffer(self, size_hint: int = -1) -> memoryview:
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes shall go; at least one byte long."""
         frame = self._frame
         if frame is not None:
@@ -74,11 +74,17 @@ class FrameReceiver:
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
-        self._filled += count
+        filled = self._filled = self._filled + count
         frame = self._frame
         if frame is None:
+            if self._staging is None and filled > _PREFIX:
+                staging = self._memory.staging
+                size = _size.unpack_from(staging)[0]
+                if size == filled - _PREFIX and size <= self._max_bytes:  # just one frame, whole
+                    self._filled = 0
+                    return [memoryview(bytearray(staging[_PREFIX:filled]))]
             return self._take_staged()
-        if self._filled < self._frame_bytes:
+        if filled < self._frame_bytes:
             return []
         self._frame, self._filled = None, 0
         return [frame]
@@ -177,7 +183,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
         position = end
     elif length != -1:
         raise MalformedFrame("the client id has a negative length")
-    if is_flexible(key, version):
+    if version >= FLEXIBLE_FROM.get(key, NEVER):
         if position < len(frame) and frame[position] == 0:
             position += 1
         else:
@@ -193,13 +199,13 @@ def encode_request_header(
     """The header that fits this version of the API."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
-    tags = b"\0" if is_flexible(api_key, api_version) else b""
+    tags = b"\0" if api_version >= FLEXIBLE_FROM.get(api_key, NEVER) else b""
     return _request_start.pack(api_key, api_version, correlation_id, length) + name + tags
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Version 0 or 1; ApiVersions always 0, since its asker cannot know yet what we speak."""
-    if api_key != API_VERSIONS and is_flexible(api_key, api_version):
+    if api_key != API_VERSIONS and api_version >= FLEXIBLE_FROM.get(api_key, NEVER):
         return _response_v1.pack(correlation_id, 0)
     return _response_v0.pack(correlation_id)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from .c_calls import new_tuple
 from .errors import (
     CorruptMessage,
     InvalidRecord,
@@ -116,7 +117,7 @@ class BatchHeader(NamedTuple):
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at a position. Raises CorruptMessage where there can be none."""
     try:
-        header = BatchHeader._make(_header.unpack_from(buffer, position))
+        header = new_tuple(BatchHeader, _header.unpack_from(buffer, position))
     except struct.error:
         raise CorruptMessage("a batch header takes 61 bytes") from None
     if header.magic != MAGIC or header.batch_length < HEADER_BYTES - LENGTH_COUNTS_FROM:

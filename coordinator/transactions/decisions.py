@@ -167,6 +167,28 @@ def init_producer_id(
     )
 
 
+def judge_addition(
+    record: TransactionRecord | None,
+    identity: Identity,
+    partitions: Collection[TopicPartition],
+    context: DecisionContext,
+) -> Refused | Granted | None:
+    """What is known before the partitions are put together, which costs by their number; None: a
+    change of the record."""
+    if record is None:
+        return _UNKNOWN
+    if (refusal := _check_identity(record, identity)) is not None:
+        return refusal
+    if context.is_pending or record.state in PREPARED:
+        return _CONCURRENT
+    if record.state == TransactionState.ONGOING:
+        if record.has_next_identity:
+            return _WRONG_STATE  # the prepared transaction that was kept comes first
+        if record.partitions.issuperset(partitions):
+            return Granted(record.client)
+    return None
+
+
 def add_partitions(
     record: TransactionRecord | None,
     identity: Identity,
@@ -179,18 +201,10 @@ def add_partitions(
 
     The timeout counts from the first partition of the transaction.
     """
-    if record is None:
-        return _UNKNOWN
-    if (refusal := _check_identity(record, identity)) is not None:
-        return refusal
-    if context.is_pending or record.state in PREPARED:
-        return _CONCURRENT
+    if (answer := judge_addition(record, identity, partitions, context)) is not None:
+        return answer
+    assert record is not None
     is_open = record.state == TransactionState.ONGOING
-    if is_open:
-        if record.has_next_identity:
-            return _WRONG_STATE  # the prepared transaction that was kept comes first
-        if record.partitions.issuperset(partitions):
-            return Granted(record.client)
     return Change(
         replace(
             record,

@@ -48,7 +48,9 @@ class FollowerService(Followers):
     def _fetch(self, follower: int, header: bytes, _: list[Buffer], reply: Reply) -> None:
         request = decode_fetch_request(header)
         now_ms = self._clock.monotonic_ms()
-        self._consequences(self._server.on_request(follower, request, reply, now_ms))
+        updates = self._server.on_request(follower, request, reply, now_ms)
+        if updates.high_watermarks or updates.may_join_isr:
+            self._consequences(updates)
         self._respond(now_ms)
 
     def appended(self, partitions: Iterable[HostedPartition]) -> None:
@@ -84,7 +86,7 @@ class FollowerService(Followers):
             assert callable(reply)
             reply(*encode_fetch_response(response))
         deadline_ms = self._server.next_deadline_ms
-        if deadline_ms is not None:
+        if deadline_ms is not None and deadline_ms < self._timer.at_ms:
             self._timer.set(deadline_ms)
 
     def _expire(self) -> None:

@@ -64,6 +64,8 @@ class ReplicaManager:
         self._fault_point = fault_point
         self._by_name: dict[TopicPartition, HostedPartition] = {}
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
+        # (topic id, index) -> the replica, if it is hosted here.
+        self.get_by_id = self._by_id.get
         self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
         self._changed: list[HostedPartition] = []
         self._recent_writes = RecentWrites()
@@ -90,10 +92,6 @@ class ReplicaManager:
     def get(self, topic: str, index: int) -> HostedPartition | None:
         """The replica, if it is hosted here."""
         return self._by_name.get((topic, index))
-
-    def get_by_id(self, key: tuple[bytes, int]) -> HostedPartition | None:
-        """The replica by (topic id, index), if it is hosted here."""
-        return self._by_id.get(key)
 
     def add(self, partition: HostedPartition) -> None:
         """Host a replica from now on."""
@@ -170,7 +168,7 @@ class ReplicaManager:
             raise NotLeaderOrFollower("this broker is cut off: another leads by now, or soon")
         try:
             leader = partition.leader
-            if leader is None or partition.log.is_failed:
+            if leader is None or partition.log.disk_failure is not None:
                 leader = partition.leading()
             if acks == ACKS_ALL and leader.is_under_min_isr:
                 raise NotEnoughReplicas(
@@ -205,7 +203,8 @@ class ReplicaManager:
             self.flusher.flush(partition)  # promised before the acknowledgement
         now_ms = self.clock.monotonic_ms()
         raised = leader.appended(log.log_end_offset, now_ms, is_flushed=is_flushed)
-        self.raise_high_watermark(partition, raised)
+        if raised is not None:
+            self.raise_high_watermark(partition, raised)
         if leader.followers and not partition.is_changed:
             partition.is_changed = True
             if not self._changed:
@@ -226,9 +225,12 @@ class ReplicaManager:
         """
         if offset is None:
             return
-        self._fault_point("replica.before-high-watermark")
-        partition.log.advance_high_watermark(offset)
-        self._fault_point("replica.after-high-watermark")
+        if self._fault_point is no_fault_point:
+            partition.log.advance_high_watermark(offset)
+        else:
+            self._fault_point("replica.before-high-watermark")
+            partition.log.advance_high_watermark(offset)
+            self._fault_point("replica.after-high-watermark")
         for produce in self.purgatory.advance(partition, offset):
             self._free(produce)
         self.followers.offsets_moved(partition)
@@ -301,7 +303,8 @@ class ReplicaManager:
     def wait_produce(self, operation: DelayedProduce) -> None:
         """Let it wait for the high watermark; its context is called with it when it is done."""
         self.purgatory.watch_produce(operation)
-        self._expiry.set(operation.deadline_ms)
+        if operation.deadline_ms < self._expiry.at_ms:
+            self._expiry.set(operation.deadline_ms)
 
     def wait_fetch(self, operation: DelayedFetch) -> None:
         """Let it wait for bytes; its context is called with it when it is done."""

@@ -29,7 +29,7 @@ from ...wire.errors import ErrorCode, KafkaStorageError
 from ...wire.identifiers import TopicPartition
 from .hosted_partition import HostedPartition
 from .logs import DirectoryOutcome, Logs
-from .replica_fetcher import ReplicaFetchers
+from .replica_fetchers import ReplicaFetchers
 from .replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)

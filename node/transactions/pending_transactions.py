@@ -1,6 +1,7 @@
 """What a shard's leader remembers beside the durable records, by transactional id.
 
   is_pending       a write is under way: nothing else is decided about the id
+  joined           additions of partitions that become one write in this turn (joint_additions.py)
   completion       all markers are written, and that is not durable yet
   marking_version  of the prepared record whose markers are on their way, 0 for none
   unmarked         partitions whose marker is still to be written
@@ -12,27 +13,40 @@ An id of which nothing is to be remembered has no entry.
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from ...coordinator.transactions.additions import Addition
 from ...coordinator.transactions.record import TransactionRecord
+from ...wire.errors import ErrorCode
 from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps
 
 HELD_PER_ID_MAX = 32
 IDS_A_STEP = 64
 
+T = TypeVar("T")
+# An addition, and where its answer is awaited; None there: ask again.
+JoinedAddition = tuple[Addition, "asyncio.Future[ErrorCode | None]"]
+
 
 @dataclass(slots=True, eq=False)
 class PendingTransaction:
     is_pending: bool = False
+    joined: list[JoinedAddition] | None = None
     completion: TransactionRecord | None = None
     marking_version: int = 0
     unmarked: set[TopicPartition] = field(default_factory=set)
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
+    def is_changing(self) -> bool:
+        """A write is under way, or comes at the end of this turn."""
+        return self.is_pending or self.joined is not None
+
+    @property
     def is_idle(self) -> bool:
         """Nothing is to be remembered."""
-        return not (self.is_pending or self.completion or self.marking_version or self.waiters)
+        return not (self.is_changing or self.completion or self.marking_version or self.waiters)
 
     def wake(self) -> None:
         """Something has changed: let all who wait look again, in the order in which they came."""
@@ -50,6 +64,11 @@ class PendingTransactions:
         self._held = 0
         self._by_id: dict[str, PendingTransaction] = {}
         self._completed: OrderedDict[str, None] = OrderedDict()  # and perhaps not durable as such
+
+    @property
+    def is_full(self) -> bool:
+        """No further request may wait."""
+        return self._held >= self._held_max
 
     def get(self, transactional_id: str) -> PendingTransaction | None:
         """The entry of an id, if it has one."""
@@ -106,24 +125,30 @@ class PendingTransactions:
         False at once when that has passed, or when there are too many who wait.
         """
         remaining_s = deadline_s - self._loop.time()
-        if remaining_s <= 0 or self._held >= self._held_max:
+        if remaining_s <= 0 or self.is_full:
             return False
         entry = self.obtain(transactional_id)
         if len(entry.waiters) >= HELD_PER_ID_MAX:
             return False
-        waiter = self._loop.create_future()
+        waiter: asyncio.Future[None] = self._loop.create_future()
         entry.waiters.append(waiter)
         timer = self._loop.call_later(remaining_s, _wake, waiter)
-        self._held += 1
         try:
-            await waiter
+            await self.counted(waiter)
         finally:
-            self._held -= 1
             timer.cancel()
             if waiter in entry.waiters:
                 entry.waiters.remove(waiter)
                 self.tidy(transactional_id)
         return True
+
+    async def counted(self, answer: "asyncio.Future[T]") -> T:
+        """Await it as one of the requests that wait for another's."""
+        self._held += 1
+        try:
+            return await answer
+        finally:
+            self._held -= 1
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterator
 
 from ...coordinator.sharding import shard_for
+from ...coordinator.transactions.additions import Addition
 from ...coordinator.transactions.answers import (
     NO_IDENTITY,
     ProducerIdentityAnswer,
@@ -23,7 +24,6 @@ from ...coordinator.transactions.decisions import (
     Granted,
     InitProducerId,
     Refused,
-    add_partitions,
     end_transaction,
     init_producer_id,
     verify_partitions,
@@ -150,14 +150,8 @@ class TransactionCoordinators:
         known = leader.current(transactional_id)
         if known is not None and known.client == identity:
             self._check_connection(leader, transactional_id, identity, connection_id)
-        error, _ = await leader.execute(
-            transactional_id,
-            lambda record, context: add_partitions(
-                record, identity, partitions, context, transaction_version=transaction_version
-            ),
-            hold_ms=self._settings.hold_ms,
-        )
-        return error
+        addition = Addition(identity, partitions, transaction_version)
+        return await leader.add(transactional_id, addition)
 
     async def verify(self, request: VerifyTransaction) -> VerifyTransactionReply:
         """Whether partitions are in the transaction; with `adds` they are added (KIP-890)."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot
+from ...coordinator.transactions.additions import Addition
 from ...coordinator.transactions.commands import Write, WriteRecords, encode_transaction_command
 from ...coordinator.transactions.connection_fence import ConnectionFence
 from ...coordinator.transactions.decisions import (
@@ -39,21 +40,21 @@ from ...coordinator.transactions.messages import TransactionMarker
 from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import Applied, TransactionShard
-from ...coordinator.transactions.states import IDLE, PREPARED, TransactionState
+from ...coordinator.transactions.states import IDLE, PREPARED
 from ...replication.sliced_work import SlicedWork, Steps
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.fault_point import FaultPoint
 from ...wire.identifiers import TopicPartition
+from .joint_additions import AdditionPorts, JointAdditions, Looked
 from .marker_sender import MarkerSender, MarkerTask
 from .pending_transactions import PendingTransactions
+from .shard_limits import ShardLimits
 
 WRITE_TIMEOUT_MS = 5_000
 RETRY_PAUSE_MS = 200
 COMPLETION_DELAY_MS = 20  # how long a completion waits for the id's next transaction
 COMPLETIONS_PER_COMMAND = 100  # some 2 ms, here and where it is applied
 IDS_A_STEP = 16
-OVER_CAP_LOG_INTERVAL_S = 60.0
-IDS_CAP = ("transactional ids", "oncelog.transactional.ids.max")
 
 Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
 
@@ -91,8 +92,16 @@ class ShardLeader:
         self._ports = ports
         self._loop = asyncio.get_running_loop()
         self._pending = PendingTransactions(settings.held_max)
+        self._limits = ShardLimits(shard, settings)
+        self._joint_additions = JointAdditions(
+            self._pending,
+            AdditionPorts(
+                look=self._look,
+                limit=self._limits.check_change,
+                write=self._begin_write,
+            ),
+        )
         self._completion_timer: asyncio.TimerHandle | None = None
-        self._over_cap_logged_s: dict[str, float] = {}
         self._log = logging.getLogger(__name__)
 
     def begin(self) -> None:
@@ -145,7 +154,7 @@ class ShardLeader:
         fresh_producer_id = None
         while self.is_current:
             entry = self._pending.get(transactional_id)
-            is_pending = entry is not None and entry.is_pending
+            is_pending = entry is not None and entry.is_changing
             record = self.current(transactional_id)
             context = DecisionContext(
                 is_pending=is_pending,
@@ -161,8 +170,8 @@ class ShardLeader:
                 case Refused(error):
                     return error, decision
                 case ProducerIdNeeded():
-                    if record is None and len(self.shard) >= self._settings.ids_max:
-                        return self._over_cap(*IDS_CAP), None
+                    if record is None and (error := self._limits.check_new_id()):
+                        return error, None
                     try:
                         fresh_producer_id = await self._ports.next_producer_id()
                     except KafkaError:
@@ -173,11 +182,15 @@ class ShardLeader:
                         return error, decision
                     fresh_producer_id = None
                 case Change(new):
-                    error = self._beyond_limits(record, new)
+                    error = self._limits.check_change(record, new)
                     return error or await self._write(transactional_id, new), decision
                 case _:
                     return ErrorCode.NONE, decision
         return ErrorCode.NOT_COORDINATOR, None
+
+    async def add(self, transactional_id: str, addition: Addition) -> ErrorCode:
+        """Have partitions added, with others of the id that come at the same time."""
+        return await self._joint_additions.add(transactional_id, addition, self._settings.hold_ms)
 
     async def remove_expired(self, transactional_ids: list[str]) -> None:
         """Drop ids that have expired, unless something has begun about them."""
@@ -193,8 +206,22 @@ class ShardLeader:
 
     # -- writing
 
+    def _look(self, transactional_id: str) -> Looked | None:
+        """What an addition is judged by; None when the term is over."""
+        if not self.is_current:
+            return None
+        entry = self._pending.get(transactional_id)
+        is_pending = entry is not None and entry.is_pending
+        context = DecisionContext(is_pending=is_pending, now_ms=self._ports.wall_ms())
+        return self.current(transactional_id), context
+
     async def _write(self, transactional_id: str, new: TransactionRecord) -> ErrorCode:
         """Make a decision durable, and a completion before it that waits."""
+        return await self._begin_write(transactional_id, new)
+
+    def _begin_write(
+        self, transactional_id: str, new: TransactionRecord
+    ) -> asyncio.Future[ErrorCode]:
         entry = self._pending.obtain(transactional_id)
         assert not entry.is_pending
         old = self.shard.get(transactional_id)
@@ -210,10 +237,18 @@ class ShardLeader:
             writes.append(Write.chained(transactional_id, new, completion))
         self._pass(BEFORE.get(new.state))
         entry.is_pending = True
-        error = await self._propose([transactional_id], writes)
-        if not error:
-            self._pass(AFTER.get(new.state))
-        return error
+        try:
+            written = self._propose([transactional_id], writes)
+        except BaseException:  # it has not begun
+            entry.is_pending = False
+            raise
+
+        def passed(outcome: "asyncio.Future[ErrorCode]") -> None:
+            if not outcome.cancelled() and not outcome.result():
+                self._pass(AFTER.get(new.state))
+
+        written.add_done_callback(passed)  # before whoever awaits it
+        return written
 
     def _propose(self, names: list[str], writes: list[Write]) -> asyncio.Future[ErrorCode]:
         """Propose writes of ids that are marked pending.
@@ -357,26 +392,6 @@ class ShardLeader:
             self._pass(AFTER_COMPLETE)
 
     # -- inside
-
-    def _beyond_limits(self, old: TransactionRecord | None, new: TransactionRecord) -> ErrorCode:
-        if new.state == TransactionState.ONGOING:
-            if len(new.partitions) > self._settings.partitions_max:
-                return self._over_cap(
-                    "partitions in a transaction", "oncelog.transaction.partitions.max"
-                )
-            begins = old is None or old.state != TransactionState.ONGOING
-            if begins and len(self.shard.open_ids) >= self._settings.open_max:
-                self._over_cap("open transactions", "oncelog.transactions.open.max")
-                return ErrorCode.CONCURRENT_TRANSACTIONS
-        return ErrorCode.NONE
-
-    def _over_cap(self, what: str, key: str) -> ErrorCode:
-        """Say in the log, once in a while, what no field of the answer has room for."""
-        now_s = self._loop.time()
-        if now_s >= self._over_cap_logged_s.get(key, 0) + OVER_CAP_LOG_INTERVAL_S:
-            self._over_cap_logged_s[key] = now_s
-            self._log.warning("requests are refused: too many %s; %s allows more", what, key)
-        return ErrorCode.POLICY_VIOLATION
 
     def _pass(self, fault_point: str | None) -> None:
         if fault_point is not None:

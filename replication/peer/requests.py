@@ -9,6 +9,7 @@ reply meant for our former incarnation finds nobody.
 import asyncio
 from typing import NamedTuple
 
+from ...wire.c_calls import new_tuple
 from .handlers import Answered, Body, PeerError, PeerTimeout, PeerUnavailable
 
 
@@ -38,8 +39,8 @@ class RequestsUnderWay:
         """The correlation id of a new request."""
         self._correlation_id = correlation_id = self._correlation_id + 1
         deadline = self._loop.time() + timeout_ms / 1000
-        self._under_way[correlation_id] = _UnderWay(
-            answered, connection, peer, timeout_ms, deadline
+        self._under_way[correlation_id] = new_tuple(
+            _UnderWay, (answered, connection, peer, timeout_ms, deadline)
         )
         if self._timer is None or deadline < self._timer.when():
             self._wake_at(deadline)

@@ -3,51 +3,81 @@
     length of the frame | envelope | frames, each one's length | header | frames
 
 What is received owns its memory; header and frames of a message are parts of it.
+
+Almost every message is a replica fetch: without frames a poll, with one its answer. Both are packed
+and unpacked in one step, envelope and lengths together.
 """
 
 import struct
 from collections.abc import Sequence
 
+from ...wire.c_calls import new_tuple
 from ...wire.primitives import MalformedFrame
-from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What, envelope, open_envelope
+from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What
 
 COPY_BELOW_BYTES = 4 * 1024  # one write of a copy costs less than one of two parts
-_LENGTH, _COUNT = struct.Struct(">I"), struct.Struct(">I")
 _SIZE_BYTES = 4
+# The length of all, then what `handlers.envelope` makes, the number of frames, and their lengths.
+_PLAIN, _ONE_FRAME = struct.Struct(">IBBQII"), struct.Struct(">IBBQIII")
+_START = struct.Struct(">BBQII")  # without the length, which is not part of a frame
+_START_BYTES = _START.size
+assert _START_BYTES == ENVELOPE_BYTES + _SIZE_BYTES
 
 
 def encode(
     what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
 ) -> tuple[list[Buffer], int]:
     """The parts to be written, and their bytes. Frames are not copied, unless they are small."""
+    header_bytes = len(header)
+    if not frames:
+        length = _START_BYTES + header_bytes
+        start = _PLAIN.pack(length, what, kind, correlation_id, header_bytes, 0) + header
+        return [start], _SIZE_BYTES + length
+    if len(frames) > 1:
+        return _encode_many(what, kind, correlation_id, header, frames)
+    frame = frames[0]
+    size_bytes = frame.nbytes if type(frame) is memoryview else len(frame)
+    length = _START_BYTES + _SIZE_BYTES + header_bytes + size_bytes
+    start = _ONE_FRAME.pack(length, what, kind, correlation_id, header_bytes, 1, size_bytes)
+    if length < COPY_BELOW_BYTES:
+        return [b"".join((start, header, frame))], _SIZE_BYTES + length
+    return [start + header, frame], _SIZE_BYTES + length
+
+
+def _encode_many(
+    what: What, kind: int, correlation_id: int, header: bytes, frames: Sequence[Buffer]
+) -> tuple[list[Buffer], int]:
     sizes = [part.nbytes if type(part) is memoryview else len(part) for part in frames]
     count = len(sizes)
-    start_bytes = ENVELOPE_BYTES + _SIZE_BYTES * (1 + count) + len(header)
-    length = start_bytes + sum(sizes)
+    length = _START_BYTES + _SIZE_BYTES * count + len(header) + sum(sizes)
     start = b"".join((
-        _LENGTH.pack(length),
-        envelope(what, kind, correlation_id, len(header)),
-        struct.pack(f">{count + 1}I", count, *sizes),
+        _PLAIN.pack(length, what, kind, correlation_id, len(header), count),
+        struct.pack(f">{count}I", *sizes),
         header,
     ))  # fmt: skip
     parts: list[Buffer] = [start, *frames]
     if length < COPY_BELOW_BYTES:
         parts = [b"".join(parts)]
-    return parts, _LENGTH.size + length
+    return parts, _SIZE_BYTES + length
 
 
 def decode(frame: memoryview) -> PeerPacket:
     """The message in a frame without its length. Raises MalformedFrame."""
+    length = len(frame)
     try:
-        what, kind, correlation_id, header_bytes = open_envelope(frame)
-        (count,) = _COUNT.unpack_from(frame, ENVELOPE_BYTES)
-        position = ENVELOPE_BYTES + _COUNT.size + _SIZE_BYTES * count
-        if position > len(frame):
+        what, kind, correlation_id, header_bytes, count = _START.unpack_from(frame)
+        position = _START_BYTES + _SIZE_BYTES * count
+        if not count:
+            if position + header_bytes != length:
+                raise MalformedFrame("its parts do not fill it")
+            header = bytes(frame[position:])
+            return new_tuple(PeerPacket, (what, kind, correlation_id, header, []))
+        if position > length:
             raise MalformedFrame("it has fewer frames than it says")
-        sizes = struct.unpack_from(f">{count}I", frame, ENVELOPE_BYTES + _COUNT.size)
+        sizes = struct.unpack_from(f">{count}I", frame, _START_BYTES)
     except struct.error:
         raise MalformedFrame("it is shorter than its beginning") from None
-    if position + header_bytes + sum(sizes) != len(frame):
+    if position + header_bytes + sum(sizes) != length:
         raise MalformedFrame("its parts do not fill it")
     header = bytes(frame[position : position + header_bytes])
     position += header_bytes
@@ -55,4 +85,4 @@ def decode(frame: memoryview) -> PeerPacket:
     for size in sizes:
         frames.append(frame[position : position + size])
         position += size
-    return PeerPacket(what, kind, correlation_id, header, frames)
+    return new_tuple(PeerPacket, (what, kind, correlation_id, header, frames))

@@ -62,6 +62,7 @@ class PeerStream(asyncio.BufferedProtocol):
         # What a broker answers that we have dialled is large, and as long as it says.
         trusted_bytes = max_bytes if self.is_ours else TRUSTED_BYTES
         self._receiver = FrameReceiver(max_bytes, streams.frame_memory, trusted_bytes)
+        self.get_buffer = self._receiver.get_buffer  # the event loop asks before each read
         self._transport: asyncio.Transport | None = None
         self._is_full = False
 
@@ -76,7 +77,10 @@ class PeerStream(asyncio.BufferedProtocol):
         if self._transport is None or (self._is_full and self.is_ours):
             return 0
         parts, size_bytes = encode(what, kind, correlation_id, header, frames)
-        self._transport.writelines(parts)
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
         return size_bytes
 
     def abort(self) -> None:
@@ -99,18 +103,20 @@ class PeerStream(asyncio.BufferedProtocol):
         else:
             self._refuse("stranger")
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.get_buffer(sizehint)
-
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for frame in self._receiver.buffer_updated(nbytes):
+                peer = self.peer
                 if self._transport is None:
                     return
-                if self.peer is None:
+                if peer is None:
                     self._introduced(frame)
-                else:
-                    self._received(self.peer, decode(frame), len(frame))
+                    continue
+                message = decode(frame)
+                try:
+                    self._streams.received(self, peer, self.is_ours, message, len(frame))
+                except Exception as error:
+                    self._report(peer, error)
         except MalformedFrame:
             self._refuse("malformed")
 
@@ -130,14 +136,11 @@ class PeerStream(asyncio.BufferedProtocol):
             self.ended.set_result(None)
         self._streams.closed(self)
 
-    def _received(self, peer: int, message: PeerPacket, size_bytes: int) -> None:
-        """An error of who gets it is told; neither the stream ends nor what came behind it."""
-        try:
-            self._streams.received(self, peer, self.is_ours, message, size_bytes)
-        except Exception as error:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": f"a message from broker {peer}: {error!r}", "exception": error}
-            )
+    def _report(self, peer: int, error: Exception) -> None:
+        """An error of who gets a message; neither the stream ends nor what came behind it."""
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"a message from broker {peer}: {error!r}", "exception": error}
+        )
 
     # -- who it is
 

@@ -10,7 +10,7 @@ seen to break; in the last two the peer may have acted on it.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from .sockets import PeerSockets
 from .streams import PeerStream, PeerStreams
 
 __all__ = ["PeerError", "PeerTimeout", "PeerTransport", "PeerUnavailable"]
+_ONE_WAY, _REQUEST, _REPLY, _FAILURE = What  # compared with what every message says
 
 
 class PeerTransport(PeerHandlers):
@@ -100,7 +101,7 @@ class PeerTransport(PeerHandlers):
     def send(self, peer: int, kind: int, payload: bytes) -> bool:
         """Send without an answer; never blocks. False: unreachable, or its queue is full."""
         channel = self._control.to(peer)
-        return channel is not None and self._send(channel, peer, What.ONE_WAY, kind, 0, payload)
+        return channel is not None and self._send(channel, peer, 0, payload, (), _ONE_WAY, kind)
 
     def ask(
         self,
@@ -123,7 +124,7 @@ class PeerTransport(PeerHandlers):
             asyncio.get_running_loop().call_soon(answered, error)
             return
         correlation_id = self._under_way.add(answered, link, peer, timeout_ms)
-        if not self._send(link, peer, What.REQUEST, kind, correlation_id, header, frames):
+        if not self._send(link, peer, correlation_id, header, frames, _REQUEST, kind):
             self._under_way.end(correlation_id, PeerUnavailable(f"no connection to broker {peer}"))
 
     def _open_sockets(self, context: "zmq.Context[zmq.Socket[bytes]]") -> PeerSockets:
@@ -135,38 +136,27 @@ class PeerTransport(PeerHandlers):
         self,
         link: ControlLink | PeerStream,
         peer: int,
-        what: What,
-        kind: int,
         correlation_id: int,
         header: bytes,
         frames: Sequence[Buffer] = (),
+        what: What = What.REPLY,
+        kind: int = 0,
+        *,
+        is_admitted: bool = False,
     ) -> bool:
-        send = partial(link.send, what, kind, correlation_id, header, frames)
-        if self.gate.is_active:
-            send_now = partial(self._send_now, peer, send)
-            self.gate.admit(peer, True, send_now, kind if what <= What.REQUEST else None)
+        """Of a reply the first three are known when its request comes: see `_received`."""
+        if self.gate.is_active and not is_admitted:
+            rest = peer, correlation_id, header, frames, what, kind
+            send_now = partial(self._send, link, *rest, is_admitted=True)
+            self.gate.admit(peer, True, send_now, kind if what <= _REQUEST else None)
             return True
-        return self._send_now(peer, send)
-
-    def _send_now(self, peer: int, send: Callable[[], int]) -> bool:
-        sent_bytes = send()
+        sent_bytes = link.send(what, kind, correlation_id, header, frames)
         if not sent_bytes:
             self.dropped["undelivered"] += 1
             return False
         self.bytes_sent[peer] += sent_bytes
         self.messages_sent += 1
         return True
-
-    def _reply(
-        self,
-        link: ControlLink | PeerStream,
-        peer: int,
-        correlation_id: int,
-        header: bytes,
-        frames: Sequence[Buffer] = (),
-        what: What = What.REPLY,
-    ) -> bool:
-        return self._send(link, peer, what, 0, correlation_id, header, frames)
 
     def _received(
         self,
@@ -175,26 +165,25 @@ class PeerTransport(PeerHandlers):
         is_ours: bool,
         message: PeerPacket,
         size_bytes: int,
+        *,
+        is_admitted: bool = False,
     ) -> None:
         """is_ours: it came on a connection on which we ask."""
-        self.bytes_received[peer] += size_bytes
-        if self.gate.is_active:
-            self.gate.admit(peer, False, partial(self._take, link, peer, is_ours, message))
-        else:
-            self._take(link, peer, is_ours, message)
-
-    def _take(
-        self, link: ControlLink | PeerStream, peer: int, is_ours: bool, message: PeerPacket
-    ) -> None:
+        if not is_admitted:
+            self.bytes_received[peer] += size_bytes
+            if self.gate.is_active:
+                take = partial(self._received, link, peer, is_ours, message, 0, is_admitted=True)
+                self.gate.admit(peer, False, take)
+                return
         what, kind, correlation_id, header, frames = message
-        if is_ours and what in (What.REPLY, What.FAILURE):
-            outcome = (header, frames) if what == What.REPLY else _failure(peer, header)
+        if is_ours and what in (_REPLY, _FAILURE):
+            outcome = (header, frames) if what == _REPLY else _failure(peer, header)
             if not self._under_way.replied(correlation_id, link, outcome):
                 self.dropped["late"] += 1
-        elif not is_ours and what == What.REQUEST:
-            reply = partial(self._reply, link, peer, correlation_id)
+        elif not is_ours and what == _REQUEST:
+            reply = partial(self._send, link, peer, correlation_id)
             self._asked(peer, (kind, link.is_bulk), header, frames, reply)
-        elif not is_ours and what == What.ONE_WAY:
+        elif not is_ours and what == _ONE_WAY:
             self._deliver(peer, kind, header)
         else:
             self.dropped["malformed"] += 1

@@ -27,13 +27,13 @@ class CompletedTransaction(NamedTuple):
 class OpenTransactions:
     """Transactions by their first offset in the partition."""
 
-    __slots__ = ("_ongoing", "_unreplicated")
+    __slots__ = ("_ongoing", "unreplicated")
 
     def __init__(self) -> None:
         # First offset to producer id, in rising order: transactions begin at the log's end.
         self._ongoing: dict[int, int] = {}
         # (first offset, marker offset): a heap whose top is removed once its marker is committed.
-        self._unreplicated: list[tuple[int, int]] = []
+        self.unreplicated: list[tuple[int, int]] = []
 
     def begin(self, producer_id: int, first_offset: int) -> None:
         """A transaction begins, above all others."""
@@ -47,11 +47,11 @@ class OpenTransactions:
     def complete(self, completed: CompletedTransaction) -> None:
         """A transaction's marker is written, and its abort noted."""
         del self._ongoing[completed.first_offset]
-        heapq.heappush(self._unreplicated, (completed.first_offset, completed.last_offset))
+        heapq.heappush(self.unreplicated, (completed.first_offset, completed.last_offset))
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Markers below `high_watermark` are committed."""
-        unreplicated = self._unreplicated
+        unreplicated = self.unreplicated
         while unreplicated and unreplicated[0][1] < high_watermark:
             heapq.heappop(unreplicated)
 
@@ -64,9 +64,9 @@ class OpenTransactions:
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is ongoing or unreplicated."""
         ongoing = self.first_ongoing_offset
-        if not self._unreplicated:
+        if not self.unreplicated:
             return ongoing
-        unreplicated = self._unreplicated[0][0]
+        unreplicated = self.unreplicated[0][0]
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
     def ongoing(self) -> list[tuple[int, int]]:
@@ -75,6 +75,6 @@ class OpenTransactions:
 
     def load(self, ongoing: Iterable[tuple[int, int]]) -> None:
         """Start over with these (first offset, producer id)."""
-        self._unreplicated.clear()
+        self.unreplicated.clear()
         self._ongoing.clear()
         self._ongoing.update(sorted(ongoing))

@@ -23,6 +23,7 @@ are dropped first, never with an open transaction.
 
 from collections.abc import Iterable, Iterator
 
+from ...wire.c_calls import new_tuple
 from ...wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ...wire.record_batch import BatchHeader
 from ...wire.steps import Steps
@@ -221,11 +222,8 @@ class ProducerStateTable:
         if epoch != entry.epoch:
             entry.epoch = epoch
             entry.batches.clear()
-        entry.append(
-            AppendedBatch(
-                header.base_sequence, last_offset_delta, base_offset, header.max_timestamp
-            )
-        )
+        batch = header.base_sequence, last_offset_delta, base_offset, header.max_timestamp
+        entry.append(new_tuple(AppendedBatch, batch))
         entry.last_seen_ms = now_ms
         if header.attributes & _TRANSACTIONAL and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = base_offset
@@ -283,7 +281,8 @@ class ProducerStateTable:
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Forget the ended transactions whose markers lie below `high_watermark`."""
-        self._transactions.advance_high_watermark(high_watermark)
+        if self._transactions.unreplicated:
+            self._transactions.advance_high_watermark(high_watermark)
 
     @property
     def first_unstable_offset(self) -> int | None:

@@ -45,7 +45,7 @@ class SegmentIndex(EntryFile):
     `index_bytes_max` bounds the file (segment.index.bytes); `is_full` tells the segment to roll.
     """
 
-    __slots__ = ("base_offset", "entries_max", "last_entry")
+    __slots__ = ("base_offset", "full_count", "last_entry")
 
     layout: ClassVar[struct.Struct]
     reserved_entries: ClassVar[int]  # that only the close of a segment adds
@@ -55,7 +55,7 @@ class SegmentIndex(EntryFile):
     def __init__(self, path: Path, base_offset: int, index_bytes_max: int = 10_485_760) -> None:
         super().__init__(path, self.layout.size, create=True)
         self.base_offset = base_offset
-        self.entries_max = index_bytes_max // self.layout.size
+        self.full_count = index_bytes_max // self.layout.size - self.reserved_entries
         self.last_entry = self._last_of(self.count)  # `if_empty` when there is none
 
     @property
@@ -66,7 +66,7 @@ class SegmentIndex(EntryFile):
     @property
     def is_full(self) -> bool:
         """Whether the segment has to roll."""
-        return self.count >= self.entries_max - self.reserved_entries
+        return self.count >= self.full_count
 
     @property
     def size_bytes(self) -> int:

@@ -127,10 +127,11 @@ class Segment:
             waited_ms = max_timestamp - first_timestamp
         else:
             waited_ms = now_ms - self.created_ms
-        return (
+        offset_index, time_index = self.offset_index, self.time_index
+        return (  # is_full, written out: it is asked for every batch
             waited_ms > config.segment_ms - self._jitter_ms
-            or self.offset_index.is_full
-            or self.time_index.is_full
+            or offset_index.count >= offset_index.full_count
+            or time_index.count >= time_index.full_count
         )
 
     def write(self, records: Buffer) -> None:
@@ -150,7 +151,9 @@ class Segment:
         position = self.size_bytes
         if position == 0:
             self.first_batch_timestamp = max_timestamp
-        largest_timestamp = self.max_timestamp
+        largest_timestamp = self._max_timestamp
+        if largest_timestamp is None:
+            largest_timestamp = self.max_timestamp
         if max_timestamp > largest_timestamp:
             self._max_timestamp = largest_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset

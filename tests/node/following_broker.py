@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.hosted_partition import HostedPartition
-from oncelog.node.partitions.replica_fetcher import ReplicaFetchers
+from oncelog.node.partitions.replica_fetchers import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import (
     ReplicaFetchRequest,

@@ -247,3 +247,23 @@ def test_a_log_is_opened_after_a_kill_without_room_to_save_epochs(
     log.flushing.flush()
     assert [entry.epoch for entry in LeaderEpochCheckpoint(log.directory).read()] == [1, 4]
     assert logs.open().leader_epochs.entries == log.leader_epochs.entries
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_a_disk_that_fails_in_a_roll_takes_no_batch_behind_it(logs, batch, monkeypatch, is_leader):
+    """Neither is it acknowledged, nor does a leader count it as replicated."""
+
+    def broken(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    log = logs.open(segment_bytes=1000)
+    logs.lead(log, size=400)
+    logs.lead(log, size=400)
+    with monkeypatch.context() as patched:
+        patched.setattr(SnapshotFiles, "write", broken)
+        with pytest.raises(KafkaStorageError):
+            if is_leader:
+                logs.lead(log, size=400)
+            else:
+                log.append_as_follower(stamped(batch, 2, epoch=0, size=400), now_ms=NOW_MS)
+    assert log.is_failed and log.log_end_offset == 2

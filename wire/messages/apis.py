@@ -93,6 +93,7 @@ APIS: dict[int, ApiSchema] = {
     )
     for key, module, oldest, newest, flexible in _CLIENT_APIS
 }
+FLEXIBLE_FROM: dict[int, int] = {key: api.flexible_from for key, api in APIS.items()}
 API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}
 
 

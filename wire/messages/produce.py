@@ -9,7 +9,9 @@ Records stay views of the received frame; the encoder of a request returns a lis
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from ..c_calls import new_tuple
 from ..primitives import (
     REQUEST_ELEMENTS_MAX,
     Buffer,
@@ -46,6 +48,7 @@ _int16 = struct.Struct(">h")
 _int32 = struct.Struct(">i")
 _two_int32 = struct.Struct(">ii")
 _index_and_byte = struct.Struct(">iB")
+_NULL_ARRAY = "an array must not be null"
 
 
 @dataclass(slots=True)
@@ -56,8 +59,7 @@ class ProducePartition:
     records: Buffer | None
 
 
-@dataclass(slots=True)
-class ProduceTopic:
+class ProduceTopic(NamedTuple):
     """By name, or by id from version 13 on."""
 
     name: str | None
@@ -65,8 +67,7 @@ class ProduceTopic:
     partitions: list[ProducePartition]
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(NamedTuple):
     """acks: 0, 1 or -1 (all); timeout_ms: how long acks=all may wait."""
 
     transactional_id: str | None
@@ -113,7 +114,9 @@ def _decode_flexible(
         topic_count, position = unsigned_varint_at(body, position + 6)
     elements = topic_count
     topics: list[ProduceTopic] = []
-    for _ in range(_some(topic_count - 1)):
+    if not topic_count:
+        raise MalformedFrame(_NULL_ARRAY)
+    for _ in range(topic_count - 1):
         name = topic_id = None
         if version >= TOPIC_IDS_FROM:
             topic_id = bytes(body[position : position + 16])
@@ -131,7 +134,9 @@ def _decode_flexible(
         if elements > elements_max:
             raise TooManyElements("too many array elements for one message")
         partitions: list[ProducePartition] = []
-        for _ in range(_some(count - 1)):
+        if not count:
+            raise MalformedFrame(_NULL_ARRAY)
+        for _ in range(count - 1):
             index, length = _index_and_byte.unpack_from(body, position)
             if length < 0x80:
                 position += 5
@@ -145,9 +150,10 @@ def _decode_flexible(
                 partitions.append(ProducePartition(index, None))
             position = end + 1 if body[end] == 0 else skip_tags_at(body, end)
         position = position + 1 if body[position] == 0 else skip_tags_at(body, position)
-        topics.append(ProduceTopic(name, topic_id, partitions))
+        topics.append(new_tuple(ProduceTopic, (name, topic_id, partitions)))
     position = position + 1 if body[position] == 0 else skip_tags_at(body, position)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
+    fields = transactional_id, acks, timeout_ms, topics
+    return new_tuple(ProduceRequest, fields), position
 
 
 def _compact_string(body: memoryview, position: int) -> tuple[str | None, int]:
@@ -236,5 +242,5 @@ def encode_request(request: ProduceRequest, version: int) -> list[Buffer]:
 
 def _some(count: int) -> int:
     if count < 0:
-        raise MalformedFrame("an array must not be null")
+        raise MalformedFrame(_NULL_ARRAY)
     return count

@@ -21,6 +21,10 @@ _answer_v5 = struct.Struct(">ihqqq")
 _plain_answer_v9 = struct.Struct(">ihqqqBBB")  # no record errors, no message, no tags
 
 
+# The number of partitions, such an answer, the end of the topic, the throttle time, the end.
+_one_plain_answer_v9 = struct.Struct(">BihqqqBBBBiB")
+
+
 @dataclass(slots=True)
 class ProducedPartition:
     """The answer for one partition.
@@ -59,6 +63,10 @@ class ProduceResponse:
 
 def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
     """The body, in one piece: it is small."""
+    if version >= FLEXIBLE_FROM and len(response.topics) == 1:
+        plain = _encode_one_plain(response, version)
+        if plain is not None:
+            return [plain]
     flexible = version >= FLEXIBLE_FROM
     chunks = [encode_count(len(response.topics), flexible)]
     for topic in response.topics:
@@ -68,6 +76,31 @@ def encode_response(response: ProduceResponse, version: int) -> list[Buffer]:
             chunks.append(b"\0")
     chunks.append(encode_closing(response, version))
     return [b"".join(chunks)]
+
+
+def _encode_one_plain(response: ProduceResponse, version: int) -> bytes | None:
+    """The body for one partition without an error: most answers, in one step."""
+    topic = response.topics[0]
+    if len(topic.partitions) != 1 or response.node_endpoints:
+        return None
+    answer = topic.partitions[0]
+    if (
+        answer.error_code
+        or answer.current_leader is not None
+        or answer.error_message is not None
+        or answer.record_errors
+    ):
+        return None
+    offsets = answer.base_offset, answer.log_append_time_ms, answer.log_start_offset
+    throttle_ms = response.throttle_time_ms
+    closing = _one_plain_answer_v9.pack(2, answer.index, 0, *offsets, 1, 0, 0, 0, throttle_ms, 0)
+    if version >= TOPIC_IDS_FROM:
+        assert topic.topic_id is not None
+        return b"\x02" + topic.topic_id + closing
+    name = (topic.name or "").encode()
+    if len(name) >= 0x7F:
+        return None
+    return b"%c%c%b%b" % (2, len(name) + 1, name, closing)
 
 
 def encode_topic_start(topic: ProducedTopic, version: int) -> bytes:

@@ -21,7 +21,7 @@ from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
 from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.log_compaction import LogCompaction
-from oncelog.node.partitions.replica_fetcher import ReplicaFetchers
+from oncelog.node.partitions.replica_fetchers import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
 from oncelog.replication.replica_server import ReplicaServer

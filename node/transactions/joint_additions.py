@@ -1,0 +1,123 @@
+"""Additions of partitions that come together go together: one command of Raft for all of them.
+
+Of one transactional id one write is under way at a time. The additions that meet in a turn of the
+event loop become one write at its end; those that come during a write wait for it, are woken by
+its end in one turn, and so meet in the next. Which answer each of them has is decided by the core
+(coordinator/transactions/additions.py).
+
+The first of those that meet waits for its own write; the others are requests that wait for
+another's, so they count among what may be held, and take no more memory than that.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...coordinator.transactions.additions import Addition, Limit, add_jointly
+from ...coordinator.transactions.decisions import DecisionContext, Granted, Refused
+from ...coordinator.transactions.record import TransactionRecord
+from ...wire.errors import ErrorCode
+from .pending_transactions import HELD_PER_ID_MAX, JoinedAddition, PendingTransactions
+
+Looked = tuple[TransactionRecord | None, DecisionContext]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionPorts:
+    """look: what an addition is judged by now; None when the term is over. write: begins one."""
+
+    look: Callable[[str], Looked | None]
+    limit: Limit
+    write: Callable[[str, TransactionRecord], asyncio.Future[ErrorCode]]
+
+
+class JointAdditions:
+    """Of one shard in one term."""
+
+    def __init__(self, pending: PendingTransactions, ports: AdditionPorts) -> None:
+        self._pending = pending
+        self._ports = ports
+        self._loop = asyncio.get_running_loop()
+
+    async def add(self, transactional_id: str, addition: Addition, hold_ms: int) -> ErrorCode:
+        """NONE when the partitions are in the transaction, durably.
+
+        What would be answered CONCURRENT_TRANSACTIONS waits for up to hold_ms until what is in its
+        way is over.
+        """
+        deadline_s = self._loop.time() + hold_ms / 1_000
+        while (looked := self._ports.look(transactional_id)) is not None:
+            record, context = looked
+            match addition.judge(record, context):
+                case Refused(ErrorCode.CONCURRENT_TRANSACTIONS as error):
+                    if not await self._pending.hold(transactional_id, deadline_s):
+                        return error
+                case Refused(error):
+                    return error
+                case Granted():
+                    return ErrorCode.NONE
+                case None:
+                    answer = await self._join(transactional_id, addition)
+                    if answer is not None:
+                        return answer
+        return ErrorCode.NOT_COORDINATOR
+
+    async def _join(self, transactional_id: str, addition: Addition) -> ErrorCode | None:
+        """Take part in the next write; None: ask again, something came between."""
+        entry = self._pending.obtain(transactional_id)
+        answer: asyncio.Future[ErrorCode | None] = self._loop.create_future()
+        if entry.joined is None:
+            entry.joined = [(addition, answer)]
+            self._loop.call_soon(self._write, transactional_id, entry.joined)
+            return await answer
+        if self._pending.is_full or len(entry.joined) >= HELD_PER_ID_MAX:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        entry.joined.append((addition, answer))
+        return await self._pending.counted(answer)
+
+    def _write(self, transactional_id: str, joined: list[JoinedAddition]) -> None:
+        # Who was cancelled meanwhile adds nothing, as if it had been alone.
+        joined = [(addition, answer) for addition, answer in joined if not answer.done()]
+        entry = self._pending.obtain(transactional_id)
+        entry.joined = None
+        try:
+            looked = self._ports.look(transactional_id)
+            if looked is None:
+                for _, answer in joined:
+                    answer.set_result(None)
+            else:
+                self._write_all(transactional_id, joined, *looked)
+        except Exception as problem:  # nobody else would answer them
+            for _, answer in joined:
+                if not answer.done():
+                    answer.set_exception(problem)
+        if not entry.is_pending:
+            entry.wake()
+            self._pending.tidy(transactional_id)
+
+    def _write_all(
+        self,
+        transactional_id: str,
+        joined: list[JoinedAddition],
+        record: TransactionRecord | None,
+        context: DecisionContext,
+    ) -> None:
+        new, answers = add_jointly(
+            record, [addition for addition, _ in joined], context, self._ports.limit
+        )
+        waiting: list[asyncio.Future[ErrorCode | None]] = []
+        for (_, answer), known in zip(joined, answers, strict=True):
+            if known is None:
+                waiting.append(answer)
+            else:  # who meets CONCURRENT_TRANSACTIONS may be held for it
+                is_final = known != ErrorCode.CONCURRENT_TRANSACTIONS
+                answer.set_result(known if is_final else None)
+        if new is None:
+            return
+
+        def written(outcome: "asyncio.Future[ErrorCode]") -> None:
+            for answer in waiting:
+                if not answer.done():
+                    answer.set_result(outcome.result())
+
+        self._ports.write(transactional_id, new).add_done_callback(written)

@@ -1,0 +1,65 @@
+"""How many calls an event brings about: Python's and C's, by what the event loop called for it.
+
+No machine is too slow for counts; they differ between versions of Python only.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)
+TESTS = str(Path(__file__).parents[1])
+
+
+class Calls:
+    """Of this thread, by the name of what was called from outside the package: [Python's, C's]."""
+
+    def __init__(self) -> None:
+        self.by_root: dict[str, list[int]] = {}
+        self.by_function: Counter[tuple[str, str]] = Counter()  # (root, function or name in C)
+        self._depth = 0
+        self._root: list[int] | None = None
+        self._name = ""
+
+    def counts(self, *roots: str) -> tuple[int, int]:
+        """Python's and C's, of all these roots."""
+        found = [self.by_root.get(root, [0, 0]) for root in roots]
+        return sum(each[0] for each in found), sum(each[1] for each in found)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Until the end of the block; from the first call on that the event loop makes."""
+        self._depth, self._root = 0, None
+        sys.setprofile(self._profile)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            if self._depth == 0:
+                self._enter(frame.f_code)
+            self._depth += 1
+            if self._root is not None:
+                self._root[0] += 1
+                self.by_function[self._name, frame.f_code.co_qualname] += 1
+        elif event == "return":
+            # What was entered before we began returns, too.
+            self._depth = max(0, self._depth - 1)
+            if self._depth == 0:
+                self._root = None
+        elif event == "c_call" and self._root is not None:
+            self._root[1] += 1
+            self.by_function[self._name, f"C {argument.__qualname__}"] += 1
+
+    def _enter(self, code: CodeType) -> None:
+        name = code.co_filename
+        self._root = None
+        if name.startswith(PACKAGE) and not name.startswith(TESTS):
+            self._name = code.co_qualname
+            self._root = self.by_root.setdefault(self._name, [0, 0])

@@ -1,0 +1,51 @@
+"""What a batch costs in calls: a bound for the path of a record over three brokers.
+
+One record a batch, acks=all, two followers: the leader's dispatch, its answers to both followers,
+the two polls that come back and the two appends. Heartbeats and Raft are not counted. The bounds
+are a little above what it is; who needs more steps for each batch must have a reason.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from .counted_calls import Calls
+from .three_brokers import producer_at, three_brokers
+
+BATCHES = 200
+DISPATCH = ("Connection.buffer_updated", "Connection.get_buffer")
+SERVE_FOLLOWERS = ("ReplicaManager._serve_followers",)
+STREAM_MESSAGES = (
+    "PeerStream.buffer_updated",
+    "FrameReceiver.get_buffer",
+    "PeerStream.get_buffer",
+    "ReplicaFetcher._pump",
+)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="counts differ between versions")
+def test_a_batch_takes_no_more_calls_than_it_did(tmp_path: Path) -> None:
+    calls = Calls()
+
+    async def produce() -> None:
+        async with three_brokers(tmp_path) as cluster:
+            leader = await cluster.create_topic()
+            async with producer_at(leader) as producer:
+                await producer.produce(50)
+                with calls.counted():
+                    await asyncio.sleep(0)
+                    await producer.produce(BATCHES)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(produce())
+    found = {
+        roots: tuple(round(count / BATCHES) for count in calls.counts(*roots))
+        for roots in (DISPATCH, SERVE_FOLLOWERS, STREAM_MESSAGES)
+    }
+    print(found)
+    bounds = {DISPATCH: (70, 80), SERVE_FOLLOWERS: (32, 60), STREAM_MESSAGES: (170, 172)}
+    for roots, (python, c) in bounds.items():
+        assert found[roots][0] <= python and found[roots][1] <= c, (roots, found[roots])

@@ -1,0 +1,209 @@
+"""Additions that meet ride in one command, with answers of their own, within what may be held."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.transactions.commands import WriteRecords, decode_transaction_command
+from oncelog.coordinator.transactions.messages import VerifyTransaction
+from oncelog.node.transactions.pending_transactions import HELD_PER_ID_MAX
+from oncelog.wire.errors import ErrorCode
+
+from ...awaiting import until
+from .one_node import OneNode
+
+E = ErrorCode
+T0, T1, T2 = ("t", 0), ("t", 1), ("u", 0)
+
+
+def start(node: OneNode, who: Any, *partitions: tuple[str, int]) -> "asyncio.Task[int]":
+    """A partition's leader adds for a V2 producer, as a request of its own."""
+
+    async def ask() -> int:
+        request = VerifyTransaction(
+            "id", who.producer_id, who.producer_epoch, partitions or (T0,), adds=True
+        )
+        return int((await node.coordinators.verify(request)).error)
+
+    return node.loop.create_task(ask())
+
+
+def written(node: OneNode, since: int) -> list[list[str]]:
+    """The states that each command wrote, in order."""
+    commands = map(decode_transaction_command, node.groups[0].log[since:])
+    return [
+        [w.record.state.kafka_name if w.record else "" for w in command.writes]
+        for command in commands
+        if isinstance(command, WriteRecords)
+    ]
+
+
+async def test_a_transaction_over_three_leaders_is_two_commands() -> None:
+    """The additions wait for the markers before, and take the completion along."""
+    node = OneNode(hold_ms=5_000)
+    who = await node.init()
+    await node.add(who, transaction_version=2)
+    node.partitions.gate = asyncio.Event()
+    who = await node.end(who, v2=True)
+    commands = len(node.groups[0].log)
+    adding = [start(node, who, partition) for partition in (T0, T1, T2)]
+    await asyncio.sleep(0.01)
+    node.release_markers()
+    assert await asyncio.gather(*adding) == [0, 0, 0]
+    assert node.shards[0].records["id"].partitions == {T0, T1, T2}
+    assert (await node.end(who, v2=True)).error == 0
+    await until(lambda: len(node.groups[0].log) >= commands + 2)
+    assert written(node, commands)[:2] == [["CompleteCommit", "Ongoing"], ["PrepareCommit"]]
+    await node.until_state("CompleteCommit")
+
+
+async def test_what_comes_during_a_write_goes_together_afterwards() -> None:
+    node = OneNode(hold_ms=5_000)
+    who = await node.init()
+    group = node.groups[0]
+    group.held = []
+    first = start(node, who, T0)
+    await until(lambda: bool(group.held))
+    others = [start(node, who, partition) for partition in (T1, T2, T0)]
+    await asyncio.sleep(0.01)
+    assert len(group.held) == 1 and not any(task.done() for task in others)
+    commands = len(group.log)
+    group.release()
+    assert await asyncio.gather(first, *others) == [0, 0, 0, 0]
+    assert written(node, commands) == [["Ongoing"], ["Ongoing"]]
+    assert node.shards[0].records["id"].partitions == {T0, T1, T2}
+
+
+async def test_a_zombie_and_a_request_over_a_limit_hear_it_themselves() -> None:
+    node = OneNode(hold_ms=5_000, partitions_max=2)
+    old = await node.init()
+    who = await node.init()
+    adding = [
+        start(node, who, T0),
+        start(node, old, T1),
+        start(node, who, T1, T2),
+        start(node, who, T1),
+    ]
+    assert await asyncio.gather(*adding) == [0, E.PRODUCER_FENCED, E.POLICY_VIOLATION, 0]
+    assert node.shards[0].records["id"].partitions == {T0, T1}
+
+
+async def test_an_outcome_is_that_of_all_who_are_in_the_write() -> None:
+    node = OneNode(hold_ms=5_000)
+    who = await node.init()
+    for fate in ("refused", "lost"):
+        node.groups[0].fate = [fate]
+        adding = [start(node, who, partition) for partition in (T0, T1)]
+        assert await asyncio.gather(*adding) == [E.COORDINATOR_NOT_AVAILABLE] * 2
+        assert node.state() == "Empty"
+    adding = [start(node, who, partition) for partition in (T0, T1)]
+    assert await asyncio.gather(*adding) == [0, 0]
+
+
+async def test_who_is_cancelled_takes_nobody_along() -> None:
+    node = OneNode(hold_ms=5_000)
+    who = await node.init()
+    group = node.groups[0]
+    first, second = start(node, who, T0), start(node, who, T1)
+    await asyncio.sleep(0)  # both have met, nothing is proposed
+    first.cancel()
+    assert await second == 0
+    assert node.shards[0].records["id"].partitions == {T1}
+    group.held = []
+    first, second = start(node, who, T0), start(node, who, T2)
+    await until(lambda: bool(group.held))
+    first.cancel()
+    group.release()
+    assert await second == 0
+    assert node.shards[0].records["id"].partitions == {T0, T1, T2}
+
+
+async def test_when_all_are_cancelled_nothing_is_written_and_others_go_on() -> None:
+    node = OneNode(hold_ms=5_000)
+    who = await node.init()
+    commands = len(node.groups[0].log)
+    adding = start(node, who, T0)
+    await asyncio.sleep(0)
+    ending = asyncio.ensure_future(node.end(who, False))  # waits: an addition is on its way
+    adding.cancel()
+    assert (await ending).error == E.INVALID_TXN_STATE
+    assert len(node.groups[0].log) == commands
+
+
+async def test_an_end_waits_for_additions_that_came_before_it(node: OneNode) -> None:
+    who = await node.init()
+    adding = start(node, who, T0)
+    await asyncio.sleep(0)
+    ended = await node.end(who, v2=True)
+    assert (await adding, ended.error) == (0, 0)
+    await node.until_state("CompleteCommit")
+    assert {partition for partition, _ in node.partitions.written} == {T0}
+
+
+async def test_the_end_of_the_term_ends_what_has_met() -> None:
+    node = OneNode(hold_ms=5_000)
+    who = await node.init()
+    adding = [start(node, who, partition) for partition in (T0, T1)]
+    await asyncio.sleep(0)
+    node.groups[0].resign(successor=2)
+    assert await asyncio.gather(*adding) == [E.NOT_COORDINATOR] * 2
+    assert node.state() == "Empty"
+
+
+async def test_a_write_that_does_not_begin_is_heard_by_all_who_have_met(
+    node: OneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = await node.init()
+
+    def propose(*_: Any) -> None:
+        raise OSError("made by chaos")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.groups[0], "propose", propose)
+        adding = [start(node, who, partition) for partition in (T0, T1, T2)]
+        async with asyncio.timeout(10):
+            problems = await asyncio.gather(*adding, return_exceptions=True)
+    assert [type(problem) for problem in problems] == [OSError] * 3
+    assert await node.add(who, T0) == 0 and held(node) == 0
+
+
+# -- bounds
+
+
+def held(node: OneNode) -> int:
+    (leader,) = node.coordinators.leaders
+    return leader._pending._held  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_who_joins_counts_among_the_requests_that_are_held() -> None:
+    node = OneNode(hold_ms=300, held_max=2)
+    who = await node.init()
+    group = node.groups[0]
+    group.held = []
+    adding = [start(node, who, ("t", index)) for index in range(5)]
+    await until(lambda: bool(group.held))
+    assert held(node) == 2
+    refused = [task for task in adding if task.done()]
+    assert [await task for task in refused] == [E.CONCURRENT_TRANSACTIONS] * 2
+    assert await node.add(who, T0) == E.CONCURRENT_TRANSACTIONS  # at once: nobody more may wait
+    group.release()
+    assert sorted(await asyncio.gather(*adding)) == [0, 0, 0] + [E.CONCURRENT_TRANSACTIONS] * 2
+    assert held(node) == 0
+
+
+async def test_one_id_has_no_more_additions_in_a_write_than_it_may_have_held() -> None:
+    node = OneNode(hold_ms=300)
+    who = await node.init()
+    adding = [start(node, who, ("t", index)) for index in range(HELD_PER_ID_MAX + 3)]
+    answers = await asyncio.gather(*adding)
+    assert sorted(answers) == [0] * HELD_PER_ID_MAX + [E.CONCURRENT_TRANSACTIONS] * 3
+    assert len(node.shards[0].records["id"].partitions) == HELD_PER_ID_MAX
+    assert held(node) == 0
+
+
+async def test_nothing_is_remembered_when_it_is_over(node: OneNode) -> None:
+    who = await node.init()
+    await asyncio.gather(*(start(node, who, partition) for partition in (T0, T1)))
+    (leader,) = node.coordinators.leaders
+    assert leader._pending.get("id") is None  # pyright: ignore[reportPrivateUsage]
