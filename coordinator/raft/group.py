@@ -175,9 +175,21 @@ class RaftGroup:
         self._election.begin(now_ms, head_start=is_preferred)
         engine.touch(self)
 
-    def receive(self, peer: int, message: Message, now_ms: float) -> None:
-        """Take one message of this group."""
+    def receive(self, peer: int, message: Message, now_ms: float) -> bool:
+        """Take one message of this group; whether it may have made anything possible."""
         core = self._core
+        if isinstance(message, messages.AppendEntries):
+            if self._follower.is_quiet_beat(peer, message):
+                self._follower.acknowledge(peer)
+                self._election.on_leader_contact(now_ms)
+                return False
+        elif (
+            isinstance(message, messages.AppendReply)
+            and message.term == core.term == self._led_term
+            and core.state == LEADER
+            and self._tracker.is_quiet_reply(peer, message, now_ms)
+        ):
+            return False
         match message:
             case messages.AppendEntries() | messages.Commit() | messages.SnapshotChunk():
                 self._on_leader_message(peer, message, now_ms)
@@ -194,6 +206,7 @@ class RaftGroup:
                 self._election.receive(peer, message, now_ms, leads=leads)
         if not self._log.is_voter:
             self._election.check_level(*self._follower.verified)
+        return True
 
     def advance(self, now_ms: float) -> None:
         """Do what has become possible: take or give up leadership, commit, apply, send."""
@@ -217,15 +230,17 @@ class RaftGroup:
             if self._transfer.is_due(has_log, now_ms) and target is not None:
                 self._post(target, messages.TimeoutNow(core.term))
 
-    def heartbeat(self, now_ms: float) -> None:
-        """The leader's beat: followers, check-quorum, timeouts."""
+    def heartbeat(self, now_ms: float) -> bool:
+        """The leader's beat: followers, check-quorum, timeouts; whether to `advance` now."""
+        is_quiet = False
         if self._core.state == LEADER:
             if not self._has_quorum(now_ms):
                 self._core.follow(self._core.term)
             elif self._led_term:
-                self._tracker.heartbeat()
+                is_quiet = self._tracker.heartbeat()
                 self._prefer_leader(now_ms)
         self._proposals.expire(now_ms)
+        return not is_quiet or self._transfer.to is not None
 
     def on_deadline(self, now_ms: float) -> None:
         """The election deadline has passed; not called while `leads`."""
