@@ -52,9 +52,9 @@ class ThreeBrokers:
 async def three_brokers(root: Path) -> AsyncIterator[ThreeBrokers]:
     peers = tempfile.mkdtemp(prefix="oncelog-", dir=root)
     brokers = [_broker(root, peers, node) for node in NODES]
-    async with AsyncExitStack() as stack, asyncio.timeout(START_TIMEOUT_S):
-        starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
-        await asyncio.gather(*starting)
+    async with AsyncExitStack() as stack:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await asyncio.gather(*(broker.start() for broker in brokers))
         for broker in brokers:
             stack.push_async_callback(broker.stop)
         yield ThreeBrokers(brokers)
