@@ -224,6 +224,13 @@ class ProgressTracker:
         if progress is not None:
             progress.probe(progress.match_index + 1)
 
+    def majority_index(self, majority: int) -> int:
+        """Up to where so many voters have the log on disk, the leader included."""
+        indexes = [self._core.match_index(peer) for peer in self._others]
+        indexes.append(self._log.durable_index)
+        indexes.sort(reverse=True)
+        return indexes[majority - 1]
+
     def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
         """Whether a majority of voters, the leader included, has answered since then."""
         recent = 1

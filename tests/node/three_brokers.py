@@ -95,7 +95,7 @@ class Producer(asyncio.Protocol):
                 return
             answer, self._received = self._received[4 : 4 + size], self._received[4 + size :]
             response = produce.decode_response(memoryview(answer)[5:], PRODUCE_VERSION)
-            assert response.topics[0].partitions[0].error_code == 0
+            assert response.topics[0].partitions[0].error_code == 0, response
             self.acknowledged += 1
             if self.acknowledged < self._wanted:
                 self._send()
