@@ -205,12 +205,14 @@ class RaftEngine:
         try:
             for group_id, message in messages:
                 group = self.groups.get(group_id)
-                if group is not None:
+                if group is not None and group.receive(peer, message, now_ms):
                     self._touched[group_id] = group
-                    group.receive(peer, message, now_ms)
         except Exception as error:
             self.fail(error)
-        self._turn()
+        if self._touched:
+            self._turn()
+        elif self._is_running:  # heartbeats, or answers to them: no deadline has come nearer
+            self._flush()
 
     def peer_up(self, peer: int) -> None:
         """The transport has a link to the peer (again)."""
@@ -360,8 +362,7 @@ class RaftEngine:
         try:
             for group in self.groups.values():
                 if group.leads:
-                    if beats:
-                        group.heartbeat(now_ms)
+                    if beats and group.heartbeat(now_ms):
                         self._touched[group.group_id] = group
                 elif group.deadline_ms <= now_ms + 0.5:
                     group.on_deadline(now_ms)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .context import GroupContext
+from .library import FOLLOWER
 from .messages import AppendEntries, AppendReply, Commit, SnapshotChunk, SnapshotReply
 from .outcomes import BrokenInvariant
 
@@ -48,6 +49,24 @@ class Follower:
     def verified(self) -> tuple[int, int]:
         """The term of the last leader heard, and how far the log is equal to that leader's."""
         return self._verified_term, self._verified_index
+
+    def is_quiet_beat(self, peer: int, append: AppendEntries) -> bool:
+        """Whether a heartbeat finds all as it is here, so that it need only be acknowledged.
+
+        Of a cluster without work that is every message; all that `on_append` compares is the same.
+        """
+        core, log, prev_index = self._core, self._log, append.prev_index
+        return (
+            not append.entries
+            and append.term == core.term == self._verified_term
+            and prev_index == self._verified_index == log.last_index
+            and append.commit_index == core.commit_index
+            and log.term_at(prev_index) == append.prev_term
+            and core.state == FOLLOWER
+            and core.leader_id == peer
+            and log.is_voter
+            and not self._is_installing
+        )
 
     def on_append(self, peer: int, append: AppendEntries) -> None:
         """Match, append, and acknowledge once it is durable."""

@@ -15,6 +15,7 @@ from .applier import Applier, StateMachine
 from .context import GroupContext
 from .election import RaftElection
 from .follower import Follower, SnapshotId
+from .group_listeners import GroupListeners
 from .library import COMMAND, LEADER, LibraryMessage, RaftCore
 from .messages import Message
 from .outcomes import BrokenInvariant, DefinitelyNot
@@ -41,9 +42,7 @@ class RaftGroup:
         self._proposals = Proposals(self._logger, engine.after_turn)
         self._transfer = Transfer()
         self._preference = Preference(engine.settings, engine.now_ms)
-        self._elected: list[Callable[[int], None]] = []
-        self._resigned: list[Callable[[], None]] = []
-        self._applied: list[Callable[[int], None]] = []
+        self._listeners = GroupListeners(self._logger)
         self._led_term = 0  # the term in which this node leads, serving or not
         self._is_serving = False
         self._is_stopped = True
@@ -80,15 +79,15 @@ class RaftGroup:
 
     def on_elected(self, callback: Callable[[int], None]) -> None:
         """Call back with the term each time this node begins to serve as leader."""
-        self._elected.append(callback)
+        self._listeners.elected.append(callback)
 
     def on_resigned(self, callback: Callable[[], None]) -> None:
         """Call back each time this node, after serving, ceases to lead."""
-        self._resigned.append(callback)
+        self._listeners.resigned.append(callback)
 
     def on_applied(self, callback: Callable[[int], None]) -> None:
         """Call back after a run of commands was applied, with the index of the last."""
-        self._applied.append(callback)
+        self._listeners.applied.append(callback)
 
     async def submit(self, command: bytes, *, timeout_ms: float = 5_000) -> Any:
         """Replicate a command and return what `apply` returned here.
@@ -175,9 +174,21 @@ class RaftGroup:
         self._election.begin(now_ms, head_start=is_preferred)
         engine.touch(self)
 
-    def receive(self, peer: int, message: Message, now_ms: float) -> None:
-        """Take one message of this group."""
+    def receive(self, peer: int, message: Message, now_ms: float) -> bool:
+        """Take one message of this group; whether it may have made anything possible."""
         core = self._core
+        if isinstance(message, messages.AppendEntries):
+            if self._follower.is_quiet_beat(peer, message):
+                self._follower.acknowledge(peer)
+                self._election.on_leader_contact(now_ms)
+                return False
+        elif (
+            isinstance(message, messages.AppendReply)
+            and message.term == core.term == self._led_term
+            and core.state == LEADER
+            and self._tracker.is_quiet_reply(peer, message, now_ms)
+        ):
+            return False
         match message:
             case messages.AppendEntries() | messages.Commit() | messages.SnapshotChunk():
                 self._on_leader_message(peer, message, now_ms)
@@ -194,6 +205,7 @@ class RaftGroup:
                 self._election.receive(peer, message, now_ms, leads=leads)
         if not self._log.is_voter:
             self._election.check_level(*self._follower.verified)
+        return True
 
     def advance(self, now_ms: float) -> None:
         """Do what has become possible: take or give up leadership, commit, apply, send."""
@@ -209,7 +221,7 @@ class RaftGroup:
         if core.state == LEADER:
             if not self._is_serving and self.applied_index >= core.no_op_index:
                 self._is_serving = True
-                self._call_all(self._elected, core.term)
+                self._listeners.call(self._listeners.elected, core.term)
             self._tracker.pump(sends_commits=self.sends_commits_at_once)
             target = self._transfer.to
             has_log = target is not None and core.match_index(target) == self._log.last_index
@@ -217,15 +229,17 @@ class RaftGroup:
             if self._transfer.is_due(has_log, now_ms) and target is not None:
                 self._post(target, messages.TimeoutNow(core.term))
 
-    def heartbeat(self, now_ms: float) -> None:
-        """The leader's beat: followers, check-quorum, timeouts."""
+    def heartbeat(self, now_ms: float) -> bool:
+        """The leader's beat: followers, check-quorum, timeouts; whether to `advance` now."""
+        is_quiet = False
         if self._core.state == LEADER:
             if not self._has_quorum(now_ms):
                 self._core.follow(self._core.term)
             elif self._led_term:
-                self._tracker.heartbeat()
+                is_quiet = self._tracker.heartbeat()
                 self._prefer_leader(now_ms)
         self._proposals.expire(now_ms)
+        return not is_quiet or self._transfer.to is not None
 
     def on_deadline(self, now_ms: float) -> None:
         """The election deadline has passed; not called while `leads`."""
@@ -335,12 +349,8 @@ class RaftGroup:
         return self._tracker.has_quorum_since(since, self._engine.majority)
 
     def _advance_commit(self) -> None:
-        core, log = self._core, self._log
-        indexes = [core.match_index(peer) for peer in self._engine.others]
-        indexes.append(log.durable_index)  # the leader's own copy counts once it is on disk
-        indexes.sort(reverse=True)
-        index = indexes[self._engine.majority - 1]
-        if index > core.commit_index and log.term_at(index) == core.term:
+        core, index = self._core, self._tracker.majority_index(self._engine.majority)
+        if index > core.commit_index and self._log.term_at(index) == core.term:
             core.commit_index = index
 
     def _apply_committed(self) -> None:
@@ -351,7 +361,7 @@ class RaftGroup:
         last = min(commit_index, first + self._settings.apply_batch_max - 1)
 
         def applied() -> None:
-            self._call_all(self._applied, last)
+            self._listeners.call(self._listeners.applied, last)
             if last < self._core.commit_index or not in_this_turn:
                 self._engine.touch(self)
             self._applier.snapshot_if_due()
@@ -366,7 +376,7 @@ class RaftGroup:
         def installed(loaded: bool) -> None:
             if self.applied_index > self._core.commit_index:
                 self._core.commit_index = self.applied_index
-                self._call_all(self._applied, self.applied_index)
+                self._listeners.call(self._listeners.applied, self.applied_index)
             done(loaded)
 
         self._applier.install(wanted, chunks, installed)
@@ -377,14 +387,7 @@ class RaftGroup:
         self._proposals.abandon()
         self._transfer.resigned()
         if was_serving:
-            self._call_all(self._resigned)
-
-    def _call_all(self, callbacks: list[Callable[..., None]], *arguments: int) -> None:
-        for callback in callbacks:
-            try:
-                callback(*arguments)
-            except Exception:
-                self._logger.exception("a callback raised")
+            self._listeners.call(self._listeners.resigned)
 
     def _prefer_leader(self, now_ms: float) -> None:
         to = self.preferred_leader

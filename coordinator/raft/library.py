@@ -16,6 +16,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
+from ...wire.c_calls import attribute_of
 from .wal.group_log import GroupLog
 
 if VERSION != "0.3.17":
@@ -69,13 +70,9 @@ class RaftCore(SyncObj):
         self._SyncObj__raftCommitIndex = log.base_index
         self._SyncObj__raftLastApplied = log.base_index
 
-    @property
-    def term(self) -> int:
-        return self._SyncObj__raftCurrentTerm
-
-    @property
-    def state(self) -> int:
-        return self._SyncObj__raftState
+    # Asked many times for each message and each turn.
+    term: int = attribute_of("_SyncObj__raftCurrentTerm")
+    state: int = attribute_of("_SyncObj__raftState")
 
     @property
     def leader_id(self) -> int | None:

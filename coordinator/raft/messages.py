@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, get_args
 
 import msgpack
 
+from ...wire.c_calls import new_tuple
+
 _SMALL_BYTES = 64  # a message without its payload, roughly
 
 
@@ -202,4 +204,4 @@ def _decode(row: list[Any]) -> tuple[int, Message]:
             term, command = entry
             if type(term) is not int or type(command) is not bytes or not command or term < 0:
                 raise MalformedMessage("an entry is not (term, command)")
-    return group_id, message_class(*fields)
+    return group_id, new_tuple(message_class, fields)

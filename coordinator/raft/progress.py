@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from ...wire.c_calls import new_tuple
 from .context import GroupContext
 from .messages import (
     AppendEntries,
@@ -125,19 +126,43 @@ class ProgressTracker:
                 self._post(peer, Commit(self._core.term, commit_index))
                 progress.commit_sent = commit_index
 
-    def heartbeat(self) -> None:
-        """Tell every follower that the leader lives, and try again what may have been lost."""
+    def heartbeat(self) -> bool:
+        """Tell every follower that the leader lives, and try again what may have been lost.
+
+        Returns whether all of them have been sent the whole log, and nothing is tried again.
+        """
+        is_quiet, next_index = True, self._log.last_index + 1
         for peer, progress in self.by_peer.items():
             if (transfer := progress.transfer) is not None:
+                is_quiet = False
                 if transfer.data and transfer.sent_offset <= transfer.offset:
                     transfer.sent_offset = -1
                     self._post_chunk(peer, transfer, b"")
                 continue
             is_probing = progress.state is not ProgressState.REPLICATE
+            if is_probing or progress.next_index != next_index:
+                is_quiet = False
             if is_probing:
                 progress.probe(progress.probed_index)
             if not (is_probing and self._pump(peer, progress)):
                 self._post_append(peer, progress, ())
+        return is_quiet
+
+    def is_quiet_reply(self, peer: int, reply: AppendReply, now_ms: float) -> bool:
+        """Whether a follower only says once more that it has the whole log; then that is noted."""
+        progress, last_index = self.by_peer[peer], self._log.last_index
+        if (
+            reply.success
+            and reply.is_voter
+            and progress.is_voter
+            and reply.next_index == last_index + 1 == progress.next_index
+            and progress.match_index == last_index == self._core.match_index(peer)
+            and progress.state is ProgressState.REPLICATE
+            and not progress.in_flight
+        ):
+            progress.last_contact_ms = progress.last_caught_up_ms = now_ms
+            return True
+        return False
 
     def on_reply(self, peer: int, reply: AppendReply, now_ms: float) -> None:
         """Take an acknowledgement, or a refusal, of this term."""
@@ -199,11 +224,20 @@ class ProgressTracker:
         if progress is not None:
             progress.probe(progress.match_index + 1)
 
+    def majority_index(self, majority: int) -> int:
+        """Up to where so many voters have the log on disk, the leader included."""
+        indexes = [self._core.match_index(peer) for peer in self._others]
+        indexes.append(self._log.durable_index)
+        indexes.sort(reverse=True)
+        return indexes[majority - 1]
+
     def has_quorum_since(self, moment_ms: float, majority: int) -> bool:
         """Whether a majority of voters, the leader included, has answered since then."""
-        followers = self.by_peer.values()
-        recent = sum(each.is_voter and each.last_contact_ms >= moment_ms for each in followers)
-        return recent + 1 >= majority
+        recent = 1
+        for follower in self.by_peer.values():
+            if follower.is_voter and follower.last_contact_ms >= moment_ms:
+                recent += 1
+        return recent >= majority
 
     def _pump(self, peer: int, progress: Progress) -> bool:
         """Send entries if the window allows it; whether anything was sent."""
@@ -238,10 +272,10 @@ class ProgressTracker:
             self._begin_snapshot(peer, progress)
             return
         core = self._core
-        wire_entries = [(term, command) for command, _, term in entries]
+        wire_entries = [(term, command) for command, _, term in entries] if entries else []
         progress.commit_sent = core.commit_index
-        append = AppendEntries(core.term, core.commit_index, prev_index, prev_term, wire_entries)
-        self._post(peer, append)
+        fields = core.term, core.commit_index, prev_index, prev_term, wire_entries
+        self._post(peer, new_tuple(AppendEntries, fields))
 
     def _begin_snapshot(self, peer: int, progress: Progress) -> None:
         transfer = progress.begin_snapshot()

@@ -24,7 +24,10 @@ Looked = tuple[TransactionRecord | None, DecisionContext]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionPorts:
-    """look: what an addition is judged by now; None when the term is over. write: begins one."""
+    """look: what an addition is judged by now; None when the term is over. write: begins one.
+
+    Given with each addition: kept, the leader of a shard and they would hold each other for ever.
+    """
 
     look: Callable[[str], Looked | None]
     limit: Limit
@@ -34,19 +37,20 @@ class AdditionPorts:
 class JointAdditions:
     """Of one shard in one term."""
 
-    def __init__(self, pending: PendingTransactions, ports: AdditionPorts) -> None:
+    def __init__(self, pending: PendingTransactions) -> None:
         self._pending = pending
-        self._ports = ports
         self._loop = asyncio.get_running_loop()
 
-    async def add(self, transactional_id: str, addition: Addition, hold_ms: int) -> ErrorCode:
+    async def add(
+        self, transactional_id: str, addition: Addition, hold_ms: int, ports: AdditionPorts
+    ) -> ErrorCode:
         """NONE when the partitions are in the transaction, durably.
 
         What would be answered CONCURRENT_TRANSACTIONS waits for up to hold_ms until what is in its
         way is over.
         """
         deadline_s = self._loop.time() + hold_ms / 1_000
-        while (looked := self._ports.look(transactional_id)) is not None:
+        while (looked := ports.look(transactional_id)) is not None:
             record, context = looked
             match addition.judge(record, context):
                 case Refused(ErrorCode.CONCURRENT_TRANSACTIONS as error):
@@ -57,36 +61,40 @@ class JointAdditions:
                 case Granted():
                     return ErrorCode.NONE
                 case None:
-                    answer = await self._join(transactional_id, addition)
+                    answer = await self._join(transactional_id, addition, ports)
                     if answer is not None:
                         return answer
         return ErrorCode.NOT_COORDINATOR
 
-    async def _join(self, transactional_id: str, addition: Addition) -> ErrorCode | None:
+    async def _join(
+        self, transactional_id: str, addition: Addition, ports: AdditionPorts
+    ) -> ErrorCode | None:
         """Take part in the next write; None: ask again, something came between."""
         entry = self._pending.obtain(transactional_id)
         answer: asyncio.Future[ErrorCode | None] = self._loop.create_future()
         if entry.joined is None:
             entry.joined = [(addition, answer)]
-            self._loop.call_soon(self._write, transactional_id, entry.joined)
+            self._loop.call_soon(self._write, transactional_id, entry.joined, ports)
             return await answer
         if self._pending.is_full or len(entry.joined) >= HELD_PER_ID_MAX:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         entry.joined.append((addition, answer))
         return await self._pending.counted(answer)
 
-    def _write(self, transactional_id: str, joined: list[JoinedAddition]) -> None:
+    def _write(
+        self, transactional_id: str, joined: list[JoinedAddition], ports: AdditionPorts
+    ) -> None:
         # Who was cancelled meanwhile adds nothing, as if it had been alone.
         joined = [(addition, answer) for addition, answer in joined if not answer.done()]
         entry = self._pending.obtain(transactional_id)
         entry.joined = None
         try:
-            looked = self._ports.look(transactional_id)
+            looked = ports.look(transactional_id)
             if looked is None:
                 for _, answer in joined:
                     answer.set_result(None)
             else:
-                self._write_all(transactional_id, joined, *looked)
+                self._write_all(transactional_id, joined, looked, ports)
         except Exception as problem:  # nobody else would answer them
             for _, answer in joined:
                 if not answer.done():
@@ -99,11 +107,12 @@ class JointAdditions:
         self,
         transactional_id: str,
         joined: list[JoinedAddition],
-        record: TransactionRecord | None,
-        context: DecisionContext,
+        looked: Looked,
+        ports: AdditionPorts,
     ) -> None:
+        record, context = looked
         new, answers = add_jointly(
-            record, [addition for addition, _ in joined], context, self._ports.limit
+            record, [addition for addition, _ in joined], context, ports.limit
         )
         waiting: list[asyncio.Future[ErrorCode | None]] = []
         for (_, answer), known in zip(joined, answers, strict=True):
@@ -120,4 +129,4 @@ class JointAdditions:
                 if not answer.done():
                     answer.set_result(outcome.result())
 
-        self._ports.write(transactional_id, new).add_done_callback(written)
+        ports.write(transactional_id, new).add_done_callback(written)

@@ -93,14 +93,7 @@ class ShardLeader:
         self._loop = asyncio.get_running_loop()
         self._pending = PendingTransactions(settings.held_max)
         self._limits = ShardLimits(shard, settings)
-        self._joint_additions = JointAdditions(
-            self._pending,
-            AdditionPorts(
-                look=self._look,
-                limit=self._limits.check_change,
-                write=self._begin_write,
-            ),
-        )
+        self._joint_additions = JointAdditions(self._pending)
         self._completion_timer: asyncio.TimerHandle | None = None
         self._log = logging.getLogger(__name__)
 
@@ -190,7 +183,11 @@ class ShardLeader:
 
     async def add(self, transactional_id: str, addition: Addition) -> ErrorCode:
         """Have partitions added, with others of the id that come at the same time."""
-        return await self._joint_additions.add(transactional_id, addition, self._settings.hold_ms)
+        ports = AdditionPorts(
+            look=self._look, limit=self._limits.check_change, write=self._begin_write
+        )
+        hold_ms = self._settings.hold_ms
+        return await self._joint_additions.add(transactional_id, addition, hold_ms, ports)
 
     async def remove_expired(self, transactional_ids: list[str]) -> None:
         """Drop ids that have expired, unless something has begun about them."""

@@ -52,9 +52,9 @@ class ThreeBrokers:
 async def three_brokers(root: Path) -> AsyncIterator[ThreeBrokers]:
     peers = tempfile.mkdtemp(prefix="oncelog-", dir=root)
     brokers = [_broker(root, peers, node) for node in NODES]
-    async with AsyncExitStack() as stack, asyncio.timeout(START_TIMEOUT_S):
-        starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
-        await asyncio.gather(*starting)
+    async with AsyncExitStack() as stack:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await asyncio.gather(*(broker.start() for broker in brokers))
         for broker in brokers:
             stack.push_async_callback(broker.stop)
         yield ThreeBrokers(brokers)
@@ -95,7 +95,7 @@ class Producer(asyncio.Protocol):
                 return
             answer, self._received = self._received[4 : 4 + size], self._received[4 + size :]
             response = produce.decode_response(memoryview(answer)[5:], PRODUCE_VERSION)
-            assert response.topics[0].partitions[0].error_code == 0
+            assert response.topics[0].partitions[0].error_code == 0, response
             self.acknowledged += 1
             if self.acknowledged < self._wanted:
                 self._send()
