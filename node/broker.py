@@ -32,6 +32,7 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.topic_configs import parse_topic_configs
 from ..wire.fault_point import FaultPoint, no_fault_point
 from .admin_socket import AdminSocket
+from .clock import ClusterClock
 from .cluster_id import new_cluster_id
 from .config.broker_config import BrokerConfig
 from .config.dynamic import judge_broker_configs, judge_cluster_configs, topic_defaults_in_force
@@ -81,7 +82,7 @@ class Broker:
         self.state = ClusterState(listener_failed=self._listener_failed)
         self._fault_point = fault_point
         self._gate = gate or LinkGate()
-        self._clock = self._outside.clock
+        self._clock = ClusterClock(self._outside.clock, self.state)
         self._work = SlicedWork(self._outside.slice_clock)
         self.watchdog = LoopWatchdog()  # watches once the process starts it
         self._failure: asyncio.Future[None] | None = None

@@ -79,7 +79,7 @@ class LogMaintenance:
                     config.log_flush_start_offset_checkpoint_interval_ms,
                     log_starts.write_now_and_then,
                 ),
-                ("retention", config.log_retention_check_interval_ms, self._apply_retention),
+                ("retention", config.log_retention_check_interval_ms, self.apply_retention),
                 ("purge", PURGE_MS, self._purge),
             )
         ]
@@ -168,13 +168,17 @@ class LogMaintenance:
             if is_clean or log.config.flush_ms == LONG_MAX:
                 self._timed.discard(partition)
 
-    async def _apply_retention(self) -> None:
+    async def apply_retention(self) -> None:
+        """Look at all logs once."""
+        clock = self._replicas.clock
         for partition in self._replicas:
             log = partition.log
             if log.is_failed:
                 continue
             try:
-                deleting = log.retention.deleting_old_segments(self._replicas.clock.wall_ms())
+                deleting = log.retention.deleting_old_segments(
+                    clock.wall_ms(), clock.advanced_since_ms
+                )
                 count = await self._replicas.work.run("retention", deleting)
             except KafkaStorageError:
                 self._replicas.fail(partition)

@@ -1,6 +1,7 @@
 """Which segments have served their time, and how files leave the disk."""
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,13 @@ from .segment import Segment
 from .segment_list import SegmentList
 
 DELETED_SUFFIX = ".deleted"
+AdvancedSince = Callable[[int], int]  # by how much what was written at a moment is older than that
 SEGMENTS_AT_ONCE = 4  # some 0.5 ms, of renames for the most part
+
+
+def never_advanced(_moment_ms: int) -> int:
+    """Of a clock that is the machine's."""
+    return 0
 
 
 def segments_past_retention(
@@ -22,6 +29,7 @@ def segments_past_retention(
     high_watermark: int,
     log_end_offset: int,
     now_ms: int,
+    advanced_since_ms: AdvancedSince = never_advanced,
 ) -> list[Segment]:
     """The oldest few that may go, oldest first; the active one among them if it holds data.
 
@@ -40,7 +48,11 @@ def segments_past_retention(
             break
         is_below_start = newer is not None and newer.base_offset <= log_start_offset
         is_too_much = by_size and excess_bytes >= segment.size_bytes
-        if not (is_below_start or is_too_much or (by_age and _is_too_old(segment, config, now_ms))):
+        if not (
+            is_below_start
+            or is_too_much
+            or (by_age and _age_ms(segment, now_ms, advanced_since_ms) > config.retention_ms)
+        ):
             break
         excess_bytes -= segment.size_bytes
         deletable.append(segment)
@@ -49,11 +61,34 @@ def segments_past_retention(
     return deletable
 
 
-def _is_too_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
+def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> int:
+    """Of its newest record.
+
+    The record's timestamp says which advances it has seen: it is the same on every replica, also on
+    one that copies it later. One from the future has seen those since it was appended.
+    """
     newest_ms = segment.max_timestamp
     if newest_ms == NO_TIMESTAMP:  # records without timestamps: the file's own time
         newest_ms = segment.last_modified_ms()
-    return now_ms - newest_ms > config.retention_ms
+    if not advanced_since_ms(0):
+        return now_ms - newest_ms
+    return now_ms - newest_ms + advanced_since_ms(min(newest_ms, segment.last_modified_ms()))
+
+
+def is_rolled_by_advance(
+    segment: Segment, config: LogConfig, now_ms: int, advanced_since_ms: AdvancedSince
+) -> bool:
+    """Whether segment.ms is over by an advance: records of after it go on in another segment.
+
+    Appends compare timestamps, which are real, and do not see that.
+    """
+    if not segment.size_bytes or not advanced_since_ms(0):
+        return False
+    first_ms = segment.find_first_timestamp()
+    if first_ms == NO_TIMESTAMP:
+        first_ms = segment.created_ms
+    advanced_ms = advanced_since_ms(first_ms)
+    return advanced_ms > 0 and now_ms - first_ms + advanced_ms > config.segment_ms
 
 
 class DeletedFiles:
