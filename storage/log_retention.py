@@ -10,12 +10,7 @@ from ..wire.errors import OffsetOutOfRange
 from ..wire.steps import Steps, run_to_end
 from .disk_guard import disk_errors
 from .local_log import LocalLog
-from .segments.retention import (
-    AdvancedSince,
-    is_rolled_by_advance,
-    never_advanced,
-    segments_past_retention,
-)
+from .segments.retention import segments_past_retention
 from .segments.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -51,9 +46,7 @@ class LogRetention:
         """As `deleting_old_segments`, at once."""
         return run_to_end(self.deleting_old_segments(now_ms))
 
-    def deleting_old_segments(
-        self, now_ms: int, advanced_since_ms: AdvancedSince = never_advanced
-    ) -> Steps[int]:
+    def deleting_old_segments(self, now_ms: int) -> Steps[int]:
         """Drop what retention or the log start has passed, oldest first; how many segments.
 
         Each step looks anew. `purge_deleted_files` then removes their files from the disk.
@@ -70,16 +63,13 @@ class LogRetention:
                     high_watermark=min(log.high_watermark, until),
                     log_end_offset=log.log_end_offset,
                     now_ms=now_ms,
-                    advanced_since_ms=advanced_since_ms,
+                    advanced_since_ms=log.advanced_since_ms,
                 )
-                active = log.segments.active
-                if (past and past[-1] is active) or is_rolled_by_advance(
-                    active, log.config, now_ms, advanced_since_ms
-                ):
-                    run_to_end(log.rebuilding())
-                    log.roll(log.log_end_offset)
                 if not past:
                     break
+                if past[-1] is log.segments.active:
+                    run_to_end(log.rebuilding())
+                    log.roll(log.log_end_offset)
                 oldest_kept = log.segments.after(past[-1])
                 assert oldest_kept is not None
                 self.advance_log_start_offset(oldest_kept.base_offset)

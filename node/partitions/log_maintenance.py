@@ -170,15 +170,12 @@ class LogMaintenance:
 
     async def apply_retention(self) -> None:
         """Look at all logs once."""
-        clock = self._replicas.clock
         for partition in self._replicas:
             log = partition.log
             if log.is_failed:
                 continue
             try:
-                deleting = log.retention.deleting_old_segments(
-                    clock.wall_ms(), clock.advanced_since_ms
-                )
+                deleting = log.retention.deleting_old_segments(self._replicas.clock.wall_ms())
                 count = await self._replicas.work.run("retention", deleting)
             except KafkaStorageError:
                 self._replicas.fail(partition)

@@ -168,6 +168,7 @@ class Logs:
     def _open(self, opening: LogOpening) -> PartitionLog:
         begun_ms = self._clock.monotonic_ms()
         log = run_to_end(self.directory.open(opening))
+        log.local.advanced_since_ms = self._clock.advanced_since_ms
         if log.log_end_offset:
             logger.info(
                 "%s-%d: loaded %d segments with offsets %d to %d in %d ms",

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from ...wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ...wire.record_batch import BatchHeader
 from ...wire.steps import Steps
-from ..segments.retention import AdvancedSince, never_advanced
+from ..segments.advanced_clock import AdvancedSince, never_advanced
 from .entry import (
     NO_EPOCH,
     NO_OFFSET,

@@ -1,24 +1,18 @@
 """Which segments have served their time, and how files leave the disk."""
 
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
+from .advanced_clock import AdvancedSince, never_advanced
 from .index import NO_TIMESTAMP
 from .segment import Segment
 from .segment_list import SegmentList
 
 DELETED_SUFFIX = ".deleted"
-AdvancedSince = Callable[[int], int]  # by how much what was written at a moment is older than that
 SEGMENTS_AT_ONCE = 4  # some 0.5 ms, of renames for the most part
-
-
-def never_advanced(_moment_ms: int) -> int:
-    """Of a clock that is the machine's."""
-    return 0
 
 
 def segments_past_retention(
@@ -73,22 +67,6 @@ def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> 
     if not advanced_since_ms(0):
         return now_ms - newest_ms
     return now_ms - newest_ms + advanced_since_ms(min(newest_ms, segment.last_modified_ms()))
-
-
-def is_rolled_by_advance(
-    segment: Segment, config: LogConfig, now_ms: int, advanced_since_ms: AdvancedSince
-) -> bool:
-    """Whether segment.ms is over by an advance: records of after it go on in another segment.
-
-    Appends compare timestamps, which are real, and do not see that.
-    """
-    if not segment.size_bytes or not advanced_since_ms(0):
-        return False
-    first_ms = segment.find_first_timestamp()
-    if first_ms == NO_TIMESTAMP:
-        first_ms = segment.created_ms
-    advanced_ms = advanced_since_ms(first_ms)
-    return advanced_ms > 0 and now_ms - first_ms + advanced_ms > config.segment_ms
 
 
 class DeletedFiles:

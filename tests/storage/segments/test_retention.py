@@ -13,7 +13,6 @@ from oncelog.storage.log_config import LogConfig
 from oncelog.storage.segments.retention import SEGMENTS_AT_ONCE
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header
-from oncelog.wire.steps import run_to_end
 
 NOW_MS = 1_700_000_000_000
 
@@ -232,24 +231,24 @@ def advanced_at(at_ms):
     return lambda moment_ms: ADVANCED_MS if moment_ms <= at_ms else 0
 
 
-def written(logs, *timestamps, appended_ms=NOW_MS, **config):
-    """A log of one record a segment, whose files were last written at appended_ms."""
-    log = logs.open(**config)
+def written(logs, *timestamps, retention_ms):
+    """A log of one record a segment, whose files were last written a millisecond after NOW_MS."""
+    log = logs.open(retention_ms=retention_ms)
     for timestamp in timestamps:
         logs.lead(log, timestamp=timestamp)
         log.roll(NOW_MS)
     log.advance_high_watermark(len(timestamps))
     for path in log.directory.glob("*.log"):
-        os.utime(path, ns=(0, appended_ms * 1_000_000))
+        os.utime(path, ns=(0, (NOW_MS + 1) * 1_000_000))
     return log
 
 
 def test_what_was_there_before_an_advance_is_older_by_it_and_what_came_after_is_new(logs):
-    log = written(logs, NOW_MS, NOW_MS + 1, retention_ms=ADVANCED_MS, appended_ms=NOW_MS + 1)
-    advances = advanced_at(NOW_MS)
-    assert run_to_end(log.retention.deleting_old_segments(NOW_MS, advances)) == 0
-    assert run_to_end(log.retention.deleting_old_segments(NOW_MS + 1, advances)) == 1
-    assert run_to_end(log.retention.deleting_old_segments(NOW_MS + 1000, advances)) == 0
+    log = written(logs, NOW_MS, NOW_MS + 1, retention_ms=ADVANCED_MS)
+    log.local.advanced_since_ms = advanced_at(NOW_MS)
+    assert log.retention.delete_old_segments(NOW_MS) == 0
+    assert log.retention.delete_old_segments(NOW_MS + 1) == 1
+    assert log.retention.delete_old_segments(NOW_MS + 1000) == 0
     assert log.log_start_offset == 1
 
 
@@ -258,22 +257,22 @@ def test_records_from_the_future_and_without_a_time_have_seen_the_advances_since
     logs, timestamp
 ):
     log = written(logs, timestamp, retention_ms=ADVANCED_MS - 500)
-    assert run_to_end(log.retention.deleting_old_segments(NOW_MS + 1, advanced_at(NOW_MS - 1))) == 0
-    assert run_to_end(log.retention.deleting_old_segments(NOW_MS + 1, advanced_at(NOW_MS))) == 1
+    for at_ms, count in ((NOW_MS, 0), (NOW_MS + 1, 1)):
+        log.local.advanced_since_ms = advanced_at(at_ms)
+        assert log.retention.delete_old_segments(NOW_MS + 2) == count
 
 
-def test_after_an_advance_beyond_segment_ms_records_go_on_in_another_segment(logs):
-    log = logs.open(segment_ms=ADVANCED_MS, retention_ms=-1)
-    look = log.retention.deleting_old_segments
-    run_to_end(look(NOW_MS + 1, advanced_at(NOW_MS)))
-    assert bases(log) == [0]  # it is empty
-    logs.lead(log, timestamp=NOW_MS)
-    run_to_end(look(NOW_MS, advanced_at(NOW_MS)))
-    run_to_end(look(NOW_MS + 1, advanced_at(NOW_MS - 1)))
+@pytest.mark.parametrize("timestamps", [(NOW_MS, NOW_MS + 1), (-1, -1)])
+def test_after_an_advance_beyond_segment_ms_records_go_on_in_another_segment(logs, timestamps):
+    log = logs.open(segment_ms=ADVANCED_MS)
+    before, after = timestamps
+    logs.lead(log, timestamp=before, now_ms=NOW_MS)
+    logs.lead(log, timestamp=before, now_ms=NOW_MS)
     assert bases(log) == [0]
-    for _ in range(2):
-        run_to_end(look(NOW_MS + 1, advanced_at(NOW_MS)))
-        assert bases(log) == [0, 1]
+    log.local.advanced_since_ms = advanced_at(NOW_MS)
+    logs.lead(log, timestamp=after, now_ms=NOW_MS + 1)
+    logs.lead(log, timestamp=after, now_ms=NOW_MS + 1)
+    assert bases(log) == [0, 2]
 
 
 def test_nothing_above_the_high_watermark_is_deleted(logs):
