@@ -19,7 +19,7 @@ from ..wire.errors import RequestTimedOut
 if TYPE_CHECKING:
     from .services import BrokerServices
 
-TIMEOUT_MS = 5_000
+TIMEOUT_MS = 2_000  # an election; who is cut off is not waited for, another broker is asked
 logger = logging.getLogger(__name__)
 
 

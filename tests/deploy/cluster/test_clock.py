@@ -50,6 +50,28 @@ def test_what_is_no_time_is_refused_in_words(by: str | timedelta) -> None:
         duration_ms(by)
 
 
+def test_nodes_are_asked_for_one_operation_until_one_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [SimpleNamespace(node_id=i, state="running") for i in (1, 2)]
+    cluster = SimpleNamespace(peer_directory=Path(), status=lambda: nodes)
+    asked: list[tuple[int, str]] = []
+
+    def ask(_: Path, node_id: int, request: dict[str, Any], **__: Any) -> dict[str, Any]:
+        if request["op"] == "clock":
+            total_ms = 5 if len(asked) > 2 else 0
+            shown = {"now_ms": total_ms, "advanced_ms": total_ms, "looked_ms": total_ms}
+            return shown | {"is_controlled": True}
+        asked.append((node_id, request["operation_id"]))
+        if len(asked) == 1:
+            raise Failure("Node 1 does not answer.")
+        return {"unknown": "The controller did not answer."} if len(asked) == 2 else {
+            "advanced_ms": 5
+        }  # fmt: skip
+
+    monkeypatch.setattr(admin_socket_client, "ask", ask)
+    assert ClockControl(cast(Cluster, cluster)).advance("5ms").behind == ()
+    assert [node_id for node_id, _ in asked] == [1, 2, 1] and len({id_ for _, id_ in asked}) == 1
+
+
 # -- a cluster
 
 
