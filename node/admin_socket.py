@@ -10,6 +10,7 @@ owner of the cluster comes in). One JSON object a line, answered by one a line:
     {"op": "keep", "peer": 2, "count": 1}              single messages, which others overtake
     {"op": "links"}                                    how many messages met a fault
     {"op": "heal"}
+    {"op": "clock"}, {"op": "advance-clock", ...}      see `controlled_clock`
 
 Faults live in this process only: a restart heals them.
 """
@@ -17,7 +18,7 @@ Faults live in this process only: a restart heals them.
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,23 @@ from ..replication.peer.link_gate import LinkGate
 
 LINE_BYTES_MAX = 4096
 Metrics = Callable[[], dict[str, Any]]
+LongOperation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class AdminSocket:
-    """Serves the door of one node."""
+    """Serves the door of one node. long_operations: by name, those that take their time."""
 
-    def __init__(self, path: Path, gate: LinkGate, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        path: Path,
+        gate: LinkGate,
+        metrics: Metrics,
+        long_operations: Mapping[str, LongOperation] | None = None,
+    ) -> None:
         self._path = path
         self._gate = gate
         self._metrics = metrics
+        self._long_operations = long_operations or {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -53,12 +62,22 @@ class AdminSocket:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(json.dumps(self._answer(line)).encode() + b"\n")
+                answer = await self._long_answer(line) or self._answer(line)
+                writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ValueError, OSError):
             pass  # a line too long, or gone
         finally:
             writer.close()
+
+    async def _long_answer(self, line: bytes) -> dict[str, Any] | None:
+        """None for what `_answer` answers."""
+        try:
+            asked = json.loads(line)
+            operation = self._long_operations.get(asked["op"])
+            return None if operation is None else await operation(asked)
+        except (KeyError, TypeError, ValueError) as error:
+            return {"error": f"not understood: {error}"}
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:

@@ -32,9 +32,11 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.topic_configs import parse_topic_configs
 from ..wire.fault_point import FaultPoint, no_fault_point
 from .admin_socket import AdminSocket
+from .clock import ClusterClock
 from .cluster_id import new_cluster_id
 from .config.broker_config import BrokerConfig
 from .config.dynamic import judge_broker_configs, judge_cluster_configs, topic_defaults_in_force
+from .controlled_clock import ControlledClock
 from .controller.client import ControllerClient
 from .controller.service import ControllerService
 from .environment import Surroundings
@@ -81,7 +83,7 @@ class Broker:
         self.state = ClusterState(listener_failed=self._listener_failed)
         self._fault_point = fault_point
         self._gate = gate or LinkGate()
-        self._clock = self._outside.clock
+        self._clock = ClusterClock(self._outside.clock, self.state)
         self._work = SlicedWork(self._outside.slice_clock)
         self.watchdog = LoopWatchdog()  # watches once the process starts it
         self._failure: asyncio.Future[None] | None = None
@@ -142,8 +144,21 @@ class Broker:
         await self._transactions.start()
         await self.liveness.until_voter(self.engine.groups.values(), VOTER_TIMEOUT_S)
         await self.server.start(config.listener.host, config.listener.port)
+        looks = (
+            self._transactions.leaders.look,
+            self._expiry.look,
+            self._partition_transactions.expire_producers,
+            self._maintenance.apply_retention,
+        )
+        self._controlled_clock = ControlledClock(self.services, looks)
         self._admin = AdminSocket(
-            Path(config.peer_directory) / f"admin-{config.node_id}", self._gate, self._metrics
+            Path(config.peer_directory) / f"admin-{config.node_id}",
+            self._gate,
+            self._metrics,
+            {
+                "clock": self._controlled_clock.clock,
+                "advance-clock": self._controlled_clock.advance,
+            },
         )
         await self._admin.start()
         self._isolated_leader = IsolatedLeader(
@@ -176,6 +191,7 @@ class Broker:
             logger.info("controlled shutdown %s", "done" if handed_over else "timed out")
             await self._transactions.hand_over()
         await self._admin.stop()
+        await self._controlled_clock.stop()
         await self._expiry.stop()
         self.services.groups.stop()
         await self.server.stop()

@@ -27,6 +27,7 @@ from .log_recovery import LoadedLog
 from .producers.recovery import load_producers, take_in
 from .producers.snapshot import encode as encode_snapshot
 from .producers.state import ProducerStateTable
+from .segments.advanced_clock import AdvancedSince, never_advanced
 from .segments.log_file import Buffer
 from .segments.retention import DeletedFiles
 from .segments.segment import Segment
@@ -85,6 +86,7 @@ class LocalLog:
         self.deleted = DeletedFiles()
         self.disk = disk
         self.now_ms = now_ms  # the wall clock when it was last told
+        self.advanced_since_ms: AdvancedSince = never_advanced
         self.fault_point = fault_point
 
     # -- growing -----------------------------------------------------------------------------
@@ -95,7 +97,12 @@ class LocalLog:
         last_offset = base_offset + header.last_offset_delta
         segment = self.segments.active
         if segment.should_roll(
-            self.config, size_bytes, header.max_timestamp, last_offset, self.now_ms
+            self.config,
+            size_bytes,
+            header.max_timestamp,
+            last_offset,
+            self.now_ms,
+            self.advanced_since_ms,
         ):
             segment = self.roll(base_offset)
         self._write(segment, records)
@@ -143,6 +150,7 @@ class LocalLog:
                 header.max_timestamp,
                 last_offset,
                 self.now_ms,
+                self.advanced_since_ms,
             ):
                 self._write_to_active(records[run_start:run_end], run_start, run)
                 is_near = last_offset - self.log_end_offset <= INT_MAX

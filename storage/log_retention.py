@@ -63,6 +63,7 @@ class LogRetention:
                     high_watermark=min(log.high_watermark, until),
                     log_end_offset=log.log_end_offset,
                     now_ms=now_ms,
+                    advanced_since_ms=log.advanced_since_ms,
                 )
                 if not past:
                     break

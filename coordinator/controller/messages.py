@@ -5,6 +5,7 @@ from enum import IntEnum
 
 from ...replication.messages import PeerMessage
 from ..metadata.commands import (
+    AdvanceClock,
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
@@ -31,6 +32,7 @@ MESSAGE_OF: dict[type, PeerMessage] = {
     ElectLeaders: PeerMessage.ADMIN,
     FailReplicas: PeerMessage.ADMIN,
     AlterPartitionReassignments: PeerMessage.ADMIN,
+    AdvanceClock: PeerMessage.ADMIN,
 }
 
 

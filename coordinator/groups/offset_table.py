@@ -10,7 +10,7 @@ to agree with it even when the marker comes after a plain commit. ABORT drops th
 tombstone. What is pending makes a partition unstable for readers who ask for stable offsets.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...wire.control_record import ControlType, marker_of
@@ -203,6 +203,7 @@ class OffsetTable:
         base_ms: int | None,
         now_ms: int,
         retention_ms: int,
+        advanced_since_ms: Callable[[int], int],
         subscribed: Container[str] = frozenset(),
         among: Iterable[TopicPartition] | None = None,
     ) -> list[bytes]:
@@ -220,7 +221,9 @@ class OffsetTable:
             if where in committed
             and where[0] not in subscribed
             and where not in unstable
-            and _is_expired(committed[where].value, base_ms, now_ms, retention_ms)
+            and _is_expired(
+                committed[where].value, base_ms, now_ms, retention_ms, advanced_since_ms
+            )
         ]
 
     def of_deleted_topics(
@@ -261,7 +264,14 @@ class OffsetTable:
                         yield
 
 
-def _is_expired(value: OffsetValue, base_ms: int | None, now_ms: int, retention_ms: int) -> bool:
+def _is_expired(
+    value: OffsetValue,
+    base_ms: int | None,
+    now_ms: int,
+    retention_ms: int,
+    advanced_since_ms: Callable[[int], int],
+) -> bool:
     if value.expire_timestamp_ms != NO_TIMESTAMP:
-        return now_ms >= value.expire_timestamp_ms
-    return now_ms - (value.commit_timestamp_ms if base_ms is None else base_ms) >= retention_ms
+        return now_ms + advanced_since_ms(value.commit_timestamp_ms) >= value.expire_timestamp_ms
+    since_ms = value.commit_timestamp_ms if base_ms is None else base_ms
+    return now_ms + advanced_since_ms(since_ms) - since_ms >= retention_ms

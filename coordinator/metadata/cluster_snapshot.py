@@ -13,10 +13,12 @@ import msgpack
 
 from ...replication.sliced_work import Steps
 from ..snapshot_reader import SnapshotReader
+from .clock_advances import ClockAdvances
 from .cluster_model import BrokerRegistration, Changes, PartitionRegistration, Topic
 from .cluster_tables import ClusterTables
 
 VERSION = 1
+WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
 _broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
@@ -33,8 +35,9 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     outcomes: the encoded results of recent operations, oldest first.
     """
     configs = [(name, sorted(values.items())) for name, values in tables.broker_configs.items()]
+    steps = tables.clock_advances.steps
     head = (
-        VERSION,
+        WITH_CLOCK_VERSION if steps else VERSION,
         tables.cluster_id,
         tables.revision,
         tables.next_producer_id,
@@ -42,7 +45,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         sorted(tables.defaults.items()),
         [_broker_fields(broker) for _, broker in sorted(tables.brokers.items())],
     )
-    tail = (sorted(configs), list(outcomes.items()))
+    tail = (sorted(configs), list(outcomes.items()), *((steps,) if steps else ()))
     # Partitions and dicts of configs are replaced, never changed: a shallow copy is a cut.
     topics = [
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
@@ -94,13 +97,14 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version != VERSION:
+    if version not in (VERSION, WITH_CLOCK_VERSION):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"version {VERSION}."
+            f"versions {VERSION} and {WITH_CLOCK_VERSION}."
         )
-    if count != 10:
-        raise ValueError(f"it has {count} parts, not 10")
+    parts = 11 if version == WITH_CLOCK_VERSION else 10
+    if count != parts:
+        raise ValueError(f"it has {count} parts, not {parts}")
     tables.cluster_id = reader.value()
     tables.revision = reader.value()
     tables.next_producer_id = reader.value()
@@ -121,6 +125,8 @@ def _decode(
                 yield
     tables.broker_configs = {name: dict(configs) for name, configs in reader.value()}
     outcomes = dict(reader.value())
+    if version == WITH_CLOCK_VERSION:
+        tables.clock_advances = ClockAdvances(tuple((at, total) for at, total in reader.value()))
     reader.end()
     tables.take_changes()
     return tables, outcomes

@@ -20,9 +20,9 @@ from . import commands
 from .cluster_model import Changes
 from .cluster_snapshot import decode_tables, difference, encode_tables
 from .cluster_tables import ClusterTables
-from .commands import AllocateProducerIds, Command, RegisterBroker, decode_command
+from .commands import AdvanceClock, AllocateProducerIds, Command, RegisterBroker, decode_command
 from .results import Result, decode_result, encode_result
-from .rules import brokers, configs, partitions, reassignment, topics
+from .rules import brokers, clock, configs, partitions, reassignment, topics
 
 # Retries come within seconds; a cluster makes a few dozen such operations in that time at most.
 OUTCOMES_MAX = 512
@@ -131,6 +131,8 @@ class ClusterState(ClusterTables):
             return (yield from brokers.register_broker(self, command, index))
         if isinstance(command, AllocateProducerIds):
             return brokers.allocate_producer_ids(self, command)
+        if isinstance(command, AdvanceClock):
+            return clock.advance_clock(self, command)
         return (yield from _RULES[type(command)](self, command))
 
     def _remember(self, operation_id: bytes, outcome: bytes) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from ...wire.identifiers import TopicPartition
 from ..partition_set import PartitionSet
+from .clock_advances import ClockAdvances
 from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
 
 # What applies when neither the cluster's dynamic nor its static configuration says anything.
@@ -36,6 +37,7 @@ class ClusterTables:
         self.revision = 0  # counts the commands that changed something
         self.next_producer_id = 0
         self.placement_counter = 0  # partitions placed so far: where the next round starts
+        self.clock_advances = ClockAdvances()
         self.defaults: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
         self.topics: dict[str, Topic] = {}
@@ -202,6 +204,10 @@ class ClusterTables:
 
     def put_cluster_id(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
+        self._changes.others_changed = True
+
+    def put_clock_advances(self, advances: ClockAdvances) -> None:
+        self.clock_advances = advances
         self._changes.others_changed = True
 
     def take_producer_ids(self, count: int) -> int:

@@ -247,6 +247,14 @@ class AllocateProducerIds:
     broker_epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class AdvanceClock:
+    """What was written until at_ms, by the real clock, is older by by_ms from now on."""
+
+    at_ms: int
+    by_ms: int
+
+
 # Its place here is the number of a kind, for ever: only append.
 Command = (
     SetClusterId
@@ -264,6 +272,7 @@ Command = (
     | AlterPartitionReassignments
     | AllocateProducerIds
     | FailReplicas
+    | AdvanceClock
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}

@@ -63,6 +63,10 @@ def up(
     rf: Annotated[int | None, Parameter(help="default.replication.factor")] = None,
     min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
     txn_shards: Annotated[int | None, Parameter(help="Shards of the coordinator.")] = None,
+    clock: Annotated[
+        Literal["system", "controlled"] | None,
+        Parameter(help="controlled: `oncelog clock advance` lets time pass."),
+    ] = None,
     config: Pairs = None,
     profile: Annotated[
         Literal["local", "kafka"], Parameter(help="Defaults: made to be watched, or Kafka's own.")
@@ -81,6 +85,7 @@ def up(
         rf=rf,
         min_isr=min_isr,
         txn_shards=txn_shards,
+        clock=clock,
         config=pairs(config),
         profile=profile,
     )

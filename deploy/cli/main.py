@@ -16,6 +16,7 @@ from . import (
     bench,
     chaos,
     check,
+    clock,
     cluster,
     data,
     groups,
@@ -39,7 +40,8 @@ def build() -> App:
         result_action="return_value",
     )
     for family in (
-        cluster, topics, groups, transactions, data, bench, check, chaos, inject, observe, prove,
+        cluster, clock, topics, groups, transactions, data, bench, check, chaos, inject, observe,
+        prove,
     ):  # fmt: skip
         family.register(app)
     return app

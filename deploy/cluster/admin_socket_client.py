@@ -14,13 +14,18 @@ TIMEOUT_S = 2.0
 
 
 def ask(
-    peer_directory: Path, node_id: int, request: dict[str, Any], door: str = "admin"
+    peer_directory: Path,
+    node_id: int,
+    request: dict[str, Any],
+    door: str = "admin",
+    *,
+    timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Any]:
     """One question to one node; Failure when it does not answer."""
     path = peer_directory / f"{door}-{node_id}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(TIMEOUT_S)
+            connection.settimeout(timeout_s)
             connection.connect(str(path))
             connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as answers:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from . import admin_socket_client, layout, ports, properties, targets
+from .clock import ClockControl
 from .failure import Failure
 from .layout import ClusterFile
 from .node_process import NodeProcess, NodeStatus
@@ -45,6 +46,7 @@ class Cluster:
         rf: int | None = None,
         min_isr: int | None = None,
         txn_shards: int | None = None,
+        clock: str | None = None,
         config: Mapping[str, Any] | None = None,
         profile: str = "local",
         seed: int | None = None,
@@ -57,6 +59,7 @@ class Cluster:
             replication_factor=rf,
             min_insync_replicas=min_isr,
             transaction_shards=txn_shards,
+            clock=clock,
             overrides={k: _text(v) for k, v in (config or {}).items()},
         )
         self.is_temporary = data is None
@@ -99,6 +102,16 @@ class Cluster:
     @property
     def node_ids(self) -> list[int]:
         return self.file.node_ids
+
+    @property
+    def clock(self) -> ClockControl:
+        """Lets time pass, in a cluster that was made with clock="controlled"."""
+        return ClockControl(self)
+
+    @property
+    def peer_directory(self) -> Path:
+        """Where the nodes' sockets for one another, and for their owner, are."""
+        return Path(self.file.peer_directory)
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
         """A configuration for confluent-kafka; give dotted keys by `**{"acks": "all"}`."""
@@ -199,7 +212,7 @@ class Cluster:
                 self._admin = None
         with layout.locked(self.data):
             killed = self._end_all(is_graceful=not purge)
-            layout.remove_peer_directory(Path(self.file.peer_directory))
+            layout.remove_peer_directory(self.peer_directory)
             if purge:
                 self._purge()
         return killed
@@ -271,7 +284,7 @@ class Cluster:
 
     def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
         """Ask a node through the door it keeps for its owner (counters, link faults)."""
-        return admin_socket_client.ask(Path(self.file.peer_directory), node_id, request)
+        return admin_socket_client.ask(self.peer_directory, node_id, request)
 
     def heal(self) -> None:
         """Mend links, resume what is paused, start what is down."""
@@ -310,7 +323,7 @@ class Cluster:
     def _start(
         self, node_ids: Iterable[int], on_ready: Callable[[int], None] = lambda _: None
     ) -> None:
-        layout.make_peer_directory(Path(self.file.peer_directory))
+        layout.make_peer_directory(self.peer_directory)
         started = [self._nodes[i] for i in node_ids]
         for node in started:
             node.directory.mkdir(exist_ok=True)
@@ -344,7 +357,7 @@ class Cluster:
         return sorted(killed)
 
     def _purge(self) -> None:
-        layout.remove_peer_directory(Path(self.file.peer_directory))
+        layout.remove_peer_directory(self.peer_directory)
         for node in self._nodes.values():
             shutil.rmtree(node.directory, ignore_errors=True)
         for name in (layout.CLUSTER_FILE, layout.LOCK_FILE):

@@ -24,6 +24,7 @@ class ClusterPlan:
     replication_factor: int | None = None
     min_insync_replicas: int | None = None
     transaction_shards: int | None = None
+    clock: str | None = None
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -37,6 +38,9 @@ class ClusterPlan:
         if self.profile not in properties.PROFILES:
             have = ", ".join(properties.PROFILES)
             raise Failure(f"There is no profile {self.profile!r}; there are {have}.")
+        if self.clock not in (None, *properties.CLOCKS):
+            have = ", ".join(properties.CLOCKS)
+            raise Failure(f"There is no clock {self.clock!r}; there are {have}.")
         if not 1 <= self._replicas <= self.nodes:
             raise Failure(f"{self._replicas} replicas do not fit on {self.nodes} nodes.")
         if not 1 <= self._min_insync <= self._replicas:
@@ -54,7 +58,7 @@ class ClusterPlan:
         settings["offsets.topic.replication.factor"] = str(min(3, self.nodes))
         if self.transaction_shards is not None:
             settings["transaction.state.log.num.partitions"] = str(self.transaction_shards)
-        return settings | dict(self.overrides)
+        return settings | self._asked_for
 
     def new_file(self) -> ClusterFile:
         entries = self._entries(range(self.first_id, self.first_id + self.nodes))
@@ -83,13 +87,18 @@ class ClusterPlan:
         layout.require_same_cluster(data, known)
         if self.first_port is not None:
             known.nodes = self._entries(known.node_ids)
-        known.settings |= self.overrides
+        known.settings |= self._asked_for
         return known
 
     def _entries(self, ids: Sequence[int]) -> list[NodeEntry]:
         first, count = self.first_port, len(ids)
         chosen = ports.free_ports(count) if first is None else range(first, first + count)
         return [NodeEntry(i, HOST, port) for i, port in zip(ids, chosen, strict=True)]
+
+    @property
+    def _asked_for(self) -> dict[str, str]:
+        """What also a cluster that is there already is to have from now on."""
+        return properties.CLOCKS.get(self.clock or "", {}) | dict(self.overrides)
 
     @property
     def _replicas(self) -> int:

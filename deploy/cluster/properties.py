@@ -21,6 +21,21 @@ PROFILES: dict[str, dict[str, str]] = {
     "kafka": {},
 }
 
+# What cannot be done at once after an advance, since a group is busy or a replica behind, is looked
+# for again soon: nobody waits ten real minutes for it.
+CLOCKS: dict[str, dict[str, str]] = {
+    "system": {"oncelog.clock": "system"},
+    "controlled": {
+        "oncelog.clock": "controlled",
+        "log.retention.check.interval.ms": "1000",
+        "log.cleaner.backoff.ms": "1000",
+        "offsets.retention.check.interval.ms": "1000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+        "producer.id.expiration.check.interval.ms": "1000",
+    },
+}
+
 
 def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> dict[str, str]:
     """Everything one node must know; the cluster-wide settings win."""

@@ -34,16 +34,17 @@ class Clusters:
         name = f"oncelog-pytest-{secrets.token_hex(4)}"
         self.directory = Path(tempfile.gettempdir()).resolve() / name
         self._guard: subprocess.Popen[bytes] | None = None
-        self._shared: dict[int, Cluster] = {}
+        self._shared: dict[tuple[int, str | None], Cluster] = {}
         self._living: list[Cluster] = []
         self._names = itertools.count(1)
         self.numbers = itertools.count(1)  # of the tests that use a shared cluster
 
-    def shared(self, nodes: int) -> Cluster:
-        """The cluster of so many nodes that all tests share; started when there is none."""
-        if nodes not in self._shared:
-            self._shared[nodes] = self.start(nodes)
-        return self._shared[nodes]
+    def shared(self, nodes: int, clock: str | None = None) -> Cluster:
+        """The cluster of this kind that all tests share; started when there is none."""
+        kind = nodes, clock
+        if kind not in self._shared:
+            self._shared[kind] = self.start(nodes, clock=clock)
+        return self._shared[kind]
 
     def start(self, nodes: int, **settings: Any) -> Cluster:
         """A new cluster, ready. Failure with the logs of its nodes, and nothing left of it."""

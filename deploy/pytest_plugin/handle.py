@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.blocking_admin import blocking_admin
+from ..cluster.clock import ClockControl
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..faults.schedule import schedule
@@ -34,6 +35,7 @@ class Wanted:
     faults: tuple[str, ...] = ()
     seed: int | None = None
     allow_open: bool = False
+    clock: str | None = None
 
 
 def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wanted:
@@ -44,7 +46,8 @@ def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wan
         return Wanted(*positional, **values)
     except TypeError:
         raise Failure(
-            "The marker is oncelog(nodes=3, faults='kill,pause', seed=7, allow_open=False)."
+            "The marker is oncelog(nodes=3, faults='kill,pause', seed=7, allow_open=False, "
+            "clock='controlled')."
         ) from None
 
 
@@ -97,6 +100,13 @@ class ClusterInTest:
         self._topics.append(name)
         self.cluster.wait_for_isr(name, 1)
         return name
+
+    # --- time
+
+    @property
+    def clock(self) -> ClockControl:
+        """Lets time pass, with the marker oncelog(clock="controlled")."""
+        return ClockControl(self.cluster, self.note)
 
     # --- faults
 

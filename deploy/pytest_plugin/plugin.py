@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from .handle import ClusterInTest
 
 MARKER = (
-    "oncelog(nodes=3, faults=None, seed=None, allow_open=False): the cluster of the fixture "
-    "`oncelog`: how many nodes; faults (kill, stop, pause, partition, one-way, slow, separated by "
-    "commas) that strike it while the test runs, drawn from the seed; whether the test may leave "
-    "transactions open"
+    "oncelog(nodes=3, faults=None, seed=None, allow_open=False, clock=None): the cluster of the "
+    "fixture `oncelog`: how many nodes; faults (kill, stop, pause, partition, one-way, slow, "
+    "separated by commas) that strike it while the test runs, drawn from the seed; whether the "
+    "test may leave transactions open; clock='controlled': time can be advanced"
 )
 CLUSTERS: pytest.StashKey["Clusters"] = pytest.StashKey()
 HANDLE: pytest.StashKey["ClusterInTest"] = pytest.StashKey()
@@ -133,7 +133,7 @@ def oncelog(
         wanted = read_marker(marker.args if marker else (), marker.kwargs if marker else {})
     except Failure as problem:
         pytest.fail(f"{item.nodeid}: {problem}", pytrace=False)
-    cluster = oncelog_clusters.shared(wanted.nodes)
+    cluster = oncelog_clusters.shared(wanted.nodes, wanted.clock)
     seed = request.config.getoption("--oncelog-seed")
     if seed is None:
         seed = oncelog_clusters.seed if wanted.seed is None else wanted.seed

@@ -129,7 +129,9 @@ class BrokerConfig(BrokerSettings):
     @property
     def cluster_defaults(self) -> dict[str, str]:
         """The static values that decide inside the replicated metadata (SetDefaults)."""
+        controlled = {"oncelog.clock": self.clock} if self.clock != "system" else {}
         return {
+            **controlled,
             "num.partitions": str(self.num_partitions),
             "default.replication.factor": str(self.default_replication_factor),
             "min.insync.replicas": self.topic_defaults["min.insync.replicas"],

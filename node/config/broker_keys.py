@@ -59,6 +59,11 @@ class BrokerSettings(CoordinatorSettings):
         "oncelog.peer.directory", STRING, None,
         "Where the brokers of one host meet (ipc sockets); a short path, mode 0700.",
     )  # fmt: skip
+    clock: str = setting(
+        "oncelog.clock", STRING, "system",
+        "controlled: what waits for its time to be over can be made older (oncelog clock advance).",
+        one_of("system", "controlled"),
+    )  # fmt: skip
 
     # sockets and limits
     socket_request_max_bytes: int = setting(

@@ -89,9 +89,16 @@ class ControllerClient:
         self._refill: asyncio.Task[None] | None = None
         raft_group.on_applied(self._applied)
 
-    async def submit(self, command: Command, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Result:
+    async def submit(
+        self,
+        command: Command,
+        *,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        operation_id: bytes | None = None,
+    ) -> Result:
         """Have the command done, and return its outcome once this node knows it.
 
+        operation_id: of one that may come again, from any node, and is done once (a short one).
         A long command goes as several, of which some may be done and others not. Raises
         RequestTimedOut (then it may be done, now or later) and PolicyViolation (too long).
         """
@@ -104,7 +111,9 @@ class ControllerClient:
         result = Result()
         if not refused or has_items(command):
             parts = await self._work.finish("splitting of a command", split_command(command))
-            result = merge_results([await self._submit(part, deadline_ms) for part in parts])
+            result = merge_results(
+                [await self._submit(part, deadline_ms, operation_id) for part in parts]
+            )
             await self.until_applied(result.index, deadline_ms)
         merging = with_refusals(wanted, result, refused)
         return await self._work.finish("configurations", merging)
@@ -169,9 +178,12 @@ class ControllerClient:
                 leader = self._raft_group.leader_id
         raise RequestTimedOut(f"The controller did not answer in time: {reason}.")
 
-    async def _submit(self, command: Command, deadline_ms: int) -> Result:
-        is_known = isinstance(command, _NEEDS_NO_ID)
-        operation_id = b"" if is_known else self._random_bytes(OPERATION_ID_BYTES)
+    async def _submit(
+        self, command: Command, deadline_ms: int, operation_id: bytes | None = None
+    ) -> Result:
+        if operation_id is None:
+            is_known = isinstance(command, _NEEDS_NO_ID)
+            operation_id = b"" if is_known else self._random_bytes(OPERATION_ID_BYTES)
         is_of_client = not isinstance(command, _OF_BROKERS)
         if is_of_client:
             await self._work.share.room()

@@ -116,13 +116,17 @@ class OffsetExpiry:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval_ms / 1000)
-            for shard in self._coordinator.shards:
-                try:
-                    await self.look_at(shard)
-                except KafkaError as error:
-                    logger.info("%r: offsets cannot expire now: %s", shard, error)
-                except Exception:
-                    logger.exception("%r: offsets cannot expire", shard)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look at all shards once."""
+        for shard in self._coordinator.shards:
+            try:
+                await self.look_at(shard)
+            except KafkaError as error:
+                logger.info("%r: offsets cannot expire now: %s", shard, error)
+            except Exception:
+                logger.exception("%r: offsets cannot expire", shard)
 
     async def look_at(self, shard: GroupShard) -> None:
         """Remove what may go from one shard. Raises what `GroupCoordinator.append` raises."""
@@ -180,6 +184,7 @@ class OffsetExpiry:
             base_ms=base_ms,
             now_ms=self._coordinator.clock.wall_ms(),
             retention_ms=self._retention_ms,
+            advanced_since_ms=self._coordinator.clock.advanced_since_ms,
             subscribed=subscribed,
             among=some,
         )

@@ -79,7 +79,7 @@ class LogMaintenance:
                     config.log_flush_start_offset_checkpoint_interval_ms,
                     log_starts.write_now_and_then,
                 ),
-                ("retention", config.log_retention_check_interval_ms, self._apply_retention),
+                ("retention", config.log_retention_check_interval_ms, self.apply_retention),
                 ("purge", PURGE_MS, self._purge),
             )
         ]
@@ -168,7 +168,8 @@ class LogMaintenance:
             if is_clean or log.config.flush_ms == LONG_MAX:
                 self._timed.discard(partition)
 
-    async def _apply_retention(self) -> None:
+    async def apply_retention(self) -> None:
+        """Look at all logs once."""
         for partition in self._replicas:
             log = partition.log
             if log.is_failed:

@@ -126,6 +126,7 @@ class Transactions:
             settings=settings,
             ports=LeaderPorts(
                 wall_ms=services.clock.wall_ms,
+                advanced_since_ms=services.clock.advanced_since_ms,
                 next_producer_id=next_producer_id,
                 markers=sender,
                 fault_point=self._fault_point,

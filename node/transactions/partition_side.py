@@ -48,6 +48,10 @@ class PartitionTransactions:
             hanging_after_ms=config.transaction_max_timeout_ms + 2 * scan_ms,
         )
 
+    async def expire_producers(self) -> None:
+        """Look once for silent producers, instead of when it is their turn."""
+        await self._expiry.expire()
+
     async def stop(self) -> None:
         """End it all; coordinators ask again, of another."""
         await self._reaper.stop()

@@ -69,11 +69,13 @@ class ProducerExpiry:
         return sum(len(partition.log.producer_state) for partition in self._replicas)
 
     async def _expire(self, silent_ms: int) -> int:
-        count = 0
+        count, clock = 0, self._replicas.clock
         for partition in self._replicas:
             log = partition.log
             if not log.is_failed and len(log.producer_state):
-                forgetting = log.producer_state.expiring(self._replicas.clock.wall_ms(), silent_ms)
+                forgetting = log.producer_state.expiring(
+                    clock.wall_ms(), silent_ms, clock.advanced_since_ms
+                )
                 count += await self._work.run("producer expiry", forgetting)
         return count
 

@@ -61,9 +61,10 @@ Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderPorts:
-    """What a leader needs of its broker. wall_ms: for what is written down."""
+    """What a leader needs of its broker. wall_ms, advanced_since_ms: as a broker's `Clock`."""
 
     wall_ms: Callable[[], int]
+    advanced_since_ms: Callable[[int], int]
     next_producer_id: Callable[[], Awaitable[int]]
     markers: MarkerSender
     fault_point: FaultPoint

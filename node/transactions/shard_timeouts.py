@@ -175,6 +175,11 @@ class ShardLeaders:
 
     # -- time
 
+    async def look(self) -> None:
+        """Look once for both; aborts have begun when it is done."""
+        await self._ports.work.run("transaction timeouts", self._find_timed_out())
+        await self._ports.work.run("expiry of transactional ids", self._find_expired())
+
     async def _repeat(self, name: str, interval_ms: int, walk: Callable[[], Steps[None]]) -> None:
         """Look at all of something in slices, again and again."""
         while True:
@@ -218,7 +223,7 @@ class ShardLeaders:
     def _is_timed_out(self, transactional_id: str, record: TransactionRecord) -> bool:
         loop_ms = self._loop.time() * 1_000
         since_ms = self._open_since_ms.get((transactional_id, record.start_ms), loop_ms)
-        return record.is_timed_out(self._ports.wall_ms(), loop_ms - since_ms)
+        return record.is_timed_out(self._aged_ms(record.start_ms), loop_ms - since_ms)
 
     def _find_expired(self) -> Steps[None]:
         """Forget every id that has had no transaction for the time of its expiry."""
@@ -240,10 +245,14 @@ class ShardLeaders:
 
     def _is_expired(self, leader: ShardLeader, name: str) -> bool:
         record = leader.shard.get(name)
-        before_ms = self._ports.wall_ms() - self.settings.id_expiration_ms
-        return (
-            record is not None and record.state in MAY_EXPIRE and record.last_update_ms < before_ms
-        )
+        if record is None or record.state not in MAY_EXPIRE:
+            return False
+        aged_ms = self._aged_ms(record.last_update_ms)
+        return record.last_update_ms < aged_ms - self.settings.id_expiration_ms
+
+    def _aged_ms(self, since_ms: int) -> int:
+        """What the clock says to whom counts from then."""
+        return self._ports.wall_ms() + self._ports.advanced_since_ms(since_ms)
 
     async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:
         def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from ...wire.record_batch import BatchHeader, Buffer
 from ...wire.records import Record, decode_batch, encode_batch, encode_empty_batch
+from ..segments.advanced_clock import AdvancedSince, never_advanced
 from ..segments.transaction_index import AbortedTransaction
 from .transactions import TransactionWalk
 
@@ -97,6 +98,7 @@ class BatchCleaner:
     end_offset: int
     delete_retention_ms: int
     now_ms: int
+    advanced_since_ms: AdvancedSince = never_advanced
     walk: TransactionWalk = field(default_factory=TransactionWalk)
     kept_aborts: list[AbortedTransaction] = field(default_factory=list[AbortedTransaction])
 
@@ -133,7 +135,7 @@ class BatchCleaner:
         if not header.has_delete_horizon:
             horizon = self._horizon(header, is_needed=True)
             return _rewrite(header, decode_batch(batch), horizon)
-        is_over = self.now_ms >= header.base_timestamp
+        is_over = self._is_over(header.base_timestamp)
         return None if is_over and not self._is_needed_marker(header) else batch
 
     def _stays(self, header: BatchHeader, record: Record) -> bool:
@@ -141,7 +143,12 @@ class BatchCleaner:
             return False
         if record.value is not None or not header.has_delete_horizon:
             return True
-        return self.now_ms < header.base_timestamp
+        return not self._is_over(header.base_timestamp)
+
+    def _is_over(self, horizon_ms: int) -> bool:
+        """A horizon was set delete.retention.ms before it."""
+        since_ms = horizon_ms - self.delete_retention_ms
+        return self.now_ms + self.advanced_since_ms(since_ms) >= horizon_ms
 
     def _horizon(self, header: BatchHeader, *, is_needed: bool) -> int | None:
         if header.has_delete_horizon:

@@ -20,6 +20,7 @@ from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.record_batch import BatchHeader, Buffer, decode_header
 from ..checkpoint import sync_directory
 from ..log_config import LogConfig
+from ..segments.advanced_clock import AdvancedSince, never_advanced
 from ..segments.log_file import scan_batches
 from ..segments.segment import Segment
 from ..segments.segment_swap import CLEANED_SUFFIX
@@ -61,6 +62,7 @@ class Cleaning:
         producers: Mapping[int, ActiveProducer],
         *,
         now_ms: int,
+        advanced_since_ms: AdvancedSince = never_advanced,
         keys_max: int = KEYS_MAX,
         fault_point: FaultPoint = no_fault_point,
     ) -> None:
@@ -78,6 +80,7 @@ class Cleaning:
             end_offset=plan.end_offset,
             delete_retention_ms=config.delete_retention_ms,
             now_ms=now_ms,
+            advanced_since_ms=advanced_since_ms,
         )
         self._output: Segment | None = None
         self._slice_bytes = 0

@@ -99,6 +99,7 @@ class LogCleaner:
             log.config,
             producers,
             now_ms=now_ms,
+            advanced_since_ms=log.local.advanced_since_ms,
             keys_max=self._keys_max,
             fault_point=self._fault_point,
         )
@@ -115,6 +116,7 @@ class LogCleaner:
             last_stable_offset=log.last_stable_offset,
             recovery_point=log.flushing.recovery_point,
             now_ms=now_ms,
+            advanced_since_ms=log.local.advanced_since_ms,
         )
 
     @property

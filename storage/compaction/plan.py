@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..log_config import LogConfig
+from ..segments.advanced_clock import AdvancedSince, never_advanced
 from ..topic_configs import INT_MAX
 
 
@@ -58,6 +59,7 @@ def plan_cleaning(
     last_stable_offset: int,
     recovery_point: int,
     now_ms: int,
+    advanced_since_ms: AdvancedSince = never_advanced,
 ) -> CleaningPlan:
     """What may be cleaned now; `segments` oldest first, the active one last.
 
@@ -74,9 +76,10 @@ def plan_cleaning(
     for segment, end in zip(segments, ends, strict=True):
         if end <= first_dirty or segment.base_offset >= limit:
             continue
-        if lag_ms_min > 0 and segment.max_timestamp > now_ms - lag_ms_min:
+        newest_ms, first_ms = segment.max_timestamp, segment.first_timestamp
+        if lag_ms_min > 0 and newest_ms > now_ms + advanced_since_ms(newest_ms) - lag_ms_min:
             limit = min(limit, segment.base_offset)
-        elif 0 < segment.first_timestamp < now_ms - config.max_compaction_lag_ms:
+        elif 0 < first_ms < now_ms + advanced_since_ms(first_ms) - config.max_compaction_lag_ms:
             is_overdue = True
     end_offset = max((s.base_offset for s in segments if s.base_offset <= limit), default=0)
     clean_bytes = dirty_bytes = 0

@@ -27,6 +27,7 @@ from ...wire.c_calls import new_tuple
 from ...wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ...wire.record_batch import BatchHeader
 from ...wire.steps import Steps
+from ..segments.advanced_clock import AdvancedSince, never_advanced
 from .entry import (
     NO_EPOCH,
     NO_OFFSET,
@@ -309,7 +310,12 @@ class ProducerStateTable:
 
     # -- limits ------------------------------------------------------------------------------
 
-    def expiring(self, now_ms: int, expiration_ms: int) -> Steps[int]:
+    def expiring(
+        self,
+        now_ms: int,
+        expiration_ms: int,
+        advanced_since_ms: AdvancedSince = never_advanced,
+    ) -> Steps[int]:
         """Forget producers and guards idle for `expiration_ms`; returns how many producers.
 
         Never one with an open transaction. Its next batch is taken with any sequence (KIP-360).
@@ -317,9 +323,11 @@ class ProducerStateTable:
         forgotten = 0
         for count, producer_id in enumerate(list(self._entries), 1):
             entry = self._entries.get(producer_id)
-            if entry is not None and entry.is_idle(now_ms, expiration_ms):
-                del self._entries[producer_id]
-                forgotten += 1
+            if entry is not None:
+                aged_ms = now_ms + advanced_since_ms(entry.last_seen_ms)
+                if entry.is_idle(aged_ms, expiration_ms):
+                    del self._entries[producer_id]
+                    forgotten += 1
             if count % _ENTRIES_A_STEP == 0:
                 yield
         self._guards.expire(now_ms, expiration_ms)

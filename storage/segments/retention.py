@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
+from .advanced_clock import AdvancedSince, never_advanced
 from .index import NO_TIMESTAMP
 from .segment import Segment
 from .segment_list import SegmentList
@@ -22,6 +23,7 @@ def segments_past_retention(
     high_watermark: int,
     log_end_offset: int,
     now_ms: int,
+    advanced_since_ms: AdvancedSince = never_advanced,
 ) -> list[Segment]:
     """The oldest few that may go, oldest first; the active one among them if it holds data.
 
@@ -40,7 +42,11 @@ def segments_past_retention(
             break
         is_below_start = newer is not None and newer.base_offset <= log_start_offset
         is_too_much = by_size and excess_bytes >= segment.size_bytes
-        if not (is_below_start or is_too_much or (by_age and _is_too_old(segment, config, now_ms))):
+        if not (
+            is_below_start
+            or is_too_much
+            or (by_age and _age_ms(segment, now_ms, advanced_since_ms) > config.retention_ms)
+        ):
             break
         excess_bytes -= segment.size_bytes
         deletable.append(segment)
@@ -49,11 +55,18 @@ def segments_past_retention(
     return deletable
 
 
-def _is_too_old(segment: Segment, config: LogConfig, now_ms: int) -> bool:
+def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> int:
+    """Of its newest record.
+
+    The record's timestamp says which advances it has seen: it is the same on every replica, also on
+    one that copies it later. One from the future has seen those since it was appended.
+    """
     newest_ms = segment.max_timestamp
     if newest_ms == NO_TIMESTAMP:  # records without timestamps: the file's own time
         newest_ms = segment.last_modified_ms()
-    return now_ms - newest_ms > config.retention_ms
+    if not advanced_since_ms(0):
+        return now_ms - newest_ms
+    return now_ms - newest_ms + advanced_since_ms(min(newest_ms, segment.last_modified_ms()))
 
 
 class DeletedFiles:

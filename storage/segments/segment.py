@@ -24,6 +24,7 @@ from ...wire.steps import Steps
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
 from ..topic_configs import INT_MAX
+from .advanced_clock import AdvancedSince, never_advanced
 from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
 from .log_file import Buffer, LogFile, scan_batches, scan_headers
 from .transaction_index import TransactionIndex
@@ -109,7 +110,13 @@ class Segment:
     # -- appending ---------------------------------------------------------------------------
 
     def should_roll(
-        self, config: LogConfig, batch_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
+        self,
+        config: LogConfig,
+        batch_bytes: int,
+        max_timestamp: int,
+        last_offset: int,
+        now_ms: int,
+        advanced_since_ms: AdvancedSince = never_advanced,
     ) -> bool:
         """Whether a batch belongs into a new segment: by size, by time, or by full indexes."""
         size_bytes = self.size_bytes
@@ -125,8 +132,10 @@ class Segment:
             first_timestamp = self.find_first_timestamp()
         if first_timestamp > NO_TIMESTAMP:
             waited_ms = max_timestamp - first_timestamp
+            if advanced_since_ms is not never_advanced:
+                waited_ms += advanced_since_ms(first_timestamp) - advanced_since_ms(max_timestamp)
         else:
-            waited_ms = now_ms - self.created_ms
+            waited_ms = now_ms - self.created_ms + advanced_since_ms(self.created_ms)
         offset_index, time_index = self.offset_index, self.time_index
         return (  # is_full, written out: it is asked for every batch
             waited_ms > config.segment_ms - self._jitter_ms

@@ -298,6 +298,9 @@ class StoppedClock:
     def wall_ms(self) -> int:
         return self._base_ms + self.now_ms
 
+    def advanced_since_ms(self, moment_ms: int) -> int:
+        return 0
+
 
 def batch(
     sequence: int = 0,

@@ -34,6 +34,9 @@ class NodeClock:
     def monotonic_ms(self) -> int:
         return int(self._timeline.now * 1_000)
 
+    def advanced_since_ms(self, moment_ms: int) -> int:
+        return 0
+
 
 class VirtualNode:
     """A machine: its disk and clock stay, its process comes and goes."""

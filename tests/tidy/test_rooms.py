@@ -26,7 +26,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [{"cluster"}],
     ],
     "node": [
-        [{"__main__", "broker", "admin_socket"}],
+        [{"__main__", "broker", "admin_socket", "controlled_clock"}],
         [{"handlers"}],
         [{"services"}],
         [{"listener"}, {"groups"}, {"transactions"}, {"membership"}],

@@ -52,7 +52,8 @@ def list_transactions(
     duration_ms = getattr(request, "duration_filter", -1)
     text = getattr(request, "transactional_id_pattern", None)
     pattern = compile_pattern(text) if text else None
-    now_ms = broker.clock.wall_ms()
+    clock = broker.clock
+    now_ms = clock.wall_ms()
     found: list[responses.ListTransactions.TransactionState] = []
     for number, each in enumerate(broker.transactions.descriptions()):
         if number % IDS_PER_STEP == IDS_PER_STEP - 1:
@@ -60,7 +61,10 @@ def list_transactions(
         if (
             (producer_ids and each.producer_id not in producer_ids)
             or (request.state_filters and each.state not in states)
-            or (duration_ms >= 0 and now_ms - each.start_ms <= duration_ms)
+            or (
+                duration_ms >= 0
+                and now_ms + clock.advanced_since_ms(each.start_ms) - each.start_ms <= duration_ms
+            )
             or (pattern is not None and not _matches(pattern, each.transactional_id))
         ):
             continue

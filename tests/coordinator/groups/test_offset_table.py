@@ -1,5 +1,6 @@
 """The table of committed offsets, case by case."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from oncelog.coordinator.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
+from oncelog.coordinator.metadata.clock_advances import ClockAdvances
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, decode_batch, encode_batch, encode_empty_batch
 
@@ -225,9 +227,8 @@ def test_an_empty_batch_and_a_broken_marker_end_nothing(log: Log) -> None:
 
 
 def expired(log: Log, now_ms: int, base_ms: int | None = None, **more: Any) -> list[int]:
-    found = log.table.expired(
-        "g", base_ms=base_ms, now_ms=now_ms, retention_ms=10 * MINUTE_MS, **more
-    )
+    settings = {"retention_ms": 10 * MINUTE_MS, "advanced_since_ms": lambda _: 0, **more}
+    found = log.table.expired("g", base_ms=base_ms, now_ms=now_ms, **settings)
     return [int.from_bytes(key[-4:], "big") for key in found]
 
 
@@ -237,6 +238,19 @@ def test_offsets_of_a_simple_group_expire_by_their_commit_time(log: Log) -> None
     assert expired(log, 10 * MINUTE_MS - 1) == []
     assert expired(log, 10 * MINUTE_MS) == [0]
     assert expired(log, 11 * MINUTE_MS) == [0, 1]
+
+
+def test_a_clock_that_was_advanced_makes_older_commits_older(log: Log) -> None:
+    advances = ClockAdvances().advanced(MINUTE_MS, 9 * MINUTE_MS)
+    log.commit(1, commit_timestamp_ms=MINUTE_MS)
+    log.commit(1, partition=1, commit_timestamp_ms=MINUTE_MS + 1)
+    log.commit(1, partition=2, commit_timestamp_ms=0, expire_timestamp_ms=11 * MINUTE_MS)
+    aged = partial(expired, log, advanced_since_ms=advances.since_ms)
+    assert aged(2 * MINUTE_MS - 1) == []
+    assert aged(2 * MINUTE_MS) == [0, 2]
+    assert aged(11 * MINUTE_MS + 1) == [0, 1, 2]
+    assert aged(2 * MINUTE_MS, base_ms=MINUTE_MS + 1) == [2]  # empty since after the advance
+    assert aged(2 * MINUTE_MS, base_ms=MINUTE_MS) == [0, 1, 2]
 
 
 def test_offsets_of_an_empty_group_expire_together(log: Log) -> None:

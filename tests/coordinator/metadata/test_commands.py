@@ -158,5 +158,5 @@ def test_the_numbers_of_commands_are_for_ever() -> None:
     assert " ".join(cls.__name__ for cls in KINDS.values()) == (
         "SetClusterId SetDefaults RegisterBroker UnfenceBroker FenceBroker BeginControlledShutdown"
         " CreateTopics DeleteTopics CreatePartitions AlterConfigs AlterPartition ElectLeaders"
-        " AlterPartitionReassignments AllocateProducerIds FailReplicas"
+        " AlterPartitionReassignments AllocateProducerIds FailReplicas AdvanceClock"
     )

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from oncelog.coordinator.metadata.clock_advances import ClockAdvances
 from oncelog.coordinator.raft.group import RaftGroup
 from oncelog.coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
 from oncelog.coordinator.transactions.messages import (
@@ -157,6 +158,7 @@ class OneNode:
         loop = asyncio.get_running_loop()
         self.loop = loop
         self.wall_ms = 1_000_000
+        self.advances = ClockAdvances()
         ticks = itertools.count()
         self.work = SlicedWork(lambda: next(ticks) * 0.003)  # a step in each turn
         self.connection_ids = ConnectionIds()
@@ -183,6 +185,7 @@ class OneNode:
             settings=self.settings,
             ports=LeaderPorts(
                 wall_ms=lambda: self.wall_ms,
+                advanced_since_ms=lambda moment_ms: self.advances.since_ms(moment_ms),
                 next_producer_id=self._next_producer_id,
                 markers=self.markers,
                 fault_point=self.passed.append,

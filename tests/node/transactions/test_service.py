@@ -256,6 +256,25 @@ async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
     await node.coordinators.stop()
 
 
+async def test_a_clock_that_was_advanced_ends_what_was_open_before() -> None:
+    node = OneNode(id_expiration_ms=60_000)
+    old, idle = await node.init(timeout_ms=60_000), await node.init("idle", timeout_ms=60_000)
+    await node.add(old)
+    node.advances = node.advances.advanced(node.wall_ms, 59_999)
+    node.wall_ms += 1
+    new = await node.init("new", timeout_ms=60_000)
+    await node.add(new, name="new")
+    await node.coordinators.leaders.look()
+    assert (node.state(), node.state("idle")) == ("Ongoing", "Empty")
+    node.wall_ms += 1
+    await node.coordinators.leaders.look()
+    await node.until_state("CompleteAbort")
+    await until(lambda: node.state("idle") == "")
+    assert await node.add(idle, name="idle") == E.INVALID_PRODUCER_ID_MAPPING
+    assert node.state("new") == "Ongoing"
+    await node.coordinators.stop()
+
+
 async def test_a_wall_clock_that_is_set_back_keeps_no_transaction_open() -> None:
     """Found by tests/simulation, shape `dense`, seed 47: it stayed open for the hour set back."""
     node = OneNode(timeout_scan_interval_ms=5)

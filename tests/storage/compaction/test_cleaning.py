@@ -187,6 +187,19 @@ def test_a_tombstone_stays_visible_until_its_horizon(compacted):
     assert compacted.records()[0] == (2, b"b", b"1")
 
 
+def test_a_clock_that_was_advanced_reaches_a_horizon_that_was_set_before(compacted):
+    compacted.put((b"a", b"1"))
+    compacted.put((b"a", None), (b"b", b"1"))
+    compacted.clean(NOW)
+    for at_ms, first in ((NOW - 1, (1, b"a", None)), (NOW, (2, b"b", b"1"))):
+        compacted.log.local.advanced_since_ms = lambda moment_ms, at_ms=at_ms: (
+            99 if moment_ms <= at_ms else 0
+        )
+        compacted.put((b"x", b"1"))
+        compacted.clean(NOW + 1)
+        assert compacted.records()[0] == first
+
+
 def test_records_without_key_go(compacted):
     compacted.config = compacted.log.config = LogConfig(segment_bytes=1 << 20)  # not compacted yet
     compacted.put((None, b"1"), (b"a", b"1"))

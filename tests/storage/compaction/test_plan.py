@@ -74,6 +74,17 @@ def test_young_records_stay_for_the_least_lag():
     assert plan(segments, config=config, cleaned_offset=10).end_offset == 40
 
 
+def test_an_advanced_clock_makes_records_older_for_both_lags():
+    def advanced_since_ms(moment_ms: int) -> int:
+        return 2000 if moment_ms <= NOW - 4000 else 0
+
+    both = [summary(0), summary(10, first=NOW - 3000, newest=NOW - 3000), summary(20)]
+    config = LogConfig(min_compaction_lag_ms=5000, max_compaction_lag_ms=6500)
+    assert plan(both, config=config).end_offset == 0
+    found = plan(both, config=config, advanced_since_ms=advanced_since_ms)
+    assert (found.end_offset, found.is_overdue) == (10, True)
+
+
 def test_records_of_the_future_are_no_hindrance_without_a_lag():
     assert plan([summary(0, newest=NOW + 9), summary(10)]).end_offset == 10
 

@@ -222,6 +222,59 @@ def test_an_expired_active_segment_is_rolled_and_deleted(logs):
     assert log.retention.delete_old_segments(NOW_MS + 9999) == 0
 
 
+# -- a clock that was advanced -------------------------------------------------------------------
+
+ADVANCED_MS = 7_000
+
+
+def advanced_at(at_ms):
+    return lambda moment_ms: ADVANCED_MS if moment_ms <= at_ms else 0
+
+
+def written(logs, *timestamps, retention_ms):
+    """A log of one record a segment, whose files were last written a millisecond after NOW_MS."""
+    log = logs.open(retention_ms=retention_ms)
+    for timestamp in timestamps:
+        logs.lead(log, timestamp=timestamp)
+        log.roll(NOW_MS)
+    log.advance_high_watermark(len(timestamps))
+    for path in log.directory.glob("*.log"):
+        os.utime(path, ns=(0, (NOW_MS + 1) * 1_000_000))
+    return log
+
+
+def test_what_was_there_before_an_advance_is_older_by_it_and_what_came_after_is_new(logs):
+    log = written(logs, NOW_MS, NOW_MS + 1, retention_ms=ADVANCED_MS)
+    log.local.advanced_since_ms = advanced_at(NOW_MS)
+    assert log.retention.delete_old_segments(NOW_MS) == 0
+    assert log.retention.delete_old_segments(NOW_MS + 1) == 1
+    assert log.retention.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS + 500, -1])
+def test_records_from_the_future_and_without_a_time_have_seen_the_advances_since_their_append(
+    logs, timestamp
+):
+    log = written(logs, timestamp, retention_ms=ADVANCED_MS - 500)
+    for at_ms, count in ((NOW_MS, 0), (NOW_MS + 1, 1)):
+        log.local.advanced_since_ms = advanced_at(at_ms)
+        assert log.retention.delete_old_segments(NOW_MS + 2) == count
+
+
+@pytest.mark.parametrize("timestamps", [(NOW_MS, NOW_MS + 1), (-1, -1)])
+def test_after_an_advance_beyond_segment_ms_records_go_on_in_another_segment(logs, timestamps):
+    log = logs.open(segment_ms=ADVANCED_MS)
+    before, after = timestamps
+    logs.lead(log, timestamp=before, now_ms=NOW_MS)
+    logs.lead(log, timestamp=before, now_ms=NOW_MS)
+    assert bases(log) == [0]
+    log.local.advanced_since_ms = advanced_at(NOW_MS)
+    logs.lead(log, timestamp=after, now_ms=NOW_MS + 1)
+    logs.lead(log, timestamp=after, now_ms=NOW_MS + 1)
+    assert bases(log) == [0, 2]
+
+
 def test_nothing_above_the_high_watermark_is_deleted(logs):
     log = logs.open(retention_ms=0, retention_bytes=0)
     for _ in range(3):

@@ -1,0 +1,149 @@
+"""The clock of a controlled cluster: a week passes now.
+
+    with Cluster(clock="controlled") as cluster:
+        cluster.clock.advance("8d")
+
+It goes forwards only, and what it was advanced by stays, also when nodes or all of the cluster are
+started anew. What a node looks for (timeouts, expiries, retention) it has looked for when
+`advance` returns; nodes that cannot be reached do so when they are back.
+"""
+
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from . import admin_socket_client
+from .failure import Failure
+
+if TYPE_CHECKING:
+    from .local_cluster import Cluster
+
+UNITS_MS = {
+    "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}  # fmt: skip
+ADVANCE_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 4.0  # of one node: above what it gives the controller
+LOOK_TIMEOUT_S = 3.0
+POLL_S = 0.01
+
+
+class ClockNotControlled(Failure):
+    """The cluster was not started with a clock that can be advanced."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The clock of this cluster is the machine's, and cannot be advanced. Start one with "
+            "`oncelog up --clock controlled`, Cluster(clock='controlled'), or in a test with the "
+            "marker oncelog(clock='controlled')."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStatus:
+    """now_ms: what the cluster's clock shows, in ms since 1970; behind: nodes that run and have
+    not looked yet for what is over by it: they cannot be reached, or have much to do."""
+
+    now_ms: int
+    advanced_ms: int
+    behind: tuple[int, ...] = ()
+
+
+class ClockControl:
+    """What `Cluster.clock` gives. note: called with what was done, in words."""
+
+    def __init__(self, cluster: "Cluster", note: Callable[[str], None] | None = None) -> None:
+        self._cluster = cluster
+        self._note = note or (lambda _: None)
+
+    def show(self) -> ClockStatus:
+        """As the node with the latest news knows it. ClockNotControlled, Failure."""
+        known = self._known(self._running())
+        if not any(answer["is_controlled"] for answer in known.values()):
+            raise ClockNotControlled
+        latest = max(known.values(), key=lambda answer: answer["now_ms"])
+        return self._status(latest["now_ms"], latest["advanced_ms"], known)
+
+    def advance(self, by: str | timedelta) -> ClockStatus:
+        """Let so much time pass now: "15m", "1h30m", "8d". ClockNotControlled, Failure.
+
+        Failure says whether it was not done or may have been: then `show` knows, when it answers.
+        """
+        by_ms = duration_ms(by)
+        self.show()
+        request = {
+            "op": "advance-clock", "by_ms": by_ms, "operation_id": secrets.token_hex(16),
+        }  # fmt: skip
+        why, deadline = "no node runs", time.monotonic() + ADVANCE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            for node_id in self._running():  # the same operation: it is done once
+                try:
+                    answer = self._ask(node_id, request, ANSWER_TIMEOUT_S)
+                except Failure as problem:
+                    why = str(problem)
+                    continue
+                if "refused" in answer:
+                    raise Failure(f"The clock was not advanced: {answer['refused']}")
+                if "unknown" not in answer:
+                    self._note(f"the clock was advanced by {by}")
+                    return self._until_looked(answer["advanced_ms"])
+                why = answer["unknown"]
+            time.sleep(POLL_S)
+        raise Failure(f"The clock may have been advanced or not: {why} See: oncelog clock show")
+
+    def _until_looked(self, advanced_ms: int) -> ClockStatus:
+        deadline = time.monotonic() + LOOK_TIMEOUT_S
+        while True:
+            known = self._known(self._running())
+            now_ms = max((answer["now_ms"] for answer in known.values()), default=0)
+            status = self._status(now_ms, advanced_ms, known)
+            if not status.behind or time.monotonic() > deadline:
+                return status
+            time.sleep(POLL_S)
+
+    def _status(
+        self, now_ms: int, advanced_ms: int, known: dict[int, dict[str, Any]]
+    ) -> ClockStatus:
+        looked = {i for i, answer in known.items() if answer["looked_ms"] >= advanced_ms}
+        behind = tuple(i for i in self._running() if i not in looked)
+        return ClockStatus(now_ms, advanced_ms, behind)
+
+    def _known(self, node_ids: list[int]) -> dict[int, dict[str, Any]]:
+        """What each of these nodes says; Failure when none answers."""
+        known: dict[int, dict[str, Any]] = {}
+        problem = Failure("No node runs, so nothing is known of the cluster's clock.")
+        for node_id in node_ids:
+            try:
+                known[node_id] = self._ask(node_id, {"op": "clock"})
+            except Failure as failure:
+                problem = failure
+        if not known:
+            raise problem
+        return known
+
+    def _running(self) -> list[int]:
+        return [s.node_id for s in self._cluster.status() if s.state == "running"]
+
+    def _ask(self, node_id: int, request: dict[str, Any], timeout_s: float = 2.0) -> dict[str, Any]:
+        directory = self._cluster.peer_directory
+        return admin_socket_client.ask(directory, node_id, request, timeout_s=timeout_s)
+
+
+def duration_ms(by: str | timedelta) -> int:
+    """A duration as text ("15m", "1h30m", "8d") or as a timedelta; Failure for others."""
+    if isinstance(by, timedelta):
+        found = round(by / timedelta(milliseconds=1))
+    else:
+        parts = re.findall(r"(\d{1,12})(ms|[smhdw])", by)
+        whole = "".join(number + unit for number, unit in parts) == by
+        found = sum(int(number) * UNITS_MS[unit] for number, unit in parts) if whole else 0
+    if found < 1:
+        raise Failure(
+            f"{by!r} is no time by which a clock can be advanced. Write for instance 15m, 1h30m or "
+            "8d (units: ms, s, m, h, d, w).",
+            exit_code=2,
+        )
+    return found

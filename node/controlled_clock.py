@@ -1,0 +1,92 @@
+"""A broker's part in advancing the clock of its cluster: it passes the wish on, and acts at once.
+
+Who looks for timeouts, expiries and old segments comes every second, or every few minutes. After
+an advance all of them look at once, also at the start of a broker that was down meanwhile; when
+they have, `clock` says so, and who advanced the clock can rely on it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..coordinator.metadata.cluster_model import Changes
+from ..coordinator.metadata.commands import AdvanceClock
+from ..coordinator.metadata.rules.clock import CLOCK_KEY, CONTROLLED
+from ..replication.background_task import background_task, end_tasks
+from ..wire.errors import RequestTimedOut
+
+if TYPE_CHECKING:
+    from .services import BrokerServices
+
+TIMEOUT_MS = 2_000  # an election; who is cut off is not waited for, another broker is asked
+logger = logging.getLogger(__name__)
+
+
+class ControlledClock:
+    """Of one broker; `looks` are made in this order."""
+
+    def __init__(
+        self, services: "BrokerServices", looks: Sequence[Callable[[], Awaitable[object]]]
+    ) -> None:
+        self._services = services
+        self._looks = looks
+        self._looked_ms = 0  # the advances that every look has seen
+        self._changed = asyncio.Event()
+        services.state.on_change(self._cluster_changed)
+        self._task = background_task("looks after advances of the clock", self._run())
+
+    async def stop(self) -> None:
+        await end_tasks(self._task)
+
+    async def clock(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        """What this broker knows: {"op": "clock"} of the admin socket."""
+        state = self._services.state
+        advanced_ms = state.clock_advances.total_ms
+        return {
+            "is_controlled": state.defaults.get(CLOCK_KEY) == CONTROLLED,
+            "now_ms": self._services.clock.wall_ms() + advanced_ms,
+            "advanced_ms": advanced_ms,
+            "looked_ms": self._looked_ms,
+        }
+
+    async def advance(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """{"op": "advance-clock", "by_ms": 900000, "operation_id": 32 hexadecimal digits}.
+
+        Asked again under the same id, here or of another broker, it is done once. `refused` and
+        `unknown` say in words why it was not, or may not have been, done.
+        """
+        clock, controller = self._services.clock, self._services.controller
+        at_ms = clock.wall_ms()
+        command = AdvanceClock(at_ms, int(asked["by_ms"]))
+        operation_id = bytes.fromhex(asked["operation_id"])
+        try:
+            result = await controller.submit(
+                command, timeout_ms=TIMEOUT_MS, operation_id=operation_id
+            )
+        except RequestTimedOut as error:
+            return {"unknown": str(error)}
+        if result.error:
+            return {"refused": result.message}
+        if clock.wall_ms() <= at_ms:
+            await asyncio.sleep(0.002)  # what is written from now on is later
+        return {"advanced_ms": self._services.state.clock_advances.total_ms}
+
+    def _cluster_changed(self, _changes: Changes) -> None:
+        if self._services.state.clock_advances.total_ms != self._looked_ms:
+            self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            advanced_ms = self._services.state.clock_advances.total_ms
+            if advanced_ms == self._looked_ms:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            for look in self._looks:
+                try:
+                    await look()
+                except Exception:  # the next look, in its own time, is as good
+                    logger.exception("a look after an advance of the clock failed")
+            self._looked_ms = advanced_ms
+            logger.info("looked for what is over: the clock is %d ms ahead", advanced_ms)

@@ -1,0 +1,83 @@
+"""One broker whose clock is advanced: what its admin socket says, and that it looks at once."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from oncelog.node.admin_socket import AdminSocket
+from oncelog.replication.peer.link_gate import LinkGate
+from oncelog.wire.record_batch import decode_header
+
+from ..awaiting import until
+from .leading_broker import plain
+from .own_broker import OwnBroker, running
+
+HOUR_MS = 3_600_000
+CONTROLLED = {"oncelog.clock": "controlled", "log.retention.hours": "1"}
+
+
+async def ask(broker: OwnBroker, **request: Any) -> dict[str, Any]:
+    """Through the socket, as `oncelog clock` does."""
+    path = Path(broker.config.peer_directory) / "admin-1"
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(json.dumps(request).encode() + b"\n")
+    answer = json.loads(await reader.readline())
+    writer.close()
+    return answer
+
+
+async def advance(broker: OwnBroker, by_ms: int, operation: str = "0a") -> dict[str, Any]:
+    return await ask(broker, op="advance-clock", by_ms=by_ms, operation_id=operation * 16)
+
+
+async def looked(broker: OwnBroker, advanced_ms: int) -> None:
+    while (await ask(broker, op="clock"))["looked_ms"] != advanced_ms:
+        await asyncio.sleep(0.01)
+
+
+async def test_an_advance_is_followed_by_a_look_at_once_and_kept_for_good(tmp_path: Path) -> None:
+    async with running(tmp_path, settings=CONTROLLED) as broker:
+        await broker.create("a")
+        await until(lambda: broker.serves("a"))
+        log = broker.append("a")
+        assert await advance(broker, HOUR_MS) == {"advanced_ms": HOUR_MS}
+        assert await advance(broker, HOUR_MS) == {"advanced_ms": HOUR_MS}  # the same operation
+        await looked(broker, HOUR_MS)
+        assert log.log_start_offset == log.log_end_offset == 1
+        data = memoryview(plain())
+        broker.replicas.append(broker.replicas.partition("a", 0), data, decode_header(data), 1)
+        assert await advance(broker, HOUR_MS // 2, "0b") == {"advanced_ms": HOUR_MS * 3 // 2}
+        await looked(broker, HOUR_MS * 3 // 2)
+        assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+        await broker.snapshot()
+    async with running(tmp_path, settings=CONTROLLED) as broker:
+        clock = await ask(broker, op="clock")
+        assert clock["is_controlled"] and clock["advanced_ms"] == HOUR_MS * 3 // 2
+        assert clock["now_ms"] - broker._clock.wall_ms() <= HOUR_MS * 3 // 2
+        await looked(broker, HOUR_MS * 3 // 2)  # at its start
+        await until(lambda: broker.serves("a"))
+        await advance(broker, HOUR_MS // 2, "0c")
+        await looked(broker, 2 * HOUR_MS)
+        log = broker.replicas.partition("a", 0).log
+        assert log.log_start_offset == 2
+
+
+async def test_a_broker_that_was_not_started_so_refuses(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        refused = await advance(broker, HOUR_MS)
+        assert "cannot be advanced" in refused["refused"]
+        clock = await ask(broker, op="clock")
+        assert (clock["is_controlled"], clock["advanced_ms"]) == (False, 0)
+
+
+async def test_what_makes_no_sense_is_answered_in_words(tmp_path: Path) -> None:
+    async with running(tmp_path, settings=CONTROLLED) as broker:
+        assert "only forwards" in (await advance(broker, 0))["refused"]
+        assert "not understood" in (await ask(broker, op="advance-clock", by_ms=5))["error"]
+        assert "unknown op" in (await ask(broker, op="advance"))["error"]
+
+
+def test_the_other_operations_are_answered_without_an_event_loop() -> None:
+    door = AdminSocket(Path(), LinkGate(), dict)
+    assert door._answer(b'{"op": "heal"}') == {"ok": True}
