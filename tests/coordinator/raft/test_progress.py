@@ -57,7 +57,7 @@ def test_the_numbers_of_messages_are_for_ever() -> None:
 
 
 P = ProgressState
-EVENTS: dict[str, Callable[[ProgressTracker], None]] = {
+EVENTS: dict[str, Callable[[ProgressTracker], object]] = {
     "acknowledged": lambda tracker: tracker.on_reply(2, AppendReply(1, True, 5, True), 0),
     "refused": lambda tracker: tracker.on_reply(2, AppendReply(1, False, 3, True), 0),
     "link lost": lambda tracker: tracker.lost(2),
