@@ -115,12 +115,14 @@ class JointAdditions:
             record, [addition for addition, _ in joined], context, ports.limit
         )
         waiting: list[asyncio.Future[ErrorCode | None]] = []
-        for (_, answer), known in zip(joined, answers, strict=True):
+        for (addition, answer), known in zip(joined, answers, strict=True):
             if known is None:
                 waiting.append(answer)
-            else:  # who meets CONCURRENT_TRANSACTIONS may be held for it
-                is_final = known != ErrorCode.CONCURRENT_TRANSACTIONS
-                answer.set_result(known if is_final else None)
+            elif isinstance(refusal := addition.judge(record, context), Refused):
+                is_held = refusal.error == ErrorCode.CONCURRENT_TRANSACTIONS  # it may be, for it
+                answer.set_result(None if is_held else known)
+            else:  # granted, or beyond a limit
+                answer.set_result(known)
         if new is None:
             return
 
