@@ -207,12 +207,14 @@ class RaftEngine:
                 group = self.groups.get(group_id)
                 if group is not None and group.receive(peer, message, now_ms):
                     self._touched[group_id] = group
+            if not self._touched:
+                # Heartbeats, or answers to them. The timer stays: a deadline that was drawn nearer
+                # is met late, but no later than the longest after the last contact.
+                self._flush()
         except Exception as error:
             self.fail(error)
         if self._touched:
             self._turn()
-        elif self._is_running:  # heartbeats, or answers to them: no deadline has come nearer
-            self._flush()
 
     def peer_up(self, peer: int) -> None:
         """The transport has a link to the peer (again)."""

@@ -50,13 +50,13 @@ class Follower:
         """The term of the last leader heard, and how far the log is equal to that leader's."""
         return self._verified_term, self._verified_index
 
-    def is_quiet_beat(self, peer: int, append: AppendEntries) -> bool:
-        """Whether a heartbeat finds all as it is here, so that it need only be acknowledged.
+    def take_quietly(self, peer: int, append: AppendEntries) -> bool:
+        """Acknowledge a heartbeat that finds all as it is here; False: `on_append` has to.
 
         Of a cluster without work that is every message; all that `on_append` compares is the same.
         """
         core, log, prev_index = self._core, self._log, append.prev_index
-        return (
+        is_quiet = (
             not append.entries
             and append.term == core.term == self._verified_term
             and prev_index == self._verified_index == log.last_index
@@ -67,6 +67,9 @@ class Follower:
             and log.is_voter
             and not self._is_installing
         )
+        if is_quiet:
+            self.acknowledge(peer)
+        return is_quiet
 
     def on_append(self, peer: int, append: AppendEntries) -> None:
         """Match, append, and acknowledge once it is durable."""

@@ -69,12 +69,10 @@ class RaftGroup:
 
     @property
     def applied_index(self) -> int:
-        """The last entry that the state machine has seen."""
         return self._applier.applied_index
 
     @property
     def commit_index(self) -> int:
-        """The last entry known to be committed."""
         return 0 if self._is_stopped else self._core.commit_index
 
     def on_elected(self, callback: Callable[[int], None]) -> None:
@@ -177,32 +175,28 @@ class RaftGroup:
     def receive(self, peer: int, message: Message, now_ms: float) -> bool:
         """Take one message of this group; whether it may have made anything possible."""
         core = self._core
-        if isinstance(message, messages.AppendEntries):
-            if self._follower.is_quiet_beat(peer, message):
-                self._follower.acknowledge(peer)
-                self._election.on_leader_contact(now_ms)
+        leads = core.state == LEADER and core.term == self._led_term
+        if self._is_settled:
+            if isinstance(message, messages.AppendEntries):
+                if self._follower.take_quietly(peer, message):
+                    self._election.on_leader_contact(now_ms)
+                    return False
+            elif leads and self._tracker.take_quietly(peer, message, now_ms):
                 return False
-        elif (
-            isinstance(message, messages.AppendReply)
-            and message.term == core.term == self._led_term
-            and core.state == LEADER
-            and self._tracker.is_quiet_reply(peer, message, now_ms)
-        ):
-            return False
         match message:
             case messages.AppendEntries() | messages.Commit() | messages.SnapshotChunk():
                 self._on_leader_message(peer, message, now_ms)
             case messages.AppendReply() | messages.SnapshotReply():
                 if message.term > core.term:
                     core.follow(message.term)
-                elif message.term == core.term == self._led_term and core.state == LEADER:
+                elif message.term == core.term and leads:
                     if isinstance(message, messages.AppendReply):
                         self._tracker.on_reply(peer, message, now_ms)
                     else:
                         self._tracker.on_snapshot_reply(peer, message, now_ms)
             case _:
-                leads = self._has_quorum(now_ms)
-                self._election.receive(peer, message, now_ms, leads=leads)
+                has_quorum = self._has_quorum(now_ms)
+                self._election.receive(peer, message, now_ms, leads=has_quorum)
         if not self._log.is_voter:
             self._election.check_level(*self._follower.verified)
         return True
@@ -229,6 +223,12 @@ class RaftGroup:
             if self._transfer.is_due(has_log, now_ms) and target is not None:
                 self._post(target, messages.TimeoutNow(core.term))
 
+    @property
+    def _is_settled(self) -> bool:
+        """All that is committed is applied, and who leads serves: no turn has anything to do."""
+        is_applied = self.applied_index == self._core.commit_index
+        return is_applied and (self._is_serving or self._core.state != LEADER)
+
     def heartbeat(self, now_ms: float) -> bool:
         """The leader's beat: followers, check-quorum, timeouts; whether to `advance` now."""
         is_quiet = False
@@ -239,7 +239,7 @@ class RaftGroup:
                 is_quiet = self._tracker.heartbeat()
                 self._prefer_leader(now_ms)
         self._proposals.expire(now_ms)
-        return not is_quiet or self._transfer.to is not None
+        return not (is_quiet and self._is_settled) or self._transfer.to is not None
 
     def on_deadline(self, now_ms: float) -> None:
         """The election deadline has passed; not called while `leads`."""
@@ -354,8 +354,7 @@ class RaftGroup:
             core.commit_index = index
 
     def _apply_committed(self) -> None:
-        commit_index = self._core.commit_index
-        first = self.applied_index + 1
+        first, commit_index = self.applied_index + 1, self._core.commit_index
         if first > commit_index or not self._applier.may_apply:
             return
         last = min(commit_index, first + self._settings.apply_batch_max - 1)
@@ -374,6 +373,7 @@ class RaftGroup:
         self, wanted: SnapshotId, chunks: list[bytes], done: Callable[[bool], None]
     ) -> None:
         def installed(loaded: bool) -> None:
+            self._engine.touch(self)  # what was committed meanwhile is applied only now
             if self.applied_index > self._core.commit_index:
                 self._core.commit_index = self.applied_index
                 self._listeners.call(self._listeners.applied, self.applied_index)

@@ -28,6 +28,7 @@ from .messages import (
     AppendReply,
     BrokenPromise,
     Commit,
+    Message,
     SnapshotChunk,
     SnapshotReply,
 )
@@ -148,11 +149,13 @@ class ProgressTracker:
                 self._post_append(peer, progress, ())
         return is_quiet
 
-    def is_quiet_reply(self, peer: int, reply: AppendReply, now_ms: float) -> bool:
-        """Whether a follower only says once more that it has the whole log; then that is noted."""
+    def take_quietly(self, peer: int, reply: Message, now_ms: float) -> bool:
+        """Note that a follower only repeats that it has the whole log; False: it does not."""
         progress, last_index = self.by_peer[peer], self._log.last_index
         if (
-            reply.success
+            isinstance(reply, AppendReply)
+            and reply.term == self._core.term
+            and reply.success
             and reply.is_voter
             and progress.is_voter
             and reply.next_index == last_index + 1 == progress.next_index

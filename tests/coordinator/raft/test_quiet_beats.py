@@ -1,16 +1,22 @@
 """Heartbeats of a cluster without work take a short path; nobody can tell it from the long one."""
 
+import itertools
+from functools import partial
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.coordinator.raft import messages as m
 from oncelog.coordinator.raft.follower import Follower
+from oncelog.coordinator.raft.group import RaftGroup
 from oncelog.coordinator.raft.library import LEADER
 from oncelog.coordinator.raft.progress import ProgressTracker
+from oncelog.coordinator.raft.wal.records import RaftSnapshot, encode_snapshot
 
+from ...simulation.raft_simulation import Cluster
 from .test_rules import Alone
 
 STEPS_MAX = 12
@@ -28,8 +34,10 @@ PAUSES_S = st.sampled_from([0.0, 0.01, 0.15])
 
 
 def without_short_path(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Follower, "is_quiet_beat", lambda *_: False)
-    patch.setattr(ProgressTracker, "is_quiet_reply", lambda *_: False)
+    patch.setattr(Follower, "take_quietly", lambda *_: False)
+    patch.setattr(ProgressTracker, "take_quietly", lambda *_: False)
+    heartbeat = RaftGroup.heartbeat
+    patch.setattr(RaftGroup, "heartbeat", lambda *now: heartbeat(*now) or True)
 
 
 def seen(alone: Alone) -> dict[str, Any]:
@@ -146,3 +154,82 @@ def test_a_transfer_that_nobody_takes_ends_in_its_time() -> None:
             alone.say(peer, m.AppendReply(term, True, 2, True))
     assert moved == [False]
     assert len(alone.take(m.TimeoutNow)) == 1
+
+
+def delay_publishing(node: Any, world: Any, seconds: float) -> None:
+    """The second job on files is the one that publishes a snapshot."""
+    run_blocking, jobs = node.engine.jobs.run_blocking, itertools.count(1)
+
+    def run(job: Any, done: Any) -> None:
+        if next(jobs) >= 2:
+            node.loop.call_at(world.now + seconds, run_blocking, job, done)
+        else:
+            run_blocking(job, done)
+
+    node.engine.jobs.run_blocking = run
+
+
+def test_what_was_committed_while_a_snapshot_was_restored_is_applied() -> None:
+    """The heartbeats behind it change nothing any more."""
+    alone, term = Alone(), 5
+    group: Any = alone.group
+    alone.answer_census()
+    entries = [(term, b"\0%d" % number) for number in range(5)]
+    alone.say(2, m.AppendEntries(term, 1, 0, 0, entries))
+    alone.run(0.3)
+    delay_publishing(alone, alone.world, 0.5)
+    content = msgpack.packb([3, [b"%d" % number for number in range(3)]])
+    data = encode_snapshot(0, RaftSnapshot(3, term, content))
+    alone.say(2, m.SnapshotChunk(term, 3, term, 0, len(data), data))
+    alone.run(0.35)
+    alone.say(2, m.Commit(term, 5))
+    alone.run(0.5)
+    for _ in range(10):
+        alone.say(2, m.AppendEntries(term, 5, 5, term, []))
+        alone.run(0.15)
+    assert (group.commit_index, group.applied_index) == (5, 5)
+
+
+def elected_while_it_restores(cluster: Cluster) -> bool:
+    """The leader's whole log becomes a snapshot, which a follower that has it all gets; the leader
+    dies, and is back before the snapshot is published there. Whether that one is elected."""
+    cluster.run(8, lambda: cluster.leader(0) is not None)
+    for _ in range(6):
+        cluster.submit(cluster.leader(0) or 1, 0)
+    cluster.run(1)
+    leader = cluster.leader(0)
+    if leader is None:
+        return False
+    restoring, _ = (node for node in cluster.ids if node != leader)
+    groups: dict[int, Any] = {n: cluster.nodes[n].engine.groups[0] for n in cluster.ids}
+    cluster.submit(leader, 0)
+    last_index = groups[leader]._log.last_index
+    cluster.run(0.05, lambda: groups[restoring]._log.last_index == last_index)
+    cluster.network.cut |= {(leader, restoring), (restoring, leader)}
+    cluster.run(0.1)
+    groups[leader]._applier.make_snapshot(retain=False)
+    cluster.run(0.1)
+    delay_publishing(cluster.nodes[restoring], cluster.world, 3.0)
+    cluster.network.cut.clear()
+    cluster.nodes[leader].engine.peer_up(restoring)
+    cluster.run(0.3, lambda: groups[restoring]._applier._is_restoring)
+    if not groups[restoring]._applier._is_restoring:
+        return False
+    cluster.crash(leader)
+    cluster.run(2.0, lambda: any(groups[n].leads for n in cluster.ids if n != leader))
+    is_elected = groups[restoring].leads
+    cluster.start(leader)
+    cluster.run(3.5)
+    return is_elected
+
+
+def test_who_is_elected_while_it_restores_a_snapshot_serves() -> None:
+    """Its peers are whole again before it is: all they say from then on is quiet."""
+    elected = 0
+    for seed in range(40):
+        cluster = Cluster(seed, groups=1)
+        elected += elected_while_it_restores(cluster)
+        assert cluster.run(20, partial(cluster.leader, 0)), cluster.describe()
+        if elected == 3:
+            return
+    pytest.fail("no seed has led there")
