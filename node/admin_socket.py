@@ -76,7 +76,7 @@ class AdminSocket:
             asked = json.loads(line)
             operation = self._long_operations.get(asked["op"])
             return None if operation is None else await operation(asked)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             return {"error": f"not understood: {error}"}
 
     def _answer(self, line: bytes) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..coordinator.metadata.clock_advances import TOTAL_MS_MAX
 from ..coordinator.metadata.cluster_model import Changes
 from ..coordinator.metadata.commands import AdvanceClock
-from ..coordinator.metadata.rules.clock import CLOCK_KEY, CONTROLLED
+from ..coordinator.metadata.rules.clock import CLOCK_KEY, CONTROLLED, NOT_CONTROLLED
 from ..replication.background_task import background_task, end_tasks
 from ..wire.errors import RequestTimedOut
 
@@ -57,9 +58,13 @@ class ControlledClock:
         `unknown` say in words why it was not, or may not have been, done.
         """
         clock, controller = self._services.clock, self._services.controller
-        at_ms = clock.wall_ms()
-        command = AdvanceClock(at_ms, int(asked["by_ms"]))
+        if self._services.state.defaults.get(CLOCK_KEY) != CONTROLLED:
+            return {"refused": NOT_CONTROLLED}
+        at_ms, by_ms = clock.wall_ms(), asked["by_ms"]
         operation_id = bytes.fromhex(asked["operation_id"])
+        if type(by_ms) is not int or not 0 < by_ms <= TOTAL_MS_MAX or len(operation_id) != 16:
+            raise ValueError("by_ms: 1 ms to 100 years; operation_id: 32 hexadecimal digits")
+        command = AdvanceClock(at_ms, by_ms)
         try:
             result = await controller.submit(
                 command, timeout_ms=TIMEOUT_MS, operation_id=operation_id
@@ -73,8 +78,12 @@ class ControlledClock:
         return {"advanced_ms": self._services.state.clock_advances.total_ms}
 
     def _cluster_changed(self, _changes: Changes) -> None:
-        if self._services.state.clock_advances.total_ms != self._looked_ms:
-            self._changed.set()
+        if self._services.state.clock_advances.total_ms == self._looked_ms:
+            return
+        advanced_since_ms = self._services.clock.advanced_since_ms
+        for partition in self._services.replicas:  # those opened later do it by themselves
+            partition.log.local.advanced_since_ms = advanced_since_ms
+        self._changed.set()
 
     async def _run(self) -> None:
         while True:

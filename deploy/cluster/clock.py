@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 UNITS_MS = {
     "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }  # fmt: skip
+MAX_MS = 100 * 365 * UNITS_MS["d"]
 ADVANCE_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 4.0  # of one node: above what it gives the controller
 LOOK_TIMEOUT_S = 3.0
@@ -97,10 +98,17 @@ class ClockControl:
     def _until_looked(self, advanced_ms: int) -> ClockStatus:
         deadline = time.monotonic() + LOOK_TIMEOUT_S
         while True:
-            known = self._known(self._running())
+            is_late, known = time.monotonic() > deadline, dict[int, dict[str, Any]]()
+            try:
+                known = self._known(self._running())
+            except Failure as problem:
+                if is_late:
+                    raise Failure(
+                        f"The clock was advanced; whether nodes have looked is not known: {problem}"
+                    ) from problem
             now_ms = max((answer["now_ms"] for answer in known.values()), default=0)
             status = self._status(now_ms, advanced_ms, known)
-            if not status.behind or time.monotonic() > deadline:
+            if known and (is_late or not status.behind):
                 return status
             time.sleep(POLL_S)
 
@@ -134,16 +142,17 @@ class ClockControl:
 
 def duration_ms(by: str | timedelta) -> int:
     """A duration as text ("15m", "1h30m", "8d") or as a timedelta; Failure for others."""
+    found = 0
     if isinstance(by, timedelta):
         found = round(by / timedelta(milliseconds=1))
-    else:
+    elif isinstance(by, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         parts = re.findall(r"(\d{1,12})(ms|[smhdw])", by)
         whole = "".join(number + unit for number, unit in parts) == by
         found = sum(int(number) * UNITS_MS[unit] for number, unit in parts) if whole else 0
-    if found < 1:
+    if not 0 < found <= MAX_MS:
         raise Failure(
             f"{by!r} is no time by which a clock can be advanced. Write for instance 15m, 1h30m or "
-            "8d (units: ms, s, m, h, d, w).",
+            "8d (units: ms, s, m, h, d, w; 100 years at most).",
             exit_code=2,
         )
     return found

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from ...coordinator.metadata.cluster_model import Topic
 from ...coordinator.metadata.cluster_state import ClusterState
-from ...coordinator.metadata.rules.clock import CONTROLLED
 from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk_guard import OUT_OF_RESOURCES
@@ -169,7 +168,7 @@ class Logs:
     def _open(self, opening: LogOpening) -> PartitionLog:
         begun_ms = self._clock.monotonic_ms()
         log = run_to_end(self.directory.open(opening))
-        if self._config.clock == CONTROLLED:  # others need not ask at each batch
+        if self._state.clock_advances.steps:  # others need not ask at each batch
             log.local.advanced_since_ms = self._clock.advanced_since_ms
         if log.log_end_offset:
             logger.info(

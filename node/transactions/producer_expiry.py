@@ -11,13 +11,11 @@ import logging
 from collections.abc import Sequence
 
 from ...replication.background_task import background_task, end_tasks
+from ...storage.producers.state import RETRIES_END_MS
 from ..partitions.replica_manager import ReplicaManager
 from .connection_fence import ProducerConnectionFence
 
 ROOM_INTERVAL_MS = 10_000
-# Who wrote since is kept: what he sends again must be known. librdkafka does so for five minutes
-# (delivery.timeout.ms), Java for two.
-SILENT_MS_MIN = 300_000
 logger = logging.getLogger(__name__)
 
 
@@ -55,11 +53,11 @@ class ProducerExpiry:
 
     async def make_room(self) -> int:
         """Where there are too many, forget those that are silent for half of the expiration, for a
-        quarter, and so on, down to SILENT_MS_MIN; returns how many.
+        quarter, and so on, down to RETRIES_END_MS; returns how many.
         """
         silent_ms, count = self._expiration_ms, 0
-        while self.known_count > self._producers_max and silent_ms > SILENT_MS_MIN:
-            silent_ms = max(silent_ms // 2, SILENT_MS_MIN)
+        while self.known_count > self._producers_max and silent_ms > RETRIES_END_MS:
+            silent_ms = max(silent_ms // 2, RETRIES_END_MS)
             count += await self._expire(silent_ms)
         return count
 

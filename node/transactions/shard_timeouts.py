@@ -176,9 +176,11 @@ class ShardLeaders:
     # -- time
 
     async def look(self) -> None:
-        """Look once for both; aborts have begun when it is done."""
+        """Look once for both; when it is done aborts have begun, and what has expired is gone."""
         await self._ports.work.run("transaction timeouts", self._find_timed_out())
-        await self._ports.work.run("expiry of transactional ids", self._find_expired())
+        removing: list[asyncio.Task[None]] = []
+        await self._ports.work.run("expiry of transactional ids", self._find_expired(removing))
+        await asyncio.gather(*removing, return_exceptions=True)
 
     async def _repeat(self, name: str, interval_ms: int, walk: Callable[[], Steps[None]]) -> None:
         """Look at all of something in slices, again and again."""
@@ -225,8 +227,11 @@ class ShardLeaders:
         since_ms = self._open_since_ms.get((transactional_id, record.start_ms), loop_ms)
         return record.is_timed_out(self._aged_ms(record.start_ms), loop_ms - since_ms)
 
-    def _find_expired(self) -> Steps[None]:
-        """Forget every id that has had no transaction for the time of its expiry."""
+    def _find_expired(self, removing: "list[asyncio.Task[None]] | None" = None) -> Steps[None]:
+        """Forget every id that has had no transaction for the time of its expiry.
+
+        removing: gets the tasks that do it.
+        """
         for leader in list(self):
             expired = []
             for count, name in enumerate(list(leader.shard.records), 1):
@@ -235,7 +240,9 @@ class ShardLeaders:
                 if count % IDS_A_STEP == 0:
                     yield
             if expired:
-                self._tasks.spawn(self._remove_each(leader, expired))
+                task = self._tasks.spawn(self._remove_each(leader, expired))
+                if removing is not None:
+                    removing.append(task)
 
     async def _remove_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
         """A command after the other, of those that are still to be forgotten then."""

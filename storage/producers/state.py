@@ -51,6 +51,8 @@ from .verdicts import (
 from .verification_guard import VerificationGuards
 
 PRODUCERS_MAX = 100_000
+# What is sent again must be known: librdkafka does so for five minutes (delivery.timeout.ms).
+RETRIES_END_MS = 300_000
 _TRANSACTIONAL, _ENTRIES_A_STEP = 0x10, 256
 
 
@@ -319,12 +321,16 @@ class ProducerStateTable:
         """Forget producers and guards idle for `expiration_ms`; returns how many producers.
 
         Never one with an open transaction. Its next batch is taken with any sequence (KIP-360).
+        Advances of the clock count for who is silent in real time, too: others may be about to
+        send a batch again, and it would be taken twice.
         """
         forgotten = 0
         for count, producer_id in enumerate(list(self._entries), 1):
             entry = self._entries.get(producer_id)
             if entry is not None:
-                aged_ms = now_ms + advanced_since_ms(entry.last_seen_ms)
+                aged_ms = now_ms
+                if now_ms - entry.last_seen_ms >= RETRIES_END_MS:
+                    aged_ms += advanced_since_ms(entry.last_seen_ms)
                 if entry.is_idle(aged_ms, expiration_ms):
                     del self._entries[producer_id]
                     forgotten += 1

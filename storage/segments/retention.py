@@ -59,14 +59,16 @@ def _age_ms(segment: Segment, now_ms: int, advanced_since_ms: AdvancedSince) -> 
     """Of its newest record.
 
     The record's timestamp says which advances it has seen: it is the same on every replica, also on
-    one that copies it later. One from the future has seen those since it was appended.
+    one that copies it later. One from the future has seen those since it was appended, as far as
+    the file's time says when that was.
     """
     newest_ms = segment.max_timestamp
     if newest_ms == NO_TIMESTAMP:  # records without timestamps: the file's own time
         newest_ms = segment.last_modified_ms()
     if not advanced_since_ms(0):
         return now_ms - newest_ms
-    return now_ms - newest_ms + advanced_since_ms(min(newest_ms, segment.last_modified_ms()))
+    written_ms = newest_ms if newest_ms <= now_ms else segment.last_modified_ms()
+    return now_ms - newest_ms + advanced_since_ms(written_ms)
 
 
 class DeletedFiles:

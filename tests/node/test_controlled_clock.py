@@ -27,7 +27,7 @@ async def ask(broker: OwnBroker, **request: Any) -> dict[str, Any]:
     return answer
 
 
-async def advance(broker: OwnBroker, by_ms: int, operation: str = "0a") -> dict[str, Any]:
+async def advance(broker: OwnBroker, by_ms: Any, operation: str = "0a") -> dict[str, Any]:
     return await ask(broker, op="advance-clock", by_ms=by_ms, operation_id=operation * 16)
 
 
@@ -73,7 +73,9 @@ async def test_a_broker_that_was_not_started_so_refuses(tmp_path: Path) -> None:
 
 async def test_what_makes_no_sense_is_answered_in_words(tmp_path: Path) -> None:
     async with running(tmp_path, settings=CONTROLLED) as broker:
-        assert "only forwards" in (await advance(broker, 0))["refused"]
+        for by_ms in (0, -1, 1 << 70, float("inf"), float("nan"), True, "5"):
+            assert "1 ms to 100 years" in (await advance(broker, by_ms))["error"]
+        assert "32 hex" in (await advance(broker, 5, "")).get("error", "")
         assert "not understood" in (await ask(broker, op="advance-clock", by_ms=5))["error"]
         assert "unknown op" in (await ask(broker, op="advance"))["error"]
 

@@ -8,15 +8,16 @@ from ..results import Result
 
 CLOCK_KEY, CONTROLLED = "oncelog.clock", "controlled"
 AT_MS_MAX = 2**62
+NOT_CONTROLLED = (
+    "The clock of this cluster is the machine's, and cannot be advanced: that is for clusters that "
+    "were started with `oncelog up --clock controlled`."
+)
 
 
 def advance_clock(tables: ClusterTables, command: AdvanceClock) -> Result:
     """POLICY_VIOLATION where the cluster's static configuration does not say that it may be."""
     if tables.defaults.get(CLOCK_KEY) != CONTROLLED:
-        raise PolicyViolation(
-            "The clock of this cluster is the machine's, and cannot be advanced: that is for "
-            "clusters that were started with `oncelog up --clock controlled`."
-        )
+        raise PolicyViolation(NOT_CONTROLLED)
     advances = tables.clock_advances
     if command.by_ms < 1 or not 0 <= command.at_ms <= AT_MS_MAX:
         raise InvalidRequest(f"A clock is not advanced by {command.by_ms} ms: only forwards.")

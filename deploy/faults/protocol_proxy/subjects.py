@@ -57,6 +57,8 @@ def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
     elif is_dataclass(message) and not isinstance(message, type):
         for one in fields(message):
             yield one.name, getattr(message, one.name)
+    elif hasattr(message, "_fields"):  # a NamedTuple
+        yield from zip(message._fields, message, strict=True)
 
 
 def _collect(

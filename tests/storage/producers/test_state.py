@@ -3,6 +3,7 @@
 import pytest
 
 from oncelog.storage.producers.state import (
+    RETRIES_END_MS,
     Accepted,
     Duplicate,
     MarkerAlreadyWritten,
@@ -457,6 +458,13 @@ def test_an_idle_producer_expires_but_never_inside_a_transaction(log):
     assert log.table.entry(1) is None
     assert log.table.entry(2) is not None
     assert log.send(77, producer_id=1) == 2
+
+
+def test_an_advance_of_the_clock_forgets_nobody_who_may_send_a_batch_again(log):
+    log.send(0, producer_id=1)
+    silent_ms, advanced = 2 * RETRIES_END_MS, lambda _: 10 * RETRIES_END_MS
+    assert run_to_end(log.table.expiring(NOW + RETRIES_END_MS - 1, silent_ms, advanced)) == 0
+    assert run_to_end(log.table.expiring(NOW + RETRIES_END_MS, silent_ms, advanced)) == 1
 
 
 def test_a_guard_expires(log):
