@@ -57,8 +57,9 @@ def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
     elif is_dataclass(message) and not isinstance(message, type):
         for one in fields(message):
             yield one.name, getattr(message, one.name)
-    elif hasattr(message, "_fields"):  # a NamedTuple
-        yield from zip(message._fields, message, strict=True)
+    elif isinstance(message, tuple):
+        named: Any = message  # a NamedTuple
+        yield from zip(named._fields, named, strict=True)
 
 
 def _collect(
