@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 PREFIX = "oncelog.outbox."
 KEY = b"batch"
 LATEST = -1
-BATCH_ROWS_MAX, EVERY_MS = 500, 100
+BATCH_ROWS_MAX, ROWS_FIRST, EVERY_MS = 500, 16, 100
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.1, 10.0
 READ_TIMEOUT_S = 60.0
 TAIL_OFFSETS = 1_000  # what a start reads of the topic first
@@ -56,6 +56,7 @@ class OutboxRelay(ConnectionFlow):
         self.topic = f"{PREFIX}{self.name}"
         self._producer: Producer | None = None
         self._generation = self._sent = 0
+        self._rows_next = min(batch_rows_max, ROWS_FIRST)
         self._origin = ""
         self.is_idle = False  # the last look has found nothing
 
@@ -64,11 +65,11 @@ class OutboxRelay(ConnectionFlow):
 
         Raises RelaySuperseded, OtherDatabase.
         """
-        pause_s = AGAIN_FIRST_S
+        pause_s, self._generation = AGAIN_FIRST_S, 0
         try:
             while True:
                 try:
-                    await self.start()
+                    await self._start(self._generation or None)
                     while True:
                         if not await self.send_batch():
                             await asyncio.sleep(every_ms / 1000)
@@ -90,14 +91,20 @@ class OutboxRelay(ConnectionFlow):
         without the generation then has no rows in hand. The other way round it has, and the other
         one gives more rows the number of the batch that it sends.
         """
+        await self._start(None)
+
+    async def _start(self, latest: int | None) -> None:
+        """latest: the generation behind which another relay has started since."""
         await self.close()
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
         await self._create_topic()
-        if self._generation:  # it begins again: who has started meanwhile is its successor
-            await self._raise_if_superseded()
-        self._generation = 0  # a claim without an answer may be in office
-        self._generation, self._origin = await drive_async(self._run(table.claim(self.name)))
+        claim = table.claim(self.name, latest)
+        try:
+            self._generation, self._origin = await drive_async(self._run(claim))
+        except table.ClaimInDoubt:
+            self._generation += bool(latest)  # the next one may be its own
+            raise
         self._producer = Producer(self._source, **{**self._options, "transactional_id": self.topic})
         await self._producer.init_transactions()
         self._sent = await self._last_sent()
@@ -107,9 +114,11 @@ class OutboxRelay(ConnectionFlow):
     async def send_batch(self) -> int:
         """How many records were sent. After an error only `start` goes on."""
         batch = self._sent + 1
-        script = table.next_batch(self.name, self._generation, batch, self._rows_max)
+        script = table.next_batch(self.name, self._generation, batch, self._rows_next)
         rows: list[Row] = await drive_async(self._run(script))
         self.is_idle = not rows
+        # Large rows are few in a batch: lengths of hundreds that do not fit would be read in vain.
+        self._rows_next = min(self._rows_max, max(2 * len(rows), ROWS_FIRST))
         if not rows:
             return 0
         try:
@@ -142,14 +151,15 @@ class OutboxRelay(ConnectionFlow):
         await producer.send(self.topic, number.encode(), key=KEY)
         await producer.commit_transaction()
 
-    async def _raise_if_superseded(self, problem: KafkaError | None = None) -> None:
+    async def _raise_if_superseded(self, problem: KafkaError) -> None:
         """Kafka's word is not enough: a timeout, or an id that expired, fences as well.
 
         And a batch with an old epoch is no fatal error; to begin again would end the successor.
         """
-        if await drive_async(self._run(table.read_generation(self.name))) != self._generation:
-            words = f"another relay of outbox {self.name!r} has started"
-            raise RelaySuperseded(f"{words}: {problem}" if problem else words) from problem
+        if await drive_async(self._run(table.read_generation(self.name))) > self._generation:
+            raise RelaySuperseded(
+                f"another relay of outbox {self.name!r} has started: {problem}"
+            ) from problem
 
     async def _create_topic(self) -> None:
         async with Admin(self._source) as admin:

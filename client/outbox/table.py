@@ -50,6 +50,16 @@ class RelaySuperseded(KafkaError):
     code = ErrorCode.PRODUCER_FENCED
 
 
+class ClaimInDoubt(Exception):
+    """The database has not answered the COMMIT: the office may be taken."""
+
+
+def superseded(outbox: str) -> RelaySuperseded:
+    return RelaySuperseded(
+        f"another relay of outbox {outbox!r} has started: one at a time sends its rows"
+    )
+
+
 class OtherDatabase(KafkaError):
     """The last batch of this name was sent from another database's outbox."""
 
@@ -70,17 +80,23 @@ def insert(outbox: str, row: Row) -> Script[None]:
     )
 
 
-def claim(outbox: str) -> Script[tuple[int, str]]:
+def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
     """Raise the relay's generation: from here on no older one gives rows to a batch.
 
-    It, and the outbox's origin.
+    It, and the outbox's origin. latest: raises RelaySuperseded where it is beyond that. Raises
+    ClaimInDoubt.
     """
+    newest = "" if latest is None else f" AND generation <= {latest:d}"
     for attempt in range(CLAIMS_MAX):
         answer = yield Statement(
-            f"UPDATE {RELAYS} SET generation = generation + 1 WHERE outbox = ?", (outbox,)
+            f"UPDATE {RELAYS} SET generation = generation + 1 WHERE outbox = ?{newest}", (outbox,)
         )
         if answer.row_count == 1:
             break
+        answer = yield Statement(f"SELECT generation FROM {RELAYS} WHERE outbox = ?", (outbox,))
+        if latest is not None and answer.rows:
+            yield SqlEnding.ROLLBACK
+            raise superseded(outbox)
         try:
             yield Statement(
                 f"INSERT INTO {RELAYS} (outbox, generation, batch, origin) VALUES (?, 1, 0, ?)",
@@ -92,7 +108,10 @@ def claim(outbox: str) -> Script[tuple[int, str]]:
             if attempt == CLAIMS_MAX - 1:
                 raise
     office = yield from _office(outbox)
-    yield SqlEnding.COMMIT
+    try:
+        yield SqlEnding.COMMIT
+    except Exception as problem:
+        raise ClaimInDoubt(str(problem)) from problem
     return office
 
 
@@ -104,8 +123,9 @@ def read_generation(outbox: str) -> Script[int]:
 
 
 def _office(outbox: str) -> Script[tuple[int, str]]:
+    """(0, "") where there is none: the table was made anew."""
     answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
-    generation, origin = answer.rows[0]
+    generation, origin = answer.rows[0] if answer.rows else (0, "")
     return int(generation), str(origin)
 
 
@@ -145,9 +165,7 @@ def _hold_office(outbox: str, generation: int, batch: int) -> Script[None]:
     )
     if answer.row_count != 1:
         yield SqlEnding.ROLLBACK
-        raise RelaySuperseded(
-            f"another relay of outbox {outbox!r} has started: one at a time sends its rows"
-        )
+        raise superseded(outbox)
 
 
 def next_batch(

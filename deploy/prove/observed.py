@@ -83,6 +83,11 @@ class Observed:
             for f in recent
         )  # fmt: skip
 
+    def brings_inputs(self, answer: Answer) -> bool:
+        """Whether the answer to a Fetch has any."""
+        with self._lock:
+            return any(True for _ in self._batches(answer.body))
+
     def committed_at_s(self, instance: str, since_s: float) -> list[float]:
         """When an instance has committed offsets since."""
         with self._lock:

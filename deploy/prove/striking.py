@@ -29,7 +29,7 @@ from ..faults.protocol_proxy.rules import (
 from .application import Application
 from .facts import Struck
 from .observed import Observed, wait_for
-from .plan import INIT, Act, AimedFault, Point
+from .plan import FETCH, INIT, Act, AimedFault, Point
 
 POINTS = {
     Point.BEFORE: HoldPoint.BEFORE_REQUEST,
@@ -158,10 +158,17 @@ class Striker:
         if fault.about == "rebalance" or fault.apis == INIT:
             self._provoke_rebalance()
         found: list[Struck] = []
-        begun, over = threading.Event(), threading.Event()
+        begun, over, first = threading.Event(), threading.Event(), threading.Lock()
+
+        is_of_inputs = fault.apis == FETCH
 
         def held(request: Request, answer: Answer | None) -> Ending:
-            begun.set()
+            if is_of_inputs and (answer is None or not self._observed.brings_inputs(answer)):
+                return None  # a poll that found nothing
+            with first:
+                if begun.is_set():
+                    return None
+                begun.set()
             at_s, ending = time.monotonic(), None
             try:
                 ending, what = act(fault, request)
@@ -175,7 +182,8 @@ class Striker:
 
         assert fault.point is not None
         deadline_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
-        rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s))
+        times = None if is_of_inputs else 1
+        rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s), times=times)
         self._proxy.add(rule)
         try:
             if not begun.wait(self._timeouts.aim_s):
@@ -248,8 +256,11 @@ class Striker:
         return f"{IN_WORDS[fault.point or Point.BEFORE]} {request.api}"
 
     def _pause(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        is_long = fault.act is Act.PAUSE_LONG
-        least_s = self._timeouts.transaction_s + SETTLE_S if is_long else 0.0
+        least_s = 0.0
+        if fault.act is Act.PAUSE_LONG:
+            least_s = self._timeouts.transaction_s + SETTLE_S
+        elif fault.apis == INIT:  # it has read nothing yet, by which others could be seen
+            least_s = self._timeouts.session_s + SETTLE_S
         return None, self._paused(request.instance, self._where(fault, request), least_s)
 
     def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:

@@ -299,6 +299,8 @@ class SlowConnection(sqlite3.Connection):
     async def commit(self) -> None:  # type: ignore[override]
         await self.world.step()
         super().commit()
+        if self.world.chance(self.world.luck.is_lost / 4):
+            raise sqlite3.OperationalError("no answer to the commit")
 
     async def rollback(self) -> None:  # type: ignore[override]
         await self.world.step()

@@ -44,12 +44,13 @@ class WithoutTheNumberInItsTransaction(ModelRelay):
 class ReadsBeforeItInitializes(ModelRelay):
     """What is under way is not ended yet."""
 
-    async def start(self) -> None:
+    async def _start(self, latest: int | None) -> None:
         await self.close()
         await drive_async(self._open())
         await drive_async(self._run(table.create_tables()))
         await self._create_topic()
-        self._generation, self._origin = await drive_async(self._run(table.claim(self.name)))
+        claim = table.claim(self.name, latest)
+        self._generation, self._origin = await drive_async(self._run(claim))
         self._sent = await self._last_sent()
         self._producer = relay.Producer(self._source, transactional_id=self.topic)
         await self._producer.init_transactions()

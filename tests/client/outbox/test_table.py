@@ -80,3 +80,18 @@ def test_a_batch_is_bounded_in_bytes_and_has_one_row_at_least(
         for batch in range(1, 5)
     ]
     assert [[row.number for row in rows] for rows in batches] == [[1, 2, 3], [4], [5], []]
+
+
+def test_who_claims_again_is_superseded_by_who_has_claimed_since(
+    connection: sqlite3.Connection,
+) -> None:
+    older, _ = run_script(connection, table.claim("bank"))
+    again, _ = run_script(connection, table.claim("bank", older))
+    newer, _ = run_script(connection, table.claim("bank"))
+    with pytest.raises(table.RelaySuperseded):
+        run_script(connection, table.claim("bank", again))
+    assert run_script(connection, table.read_generation("bank")) == newer
+    connection.execute(f"DELETE FROM {table.RELAYS}")  # the table was made anew
+    connection.commit()
+    assert run_script(connection, table.read_generation("bank")) == 0
+    assert run_script(connection, table.claim("bank", again))[0] == 1
