@@ -159,16 +159,14 @@ class Striker:
             self._provoke_rebalance()
         found: list[Struck] = []
         begun, over, first = threading.Event(), threading.Event(), threading.Lock()
-
         is_of_inputs = fault.apis == FETCH
 
         def held(request: Request, answer: Answer | None) -> Ending:
             if is_of_inputs and (answer is None or not self._observed.brings_inputs(answer)):
                 return None  # a poll that found nothing
-            with first:
-                if begun.is_set():
-                    return None
-                begun.set()
+            if not first.acquire(blocking=False):
+                return None
+            begun.set()
             at_s, ending = time.monotonic(), None
             try:
                 ending, what = act(fault, request)
