@@ -26,7 +26,7 @@ class Writer(WRITERS[BROKEN]):
 
     def meet(self, moment: str) -> None:
         """What takes no time anywhere else takes some here."""
-        time.sleep(0.1 if moment == DECIDED else 0.0)
+        time.sleep(0.5 if moment == DECIDED else 0.0)
 
 
 if BROKEN == NO_TOMBSTONE:
