@@ -25,6 +25,7 @@ TABLE, RELAYS = "oncelog_outbox", "oncelog_outbox_relays"
 CLAIMS_MAX = 5
 ORIGIN_BYTES = 8
 BATCH_BYTES_MAX = 8 << 20
+NO_OFFICE = (0, "")
 COLUMNS = {
     TABLE: "outbox VARCHAR(150) NOT NULL, writer_session VARCHAR(16) NOT NULL, "
     "number BIGINT NOT NULL, created_ms BIGINT NOT NULL, topic VARCHAR(249) NOT NULL, "
@@ -93,8 +94,7 @@ def claim(outbox: str, latest: int | None = None) -> Script[tuple[int, str]]:
         )
         if answer.row_count == 1:
             break
-        answer = yield Statement(f"SELECT generation FROM {RELAYS} WHERE outbox = ?", (outbox,))
-        if latest is not None and answer.rows:
+        if latest is not None and (yield from _office(outbox)) != NO_OFFICE:
             yield SqlEnding.ROLLBACK
             raise superseded(outbox)
         try:
@@ -123,9 +123,9 @@ def read_generation(outbox: str) -> Script[int]:
 
 
 def _office(outbox: str) -> Script[tuple[int, str]]:
-    """(0, "") where there is none: the table was made anew."""
+    """NO_OFFICE where the table was made anew."""
     answer = yield Statement(f"SELECT generation, origin FROM {RELAYS} WHERE outbox = ?", (outbox,))
-    generation, origin = answer.rows[0] if answer.rows else (0, "")
+    generation, origin = answer.rows[0] if answer.rows else NO_OFFICE
     return int(generation), str(origin)
 
 

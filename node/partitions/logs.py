@@ -113,6 +113,10 @@ class Logs:
     def opened(self, log: PartitionLog, topic: Topic) -> None:
         """A log is served from now on."""
         log.config = self.config_of(topic)
+        # Others need not ask at each batch. Here, not where it was opened: an advance that comes
+        # between would be heard by no one.
+        if self._state.clock_advances.steps:
+            log.local.advanced_since_ms = self._clock.advanced_since_ms
         self.directory.opened(log)
 
     def remove_partition(self, key: TopicPartition) -> None:
@@ -168,8 +172,6 @@ class Logs:
     def _open(self, opening: LogOpening) -> PartitionLog:
         begun_ms = self._clock.monotonic_ms()
         log = run_to_end(self.directory.open(opening))
-        if self._state.clock_advances.steps:  # others need not ask at each batch
-            log.local.advanced_since_ms = self._clock.advanced_since_ms
         if log.log_end_offset:
             logger.info(
                 "%s-%d: loaded %d segments with offsets %d to %d in %d ms",

@@ -95,7 +95,7 @@ class JointAdditions:
                     answer.set_result(None)
             else:
                 self._write_all(transactional_id, joined, looked, ports)
-        except Exception as problem:  # nobody else would answer them
+        except Exception as problem:  # they would wait for ever
             for _, answer in joined:
                 if not answer.done():
                     answer.set_exception(problem)

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from oncelog.node.admin_socket import AdminSocket
 from oncelog.replication.peer.link_gate import LinkGate
@@ -61,6 +64,30 @@ async def test_an_advance_is_followed_by_a_look_at_once_and_kept_for_good(tmp_pa
         await looked(broker, 2 * HOUR_MS)
         log = broker.replicas.partition("a", 0).log
         assert log.log_start_offset == 2
+
+
+async def test_a_log_opened_before_an_advance_and_served_after_it_goes_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, settings=CONTROLLED) as broker:
+        logs, is_opened, may_serve = broker._logs, threading.Event(), threading.Event()
+        run_jobs = logs.run_jobs
+
+        def run_jobs_slowly(jobs: Any) -> Any:
+            outcomes = run_jobs(jobs)
+            is_opened.set()
+            assert may_serve.wait(20)
+            return outcomes
+
+        monkeypatch.setattr(logs, "run_jobs", run_jobs_slowly)
+        creating = asyncio.create_task(broker.create("a"))
+        await until(is_opened.is_set)
+        await advance(broker, HOUR_MS)
+        may_serve.set()
+        await creating
+        await until(lambda: broker.serves("a"))
+        local = broker.replicas.partition("a", 0).log.local
+        assert local.advanced_since_ms(0) == HOUR_MS
 
 
 async def test_a_broker_that_was_not_started_so_refuses(tmp_path: Path) -> None:

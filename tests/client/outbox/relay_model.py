@@ -8,7 +8,6 @@ late; transactions that time out; a compacted topic. Rows commit in another orde
 drawn in. At the end one relay works alone, and rows and records are compared.
 """
 
-import json
 import sqlite3
 import types
 from collections import Counter
@@ -476,8 +475,3 @@ def _left(world: World) -> int:
     (count,) = world.own.execute(f"SELECT count(*) FROM {table.TABLE}").fetchone()
     world.own.rollback()
     return int(count)
-
-
-def number_of(batch: int, origin: str) -> bytes:
-    """What a relay writes into its topic."""
-    return json.dumps({"batch": batch, "origin": origin}).encode()

@@ -101,7 +101,7 @@ async def test_an_outcome_is_that_of_all_who_are_in_the_write() -> None:
     assert await asyncio.gather(*adding) == [0, 0]
 
 
-async def test_who_is_cancelled_takes_nobody_along() -> None:
+async def test_a_cancelled_addition_leaves_the_others() -> None:
     node = OneNode(hold_ms=5_000)
     who = await node.init()
     group = node.groups[0]
@@ -151,7 +151,7 @@ async def test_the_end_of_the_term_ends_what_has_met() -> None:
     assert node.state() == "Empty"
 
 
-async def test_a_write_that_does_not_begin_is_heard_by_all_who_have_met(
+async def test_a_failed_propose_is_the_error_of_every_joined_addition(
     node: OneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     who = await node.init()

@@ -460,7 +460,7 @@ def test_an_idle_producer_expires_but_never_inside_a_transaction(log):
     assert log.send(77, producer_id=1) == 2
 
 
-def test_an_advance_of_the_clock_forgets_nobody_who_may_send_a_batch_again(log):
+def test_an_advance_of_the_clock_expires_no_producer_that_may_retry(log):
     log.send(0, producer_id=1)
     silent_ms, advanced = 2 * RETRIES_END_MS, lambda _: 10 * RETRIES_END_MS
     assert run_to_end(log.table.expiring(NOW + RETRIES_END_MS - 1, silent_ms, advanced)) == 0
