@@ -32,7 +32,8 @@ class ControlledClock:
     ) -> None:
         self._services = services
         self._looks = looks
-        self._looked_ms = 0  # the advances that every look has seen
+        self._known_ms = 0  # the advances by which logs go
+        self._looked_ms = 0  # those that every look has seen
         self._changed = asyncio.Event()
         services.state.on_change(self._cluster_changed)
         self._task = background_task("looks after advances of the clock", self._run())
@@ -78,8 +79,10 @@ class ControlledClock:
         return {"advanced_ms": self._services.state.clock_advances.total_ms}
 
     def _cluster_changed(self, _changes: Changes) -> None:
-        if self._services.state.clock_advances.total_ms == self._looked_ms:
+        advanced_ms = self._services.state.clock_advances.total_ms
+        if advanced_ms == self._known_ms:
             return
+        self._known_ms = advanced_ms
         advanced_since_ms = self._services.clock.advanced_since_ms
         for partition in self._services.replicas:  # those opened later do it by themselves
             partition.log.local.advanced_since_ms = advanced_since_ms

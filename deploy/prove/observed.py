@@ -66,17 +66,21 @@ class Observed:
             behind = any(end > self._committed.get(p, 0) for p, end in self._fetched.items())
         return requests + transactions + behind
 
-    def has_gone_on(self, without: str, since_s: float) -> bool:
+    def had(self, instance: str, at_s: float) -> frozenset[tuple[str, int]]:
+        """The partitions of inputs that it had in hand then."""
+        with self._lock:
+            return frozenset(
+                (f.topic, f.partition)
+                for f in self._recent
+                if isinstance(f, Fetched) and f.instance == instance and f.at_s > at_s - HAD_S
+            )
+
+    def has_gone_on(self, without: str, since_s: float, had: frozenset[tuple[str, int]]) -> bool:
         """Whether another instance has committed offsets since of a partition that was its; or read
         on there, where positions are kept elsewhere."""
         with self._lock:
             recent = list(self._recent)
             progress = Fetched if self._apis.isdisjoint(COMMITS) else Committed
-        had = {
-            (f.topic, f.partition)
-            for f in recent
-            if isinstance(f, Fetched) and f.instance == without and f.at_s > since_s - HAD_S
-        }
         return any(
             isinstance(f, progress) and f.instance != without and f.at_s > since_s
             and (not had or (f.topic, f.partition) in had)

@@ -53,7 +53,7 @@ def test_who_goes_on_is_seen_also_when_no_more_facts_are_kept(
     monkeypatch.setattr(module, "FACTS_MAX", 0)
     observed = Observed([T], ["out"])
     commit(observed)
-    assert observed.has_gone_on("another", -0.5) and observed.facts == []
+    assert observed.has_gone_on("another", -0.5, frozenset()) and observed.facts == []
 
 
 def test_commits_of_an_instance_are_seen_among_many_of_many_partitions() -> None:
