@@ -6,6 +6,7 @@ import inspect
 import shutil
 import signal
 import sys
+import threading
 from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, AsyncExitStack
 from typing import Any, cast
 
@@ -30,6 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_enabled() and shutil.which("java"):
         archive_classes()
     _compile_plugins_once()
+
+
+def pytest_runtest_setup() -> None:
+    """A Spark session of this process took SIGINT, and would call a JVM that may be gone."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _compile_plugins_once() -> None:

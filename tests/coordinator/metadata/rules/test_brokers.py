@@ -1,6 +1,5 @@
 """Registrations, deaths, returns, and what they do to partitions (isr rules; KIP-903, 966)."""
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -22,6 +21,7 @@ from oncelog.coordinator.metadata.commands import (
 )
 from oncelog.wire.errors import ErrorCode
 
+from ....node.counted_calls import calls_of
 from ..metadata_cluster import MetadataCluster, topic_id
 
 
@@ -417,7 +417,7 @@ def test_a_lower_default_of_min_isr_empties_the_elr() -> None:
     assert cluster.partition().elr == ()
 
 
-def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_and_quick_command() -> None:
+def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_command_of_few_calls() -> None:
     cluster = MetadataCluster(())
     for node in (1, 2, 3):
         cluster.start(node)
@@ -429,11 +429,11 @@ def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_and_quick_comm
     assert leaders.count(1) == 2000
     command = encode_command(FenceBroker(1, cluster.epoch(1)))
     assert len(command) < 30
-    started = time.process_time()
-    assert state.apply(command, 200, 1).error == 0
-    elapsed_ms = (time.process_time() - started) * 1000
+    results = []
+    calls = calls_of(lambda: results.append(state.apply(command, 200, 1)))
+    assert results[0].error == 0
     assert not state.leads_any(1)
-    assert elapsed_ms < 250, "50 ms on an idle machine; this one may be busy"
+    assert calls < 6000 * 60  # in steps; all 6000 have it in their ISR
 
 
 def test_a_replica_that_failed_outside_of_the_isr_is_no_candidate_either(
