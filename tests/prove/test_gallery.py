@@ -1,15 +1,19 @@
-"""The gallery's own book-keeping; the applications run by `python -m tests.prove.gallery`."""
+"""The gallery's own book-keeping, and four of its applications for a short while.
+
+All of them, by seeds: `python -m tests.prove.gallery`.
+"""
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
 
 from .gallery import runner
-from .gallery.entries import ENTRIES, RIGHT, WRONG
-from .gallery.runner import Cell, cells, run_all, table
+from .gallery.entries import ENTRIES, FOREIGN, RIGHT, WRONG
+from .gallery.runner import Cell, cells, run_all, run_one, table
 
 NAME = "confluent-offsets-outside"
 FOUND = ["offsets-outside-transaction"]
@@ -23,7 +27,8 @@ def test_every_wrong_application_says_what_convicts_it_and_what_is_named() -> No
         assert entry.findings, entry.name
         assert entry.findings <= CATALOGUE.keys(), entry.name
     assert not any(entry.wrong or entry.findings for entry in RIGHT)
-    assert len(ENTRIES) == len(RIGHT) + len(WRONG), "a name stands twice"
+    assert all(entry.wrong and entry.verdicts and not entry.findings for entry in FOREIGN)
+    assert len(ENTRIES) == len(RIGHT) + len(WRONG) + len(FOREIGN), "a name stands twice"
 
 
 @pytest.mark.parametrize(
@@ -60,3 +65,19 @@ def test_what_stands_in_the_file_is_not_run_again(tmp_path, monkeypatch) -> None
     assert len(cells(file)) == 3
     (row,) = [line for line in table(cells(file)).splitlines() if line.startswith(f"| {NAME}")]
     assert "| 2 of 3 | 2 of 3 | AT LEAST ONCE, EXACTLY ONCE |" in row
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("name", "faults"),
+    [
+        ("confluent-right", "lose-answer@EndTxn,kill@before-EndTxn"),
+        ("confluent-offsets-outside", "kill@before-commit"),
+        ("confluent-abort-without-seek", "lose-answer@EndTxn"),
+        ("confluent-sink-with-notes-apart", "kill-at-work"),
+    ],
+)
+def test_applications_are_judged_within_seconds(name: str, faults: str, tmp_path: Path) -> None:
+    cell = run_one(ENTRIES[name], 1, tmp_path, faults=faults, rate=100)
+    assert cell.is_as_expected, cell
+    assert cell.is_named or not cell.entry.wrong, cell

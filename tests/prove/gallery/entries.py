@@ -159,6 +159,28 @@ WRONG = (
     _franz("plain", "auto-commit", wrong="defaults: idempotent, auto-commit", verdicts=ANY),
     _kafkajs("plain", "no-idempotence", wrong="kafkajs's defaults", verdicts=ANY_DOUBLE),
 )  # fmt: skip
+# Written by someone who knew neither plan nor findings: their mistakes are in foreign/README.md.
+FOREIGN = tuple(
+    GalleryEntry(
+        name=f"foreign-{name.replace('_', '-')}", client=client, wrong=wrong, verdicts=ANY,
+        command=(sys.executable, str(HERE / "foreign" / f"{name}.py")), **others,
+    )
+    for name, client, wrong, others in (
+        ("cooperative_drop_batch", "confluent-kafka", "drops a batch without a seek back", {}),
+        ("seen_too_early", "kafka-python", "an id is seen when it is read", {}),
+        ("position_of_chunk", "kafka-python", "a chunk commits the end of the whole poll", {}),
+        ("transaction_per_worker", "confluent-kafka", "the furthest offset of its workers", {}),
+        (
+            "sqlite_with_connection", "confluent-kafka", "with database: opens no transaction",
+            {"sink": DATABASE},
+        ),
+        ("transaction_per_instance", "aiokafka", "no group metadata", {}),
+        ("fenced_comes_back", "aiokafka", "fenced, it sends its batch by a new producer", {}),
+        ("resend_on_timeout", "kafka-python", "sends again what was not answered", {}),
+        ("output_read_at_start", "aiokafka", "reads what is done at its start only", {}),
+        ("two_stages", "kafka-python", "a topic between is read uncommitted", {}),
+    )
+)  # fmt: skip
 RIGHT = (
     _transactions("right"),
     _plain("sink_with_upsert", sink=DATABASE),
@@ -176,7 +198,7 @@ RIGHT = (
         command=(sys.executable, str(OTHERS / "spark_job.py"), "{directory}/checkpoint"),
     ),
 )  # fmt: skip
-ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG)}
+ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG, *FOREIGN)}
 
 
 def counts(inputs) -> dict[str, str]:

@@ -148,7 +148,7 @@ def table(found: Sequence[Cell]) -> str:
         lines.append(
             f"| {name} | {entry.wrong or 'nothing'} | "
             f"{sum(c.is_as_expected for c in of_it)} of {len(of_it)} | "
-            f"{f'{sum(c.is_named for c in of_it)} of {len(of_it)}' if entry.wrong else '-'} | "
+            f"{f'{sum(c.is_named for c in of_it)} of {len(of_it)}' if entry.findings else '-'} | "
             f"{', '.join(sorted({c.verdict for c in of_it}))} | {', '.join(kinds) or 'none'} |"
         )
     return "\n".join(lines)

@@ -5,8 +5,8 @@ import sqlite3
 
 from confluent_kafka import Consumer, KafkaException
 
-database = sqlite3.connect(os.environ["ONCELOG_SINK_FILE"], timeout=30, isolation_level=None)
-database.execute("CREATE TABLE IF NOT EXISTS out (id text, value text)")
+database = sqlite3.connect(os.environ["ONCELOG_SINK"], timeout=30, isolation_level=None)
+database.execute("CREATE TABLE IF NOT EXISTS invoices (id text, value text)")
 database.execute(
     "CREATE TABLE IF NOT EXISTS offsets (part integer PRIMARY KEY, next integer NOT NULL)"
 )
@@ -35,7 +35,7 @@ def store(messages):
             if moved.rowcount != 1:
                 raise RuntimeError(f"partition {part} has another owner by now")
         database.executemany(
-            "INSERT INTO out VALUES (?, ?)",
+            "INSERT INTO invoices VALUES (?, ?)",
             [(message.key().decode(), message.value().decode().upper()) for message in messages],
         )
     position.update(advance)
