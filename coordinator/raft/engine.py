@@ -33,6 +33,7 @@ from .wal.journal import GroupCommit, Journal
 from .wal.recovery import RecoveredGroup, recover
 from .wal.segment_keeper import SegmentKeeper
 
+_EARLY_MS = 0.5  # a timer may go off so much before its time
 _SEAL_AFTER_MS = 1_000
 
 
@@ -104,6 +105,7 @@ class RaftEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
         self._heartbeat_ms = 0.0
+        self._leads = False  # any group, and so there is a heartbeat to come
         self._up_since_ms: dict[int, float] = {}
 
     def add_group(
@@ -207,9 +209,10 @@ class RaftEngine:
                 group = self.groups.get(group_id)
                 if group is not None and group.receive(peer, message, now_ms):
                     self._touched[group_id] = group
-            if not self._touched:
+            if not self._touched and not self._leads:
                 # Heartbeats, or answers to them. The timer stays: a deadline that was drawn nearer
-                # is met late, but no later than the longest after the last contact.
+                # is met late, but no later than the longest after the last contact. Where a group
+                # is led, the next beat takes the answers along: half the frames of an idle cluster.
                 self._flush()
         except Exception as error:
             self.fail(error)
@@ -337,13 +340,13 @@ class RaftEngine:
                             self.groups[group_id].lost(peer)
 
     def _arm_timer(self) -> None:
-        leads, earliest_ms = False, float("inf")
+        self._leads, earliest_ms = False, float("inf")
         for group in self.groups.values():
             if group.leads:
-                leads = True
+                self._leads = True
             else:
                 earliest_ms = min(earliest_ms, group.deadline_ms)
-        if leads:
+        if self._leads:
             earliest_ms = min(earliest_ms, self._heartbeat_ms)
         if self._timer is not None:
             if self._timer_ms <= earliest_ms:
@@ -358,15 +361,17 @@ class RaftEngine:
         if not self._is_running:
             return
         now_ms = self.now_ms()
-        beats = now_ms >= self._heartbeat_ms - 0.5
+        beats = now_ms + _EARLY_MS >= self._heartbeat_ms
         if beats:
-            self._heartbeat_ms = now_ms + self.settings.heartbeat_interval_ms
+            # On a grid of the clock, where other timers of an idle process are: one wake-up.
+            interval_ms = self.settings.heartbeat_interval_ms
+            self._heartbeat_ms = ((now_ms + _EARLY_MS) // interval_ms + 1) * interval_ms
         try:
             for group in self.groups.values():
                 if group.leads:
                     if beats and group.heartbeat(now_ms):
                         self._touched[group.group_id] = group
-                elif group.deadline_ms <= now_ms + 0.5:
+                elif group.deadline_ms <= now_ms + _EARLY_MS:
                     group.on_deadline(now_ms)
                     self._touched[group.group_id] = group
             if self._batch is None and now_ms - self._batch_ended_ms >= _SEAL_AFTER_MS:

@@ -24,8 +24,9 @@ from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
 from ...wire.errors import InvalidRequest, KafkaError
 from ...wire.fault_point import FaultPoint, no_fault_point
+from ..clock import until_tenth_s
 
-TICK_MS = 50
+TICK_MS = 100
 SUBMIT_TIMEOUT_MS = 5_000
 PROPOSALS_MAX = 1024  # of other brokers, under way at once
 
@@ -134,7 +135,9 @@ class ControllerService:
     def _run_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._run_timer)
+        loop = asyncio.get_running_loop()
+        pause_s = until_tenth_s(loop.time(), TICK_MS / 1000)
+        self._timer = loop.call_later(pause_s, self._run_timer)
         self._tick()
 
     def _tick(self) -> None:

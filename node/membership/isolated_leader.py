@@ -14,6 +14,7 @@ import asyncio
 import logging
 
 from ...wire.errors import ErrorCode
+from ..clock import until_tenth_s
 from ..partitions.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
@@ -30,8 +31,9 @@ class IsolatedLeader:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
+        loop = asyncio.get_running_loop()
         interval_s = self._session_timeout_ms / LOOKS_PER_TIMEOUT / 1000
-        self._timer = asyncio.get_running_loop().call_later(interval_s, self.start)
+        self._timer = loop.call_later(until_tenth_s(loop.time(), interval_s), self.start)
         self.look()
 
     def stop(self) -> None:

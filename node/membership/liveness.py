@@ -17,6 +17,7 @@ from ...coordinator.metadata.commands import RegisterBroker
 from ...coordinator.raft.group import RaftGroup
 from ...replication.background_task import background_task, end_tasks
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
+from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig
 from ..controller.client import ControllerClient
 
@@ -145,6 +146,7 @@ class Liveness:
     async def _beat(self, on_answered: Callable[[], None]) -> None:
         interval_ms = self._config.broker_heartbeat_interval_ms
         seen_term = seen_ms = -1
+        loop = asyncio.get_running_loop()
         while True:
             heartbeat = Heartbeat(
                 self._config.node_id,
@@ -154,20 +156,23 @@ class Liveness:
                 seen_term=seen_term,
                 seen_ms=seen_ms,
             )
-            pause_ms = interval_ms
+            is_due = False
             try:
                 reply = await self._controller.heartbeat(heartbeat, timeout_ms=4 * interval_ms)
                 seen_term, seen_ms = reply.term, reply.stamp_ms
                 self._take_reply(reply)
                 on_answered()
-                if reply.is_fenced or self._wants_shutdown:
-                    pause_ms = min(20, interval_ms)  # something is due; it takes a few steps
+                is_due = reply.is_fenced or self._wants_shutdown
             except KafkaError as error:
                 logger.debug("heartbeat: %s", error)
             self._beat_now.clear()
+            # What is due takes a few steps of the controller.
+            pause_s = min(20, interval_ms) / 1000
+            if not is_due:
+                pause_s = until_tenth_s(loop.time(), interval_ms / 1000)
             # Not wait_for: before Python 3.12 it may swallow the end of this task.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_ms / 1000):
+                async with asyncio.timeout(pause_s):
                     await self._beat_now.wait()
 
     def _take_reply(self, reply: HeartbeatReply) -> None:

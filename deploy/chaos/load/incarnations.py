@@ -95,9 +95,9 @@ class WorkloadClient:
 
     async def close(self) -> None:
         """End it as a program should."""
-        for closing in (self._producer.close(), self._consumer.close()):
+        for close in (self._producer.close, self._consumer.close):
             with contextlib.suppress(KafkaError):  # what matters is that nothing of it is left
-                await closing
+                await close()
 
     async def _end_after(self, operations: Awaitable[None]) -> None:
         """Commit the transaction after these, or abort it; then its polls are taken back."""

@@ -41,6 +41,12 @@ def links(broker: FakeBroker) -> FakeLinks:
     return links
 
 
+@pytest.fixture
+def holds_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine is so slow that it is over before the decision."""
+    monkeypatch.setattr(suspected_brokers, "HOLD_MS", 60_000)
+
+
 async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
     """A question that has had every chance to be answered."""
     question = asyncio.ensure_future(broker.answer(METADATA, 9, TOPICS))
@@ -48,6 +54,7 @@ async def asked(broker: FakeBroker) -> "asyncio.Future[object]":
     return question
 
 
+@pytest.mark.usefixtures("holds_long")
 async def test_the_answer_comes_with_the_fence(broker: FakeBroker, links: FakeLinks) -> None:
     links.change(2, False)
     question = await asked(broker)
@@ -57,6 +64,7 @@ async def test_the_answer_comes_with_the_fence(broker: FakeBroker, links: FakeLi
     assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("holds_long")
 async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
@@ -69,6 +77,7 @@ async def test_a_question_that_comes_a_moment_before_the_link_ends_waits_too(
     assert 2 not in [b.node_id for b in answer.brokers]  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("holds_long")
 async def test_a_question_on_a_new_connection_does_not_wait_for_news(
     broker: FakeBroker, links: FakeLinks
 ) -> None:
@@ -104,6 +113,7 @@ def test_a_question_between_two_steps_of_the_fence_waits(
     asyncio.run(scenario())
 
 
+@pytest.mark.usefixtures("holds_long")
 async def test_a_link_that_is_back_ends_the_doubt(broker: FakeBroker, links: FakeLinks) -> None:
     links.change(2, False)
     links.change(3, False)
