@@ -57,9 +57,10 @@ def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
     elif is_dataclass(message) and not isinstance(message, type):
         for one in fields(message):
             yield one.name, getattr(message, one.name)
-    elif isinstance(message, tuple):
-        named: Any = message  # a NamedTuple
-        yield from zip(named._fields, named, strict=True)
+    else:
+        # A NamedTuple; numbers, texts and plain tuples (aborted transactions) have no fields.
+        for name in getattr(message, "_fields", ()):
+            yield name, getattr(message, name)
 
 
 def _collect(

@@ -11,6 +11,7 @@ from oncelog.deploy.faults.protocol_proxy.error_answers import (
 from oncelog.deploy.faults.protocol_proxy.errors_in_answers import errors_in
 from oncelog.wire.error_codes import ErrorCode
 from oncelog.wire.messages.apis import APIS
+from oncelog.wire.messages.fetch_answer import FetchedPartition, FetchedTopic, FetchResponse
 
 from .frames import KEYS, request_of
 from .samples import SAMPLES, fetch_request, sample
@@ -40,6 +41,13 @@ def test_the_error_stands_wherever_it_belongs(name, version):
     if name == "FindCoordinator":
         places = 2 if version >= 4 else 1
     assert told == [ErrorCode.NOT_COORDINATOR] * places
+
+
+def test_a_fetch_with_aborted_transactions_has_the_errors_of_its_partitions():
+    aborted = FetchedPartition(0, aborted_transactions=[(4_000, 17), (4_001, 23)])
+    refused = FetchedPartition(1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    answer = FetchResponse([FetchedTopic("orders", None, [aborted, refused])])
+    assert list(errors_in(answer)) == [ErrorCode.OFFSET_OUT_OF_RANGE]
 
 
 @pytest.mark.parametrize("name", ["Produce", "ListOffsets", "OffsetCommit", "TxnOffsetCommit"])
