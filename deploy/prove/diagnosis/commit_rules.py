@@ -7,10 +7,13 @@ from statistics import median
 from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
+    SeenClosed,
     SeenJoin,
     SeenOffsetCommit,
+    SeenOpened,
     SeenProduce,
     SeenRecords,
+    SeenRequest,
     SeenTxnOffsetCommit,
     Sighting,
 )
@@ -19,6 +22,7 @@ OUTSIDE_MIN = 2  # commits that went on, with output in a transaction before eac
 PERIODS_MIN, PERIOD_MIN_S, JITTER = 3, 0.8, 0.1
 DEFAULT_S, DEFAULT_JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
 TICKS_MIN, TICKS_BEHIND_MAX, SPARSE_MAX = 3, 2, 5
+REVOKED_S = 1.0  # a commit so close before a JoinGroup or LeaveGroup is that of a rebalance
 BATCHES_BETWEEN_MIN = 2  # one batch, one commit: that is no timer
 LATE_MIN = 5
 
@@ -31,19 +35,23 @@ class _Commits:
     outside: int = 0
     times: list[float] = field(default_factory=list[float])
     of_life: list[float] = field(default_factory=list[float])  # across rebalances
+    is_tick: bool = False  # the last of them
 
 
 class PlainCommits(FindingRule):
     """offsets-outside-transaction: each commit went on, and transactional output lay before it.
     auto-commit: the commits come as a clock ticks while output is written all the time: at equal
     distances within a stay in the group, or, since a timer goes on through rebalances, most of
-    them whole defaults of 5 s behind one another."""
+    them whole defaults of 5 s behind one another, or behind the start of the client. Those that a
+    rebalance brings about do not count."""
 
     def __init__(self) -> None:
         self._commits = defaultdict[tuple[str, str], _Commits](_Commits)
         self._written = defaultdict[str, int](int)  # batches since the last commit
         self._in_transactions = defaultdict[str, int](int)
         self._ticks, self._commits_of = defaultdict[str, int](int), defaultdict[str, int](int)
+        self._connections = defaultdict[str, int](int)  # open ones, of an instance
+        self._started_s = dict[str, float]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
@@ -54,8 +62,25 @@ class PlainCommits(FindingRule):
             self._in_transactions[seen.instance] += 1
         elif isinstance(seen, SeenJoin):
             self._commits[seen.instance, seen.group].times.clear()
+            self._rebalances(seen)
+        elif isinstance(seen, SeenRequest) and seen.api == "LeaveGroup":
+            self._rebalances(seen)
+        elif isinstance(seen, SeenOpened):
+            if not self._connections[seen.instance]:
+                self._started_s[seen.instance] = seen.at_s
+            self._connections[seen.instance] += 1
+        elif isinstance(seen, SeenClosed):
+            self._connections[seen.instance] = max(0, self._connections[seen.instance] - 1)
         elif isinstance(seen, SeenOffsetCommit):
             self._committed(seen, tell)
+
+    def _rebalances(self, seen: Sighting) -> None:
+        for (instance, group), known in self._commits.items():
+            if instance != seen.instance or known.is_tick or not known.of_life:
+                continue
+            if seen.at_s - known.of_life[-1] <= REVOKED_S:
+                known.of_life.pop()
+                self._commits_of[group] -= 1
 
     def _committed(self, seen: SeenOffsetCommit, tell: Tell) -> None:
         known = self._commits[seen.instance, seen.group]
@@ -100,11 +125,13 @@ class PlainCommits(FindingRule):
         known.of_life = [*before[-2 * SPARSE_MAX :], seen.at_s]
         self._commits_of[seen.group] += 1
         behind_s = [seen.at_s - at_s for at_s in before]
-        if len(before) <= SPARSE_MAX and any(
+        if (started_s := self._started_s.get(seen.instance)) is not None:
+            behind_s.append(seen.at_s - started_s)
+        known.is_tick = len(before) <= SPARSE_MAX and any(
             abs(gap_s - round(gap_s / DEFAULT_S) * DEFAULT_S) <= DEFAULT_JITTER_S
             for gap_s in behind_s if gap_s > DEFAULT_S / 2
-        ):  # fmt: skip
-            self._ticks[seen.group] += 1
+        )  # fmt: skip
+        self._ticks[seen.group] += known.is_tick
         ticks, commits = self._ticks[seen.group], self._commits_of[seen.group]
         if ticks >= TICKS_MIN and 2 * ticks >= commits:
             tell(

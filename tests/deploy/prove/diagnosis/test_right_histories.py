@@ -165,6 +165,21 @@ def paused_in_its_transactions() -> History:
         yield from app.join()
 
 
+def commits_now_and_then() -> History:
+    """Each some hundred records, into a place where rows come twice without harm."""
+    for life in range(3):
+        begun_s = 100.0 + 30 * life
+        app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
+        for after_s in (2.3, 5.9, 9.1, 13.4, 16.2, 20.3):
+            yield from app.fetch()
+            for offset in range(app.offset, app.offset + 3):
+                yield app.produce(offset)
+            app.offset += 3
+            app.at_s = begun_s + after_s
+            yield app.commit(app.offset)
+        yield from app.stop()
+
+
 def upserting_sink() -> History:
     """Writes a database; commits by hand, at a steady pace."""
     app = Application(name="", producer_id=-1)
@@ -252,7 +267,7 @@ RIGHT = (
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
-    paused_in_its_transactions, upserting_sink,
+    paused_in_its_transactions, commits_now_and_then, upserting_sink,
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,

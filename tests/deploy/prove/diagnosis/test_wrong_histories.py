@@ -258,6 +258,23 @@ def auto_commit_between_rebalances() -> History:
         yield from app.join()
 
 
+def auto_commit_between_restarts() -> History:
+    """A timer begins with its client; what a rebalance commits is no tick."""
+    for life in range(3):
+        begun_s = 100.0 + 30 * life
+        app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=20 * life)
+        for after_s, is_revoked in ((2.3, True), (5.0, False), (7.7, True), (8.4, True)):
+            yield from app.fetch()
+            for offset in range(app.offset, app.offset + 3):
+                yield app.produce(offset)
+            app.offset += 3
+            app.at_s = begun_s + after_s
+            yield app.commit(app.offset)
+            if is_revoked:
+                yield from app.join()
+        yield from app.stop()
+
+
 def state_not_rebuilt() -> History:
     offset = 0
     for life in range(2):
@@ -313,6 +330,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (aborted_before_anything_was_sent, {"abort-without-seek"}),
     (fenced_by_the_timeout, {"transaction-too-long"}),
     (auto_commit_between_rebalances, {"auto-commit"}),
+    (auto_commit_between_restarts, {"auto-commit"}),
     (state_not_rebuilt, {"state-not-rebuilt"}),
     (sink_not_atomic, {"sink-not-atomic"}),
     (v1_on_brokers_without_a_fence, {"v1-late-requests"}),
