@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, AsyncExitStack
 from typing import Any, cast
 
@@ -14,8 +15,9 @@ import pytest
 import uvloop
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
+from .interop.client_peers import KAFKA, running
 from .interop.comparison import COMPARED
-from .interop.kafka_peer import archive_classes, is_enabled
+from .interop.kafka_peer import KafkaPeer, archive_classes, is_enabled
 
 pytest_plugins = ["pytester"]  # of tests/deploy/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
@@ -89,6 +91,20 @@ async def _with_fixtures(test: pytest.Function) -> None:
                 manager = cast(AbstractAsyncContextManager[Any], value)
                 given[name] = await stack.enter_async_context(manager)
         await test.obj(**given)
+
+
+@pytest.fixture(scope="session")
+def kafka_as_it_comes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap line of one node of Apache Kafka; xdist's group "kafka as it comes" has it."""
+    with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
+        yield peer.bootstrap
+
+
+@pytest.fixture(scope="session")
+def kafka_that_prepares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One with two-phase commit; xdist's group "our client" has it."""
+    with running(KAFKA, tmp_path_factory.mktemp("kafka")) as bootstrap:
+        yield bootstrap
 
 
 def pytest_collection_finish() -> None:

@@ -203,7 +203,7 @@ def test_offsets_outlive_their_coordinator(cluster: Cluster) -> None:
         began = time.monotonic()
         for each, offsets in expected.items():
             assert committed(cluster, each) == offsets
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         with_confluent(cluster.bootstrap, group, 29)
         expected[group] = {("t", 0): 29}
         cluster.start(killed)

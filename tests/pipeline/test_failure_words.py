@@ -2,7 +2,12 @@
 
 import pytest
 
+from oncelog.client import Admin
 from oncelog.pipeline.failure_words import LENGTH_MAX, sentence_of
+from oncelog.pipeline.sink.checks import check_brokers
+from oncelog.pipeline.sink.stop_words import SinkStopped
+
+from ..interop.client_peers import PREPARES
 
 TRACE = "Traceback (most recent call last):\n"
 TASK = (
@@ -41,3 +46,13 @@ STOPPED = f'{TRACE}  File "a.py"\nx.SinkStopped: Say so.\n{TRACE}  File "b.py"\n
 )
 def test_the_sentence_of_a_failure(text: str, sentence: str) -> None:
     assert sentence_of(RuntimeError(text)) == sentence
+
+
+@pytest.mark.kafka
+@pytest.mark.xdist_group("kafka as it comes")
+async def test_what_a_kafka_lacks_is_named(kafka_as_it_comes: str) -> None:
+    async with Admin(kafka_as_it_comes) as admin:
+        with pytest.raises(SinkStopped) as stopped:
+            await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)
+    for missing in PREPARES:
+        assert f"{missing}=true on broker 1" in str(stopped.value)

@@ -72,11 +72,17 @@ def shrunken(outcome: Outcome, shape: Shape | None) -> str:
     return f"  after {runs} runs: {command(outcome.seed, faults, shape)}"
 
 
+def seeds_of(text: str) -> range:
+    """One seed, or FIRST:BEHIND."""
+    first, is_range, behind = text.partition(":")
+    return range(int(first), int(behind) if is_range else int(first) + 1)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """0 when every seed was clean."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--seeds", help="FIRST:BEHIND")
+    parser.add_argument("--seeds", help="FIRST:BEHIND, or some: 3,7,10:20")
     parser.add_argument("--shape", help=f"{', '.join(NAMED)}, or fields: nodes=5,faults=30")
     parser.add_argument("--faults", nargs="*", default=None)
     parser.add_argument("--trace", help="write the trace in words to this file")
@@ -92,11 +98,9 @@ def main(arguments: list[str] | None = None) -> int:
             faults = [Fault.parse(text) for text in options.faults]
     except ValueError as problem:
         parser.error(str(problem))
+    seeds = [options.seed or 0]
     if options.seeds:
-        first, _, behind = options.seeds.partition(":")
-        seeds = range(int(first), int(behind))
-    else:
-        seeds = range(options.seed or 0, (options.seed or 0) + 1)
+        seeds = [seed for part in options.seeds.split(",") for seed in seeds_of(part)]
     gc.disable()  # a cluster is collected when it has ended, several of them at once
     gc.freeze()  # what is imported now need not be looked at then
     bad, started, total = 0, time.process_time(), 0.0

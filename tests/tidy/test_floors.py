@@ -2,8 +2,12 @@
 
 import ast
 import tomllib
+from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
 MAY_IMPORT: dict[str, set[str]] = {
@@ -57,11 +61,17 @@ SHELLS = {
 FILES = sorted(f for folder in MAY_IMPORT for f in (ROOT / folder).rglob("*.py"))
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(file: Path) -> tuple[set[str], set[str]]:
     """The sibling folders, and the outside modules, that a file imports."""
     depth = len(file.relative_to(ROOT).parts)  # two dots of node/broker.py reach the root
     siblings, outside = set[str](), set[str]()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.ImportFrom) and node.level == depth:
             siblings |= {node.module.split(".")[0]} if node.module else {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .test_floors import FILES, MAY_IMPORT, ROOT
+from .test_floors import FILES, MAY_IMPORT, ROOT, parsed
 
+pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 # From the top down. Rooms of a row do not import one another; files that stand beside the rooms
 # are named in rooms of their own, in braces.
 ROOMS: dict[str, list[list[set[str]]]] = {
@@ -72,7 +73,7 @@ def imported(module: Module) -> set[Module]:
     file = MODULES[module]
     package = module if file.name == "__init__.py" else module[:-1]
     found = set[Module]()
-    for node in import_statements(ast.parse(file.read_text())):
+    for node in import_statements(parsed(file)):
         if not node.level:
             continue
         base = package[: len(package) - node.level + 1]
@@ -136,11 +137,8 @@ def test_a_folder_holds_few_files() -> None:
     assert large == {}
 
 
-def prose(file: Path) -> Iterator[str]:
+def prose(file: Path, text: str) -> Iterator[str]:
     """Docstrings and comments of a program; all of a page."""
-    text = file.read_text(encoding="utf-8")
-    if ".py" not in text and "oncelog." not in text:
-        return
     if file.suffix != ".py":
         yield text
         return
@@ -159,15 +157,19 @@ def test_files_and_modules_that_texts_name_exist() -> None:
     command = ["git", "ls-files", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     files = [ROOT / name for name in listed.splitlines() if (ROOT / name).exists()]
-    known = {end for file in files for end in ends_of(file.relative_to(ROOT).parts)}
+    known = {end for file in files for end in ends_of(file.relative_to(ROOT).parts)} | EXAMPLES
     wrong: list[str] = []
+
+    def unknown(text: str) -> list[str]:
+        named = [n for n in FILE_NAME.findall(text) if n not in known]
+        return named + [n for n in MODULE_NAME.findall(text) if not is_there(n)]
+
     for file in files:
         if file.suffix != ".py" and file.parent != ROOT / "docs" and file.name != "CONTRIBUTING.md":
             continue
-        for text in prose(file):
-            named = [n for n in FILE_NAME.findall(text) if n not in known | EXAMPLES]
-            named += [n for n in MODULE_NAME.findall(text) if not is_there(n)]
-            wrong += [f"{file.relative_to(ROOT)}: {name}" for name in named]
+        whole = file.read_text(encoding="utf-8")
+        for text in prose(file, whole) if unknown(whole) else ():
+            wrong += [f"{file.relative_to(ROOT)}: {name}" for name in unknown(text)]
     assert wrong == []
 
 

@@ -2,17 +2,20 @@
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("wire", "storage", "replication", "coordinator", "client", "pipeline", "node", "deploy")
+import pytest
+
+from .test_floors import FILES, ROOT, parsed
+
+pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 
 
 def test_public_classes_have_unique_names() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for file in (file for part in PARTS for file in sorted((ROOT / part).rglob("*.py"))):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for file in FILES:
+        for node in parsed(file).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(file.relative_to(ROOT)))
     assert len(places) > 500
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    parsed.cache_clear()  # the last of its readers: large, and in the collector's way

@@ -219,6 +219,6 @@ async def test_what_a_retry_would_not_change_is_raised_at_once(values, has_sasl,
         with pytest.raises(KafkaError, match=words) as failure:
             await view.retrying(view.refresh, timeout_ms=60_000)
         assert not failure.value.retriable
-        assert time.monotonic() - began_s < 5
+        assert time.monotonic() - began_s < 30  # of 60
         assert "Schloss" not in str(failure.value)
         await view.close()

@@ -255,7 +255,7 @@ def test_an_endpoint_that_answers_by_drops_is_hung_up_on(server):
     def drops(self: _Answering) -> None:
         with contextlib.suppress(OSError):
             self.wfile.write(b"HTTP/1.1 200 ")
-            for _ in range(500):
+            for _ in range(5_000):
                 self.wfile.write(b"O")
                 time.sleep(0.02)
 
@@ -264,7 +264,7 @@ def test_an_endpoint_that_answers_by_drops_is_hung_up_on(server):
         patched.setattr(_Answering, "do_POST", drops)
         with pytest.raises(NetworkException, match="gave no answer"):
             request_token(config(server, read_timeout_ms=100))
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 50  # of 100
 
 
 def jwt(claims: str) -> str:

@@ -22,7 +22,7 @@ def judge(directory: Path, seconds: float, seed: int, groups: int) -> None:
 @pytest.mark.cluster
 def test_nothing_is_lost_when_nodes_are_killed(short_path: Path) -> None:
     """Leaders, single nodes, two, all; with compaction all the time."""
-    judge(short_path, 10, seed=1, groups=2)
+    judge(short_path, 6, seed=1, groups=2)
 
 
 @pytest.mark.chaos

@@ -26,6 +26,7 @@ def test_a_worker_and_a_coordinator_die_and_every_flight_counts_once():
     assert demo_report.as_json(report)["outputs_read"] == 40_000
 
 
+@pytest.mark.chaos
 def test_without_the_fence_a_worker_that_wakes_does_work_twice():
     report = run(3, FENCE_OFF, kinds=("zombie",), rows=40_000)
     assert {"doubled", "wrong sums"} <= {finding.name for finding in report.findings}

@@ -97,23 +97,23 @@ def test_a_reconnect_resends_requests_with_their_due_times(toy):
         time.sleep(0.2)
         toy.drop()
         toy.may_answer.set()
-        time.sleep(0.2)
+        time.sleep(1.2)
         (node,) = probe.stop().nodes
     assert node.lost_connections == 1
     assert node.max_ms >= 180
-    assert node.silent_ms < 180, "the new connection is not used"
+    assert node.silent_ms < 1_100, "the new connection is not used"
 
 
 def test_a_node_killed_on_purpose_is_not_late(toy):
     with Probe([target(toy)]) as probe:
         toy.may_answer.clear()
         probe.leave(1)
-        time.sleep(0.3)
+        time.sleep(1.2)
         toy.may_answer.set()
         probe.begin(1, 0)
         time.sleep(0.2)
         (node,) = probe.stop().nodes
-    assert node.max_ms < 200
+    assert node.max_ms < 1_100
     assert node.answers > 10
 
 

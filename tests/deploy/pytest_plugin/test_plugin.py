@@ -24,6 +24,7 @@ from ...programs import printed_by
 SESSION = """
     import pytest
     from oncelog.client import BlockingProducer
+    from oncelog.deploy.pytest_plugin import faults
 
     def producer(oncelog, name):
         return BlockingProducer(oncelog.bootstrap, transactional_id=oncelog.name(name))
@@ -81,18 +82,15 @@ def test_what_a_marker_says_is_checked():
 
 def test_a_project_that_does_not_use_it_pays_next_to_nothing():
     code = """
-import sys, time
-before = set(sys.modules)
+import sys
 import pytest
-began = time.perf_counter()
+before = set(sys.modules)
 import oncelog.deploy.pytest_plugin.plugin
-took_ms = (time.perf_counter() - began) * 1000
-print(took_ms, sorted(m for m in sys.modules if m.startswith("oncelog")))
+print(sorted(sys.modules.keys() - before))
 """
-    took_ms, modules = printed_by([sys.executable, "-c", code]).split(" ", 1)
+    modules = printed_by([sys.executable, "-c", code])
     packages = "'oncelog', 'oncelog.deploy', 'oncelog.deploy.pytest_plugin'"
     assert modules.strip() == f"[{packages}, 'oncelog.deploy.pytest_plugin.plugin']"
-    assert float(took_ms) < 100  # a few in fact; the machine may be busy
 
 
 def test_its_marker_is_known(pytester):
@@ -174,8 +172,12 @@ def test_failures_tell_what_was_done_to_the_cluster_and_what_was_left_open(pytes
         oncelog.note("half of it is written")
         assert 1 + 1 == 3
 
+    @pytest.fixture
+    def no_fault_soon(monkeypatch):
+        monkeypatch.setattr(faults, "FIRST_DELAY_S", (600.0, 600.0))
+
     @pytest.mark.oncelog(nodes=1, faults="kill", seed=7)
-    def test_is_too_short(oncelog):
+    def test_is_too_short(no_fault_soon, oncelog):
         pass
 
     @pytest.mark.oncelog(faults="kill")

@@ -22,5 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=[OURS, pytest.param(KAFKA, marks=pytest.mark.kafka)])
 def bootstrap(request, tmp_path_factory) -> Iterator[str]:
-    with running(request.param, tmp_path_factory.mktemp("groups")) as line:
+    if request.param == KAFKA:
+        yield request.getfixturevalue("kafka_that_prepares")
+        return
+    with running(OURS, tmp_path_factory.mktemp("groups")) as line:
         yield line

@@ -191,7 +191,7 @@ async def test_a_prepared_transaction_is_ended_while_its_coordinator_dies(cluste
 
 
 @whole
-@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", pytest.param("range", marks=whole)])
 async def test_members_join_leave_and_commit_while_their_coordinator_dies(cluster, strategy):
     """Nothing that was committed comes again, and nothing is left out."""
     topic = await new_topic(cluster.bootstrap, 4)

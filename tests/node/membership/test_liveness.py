@@ -50,7 +50,7 @@ async def test_an_end_is_not_lost_in_a_beat(turns: int) -> None:
     await asyncio.sleep(0.01)  # it waits for its next beat
     liveness._beat_now.set()
     await settle(turns)
-    await asyncio.wait_for(liveness.stop(), 2)
+    await asyncio.wait_for(liveness.stop(), 30)
 
 
 def _process(cluster: SmallCluster, number: int, *, state: ClusterState | None = None) -> Liveness:

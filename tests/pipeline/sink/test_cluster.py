@@ -18,7 +18,7 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.lookup import ClusterChoice
 from oncelog.deploy.inspect.abort_transactions import abort_id
 from oncelog.pipeline.sink import decision as sink_decision
-from oncelog.pipeline.sink.checks import SMALL, check_brokers, flaws, ready_topic
+from oncelog.pipeline.sink.checks import SMALL, flaws, ready_topic
 from oncelog.pipeline.sink.names import control_id
 from oncelog.pipeline.sink.protocol import Mode
 from oncelog.pipeline.sink.steps import (
@@ -323,16 +323,6 @@ async def test_the_topic_of_decisions_is_made_so_that_compaction_reaches_it(boot
         await ready_topic(admin)
         found = {c.name: c.value for c in await admin.describe_configs(sink_decision.TOPIC)}
     assert SMALL.items() <= found.items()
-
-
-@pytest.mark.kafka
-async def test_what_a_kafka_lacks_is_named(tmp_path: Path) -> None:
-    with KafkaPeer(tmp_path) as running:
-        async with Admin(running.bootstrap) as admin:
-            with pytest.raises(SinkStopped) as stopped:
-                await check_brokers(admin, 60_000, "transaction_timeout_ms", needs_prepared=True)
-    for missing in PREPARES:
-        assert f"{missing}=true on broker 1" in str(stopped.value)
 
 
 SAFE: dict[str, str | None] = {"cleanup.policy": "compact", "min.insync.replicas": "2"}

@@ -1,4 +1,7 @@
-"""What the tests of dual writes share: a cluster, and both databases, for one worker."""
+"""What the tests of dual writes and outboxes share: a cluster, and both databases.
+
+They belong to one xdist group, so that one worker has them.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,22 +11,22 @@ import pytest
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .ledger import Ledger, sqlite_ledger
-from .postgresql import PostgresServer, postgresql
+from .dual_write.ledger import Ledger, sqlite_ledger
+from .dual_write.postgresql import PostgresServer, postgresql
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(nodes=1, data=tmp_path_factory.mktemp("dual") / "data") as running:
         yield running
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def bootstrap(cluster: Cluster) -> str:
     return cluster.bootstrap
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def server() -> Iterator[PostgresServer]:
     with postgresql() as running:
         yield running
