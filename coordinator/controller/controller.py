@@ -52,6 +52,11 @@ class ControllerSettings:
     rebalances_leaders: bool = True
     rebalance_interval_ms: int = 300_000
 
+    @property
+    def clock_step_ms_max(self) -> int:
+        """The clock of the sessions goes no further at once: tick more often, or it lags."""
+        return self.session_timeout_ms // 4
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
@@ -257,5 +262,5 @@ class Controller:
     def _advance_clock(self, now_ms: int) -> None:
         """Let the clock of the sessions run on, but not through a pause of ours."""
         elapsed_ms = max(0, now_ms - self._last_seen_ms)
-        self._awake_ms += min(elapsed_ms, self._settings.session_timeout_ms // 4)
+        self._awake_ms += min(elapsed_ms, self._settings.clock_step_ms_max)
         self._last_seen_ms = now_ms

@@ -210,9 +210,11 @@ class RaftEngine:
                 if group is not None and group.receive(peer, message, now_ms):
                     self._touched[group_id] = group
             if not self._touched and not self._leads:
-                # Heartbeats, or answers to them. The timer stays: a deadline that was drawn nearer
-                # is met late, but no later than the longest after the last contact. Where a group
-                # is led, the next beat takes the answers along: half the frames of an idle cluster.
+                # What changes nothing here: heartbeats, or answers to them. The timer stays: a
+                # deadline that was drawn nearer is met late, but no later than the longest after
+                # the last contact. Where a group is led, the next beat takes the answers along:
+                # half the frames of an idle cluster. A leader that lost an answer and did not
+                # notice waits for that beat, too.
                 self._flush()
         except Exception as error:
             self.fail(error)

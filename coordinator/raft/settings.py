@@ -46,6 +46,8 @@ class RaftSettings:
         return self.preferred_leader_delay_ms if has_decided else self.first_leader_delay_ms
 
     def __post_init__(self) -> None:
+        if self.heartbeat_interval_ms < 1:
+            raise ValueError("heartbeat_interval_ms must be at least 1")
         if self.election_timeout_min_ms < 3 * self.heartbeat_interval_ms:
             raise ValueError("election_timeout_min_ms must be at least three heartbeat intervals")
         if self.election_timeout_max_ms <= self.election_timeout_min_ms:

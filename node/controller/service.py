@@ -52,6 +52,7 @@ class ControllerService:
         self.controller = Controller(state, settings)
         self._raft_group = raft_group
         self._now_ms = now_ms
+        self._tick_ms = min(TICK_MS, settings.clock_step_ms_max // 2)
         self._fault_point = fault_point
         self._links_down: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -136,7 +137,7 @@ class ControllerService:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        pause_s = until_tenth_s(loop.time(), TICK_MS / 1000)
+        pause_s = until_tenth_s(loop.time(), self._tick_ms / 1000)
         self._timer = loop.call_later(pause_s, self._run_timer)
         self._tick()
 

@@ -166,10 +166,11 @@ class Liveness:
             except KafkaError as error:
                 logger.debug("heartbeat: %s", error)
             self._beat_now.clear()
-            # What is due takes a few steps of the controller.
-            pause_s = min(20, interval_ms) / 1000
-            if not is_due:
-                pause_s = until_tenth_s(loop.time(), interval_ms / 1000)
+            pause_s = interval_ms / 1000
+            if is_due:
+                pause_s = min(0.02, pause_s)  # it takes a few steps of the controller
+            elif pause_s >= 0.2:
+                pause_s = until_tenth_s(loop.time(), pause_s - 0.05)  # never later
             # Not wait_for: before Python 3.12 it may swallow the end of this task.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):

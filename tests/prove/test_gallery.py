@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import oncelog
 from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
 
 from .gallery import runner
@@ -73,11 +74,13 @@ def test_what_stands_in_the_file_is_not_run_again(tmp_path, monkeypatch) -> None
     [
         ("confluent-right", "lose-answer@EndTxn,kill@before-EndTxn"),
         ("confluent-offsets-outside", "kill@before-commit"),
-        ("confluent-abort-without-seek", "lose-answer@EndTxn"),
-        ("confluent-sink-with-notes-apart", "kill-at-work"),
+        ("confluent-plain-defaults", "kill@executed-Produce"),
+        ("confluent-commit-before-send", "kill@before-produce"),
     ],
 )
-def test_applications_are_judged_within_seconds(name: str, faults: str, tmp_path: Path) -> None:
-    cell = run_one(ENTRIES[name], 1, tmp_path, faults=faults, rate=100)
+def test_applications_are_judged_within_seconds(
+    name: str, faults: str, tmp_path: Path, oncelog_cluster: oncelog.Cluster
+) -> None:
+    cell = run_one(ENTRIES[name], 1, tmp_path, faults=faults, bootstrap=oncelog_cluster.bootstrap)
     assert cell.is_as_expected, cell
     assert cell.is_named or not cell.entry.wrong, cell

@@ -38,6 +38,7 @@ SETTINGS = RaftSettings(
     apply_batch_max=16,
 )
 AFTER_A_JOB_S = 0.01
+AHEAD_S = 0.037  # of a node's clock before the next one's: they beat at different moments
 NOTICED_S = (0.003, 0.3)  # a kernel that lives resets connections at once
 
 
@@ -124,7 +125,7 @@ class Cluster:
     # ---- faults
 
     def start(self, i: int) -> None:
-        disk, loop = self.disks[i], NodeLoop(self.world)
+        disk, loop = self.disks[i], NodeLoop(self.world, ahead_s=AHEAD_S * i)
         executor = NodeExecutor(self.world, loop, disk)
         self._count += 1
         engine = RaftEngine(

@@ -61,20 +61,21 @@ class World:
 
 
 class NodeLoop:
-    """The event loop of one incarnation of a node."""
+    """The event loop of one incarnation of a node; its clock is ahead, as machines' clocks are."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, ahead_s: float = 0.0) -> None:
         self._world = world
+        self._ahead_s = ahead_s
         self.is_alive = True
 
     def time(self) -> float:
-        return self._world.now
+        return self._world.now + self._ahead_s
 
     def call_at(self, when: float, call: Callable[..., Any], *arguments: Any) -> Handle:
-        return self._world.at(when, self._guarded, call, arguments)
+        return self._world.at(when - self._ahead_s, self._guarded, call, arguments)
 
     def call_soon(self, call: Callable[..., Any], *arguments: Any) -> Handle:
-        return self.call_at(self._world.now, call, *arguments)
+        return self._world.at(self._world.now, self._guarded, call, arguments)
 
     call_soon_threadsafe = call_soon
 

@@ -83,6 +83,8 @@ def test_a_membership_that_cannot_work_is_refused(
 
 
 def test_settings_that_contradict_one_another_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        RaftSettings(heartbeat_interval_ms=0)
     with pytest.raises(ValueError, match="three heartbeat"):
         RaftSettings(heartbeat_interval_ms=300)
     with pytest.raises(ValueError, match="must exceed"):

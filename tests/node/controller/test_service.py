@@ -146,6 +146,15 @@ async def test_a_silent_broker_is_noticed() -> None:
         await until(lambda: broker(cluster, 3).is_fenced)
 
 
+@pytest.mark.parametrize("session_timeout_ms", [100, 200, 400, 1_500])
+async def test_the_clock_of_short_sessions_does_not_lag(session_timeout_ms: int) -> None:
+    async with running_cluster(session_timeout_ms=session_timeout_ms) as cluster:
+        service = cluster.services[1]
+        step_ms_max = service.controller._settings.clock_step_ms_max
+        # Aligned to tenths of a second, a pause may be half as long again.
+        assert 0 < 1.5 * service._tick_ms <= step_ms_max
+
+
 async def test_a_new_leader_knows_which_links_are_down(cluster: SmallCluster) -> None:
     await bring_up(cluster, 1, 2, 3)
     cluster.link(2, 1, False)  # the leader died; node 2 saw its link break

@@ -80,6 +80,13 @@ def _kafkajs(name: str, *findings: str, **others) -> GalleryEntry:
     )  # fmt: skip
 
 
+def _foreign(name: str, client: str, wrong: str, **others) -> GalleryEntry:
+    return GalleryEntry(
+        name=f"foreign-{name.replace('_', '-')}", client=client, wrong=wrong, verdicts=ANY,
+        command=(sys.executable, str(HERE / "foreign" / f"{name}.py")), **others,
+    )  # fmt: skip
+
+
 WRONG = (
     _transactions(
         "offsets_outside", "offsets-outside-transaction",
@@ -160,26 +167,20 @@ WRONG = (
     _kafkajs("plain", "no-idempotence", wrong="kafkajs's defaults", verdicts=ANY_DOUBLE),
 )  # fmt: skip
 # Written by someone who knew neither plan nor findings: their mistakes are in foreign/README.md.
-FOREIGN = tuple(
-    GalleryEntry(
-        name=f"foreign-{name.replace('_', '-')}", client=client, wrong=wrong, verdicts=ANY,
-        command=(sys.executable, str(HERE / "foreign" / f"{name}.py")), **others,
-    )
-    for name, client, wrong, others in (
-        ("cooperative_drop_batch", "confluent-kafka", "drops a batch without a seek back", {}),
-        ("seen_too_early", "kafka-python", "an id is seen when it is read", {}),
-        ("position_of_chunk", "kafka-python", "a chunk commits the end of the whole poll", {}),
-        ("transaction_per_worker", "confluent-kafka", "the furthest offset of its workers", {}),
-        (
-            "sqlite_with_connection", "confluent-kafka", "with database: opens no transaction",
-            {"sink": DATABASE},
-        ),
-        ("transaction_per_instance", "aiokafka", "no group metadata", {}),
-        ("fenced_comes_back", "aiokafka", "fenced, it sends its batch by a new producer", {}),
-        ("resend_on_timeout", "kafka-python", "sends again what was not answered", {}),
-        ("output_read_at_start", "aiokafka", "reads what is done at its start only", {}),
-        ("two_stages", "kafka-python", "a topic between is read uncommitted", {}),
-    )
+FOREIGN = (
+    _foreign("cooperative_drop_batch", "confluent-kafka", "drops a batch without a seek back"),
+    _foreign("seen_too_early", "kafka-python", "an id is seen when it is read"),
+    _foreign("position_of_chunk", "kafka-python", "a chunk commits the end of the whole poll"),
+    _foreign("transaction_per_worker", "confluent-kafka", "the furthest offset of its workers"),
+    _foreign(
+        "sqlite_with_connection", "confluent-kafka", "with database: opens no transaction",
+        sink=DATABASE,
+    ),
+    _foreign("transaction_per_instance", "aiokafka", "no group metadata"),
+    _foreign("fenced_comes_back", "aiokafka", "fenced, it sends its batch by a new producer"),
+    _foreign("resend_on_timeout", "kafka-python", "sends again what was not answered"),
+    _foreign("output_read_at_start", "aiokafka", "reads what is done at its start only"),
+    _foreign("two_stages", "kafka-python", "a topic between is read uncommitted"),
 )  # fmt: skip
 RIGHT = (
     _transactions("right"),
