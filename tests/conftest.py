@@ -15,12 +15,16 @@ import pytest
 import uvloop
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
+from oncelog.wire.messages import control
+
+from .compiled_once import compile_once
 from .interop.client_peers import KAFKA, running
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import KafkaPeer, archive_classes, is_enabled
 
 pytest_plugins = ["pytester"]  # of tests/deploy/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
+LONG = {"simulation", "switches", "demo", "prove"}  # folders with tests of half a minute
 HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
 
 
@@ -28,11 +32,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Kafka's jars, once, before there are workers; and Ctrl-C, which a shell has ignored by what
     it runs in the background, and so by all that is started there.
     """
+    control.prepare(18, 0)  # before Hypothesis is there: kio would make strategies of its types
+    from hypothesis import settings
+
+    # No deadlines, as fast as a machine is; --hypothesis-profile=default takes more examples.
+    settings.register_profile("oncelog", deadline=None, max_examples=60)
+    settings.load_profile("oncelog")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if is_enabled() and shutil.which("java"):
         archive_classes()
     _compile_plugins_once()
+    compile_once(config)
 
 
 def pytest_runtest_setup() -> None:
@@ -61,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Such a fixture is a cluster, a JVM or a large log more often than not. A test of a minute does
     not come last, where the other workers would wait for it.
     """
-    items.sort(key=lambda item: "simulation" not in item.path.parts)
+    items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))
     for item in items:
         if item.get_closest_marker("kafka") and not is_enabled():
             item.add_marker(pytest.mark.skip(reason="ONCELOG_KAFKA is not 1"))

@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from ..cluster.failure import Failure
 
 START_S = 60
@@ -59,6 +61,11 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://oncelog@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it was started, and neither stopped nor killed."""
+        return self._process is not None
+
     def connect(self, **keywords: Any) -> Any:
         import psycopg
 
@@ -99,12 +106,18 @@ class PostgresServer:
         return False
 
     def kill(self) -> None:
-        """kill -9 of the server; its children end when they see that."""
+        """kill -9 of the server; returns when its children, who end when they see that, are gone:
+        until then they go on serving who is connected.
+        """
         assert self._process is not None
+        children = list[psutil.Process]()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self._process.pid).children(recursive=True)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+        psutil.wait_procs(children, timeout=STOP_S)
 
     def stop(self) -> None:
         if self._process is not None:

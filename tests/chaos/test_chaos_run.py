@@ -1,6 +1,6 @@
 """`oncelog chaos run`: faults of every kind under load from real clients, and nothing is broken.
 
-The default run takes a third of the full size, which stands under the marker `chaos`. The long run
+The default run takes a sixth of the full size, which stands under the marker `chaos`. The long run
 (1,000 faults, 2 million operations, 45 minutes) is the command in docs/chaos.md.
 """
 
@@ -77,11 +77,11 @@ def run_and_judge(run: Path, *, seconds: int, timeout_s: float) -> dict[str, Any
 
 def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
     run, before = tmp_path / "run", cpu_s_of_children()
-    found = run_and_judge(run, seconds=38, timeout_s=240)
-    wanted = attainable(600, cpu_s_of_children() - before)
+    found = run_and_judge(run, seconds=24, timeout_s=240)
+    wanted = attainable(300, cpu_s_of_children() - before)
     faults = found["outcome"]["faults"]
-    assert sum(faults.values()) >= 18 and len(faults) >= 9, found["outcome"]
-    assert found["verdict"]["operations"] >= 10_000
+    assert sum(faults.values()) >= 5 and len(faults) >= 5, found["outcome"]
+    assert found["verdict"]["operations"] >= 5_000
     assert found["counts"]["transactions"] >= wanted
     assert not found["verdict"]["not_judged"]
     assert {path.name for path in run.iterdir()} == {

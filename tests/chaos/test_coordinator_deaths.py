@@ -254,6 +254,10 @@ def test_the_same_of_clients_of_all_kinds(
     judge(cluster, moment, version=version, is_commit=is_commit)
 
 
-@pytest.mark.parametrize("moment", MOMENTS[3:6], ids=_name)
+@pytest.mark.parametrize(
+    "moment",
+    [MOMENTS[4], *(pytest.param(m, marks=pytest.mark.chaos) for m in MOMENTS[3:6:2])],
+    ids=_name,
+)
 def test_a_decided_abort_of_an_old_client_is_finished(cluster: Cluster, moment: Moment) -> None:
     judge(cluster, moment, version=1, is_commit=False)

@@ -27,9 +27,17 @@ def bootstrap(cluster: Cluster) -> str:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
+def postgres() -> Iterator[PostgresServer]:
     with postgresql() as running:
         yield running
+
+
+@pytest.fixture
+def server(postgres: PostgresServer) -> PostgresServer:
+    """It runs, whatever the test before has left."""
+    if not postgres.is_started:
+        postgres.start()
+    return postgres
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

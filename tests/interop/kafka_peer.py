@@ -94,8 +94,21 @@ def java(
 
 
 def java_source(file: Path, *arguments: str) -> list[str]:
-    """The command that compiles and runs a program of one file."""
-    return ["java", *JVM_FLAGS, QUIET, "-cp", f"{jar_folder()}/*", str(file), *arguments]
+    """The command that runs a program of one file; compiled once for this machine."""
+    jars = jar_folder()
+    classes = jars.with_name(f"{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
+    if not classes.exists():
+        work = Path(tempfile.mkdtemp(dir=jars.parent))
+        done = run_to_end(
+            ["javac", "-cp", f"{jars}/*", "-d", str(work / "classes"), str(file)], 300
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        with contextlib.suppress(OSError):  # another process has just done the same
+            (work / "classes").rename(classes)
+        shutil.rmtree(work)
+    command = java(file.stem, *arguments)
+    command[command.index("-cp") + 1] += f":{classes}"  # behind what the archive has
+    return command
 
 
 def run_tool(

@@ -18,7 +18,6 @@ import pytest
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..programs import printed_by
-from ..waiting import until
 from .kafka_peer import KafkaPeer, java, java_source
 from .raw_peer import CREATE_TOPICS, RawPeer
 from .readers import fill, messages
@@ -95,11 +94,16 @@ def _rows(server: Server, topic: str, partitions: int) -> list[Row]:
 
 def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
     """Until so many records are committed."""
-    until(
-        lambda: len(_rows(server, topic, partitions)) >= count,
-        lambda: f"{len(_rows(server, topic, partitions))} of {count} records in {topic}",
-        LIMIT_S,
-    )
+    from confluent_kafka import Consumer, TopicPartition
+
+    found, deadline = 0, time.monotonic() + LIMIT_S
+    settings = {"group.id": "of no group", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, **settings})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    while found < count:
+        assert time.monotonic() < deadline, f"{found} of {count} records in {topic}"
+        found += sum(message.error() is None for message in consumer.consume(1_000, 0.2))
+    consumer.close()
 
 
 @pytest.mark.parametrize(

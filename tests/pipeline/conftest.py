@@ -14,6 +14,7 @@ import pytest
 from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from .class_archive import class_archive
 from .standalone import SHORT_LIVED
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             sql_warehouse_dir=str(folder / "warehouse"),
             local_dir=str(folder),
             log_level="ERROR",
-            driver_extraJavaOptions=SHORT_LIVED,
+            driver_extraJavaOptions=f"{SHORT_LIVED} {class_archive()}",
             python_daemon_module="oncelog_test_daemon",
         )
         yield session

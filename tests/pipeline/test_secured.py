@@ -26,15 +26,17 @@ from ..interop.secured.certificates import KEY_PASSWORD
 from ..interop.secured.secured_kafka import CLUSTER_NAME, MODULE, PREFIXED, USERS, SecuredKafka
 from ..interop.secured.token_provider import CLIENT_SECRET
 from ..programs import CLI, run_to_end
+from .audit.audited_logs import lightly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.kafka
+SLOW = pytest.mark.spark_slow  # more of the same
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 SOURCE, OUTPUT, SINKS = "orders", "invoices", "oncelog.spark."
 ROWS = 20
-SECONDS_MAX = 60.0  # until a query has failed: Spark starts workers, and tries a task three times
+SECONDS_MAX = 120.0  # until a query has failed: Spark starts workers, and tries a task three times
 WRONG = "falsch"
 SECRETS = (*USERS.values(), CLIENT_SECRET, KEY_PASSWORD, WRONG)
 
@@ -128,7 +130,9 @@ def assert_no_secret(text: str) -> None:
     assert "PRIVATE KEY" not in text
 
 
-@pytest.mark.parametrize("way", ["SCRAM", "certificate", "tokens", "java"])
+@pytest.mark.parametrize(
+    "way", ["java", *(pytest.param(way, marks=SLOW) for way in ("SCRAM", "certificate", "tokens"))]
+)
 def test_the_source_reads_by_each_way_to_log_in(spark, kafka, way):
     frame = source(spark, logins(kafka)[way])
     assert set(values_of(frame)) >= set(range(ROWS))
@@ -137,8 +141,12 @@ def test_the_source_reads_by_each_way_to_log_in(spark, kafka, way):
 
 @pytest.mark.parametrize(
     ("mode", "mechanism"),
-    [("prepared", "SCRAM-SHA-512"), ("driver", "PLAIN"), ("prepared", "OAUTHBEARER"),
-     ("transactional", "SCRAM-SHA-512")],
+    [
+        pytest.param("prepared", "SCRAM-SHA-512", marks=SLOW),
+        pytest.param("driver", "PLAIN", marks=SLOW),
+        ("prepared", "OAUTHBEARER"),
+        ("transactional", "SCRAM-SHA-512"),
+    ],
 )  # fmt: skip
 def test_from_topic_to_topic_exactly_once(spark, kafka, mode, mechanism, checkpoint, caplog, capfd):
     caplog.set_level(logging.DEBUG, "oncelog")
@@ -204,10 +212,12 @@ def test_writers_without_exactly_once(spark, kafka):
     ("wrong", "words"),
     [
         ({"sasl.password": WRONG}, "refused user alice by SCRAM-SHA-512"),
-        ({"security.protocol": "SASL_PLAINTEXT"}, "speaks TLS, this client does not"),
+        pytest.param(
+            {"security.protocol": "SASL_PLAINTEXT"}, "speaks TLS, this client does not", marks=SLOW
+        ),
         ({"sasl.username": "mallory", "sasl.password": USERS["mallory"]},
          "no permission for Describe on the topic orders"),
-        ({"sasl.mechanism": "GSSAPI"}, "GSSAPI is not supported"),
+        pytest.param({"sasl.mechanism": "GSSAPI"}, "GSSAPI is not supported", marks=SLOW),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_soon_by_a_query(spark, kafka, checkpoint, wrong, words):
@@ -251,9 +261,11 @@ def client_file(folder: Path, login: dict[str, Any]) -> str:
     return str(file)
 
 
+@SLOW
 def test_the_audit_takes_a_file(spark, kafka, tmp_path, capsys):
     asked = ["--command-config", client_file(tmp_path, kafka.login("SASL_SSL", "PLAIN"))]
-    assert audit([*asked, "--topic", SOURCE, "--format", "json"]) == 0
+    with lightly(spark):
+        assert audit([*asked, "--topic", SOURCE, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["records"] >= ROWS
     wrong = kafka.login("SASL_SSL", "PLAIN") | {"sasl.password": WRONG}
     assert audit(["--command-config", client_file(tmp_path, wrong), "--topic", SOURCE]) == 2

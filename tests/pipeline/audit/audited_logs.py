@@ -39,6 +39,7 @@ def lightly(spark) -> Iterator[None]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.constraintPropagation.enabled": "false",
     }
     before = {name: spark.conf.get(name) for name in light}
     for name, value in light.items():

@@ -52,7 +52,10 @@ def run_until_it_ends(spark: "SparkSession", job: Job) -> int:
 
 @pytest.mark.parametrize(
     ("mode", "points"),
-    [("prepared", POINTS), ("driver", (POINTS[1], POINTS[2], POINTS[4]))],
+    [
+        ("prepared", POINTS),
+        pytest.param("driver", (POINTS[1], POINTS[2], POINTS[4]), marks=SLOW),
+    ],
 )
 def test_a_query_that_is_broken_at_each_point_writes_every_row_once(
     spark: "SparkSession",
@@ -114,9 +117,10 @@ def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, 
     [
         pytest.param(["files-windows", "files-joined"], "transactional", marks=SLOW),
         pytest.param(["rocksdb-1-deduplicated", "rocksdb-1-counted"], "prepared", marks=SLOW),
-        (["rocksdb-2-windows", "rocksdb-2-counted"], "transactional"),
+        pytest.param(["rocksdb-2-joined", "rocksdb-2-counted"], "transactional", marks=SLOW),
+        (["rocksdb-2-windows"], "transactional"),
     ],
-    ids=["files", "rocksdb-1", "rocksdb-2"],
+    ids=["files", "rocksdb-1", "rocksdb-2", "rocksdb-2-windows"],
 )
 def test_state_and_watermark_go_on_where_a_query_died(
     spark: "SparkSession",
@@ -128,7 +132,7 @@ def test_state_and_watermark_go_on_where_a_query_died(
 ) -> None:
     """Two kinds for each format; test_stateful_kills.py has all of them, with real deaths.
 
-    By default one format, in which the checkpoint itself names the state of each batch.
+    By default one of one format, in which the checkpoint itself names the state of each batch.
     """
     rows: list[dict[str, list[str]]] = []
     for run, deaths in {"whole": {}, "broken": {POINTS[4]: 1, POINTS[3]: 3, POINTS[1]: 4}}.items():

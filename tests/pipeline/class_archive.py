@@ -1,0 +1,31 @@
+"""Spark's classes as the JVM has them in memory (JEP 350), for the session of the tests.
+
+Loading them is half of what starting it costs. The JVM of a run without the file makes it when it
+ends; one that cannot use it does without.
+"""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+FOLDER = Path(tempfile.gettempdir()) / "oncelog-spark"
+WRITTEN_AFTER_S = 300.0
+
+
+def class_archive() -> str:
+    """The options of a JVM."""
+    import pyspark
+
+    from oncelog.pipeline.java import find_java
+
+    java = find_java()
+    where = f"{java.home}{java.version}".replace(os.sep, "_")
+    archive = FOLDER / f"spark-{pyspark.__version__}-{where}.jsa"
+    FOLDER.mkdir(exist_ok=True)
+    for made in FOLDER.glob(f"{archive.name}.*"):
+        if time.time() - made.stat().st_mtime > WRITTEN_AFTER_S:
+            made.replace(archive)
+    if archive.exists():
+        return f"-XX:SharedArchiveFile={archive} -Xlog:disable"
+    return f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()} -Xlog:disable"
