@@ -14,6 +14,7 @@ from .seen import (
     SeenJoin,
     SeenOffsetFetch,
     SeenProduce,
+    SeenRecords,
     SeenRequest,
     SeenTxnOffsetCommit,
     Sighting,
@@ -137,6 +138,9 @@ class AbortWithoutSeek(FindingRule):
             self._aborted.pop(seen.instance, None)
         elif isinstance(seen, SeenFetch):
             self._fetched(seen)
+        elif isinstance(seen, SeenRecords):
+            read_to = self._read_to[seen.instance]
+            read_to[seen.partition] = max(read_to.get(seen.partition, -1), seen.end_offset)
         elif isinstance(seen, SeenEnded):
             self._ended(seen, tell)
 

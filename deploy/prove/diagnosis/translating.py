@@ -160,6 +160,7 @@ class Translator:
                         **place, partition=(self._topic(topic), partition.index),
                         is_transactional=header.is_transactional, is_read_committed=is_committed,
                         keys=tuple((r.offset, key_hash(r)) for r in records),
+                        end_offset=header.next_offset,
                     )  # fmt: skip
 
     def _offsets_fetched(

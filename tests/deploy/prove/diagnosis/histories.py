@@ -82,6 +82,7 @@ class Application:
             **self.at(self.reader), partition=(INPUT, self.partition), is_transactional=True,
             is_read_committed=self.is_read_committed,
             keys=tuple((first + n, self.key(first + n)) for n in range(records)),
+            end_offset=first + records,
         )  # fmt: skip
 
     def key(self, offset: int) -> int:

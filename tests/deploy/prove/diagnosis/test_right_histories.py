@@ -53,6 +53,22 @@ def rebalances_then_aborts() -> History:
     yield from app.run(3)
 
 
+def aborts_then_reads_again_under_load() -> History:
+    """From the last Fetch's position; of what comes in a rush not all is decoded."""
+    app = yield from started()
+    yield from app.run(2)
+    first = app.offset
+    yield from app.transaction(is_commit=False)
+    for each in app.transaction(4):
+        if isinstance(each, s.SeenRecords):
+            each = replace(each, keys=())
+        elif isinstance(each, s.SeenProduce) and each.batches[0].records[0][0] != app.key(
+            first + 3
+        ):
+            each = replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+        yield each
+
+
 def aborts_then_rebalances() -> History:
     app = yield from started()
     yield from app.run(2)
@@ -264,6 +280,7 @@ def filters_most_of_its_input() -> History:
 
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
+    aborts_then_reads_again_under_load,
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
