@@ -124,11 +124,14 @@ def _run(
     except Failure as failure:
         return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
     found = {"wrong": list[str](), "exposed": list[str]()}
+    why = outcome.verdict.why
     for each in outcome.findings:
         found[each.kind.weight].append(each.kind.name)
+        if each.kind.weight == "wrong" and not entry.wrong:  # a false one: what led to it
+            why += f"; {each.kind.name} at {each.at_s:.3f}: {each.evidence}"
     return Cell(
         entry.name, seed, outcome.verdict.name, sorted(set(found["wrong"])),
-        sorted(set(found["exposed"])), outcome.verdict.why, round(outcome.seconds, 1),
+        sorted(set(found["exposed"])), why, round(outcome.seconds, 1),
     )  # fmt: skip
 
 
