@@ -55,7 +55,7 @@ def test_a_cell_is_judged(name, verdict, found, is_as_expected, is_named) -> Non
 def test_what_stands_in_the_file_is_not_run_again(tmp_path, monkeypatch) -> None:
     file, ran = tmp_path / "cells", list[int]()
 
-    def run(entry, seed, folder, **options) -> Cell:
+    def run(entry, seed, folder, out, **options) -> Cell:
         ran.append(seed)
         return Cell(entry.name, seed, "AT LEAST ONCE", FOUND, [], "", 1.0)
 

@@ -65,28 +65,44 @@ def cells(file: Path) -> list[Cell]:
 
 
 def run_all(
-    entries: Iterable[GalleryEntry], seeds: Sequence[int], file: Path, **options: Any
+    entries: Iterable[GalleryEntry],
+    seeds: Sequence[int],
+    file: Path,
+    *,
+    keep: Path | None = None,
+    **options: Any,
 ) -> list[Cell]:
-    """Those that are not in the file yet, seed by seed; all cells come back."""
+    """Those that are not in the file yet, seed by seed; all cells come back. keep: a directory for
+    what the runs leave that did not come out as expected."""
     done = {(cell.name, cell.seed) for cell in cells(file)}
     missing = [(e, seed) for seed in seeds for e in entries if (e.name, seed) not in done]
     with tempfile.TemporaryDirectory() as folder:
         for entry, seed in missing:
-            cell = run_one(entry, seed, Path(folder), **options)
+            out = keep and keep / f"{entry.name}-{seed}-{secrets.token_hex(2)}"
+            cell = run_one(entry, seed, Path(folder), out, **options)
+            if out and cell.is_as_expected:
+                shutil.rmtree(out, ignore_errors=True)
             print(f"{cell.name} seed {seed}: {cell.verdict} {cell.why}; {cell.found}", flush=True)
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(asdict(cell)) + "\n")
     return cells(file)
 
 
-def run_one(entry: GalleryEntry, seed: int, folder: Path, **options: Any) -> Cell:
-    """options: more of `ProveSettings`."""
+def run_one(
+    entry: GalleryEntry, seed: int, folder: Path, out: Path | None = None, **options: Any
+) -> Cell:
+    """out: what `oncelog prove --out` takes. options: more of `ProveSettings`."""
     with ExitStack() as stack:
-        return _run(entry, seed, folder, stack, options)
+        return _run(entry, seed, folder, out, stack, options)
 
 
 def _run(
-    entry: GalleryEntry, seed: int, folder: Path, stack: ExitStack, options: dict[str, Any]
+    entry: GalleryEntry,
+    seed: int,
+    folder: Path,
+    out: Path | None,
+    stack: ExitStack,
+    options: dict[str, Any],
 ) -> Cell:
     directory = Path(tempfile.mkdtemp(dir=folder))
     places = {"{directory}": str(directory)}
@@ -120,7 +136,7 @@ def _run(
         command = tuple(java_source(Path(command[1]), *command[2:]))
     try:
         settings = ProveSettings(command=command, seed=seed, **{**values, **options})
-        outcome = Run(settings, None, lambda text: None).go()
+        outcome = Run(settings, out, lambda text: None).go()
     except Failure as failure:
         return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
     found = {"wrong": list[str](), "exposed": list[str]()}
