@@ -20,7 +20,8 @@ ENDS_AT_SIGTERM = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print('["ready"]', flush=True)
-time.sleep(60)
+while True:  # a signal that comes just before a sleep is seen after it
+    time.sleep(0.2)
 """
 IGNORES_SIGTERM = ENDS_AT_SIGTERM.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
 LEAVES_AN_ORPHAN = """

@@ -1,11 +1,14 @@
 """Requests that change or describe topics, configs, replicas."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from ..raw_peer import CREATE_TOPICS, UNKNOWN_ID, RawPeer
 from .cluster import NAMES
 from .log import batch
+
+SHOWN_WITHIN_S = 5.0
 
 Scenario = Iterator[tuple[str, Any]]
 DELETE_TOPICS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 20, 32, 33
@@ -249,7 +252,16 @@ def incremental_alter_configs(peer: RawPeer, version: int) -> Scenario:
         values = {"resources": [one] * times, "validate_only": validate}
         return peer.ask(INCREMENTAL, version, values)
 
-    def now() -> Any:
+    def now(policy: str) -> Any:
+        """When it is seen: a broker answers an alteration before it shows it."""
+        deadline = time.monotonic() + SHOWN_WITHIN_S
+        while True:
+            found = shown()
+            if any(c["value"] == policy for c in found) or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
+
+    def shown() -> Any:
         described = {
             "resources": [
                 {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
@@ -262,18 +274,18 @@ def incremental_alter_configs(peer: RawPeer, version: int) -> Scenario:
         yield label, alter((key, SET, value), validate=True)
     yield "set", alter(("retention.ms", SET, "7000"))
     yield "append", alter(("cleanup.policy", APPEND, "compact"))
-    yield "appended", now()
+    yield "appended", now("delete,compact")
     yield "append what is there", alter(("cleanup.policy", APPEND, "compact"))
     yield "subtract", alter(("cleanup.policy", SUBTRACT, "delete"))
     yield "subtract what is not there", alter(("cleanup.policy", SUBTRACT, "delete"))
-    yield "subtracted", now()
+    yield "subtracted", now("compact")
     yield "append to a number", alter(("retention.ms", APPEND, "1"))
     yield "subtract from a number", alter(("retention.ms", SUBTRACT, "1"))
     yield "delete", alter(("retention.ms", DELETE, None))
     yield "delete with a value", alter(("retention.ms", DELETE, "1"))
     yield "delete again", alter(("retention.ms", DELETE, None))
     yield "delete unknown", alter(("no.such.config", DELETE, None))
-    yield "deleted", now()
+    yield "deleted", shown()
     if version == 0:  # these three cost Kafka's controller an election
         yield "operation 9", alter(("retention.ms", 9, "1"))
         yield "operation -1", alter(("retention.ms", -1, "1"))
@@ -284,7 +296,7 @@ def incremental_alter_configs(peer: RawPeer, version: int) -> Scenario:
     yield "unknown topic", alter(("retention.ms", SET, "1"), name="no-such-topic")
     yield "invalid topic", alter(("retention.ms", SET, "1"), name="a/b")
     yield "good and bad", alter(("retention.ms", SET, "1"), ("no.such.config", SET, "1"))
-    yield "after good and bad", now()
+    yield "after good and bad", shown()
     for kind, name in ((BROKER, "9"), (BROKER, "x"), (0, "1"), (1, "1"), (77, "1")):
         yield f"kind {kind} {name}", alter(("log.retention.ms", SET, "1"), kind=kind, name=name)
     yield "cluster", alter(("log.retention.ms", SET, "86400000"), kind=BROKER, name="")
