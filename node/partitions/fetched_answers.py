@@ -6,10 +6,10 @@ from ...replication.follower_session import FollowerSlot
 from ...replication.messages import SlotAnswer
 from ...wire.record_batch import split_batches
 
-BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: some 0.5 ms
+BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: 3 ms where all are markers
 AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
 SMALL_ANSWER_BYTES = 8 * 1024  # of a partition
-SHORT_APPEND_BYTES = 24 * 1024  # 300 markers, the smallest there are, take some 15 ms
+SHORT_APPEND_BYTES = 24 * 1024  # 300 markers, the smallest there are, take 6 to 9 ms
 ANSWERS_A_STEP = 16  # small ones
 Answered = tuple[FollowerSlot, SlotAnswer]
 

@@ -107,12 +107,12 @@ def _some(state: str) -> list[Case]:
         for case in cases()
         if case.state.name == state
         and case.version in case.request.telling
-        and (case.start_epoch == 0 or case in _told_of_last_epochs())
+        and (case.start_epoch == 0 or case in _distinct_of_last_epochs())
     ]
 
 
 @cache
-def _told_of_last_epochs() -> set[Case]:
+def _distinct_of_last_epochs() -> set[Case]:
     """The first case of each answer to a request that is not the one of the first epoch, too."""
     first: dict[tuple[Case, str], Case] = {}
     for case in cases():

@@ -187,12 +187,7 @@ def commits_now_and_then() -> History:
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
         for after_s in (2.3, 5.9, 9.1, 13.4, 16.2, 20.3):
-            yield from app.fetch()
-            for offset in range(app.offset, app.offset + 3):
-                yield app.produce(offset)
-            app.offset += 3
-            app.at_s = begun_s + after_s
-            yield app.commit(app.offset)
+            yield from app.copy(begun_s + after_s)
         yield from app.stop()
 
 

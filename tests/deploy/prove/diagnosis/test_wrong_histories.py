@@ -35,13 +35,7 @@ def auto_commit_beside_transactions() -> History:
 def auto_commit_of_a_plain_producer() -> History:
     app = yield from started(name="", step_s=0.001)
     for _ in range(6):
-        began_s = app.at_s
-        yield from app.fetch()
-        for offset in range(app.offset, app.offset + 3):
-            yield app.produce(offset)
-        app.offset += 3
-        app.at_s = began_s + 1.0
-        yield app.commit(app.offset)
+        yield from app.copy(app.at_s + 1.0)
 
 
 def commit_before_output() -> History:
@@ -248,12 +242,7 @@ def auto_commit_between_rebalances() -> History:
     yield from app.start()
     begun_s = app.at_s
     for number in range(6):
-        yield from app.fetch()
-        for offset in range(app.offset, app.offset + 3):
-            yield app.produce(offset)
-        app.offset += 3
-        app.at_s = begun_s + 5.0 * number
-        yield app.commit(app.offset)
+        yield from app.copy(begun_s + 5.0 * number)
         app.at_s += 2
         yield from app.join()
 
@@ -264,12 +253,7 @@ def auto_commit_between_restarts() -> History:
         begun_s = 100.0 + 30 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=20 * life)
         for after_s, is_revoked in ((2.3, True), (5.0, False), (7.7, True), (8.4, True)):
-            yield from app.fetch()
-            for offset in range(app.offset, app.offset + 3):
-                yield app.produce(offset)
-            app.offset += 3
-            app.at_s = begun_s + after_s
-            yield app.commit(app.offset)
+            yield from app.copy(begun_s + after_s)
             if is_revoked:
                 yield from app.join()
         yield from app.stop()
