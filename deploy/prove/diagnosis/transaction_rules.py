@@ -40,6 +40,14 @@ class _Open:
     was_rebalanced: bool = False  # its input may be somebody else's now
 
 
+@dataclass(frozen=True, slots=True)
+class _Aborted:
+    """What an abort took back; delivered_to: behind the last record that had come before it."""
+
+    keys: set[int]
+    delivered_to: dict[Partition, int]
+
+
 @dataclass(slots=True)
 class _Instance:
     last_sign_s: float | None = None
@@ -120,7 +128,8 @@ class AbortWithoutSeek(FindingRule):
     def __init__(self) -> None:
         self._open = Recent[tuple[str, str], _Open](10 * OPEN_MAX)
         self._read_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
-        self._aborted = dict[str, set[int]]()  # instance -> keys
+        self._delivered_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
+        self._aborted = dict[str, _Aborted]()  # by instance
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
@@ -131,6 +140,7 @@ class AbortWithoutSeek(FindingRule):
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._aborted.pop(seen.instance, None)
             self._read_to.pop(seen.instance, None)
+            self._delivered_to.pop(seen.instance, None)
             for (instance, _), each in self._open.items():
                 each.was_rebalanced |= instance == seen.instance
         elif isinstance(seen, SeenInit):
@@ -139,8 +149,7 @@ class AbortWithoutSeek(FindingRule):
         elif isinstance(seen, SeenFetch):
             self._fetched(seen)
         elif isinstance(seen, SeenRecords):
-            read_to = self._read_to[seen.instance]
-            read_to[seen.partition] = max(read_to.get(seen.partition, -1), seen.end_offset)
+            self._delivered_to[seen.instance][seen.partition] = seen.end_offset
         elif isinstance(seen, SeenEnded):
             self._ended(seen, tell)
 
@@ -149,16 +158,19 @@ class AbortWithoutSeek(FindingRule):
 
     def _produced(self, seen: SeenProduce) -> None:
         keys = {key for batch in seen.batches for key, _ in batch.records}
-        if keys & self._aborted.get(seen.instance, set()):
+        aborted = self._aborted.get(seen.instance)
+        if aborted is not None and keys & aborted.keys:
             del self._aborted[seen.instance]  # it is tried again
         known = self._of(seen, seen.transactional_id).keys
         if len(known) < KEYS_MAX:
             known |= keys
 
     def _fetched(self, seen: SeenFetch) -> None:
-        read_to = self._read_to[seen.instance]
+        read_to, aborted = self._read_to[seen.instance], self._aborted.get(seen.instance)
         for partition, offset in seen.positions:
-            if offset < read_to.get(partition, -1):
+            # Of what came after the abort an answer may be thrown away, and is asked for again.
+            delivered_to = aborted.delivered_to.get(partition, -1) if aborted else -1
+            if offset < max(read_to.get(partition, -1), delivered_to):
                 self._aborted.pop(seen.instance, None)
             read_to[partition] = offset
 
@@ -168,10 +180,11 @@ class AbortWithoutSeek(FindingRule):
             return
         if not seen.is_commit:
             if ended.keys and self._read_to.get(seen.instance) and not ended.was_rebalanced:
-                self._aborted[seen.instance] = ended.keys
+                delivered_to = dict(self._delivered_to[seen.instance])
+                self._aborted[seen.instance] = _Aborted(ended.keys, delivered_to)
         elif ended.has_offsets and ended.keys and (lost := self._aborted.pop(seen.instance, None)):
             tell(
                 "abort-without-seek", seen, seen.transactional_id,
-                f"{seen.transactional_id} aborted {len(lost)} records, none was read or written "
-                "again, and the next transaction committed offsets",
+                f"{seen.transactional_id} aborted {len(lost.keys)} records, none was read or "
+                "written again, and the next transaction committed offsets",
             )  # fmt: skip

@@ -1,5 +1,6 @@
 """Right applications, in calm and under faults: nothing may be found."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -191,6 +192,16 @@ def commits_now_and_then() -> History:
         yield from app.stop()
 
 
+def commits_when_it_is_revoked() -> History:
+    """Some of them by chance 5 s behind another; a rebalance is LeaveGroup and JoinGroup here."""
+    chance = random.Random(3)
+    app = yield from started(name="", step_s=0.001)
+    for _ in range(60):
+        yield from app.copy(app.at_s + chance.choice((2.3, 3.4, 5.0, 7.7)))
+        yield app.sign("LeaveGroup")
+        yield from app.join()
+
+
 def upserting_sink() -> History:
     """Writes a database; commits by hand, at a steady pace."""
     app = Application(name="", producer_id=-1)
@@ -279,7 +290,7 @@ RIGHT = (
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
-    paused_in_its_transactions, commits_now_and_then, upserting_sink,
+    paused_in_its_transactions, commits_now_and_then, commits_when_it_is_revoked, upserting_sink,
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,

@@ -247,6 +247,16 @@ def auto_commit_between_rebalances() -> History:
         yield from app.join()
 
 
+def abort_without_seek_and_an_answer_thrown_away() -> History:
+    """What came after the abort is asked for again: that is no way back to what was aborted."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    app.offset += 3
+    yield from app.fetch()
+    yield from app.run(2)
+
+
 def auto_commit_between_restarts() -> History:
     """A timer begins with its client; what a rebalance commits is no tick."""
     for life in range(3):
@@ -314,6 +324,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (aborted_before_anything_was_sent, {"abort-without-seek"}),
     (fenced_by_the_timeout, {"transaction-too-long"}),
     (auto_commit_between_rebalances, {"auto-commit"}),
+    (abort_without_seek_and_an_answer_thrown_away, {"abort-without-seek"}),
     (auto_commit_between_restarts, {"auto-commit"}),
     (state_not_rebuilt, {"state-not-rebuilt"}),
     (sink_not_atomic, {"sink-not-atomic"}),
