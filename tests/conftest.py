@@ -35,8 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     control.prepare(18, 0)  # before Hypothesis is there: kio would make strategies of its types
     from hypothesis import settings
 
-    # No deadlines, as fast as a machine is; --hypothesis-profile=default takes more examples.
+    # No deadlines, as fast as a machine is. A number that a test has of its own goes before these.
     settings.register_profile("oncelog", deadline=None, max_examples=60)
+    settings.register_profile("thorough", deadline=None, max_examples=400)
     settings.load_profile("oncelog")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -34,6 +34,14 @@ def _version(text: str) -> list[int]:
     return [int(part) for part in text.split(".") if part.isdigit()]
 
 
+def _serves(process: psutil.Process) -> bool:
+    """A zombie does not, and some parents reap nobody."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class PostgresServer:
     """user: as whom it runs; None: as we do."""
 
@@ -117,7 +125,11 @@ class PostgresServer:
             os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
-        psutil.wait_procs(children, timeout=STOP_S)
+        deadline = time.monotonic() + STOP_S
+        while any(_serves(child) for child in children):
+            if time.monotonic() > deadline:
+                raise Failure(f"Backends of a killed PostgreSQL serve on after {STOP_S} s.")
+            time.sleep(0.01)
 
     def stop(self) -> None:
         if self._process is not None:

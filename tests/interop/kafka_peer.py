@@ -96,7 +96,7 @@ def java(
 def java_source(file: Path, *arguments: str) -> list[str]:
     """The command that runs a program of one file; compiled once for this machine."""
     jars = jar_folder()
-    classes = jars.with_name(f"{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
+    classes = jars.with_name(f"{jars.name}.{file.stem}-{zlib.crc32(file.read_bytes()):08x}")
     if not classes.exists():
         work = Path(tempfile.mkdtemp(dir=jars.parent))
         done = run_to_end(

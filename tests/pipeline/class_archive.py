@@ -4,6 +4,7 @@ Loading them is half of what starting it costs. The JVM of a run without the fil
 ends; one that cannot use it does without.
 """
 
+import contextlib
 import os
 import tempfile
 import time
@@ -24,8 +25,9 @@ def class_archive() -> str:
     archive = FOLDER / f"spark-{pyspark.__version__}-{where}.jsa"
     FOLDER.mkdir(exist_ok=True)
     for made in FOLDER.glob(f"{archive.name}.*"):
-        if time.time() - made.stat().st_mtime > WRITTEN_AFTER_S:
-            made.replace(archive)
+        with contextlib.suppress(FileNotFoundError):  # another session takes it just now
+            if time.time() - made.stat().st_mtime > WRITTEN_AFTER_S:
+                made.replace(archive)
     if archive.exists():
         return f"-XX:SharedArchiveFile={archive} -Xlog:disable"
     return f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()} -Xlog:disable"

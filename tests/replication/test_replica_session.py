@@ -295,7 +295,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, max_size=50))
 def test_whatever_happens_every_followed_partition_converges(steps: list[tuple]) -> None:
     pair = Pair()

@@ -32,7 +32,7 @@ def test_it_finds_the_records_without_key(records: list[Record]) -> None:
     assert without_key(batch) == [i for i, record in enumerate(records) if record.key is None]
 
 
-@settings(max_examples=120)
+@settings(max_examples=300)
 @given(record_lists(gaps=True), st.randoms(use_true_random=False))
 def test_it_refuses_what_reading_refuses(records: list[Record], chance: random.Random) -> None:
     batch = bytearray(encode_batch(records))

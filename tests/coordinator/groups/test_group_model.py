@@ -241,4 +241,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=120, stateful_step_count=60, deadline=None)
+TestGroups.settings = settings(max_examples=250, stateful_step_count=60, deadline=None)

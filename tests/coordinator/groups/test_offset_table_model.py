@@ -149,7 +149,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(steps, min_size=5, max_size=60))
 def test_replay_equals_the_live_table_with_compaction(history_steps: list[tuple]) -> None:
     with TemporaryDirectory() as directory:

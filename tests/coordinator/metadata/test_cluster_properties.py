@@ -124,7 +124,7 @@ def command_of(cluster: MetadataCluster, kind: int, salt: int) -> Command:
             return FenceBroker(node, epoch)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(steps, st.integers(0, 60))
 def test_invariants_hold_and_replicas_stay_equal(
     drawn: list[tuple[int, int]], snapshot_after: int

@@ -62,7 +62,7 @@ def test_a_newer_release_s_command_is_no_silent_refusal(kind: int, fields: list)
         MetadataCluster().state.apply(data, 1000, 3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(any_command, max_size=8))
 def test_commands_that_make_no_sense_are_survived(commands: list[Command]) -> None:
     cluster = MetadataCluster((0, 1))

@@ -214,7 +214,7 @@ def test_a_shard_that_is_replayed_equals_itself(commands: list[bytes], data: st.
         assert set(one.prepared_ids) == {n for n, r in one.records.items() if r.state in PREPARED}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=4), histories())
 def test_apply_raises_for_the_unreadable_only(garbage: list[bytes], commands: list[bytes]) -> None:
     shard = TransactionShard()
@@ -245,7 +245,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(VALUES)
 def test_any_msgpack_is_a_command_or_refused(value: object) -> None:
     packed = msgpack.packb(value)

@@ -30,11 +30,11 @@ def verdicts(seeds: range, parts: Parts, size: Size = Size()) -> Counter[str]:  
 
 @pytest.mark.parametrize("part", range(3))
 def test_the_full_protocol_writes_every_row_once_whatever_happens(part: int) -> None:
-    assert not verdicts(range(part * SEEDS // 6, (part + 1) * SEEDS // 6), Parts())
+    assert not verdicts(range(part * SEEDS // 3, (part + 1) * SEEDS // 3), Parts())
 
 
 def test_so_it_does_with_more_batches_and_tasks() -> None:
-    assert not verdicts(range(100_000, 100_000 + SEEDS // 8), Parts(), LARGE)
+    assert not verdicts(range(100_000, 100_000 + SEEDS // 4), Parts(), LARGE)
 
 
 def test_either_of_two_banks_and_the_last_record_is_enough() -> None:
@@ -93,7 +93,7 @@ def test_ordinary_transactions_are_exact_while_no_outage_is_longer_than_they_may
     is_v2: bool,
 ) -> None:
     parts = replace(TRANSACTIONAL, outages=False, is_v2=is_v2)
-    assert not outcomes(range(SEEDS // 8), parts)
+    assert not outcomes(range(SEEDS // 4), parts)
 
 
 @pytest.mark.parametrize("is_v2", [True, False])

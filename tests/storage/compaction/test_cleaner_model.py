@@ -208,7 +208,7 @@ DEEP = [("roll",), ("clean",), ("wait", 60), ("clean",), ("wait", 60), ("clean",
 LAST = [("clean deep",), ("lose snapshots", 1), ("lose snapshots", 99)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(steps, min_size=10, max_size=50), st.sampled_from([1, 2, 3, 100]))
 def test_no_reader_and_no_producer_sees_a_cleaning(history, keys_max):
     directory = Path(mkdtemp())

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,12 +17,12 @@ from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.rows import CHUNK_ROWS
 from oncelog.deploy.judge.history.schema import TABLES, OpOutcome
 
+from ....node.counted_calls import calls_of
 from ..model_cluster import ModelCluster
 
 WRITER = """
 import sys
 from pathlib import Path
-from types import FrameType
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.schema import OpOutcome
 recorder = Recorder.open(Path(sys.argv[1]))
@@ -152,19 +151,14 @@ def test_a_foreign_format_is_refused(tmp_path: Path) -> None:
 
 def test_a_row_costs_few_calls(tmp_path: Path) -> None:
     """Python's and C's; those of a chunk that is written are shared by its rows."""
-    recorder, calls, rows = Recorder.open(tmp_path), 0, 1_000
+    recorder, rows = Recorder.open(tmp_path), 1_000
     process = recorder.new_process()
 
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
+    def record() -> None:
         for _ in range(rows):
             recorder.send_ended(recorder.send_invoked(process, "t/0", 1), OpOutcome.OK, offset=1)
-    finally:
-        sys.setprofile(None)
+
+    calls = calls_of(record)
     assert calls / rows < 60
     recorder.close()
 
