@@ -14,7 +14,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of faults")
     parser.add_argument("--only", action="append", choices=sorted(ENTRIES), help="several times")
     parser.add_argument("--rate", type=float, default=100.0, help="inputs a second")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="runs that are not as expected")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="runs that are not as expected, or not named"
+    )
     parser.add_argument("--bootstrap", help="any Kafka: no broker is harmed then")
     chosen = parser.parse_args()
     first, _, last = chosen.seeds.partition(":")
