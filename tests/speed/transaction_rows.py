@@ -20,7 +20,7 @@ WRITERS, ABORTED_OF, WRITTEN_PER_S = 10, 10, 100
 
 def transactions(target: Target) -> dict[str, Figures]:
     """30 records over 3 partitions a transaction, by producers with an id each."""
-    return {f"transactions, {n} producers": _transactions(target, n) for n in (1, 10, 50)}
+    return {_row("transactions", n, "producer"): _transactions(target, n) for n in (1, 10, 50)}
 
 
 def committed_readers(target: Target) -> dict[str, Figures]:
@@ -31,9 +31,14 @@ def committed_readers(target: Target) -> dict[str, Figures]:
     with target.topic(PARTITIONS) as topic:
         _write_transactions(target, topic)
         for readers in (1, 3):
-            found[f"read_committed, {readers} readers"] = _read_again(target, topic, readers)
+            row = _row("read_committed", readers, "reader")
+            found[row] = _read_again(target, topic, readers)
     found["read_committed, live"] = latency_figures(_live(target))
     return found
+
+
+def _row(what: str, count: int, who: str) -> str:
+    return f"{what}, {count} {who}{'s' * (count > 1)}"
 
 
 def _transactions(target: Target, producers: int) -> Figures:
