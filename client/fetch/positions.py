@@ -98,9 +98,10 @@ class Positions:
         if not self._is_at(state, offset) or state.has_data:
             return
         if self._settings.auto_offset_reset == "none":
+            begins_at = state.log_start_offset  # -1: Kafka does not say
+            begins = f"; it begins at {begins_at}" if begins_at >= 0 else ""
             raise OffsetOutOfRange(
-                f"{state.topic}/{state.partition} has no offset {state.position}; "
-                f"it begins at {state.log_start_offset}"
+                f"{state.topic}/{state.partition} has no offset {state.position}{begins}"
             )
         logger.warning(
             "%s/%d has no offset %d: on with auto.offset.reset=%s",

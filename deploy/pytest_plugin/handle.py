@@ -72,6 +72,7 @@ class ClusterInTest:
         self._open_before: frozenset[OpenTransaction] = frozenset()
         self._log_starts: dict[int, int] = {}
         self._faults: ScheduledFaults | None = None
+        self._over_s: float | None = None  # when the faults were ended
 
     # --- names
 
@@ -182,17 +183,21 @@ class ClusterInTest:
         if self._faults is not None:
             self._faults.stop(undo=False)
 
+    def stop_faults(self) -> None:
+        """The test is over: a report asks a cluster that can answer."""
+        if self._faults is not None:
+            self._end(self._faults)
+
     def finish(self, *, has_failed: bool) -> list[str]:
         """Leave the cluster whole and without traces; what the test must be failed for."""
         problems: list[str] = []
         if self._faults is not None:
-            self.note("the test is over")
-            self._faults.stop()
+            over_s = self._end(self._faults)
             if self._faults.problem is not None:
                 problems.append(f"A fault went wrong: {self._faults.problem}")
             elif not self._faults.ended and not has_failed:
                 problems.append(
-                    f"The test was over after {self._events[-1][0]:.1f} s, before a fault struck, "
+                    f"The test was over after {over_s:.1f} s, before a fault struck, "
                     "so it proves nothing. Let it do more, or call oncelog.wait_for_faults(1)."
                 )
         try:
@@ -235,6 +240,14 @@ class ClusterInTest:
         return found
 
     # --- inner
+
+    def _end(self, faults: ScheduledFaults) -> float:
+        """Strike no more, and undo what is in effect; returns when it was said, since the start."""
+        if self._over_s is None:
+            self._over_s = time.monotonic() - self._began
+            self.note("the test is over")
+            faults.stop()
+        return self._over_s
 
     def _do(self, word: str, target: int | str, verb: Callable[[int | str], int]) -> int:
         with self._verbs:

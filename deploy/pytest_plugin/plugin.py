@@ -65,16 +65,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach to a failure what the cluster can tell about it."""
+    handle = item.stash.get(HANDLE, None)
+    if handle is not None and call.when == "call":
+        handle.stop_faults()
     report = yield
     if CLUSTERS not in item.config.stash:
         return report
     if report.when == "call" or not report.passed:
         item.stash[HAS_FAILED] = report.failed
     if report.failed:
-        handle = item.stash.get(HANDLE, None)
         if handle is not None:
             report.sections += handle.sections()
         elif SECTIONS in item.stash:

@@ -13,7 +13,7 @@ from oncelog.client.fetch.epoch_queries import EpochEnd
 from oncelog.client.fetch.fetcher import Fetcher
 from oncelog.client.fetch.state import FetchState
 from oncelog.client.settings import consumer_settings
-from oncelog.wire.errors import CorruptMessage, ErrorCode
+from oncelog.wire.errors import CorruptMessage, ErrorCode, OffsetOutOfRange
 from oncelog.wire.messages.fetch_answer import FetchedPartition, FetchedTopic, FetchResponse
 from oncelog.wire.records import Record, encode_batch
 
@@ -190,8 +190,21 @@ async def test_what_a_late_answer_says_of_the_last_place_does_not_undo_a_seek(mo
             assert consumer.position(*KEY) == 1
 
 
-def beyond_the_end() -> FetchResponse:
-    partition = FetchedPartition(0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+@pytest.mark.parametrize("begins_at, words", [(7, "; it begins at 7"), (-1, "")])
+async def test_an_answer_without_the_start_of_a_log_makes_none_up(monkeypatch, begins_at, words):
+    peer = Peer(monkeypatch, "none")
+    async with peer.consumer as consumer:
+        consumer.assign({KEY: 50})
+        state = consumer._positions.of(*KEY)
+        consumer._fetcher._take(beyond_the_end(begins_at), {KEY: (state, 50, 1)})
+        with pytest.raises(OffsetOutOfRange) as caught:
+            await consumer.poll(0)
+    assert str(caught.value) == f"t/0 has no offset 50{words}"
+
+
+def beyond_the_end(log_start_offset: int = -1) -> FetchResponse:
+    error = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+    partition = FetchedPartition(0, error_code=error, log_start_offset=log_start_offset)
     return FetchResponse(topics=[FetchedTopic("t", None, [partition])])
 
 

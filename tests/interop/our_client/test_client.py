@@ -411,7 +411,7 @@ async def test_members_share_and_take_over(bootstrap, strategy):
 
 
 async def test_positions_are_committed_sought_and_paused(bootstrap):
-    topic = await new_topic(bootstrap, 2)
+    topic = await new_topic(bootstrap, 2, retention_ms="-1")  # half of the records are years old
     async with Producer(bootstrap, **QUICK) as producer:
         for i in range(10):
             await producer.send(topic, b"%d" % i, partition=0, timestamp_ms=1_000 + i)

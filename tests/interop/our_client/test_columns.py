@@ -17,7 +17,7 @@ COMPRESSIONS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 async def test_columns_come_back_as_they_went(bootstrap, compression):
-    topic = await new_topic(bootstrap, 3)
+    topic = await new_topic(bootstrap, 3, retention_ms="-1")  # the records are years old
     values = [b"%06d" % i * (1 + i % 50) for i in range(5_000)]
     keys = [b"%d" % (i % 100) if i % 3 else None for i in range(5_000)]
     headers = [(("n", b"%d" % i),) if i % 5 == 0 else () for i in range(5_000)]

@@ -1,0 +1,46 @@
+"""Processes held on one core, and as they were afterwards: Linux only."""
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+
+@contextmanager
+def held_on(core: int, pids: Collection[int]) -> Iterator[None]:
+    """Pin all threads of these processes and of their children to a core; restore them in the end.
+
+    A thread that is made meanwhile has its maker's mask, so what was found first of its process is
+    what it is restored to.
+    """
+    family = {pid for each in pids for pid in _with_children(each)}
+    before = {pid: os.sched_getaffinity(pid) for pid in family}
+    of_threads = {tid: os.sched_getaffinity(tid) for pid in family for tid in threads_of(pid)}
+    try:
+        _set_all({pid: {core} for pid in family}, {})
+        yield
+    finally:
+        _set_all(before, of_threads)
+
+
+def threads_of(pid: int) -> set[int]:
+    """Thread ids; none of a process that is gone."""
+    with suppress(OSError):
+        return {int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()}
+    return set()
+
+
+def _set_all(of_processes: dict[int, set[int]], of_threads: dict[int, set[int]]) -> None:
+    """Until no thread is found that was not set: others may start while we are at it."""
+    done = set[int]()
+    while new := [(pid, tid) for pid in of_processes for tid in threads_of(pid) if tid not in done]:
+        for pid, tid in new:
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(tid, of_threads.get(tid, of_processes[pid]))
+            done.add(tid)
+
+
+def _with_children(pid: int) -> list[int]:
+    return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
