@@ -8,11 +8,28 @@ import struct
 from enum import IntEnum
 
 from .errors import InvalidRecord
-from .record_batch import Buffer
-from .records import Record, decode_batch, encode_batch
+from .record_batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    Buffer,
+    write_header,
+)
+from .records import Record, decode_batch
 
 _key = struct.Struct(">hh")
 _value = struct.Struct(">hi")
+# The one record of a marker as everybody writes it: its length, no attributes, no differences of
+# time and offset, the key behind its length, the value behind its length, no headers.
+_record = struct.Struct(">5shhchic")
+_BEFORE_KEY, _BEFORE_VALUE, _HEADERS = bytes.fromhex("20 00 00 00 08"), b"\x0c", b"\0"
+_ATTRIBUTES = TRANSACTIONAL_BIT | CONTROL_BIT
+NO_SEQUENCE = -1
+# What is looked at in a batch that holds it: length, magic, attributes, last offset delta, count.
+_marker = struct.Struct(">8xi4xb4xhi8x8x8x2x4xi" + _record.format[1:])
+_USUAL = _marker.size - 12, MAGIC, 0, 1, _BEFORE_KEY, _BEFORE_VALUE, _HEADERS
 
 
 class ControlType(IntEnum):
@@ -20,6 +37,9 @@ class ControlType(IntEnum):
 
     ABORT = 0
     COMMIT = 1
+
+
+_TYPES = {int(each): each for each in ControlType}
 
 
 def encode_marker(
@@ -33,21 +53,34 @@ def encode_marker(
     leader_epoch: int = -1,
 ) -> bytes:
     """The batch that ends a producer's transaction in one partition."""
-    record = Record(
-        base_offset, timestamp_ms, _key.pack(0, control_type), _value.pack(0, coordinator_epoch)
+    batch = bytearray(HEADER_BYTES) + _record.pack(
+        _BEFORE_KEY, 0, control_type, _BEFORE_VALUE, 0, coordinator_epoch, _HEADERS
     )
-    return encode_batch(
-        [record],
-        leader_epoch=leader_epoch,
-        transactional=True,
-        control=True,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-    )
+    times = timestamp_ms, timestamp_ms
+    producer = producer_id, producer_epoch, NO_SEQUENCE
+    write_header(batch, base_offset, leader_epoch, _ATTRIBUTES, 0, *times, *producer, 1)
+    return bytes(batch)
 
 
 def decode_marker(batch: Buffer, position: int = 0) -> tuple[ControlType, int]:
-    """(type, coordinator epoch) of a marker. Raises InvalidRecord."""
+    """(type, coordinator epoch) of a marker. Raises InvalidRecord.
+
+    One as everybody writes it is read at once: each replica reads each twice.
+    """
+    if len(batch) >= position + _marker.size:
+        (
+            size, magic, attributes, last_delta, count,
+            before_key, key_version, number, before_value, _, coordinator_epoch, headers,
+        ) = _marker.unpack_from(batch, position)  # fmt: skip
+        found = size, magic, last_delta, count, before_key, before_value, headers
+        known = _TYPES.get(number)
+        is_plain = found == _USUAL and not attributes & COMPRESSION_MASK
+        if is_plain and known is not None and key_version >= 0:
+            return known, coordinator_epoch
+    return _any_marker(batch, position)
+
+
+def _any_marker(batch: Buffer, position: int) -> tuple[ControlType, int]:
     records = decode_batch(batch, position)
     if len(records) != 1:
         raise InvalidRecord("a control batch has one record")

@@ -15,7 +15,7 @@ import os
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -105,7 +105,7 @@ class RaftEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
         self._heartbeat_ms = 0.0
-        self._leads = False  # any group, and so there is a heartbeat to come
+        self._leading: set[int] = set()  # groups; while there are any, a heartbeat is to come
         self._up_since_ms: dict[int, float] = {}
 
     def add_group(
@@ -209,7 +209,7 @@ class RaftEngine:
                 group = self.groups.get(group_id)
                 if group is not None and group.receive(peer, message, now_ms):
                     self._touched[group_id] = group
-            if not self._touched and not self._leads:
+            if not self._touched and not self._leading:
                 # What changes nothing here: heartbeats, or answers to them. The timer stays: a
                 # deadline that was drawn nearer is met late, but no later than the longest after
                 # the last contact. Where a group is led, the next beat takes the answers along:
@@ -289,7 +289,7 @@ class RaftEngine:
                 group.advance(now_ms)
             self._begin_batch()
             self._flush()
-            self._arm_timer()
+            self._arm_timer(touched.values())
         except Exception as error:
             self.fail(error)
         self._report_outcomes()
@@ -336,19 +336,25 @@ class RaftEngine:
         for peer, messages in self._outbox.items():
             if messages:
                 self._outbox[peer] = []
-                for frame in split(messages, self.settings.frame_bytes_max):
+                is_one = len(messages) == 1
+                frames = (messages,) if is_one else split(messages, self.settings.frame_bytes_max)
+                for frame in frames:
                     if not self._send(peer, encode_frame(frame)):
                         for group_id in {group_id: None for group_id, _ in frame}:
                             self.groups[group_id].lost(peer)
 
-    def _arm_timer(self) -> None:
-        self._leads, earliest_ms = False, float("inf")
-        for group in self.groups.values():
+    def _arm_timer(self, groups: Collection[RaftGroup]) -> None:
+        """Given who had a turn: the deadlines of others have not come nearer since the last."""
+        if self._timer is None:
+            groups = self.groups.values()
+        earliest_ms = float("inf")
+        for group in groups:
             if group.leads:
-                self._leads = True
+                self._leading.add(group.group_id)
             else:
+                self._leading.discard(group.group_id)
                 earliest_ms = min(earliest_ms, group.deadline_ms)
-        if self._leads:
+        if self._leading:
             earliest_ms = min(earliest_ms, self._heartbeat_ms)
         if self._timer is not None:
             if self._timer_ms <= earliest_ms:

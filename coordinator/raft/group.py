@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...replication.sliced_work import Steps
+from ...wire.c_calls import attribute_of
 from . import messages
 from .applier import Applier, StateMachine
 from .context import GroupContext
@@ -67,9 +68,7 @@ class RaftGroup:
         """The leader last heard of in this term."""
         return None if self._is_stopped else self._core.leader_id
 
-    @property
-    def applied_index(self) -> int:
-        return self._applier.applied_index
+    applied_index: int = attribute_of("_applier.applied_index")
 
     @property
     def commit_index(self) -> int:
@@ -168,8 +167,7 @@ class RaftGroup:
         self._follower = Follower(context, self._install_snapshot)
         self._tracker = ProgressTracker(context, self._applier.read_snapshot)
         self._is_stopped = False
-        is_preferred = self.preferred_leader in (None, engine.node_id)
-        self._election.begin(now_ms, head_start=is_preferred)
+        self._election.begin(now_ms, head_start=self.preferred_leader in (None, engine.node_id))
         engine.touch(self)
 
     def receive(self, peer: int, message: Message, now_ms: float) -> bool:
@@ -192,6 +190,9 @@ class RaftGroup:
                 elif message.term == core.term and leads:
                     if isinstance(message, messages.AppendReply):
                         self._tracker.on_reply(peer, message, now_ms)
+                        is_ready = self._is_settled and self._transfer.to is None
+                        if is_ready and self._tracker.is_idle(peer, self.sends_commits_at_once):
+                            return False
                     else:
                         self._tracker.on_snapshot_reply(peer, message, now_ms)
             case _:
@@ -292,8 +293,7 @@ class RaftGroup:
             return f"node {self._engine.node_id} does not lead; the leader is {self.leader_id}"
         if self._transfer.to is not None:
             return f"leadership is being handed to node {self._transfer.to}"
-        if len(command) > self._settings.command_bytes_max:
-            limit = self._settings.command_bytes_max
+        if len(command) > (limit := self._settings.command_bytes_max):
             return f"a command of {len(command)} bytes exceeds {limit}: split it"
         if len(self._proposals) >= self._settings.pending_commands_max:
             return "too many commands are waiting"

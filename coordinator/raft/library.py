@@ -41,6 +41,13 @@ class _Outbound(Transport):
         return True
 
 
+class _Node(int, Node):
+    """Compared, and found in tables, by its number, without a step of Python."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class RaftCore(SyncObj):
     """One group's Raft state. Every method returns at once; messages leave through `post`."""
 
@@ -51,7 +58,7 @@ class RaftCore(SyncObj):
         log: GroupLog,
         post: Callable[[int, LibraryMessage], None],
     ) -> None:
-        self._nodes = {node: Node(node) for node in (node_id, *others)}
+        self._nodes = {node: _Node(node) for node in (node_id, *others)}
         self._others = tuple(others)
         conf = SyncObjConf(
             autoTick=False,  # no thread
@@ -73,6 +80,10 @@ class RaftCore(SyncObj):
     # Asked many times for each message and each turn.
     term: int = attribute_of("_SyncObj__raftCurrentTerm")
     state: int = attribute_of("_SyncObj__raftState")
+    # The last entry known to be committed.
+    commit_index: int = attribute_of(
+        "_SyncObj__raftCommitIndex", lambda core, index: core.set_commit_index(index)
+    )
 
     @property
     def leader_id(self) -> int | None:
@@ -80,13 +91,7 @@ class RaftCore(SyncObj):
         leader = self._SyncObj__raftLeader
         return None if leader is None else leader.id
 
-    @property
-    def commit_index(self) -> int:
-        """The last entry known to be committed."""
-        return self._SyncObj__raftCommitIndex
-
-    @commit_index.setter
-    def commit_index(self, index: int) -> None:
+    def set_commit_index(self, index: int) -> None:
         self._SyncObj__raftCommitIndex = index
 
     @property

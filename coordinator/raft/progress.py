@@ -110,6 +110,7 @@ class ProgressTracker:
         self._settings = context.settings
         self._post = context.post
         self._load_snapshot = load_snapshot
+        self._majority = (len(context.others) + 1) // 2 + 1
         self.by_peer: dict[int, Progress] = {}
 
     def begin(self, now_ms: float) -> None:
@@ -186,6 +187,18 @@ class ProgressTracker:
         progress.acknowledged(match_index)
         if progress.match_index == self._log.last_index:
             progress.last_caught_up_ms = now_ms
+
+    def is_idle(self, peer: int, sends_commits: bool) -> bool:
+        """Whether an acknowledgement leaves a turn nothing to do, as that of the last follower:
+        it commits nothing, and `pump` would send its sender nothing."""
+        progress, commit_index = self.by_peer[peer], self._core.commit_index
+        return (
+            progress.state is ProgressState.REPLICATE
+            and progress.next_index > self._log.last_index
+            and (not sends_commits or progress.commit_sent >= commit_index)
+            and self.majority_index(self._majority) <= commit_index
+            and self._log.is_voter
+        )
 
     def _refused(self, peer: int, progress: Progress, reply: AppendReply) -> None:
         if not reply.is_voter:  # its disk was wiped: it has not what it acknowledged before

@@ -10,7 +10,7 @@ epoch and state that go with it]. Key and value are Kafka's, see wire.messages.t
 Kinds and orders are for ever: they stand in journals.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, cast
 
@@ -51,7 +51,7 @@ class MalformedTransactionCommand(InvalidRequest):
 class Write:
     """The next record of an id, None to remove it; `expected_*` is the record it was judged by.
 
-    value: the bytes of the record, in a command that was decoded.
+    key, value: the bytes of id and record, in a command that was decoded.
     """
 
     transactional_id: str
@@ -60,6 +60,7 @@ class Write:
     expected_producer_id: int = NO_PRODUCER_ID
     expected_producer_epoch: int = NO_EPOCH
     expected_state: int = NO_STATE
+    key: bytes = field(default=b"", compare=False, repr=False)
     value: bytes = field(default=b"", compare=False, repr=False)
 
     @classmethod
@@ -83,7 +84,14 @@ class Write:
         cls, transactional_id: str, old: TransactionRecord, new: TransactionRecord
     ) -> "Write":
         """The write that makes `new` out of `old`, which the same command writes before it."""
-        return replace(cls.after(transactional_id, old, new), expected_version=CHAINED)
+        return cls(
+            transactional_id=transactional_id,
+            record=new,
+            expected_version=CHAINED,
+            expected_producer_id=old.producer_id,
+            expected_producer_epoch=old.producer_epoch,
+            expected_state=old.state,
+        )
 
     def is_expected(self, record: TransactionRecord | None) -> bool:
         """Whether this is the record that the write was judged by; the version aside."""
@@ -124,8 +132,8 @@ def encode_transaction_command(command: Command) -> bytes:
     return msgpack.packb(values)
 
 
-def decode_transaction_command(data: bytes) -> Command:
-    """Raises MalformedTransactionCommand."""
+def decode_transaction_command(data: bytes, version: int = NEVER) -> Command:
+    """version: of the records in it. Raises MalformedTransactionCommand."""
     try:
         values: object = msgpack.unpackb(data, max_array_len=WRITES_MAX, max_map_len=0)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
@@ -136,7 +144,9 @@ def decode_transaction_command(data: bytes) -> Command:
     if kind == CommandKind.SHARD_COUNT and type(wanted) is int and wanted > 0:
         return SetShardCount(term, wanted)
     if kind == CommandKind.WRITE and type(wanted) is list:
-        return WriteRecords(term, tuple(map(_write, cast(list[object], wanted))))
+        return WriteRecords(
+            term, tuple([_write(each, version) for each in cast(list[object], wanted)])
+        )
     raise MalformedTransactionCommand(f"kind {kind} is not known, or its content is not its own")
 
 
@@ -157,7 +167,7 @@ def _plain(write: Write) -> list[object]:
     ]
 
 
-def _write(fields: object) -> Write:
+def _write(fields: object, version: int) -> Write:
     key, value, *expected = _list_of(fields, 6, "a write has six fields")
     if type(key) is not bytes or not isinstance(value, bytes | None):
         raise MalformedTransactionCommand("a key is bytes, a value bytes or nil")
@@ -166,11 +176,12 @@ def _write(fields: object) -> Write:
     try:
         return Write(
             transactional_id=decode_transaction_log_key(key),
-            record=None if value is None else decode_record(value),
+            record=None if value is None else decode_record(value, version),
             expected_version=expected[0],
             expected_producer_id=expected[1],
             expected_producer_epoch=expected[2],
             expected_state=expected[3],
+            key=key,
             value=value or b"",
         )
     except MalformedFrame as error:

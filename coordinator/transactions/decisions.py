@@ -12,7 +12,7 @@ new session has begun, a zombie of the epoch before is fenced, and not told that
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
@@ -150,8 +150,7 @@ def init_producer_id(
     if expected is not None:
         last_epoch = record.producer_epoch if is_current else record.last_producer_epoch
     return Change(
-        replace(
-            record,
+        record._replace(
             producer_id=identity[0],
             producer_epoch=identity[1],
             previous_producer_id=(
@@ -206,8 +205,7 @@ def add_partitions(
     assert record is not None
     is_open = record.state == TransactionState.ONGOING
     return Change(
-        replace(
-            record,
+        record._replace(
             state=TransactionState.ONGOING,
             partitions=record.partitions.union(partitions),
             previous_producer_id=record.producer_id,
@@ -308,8 +306,7 @@ def _prepare(
 ) -> Change | ProducerIdNeeded:
     """The decision. KIP-890: with V2 its epoch is one higher, in the markers too."""
     is_open = record.state == TransactionState.ONGOING
-    prepared = replace(
-        record,
+    prepared = record._replace(
         state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
         start_ms=record.start_ms if is_open else context.now_ms,
         last_update_ms=context.now_ms,
@@ -327,8 +324,7 @@ def _prepare(
     elif record.has_next_identity:
         next_identity = bumped
     return Change(
-        replace(
-            prepared,
+        prepared._replace(
             producer_epoch=min(record.producer_epoch + 1, EPOCH_MAX),
             next_producer_id=next_identity[0],
             next_producer_epoch=next_identity[1],
@@ -345,8 +341,7 @@ def _keep_prepared(
     next_identity = _bump_producer_epoch(record.client, context)
     if isinstance(next_identity, ProducerIdNeeded):
         return next_identity
-    kept = replace(
-        record,
+    kept = record._replace(
         next_producer_id=next_identity[0],
         next_producer_epoch=next_identity[1],
         timeout_ms=(

@@ -9,8 +9,9 @@ of its batches (KIP-939).
 `check_transition` is asked where a record is applied; a decision that it refuses is a defect.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
+from ...wire.c_calls import new_tuple
 from ...wire.identifiers import Identity, TopicPartition
 from ...wire.messages.transaction_log import (
     TransactionLogValue,
@@ -29,8 +30,7 @@ TWO_PHASE_TIMEOUT_MS = 2**31 - 1  # as in Kafka: no timeout ends the transaction
 NEVER = 0  # the version of a record that does not exist
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionRecord:
+class TransactionRecord(NamedTuple):
     """Times are wall-clock ms. version: the Raft index at which this record was written.
 
     client_transaction_version: 2 when the client has its epoch raised with each end (KIP-890).
@@ -41,7 +41,7 @@ class TransactionRecord:
     timeout_ms: int
     state: TransactionState
     last_update_ms: int
-    partitions: frozenset[TopicPartition] = field(default_factory=frozenset[TopicPartition])
+    partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME_MS
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
@@ -94,8 +94,7 @@ class TransactionRecord:
     def completed(self, now_ms: int) -> "TransactionRecord":
         """The record after the last marker of a prepared end."""
         producer_id, producer_epoch = self.client
-        return replace(
-            self,
+        return self._replace(
             state=(
                 TransactionState.COMPLETE_COMMIT
                 if self.is_commit
@@ -129,8 +128,8 @@ def check_transition(old: TransactionRecord | None, new: TransactionRecord) -> s
             is_right = _is_decision(old, new)
         case _:
             completed = old.completed(new.last_update_ms)
-            is_right = replace(new, last_update_ms=0, version=0) == replace(
-                completed, last_update_ms=0, version=0
+            is_right = new == completed._replace(
+                last_update_ms=new.last_update_ms, version=new.version
             )
     return None if is_right else f"{new.state.kafka_name} does not fit the record before"
 
@@ -184,9 +183,18 @@ def encode_record(record: TransactionRecord) -> bytes:
     is_empty = record.state == TransactionState.EMPTY
     return encode_transaction_log_value(
         TransactionLogValue(
-            state=record.state,
-            partitions=None if is_empty else tuple((t, tuple(i)) for t, i in topics.items()),
-            **_common_fields(record),
+            record.producer_id,
+            record.producer_epoch,
+            record.timeout_ms,
+            record.state,
+            None if is_empty else tuple([(t, tuple(i)) for t, i in topics.items()]),
+            record.last_update_ms,
+            record.start_ms,
+            record.previous_producer_id,
+            record.next_producer_id,
+            record.client_transaction_version,
+            record.next_producer_epoch,
+            record.last_producer_epoch,
         )
     )
 
@@ -194,25 +202,26 @@ def encode_record(record: TransactionRecord) -> bytes:
 def decode_record(data: bytes, version: int = NEVER) -> TransactionRecord:
     """Raises MalformedFrame."""
     value = decode_transaction_log_value(data)
-    try:
-        state = TransactionState(value.state)
-    except ValueError:
-        raise MalformedFrame(f"{value.state} is no state of a transaction") from None
-    return TransactionRecord(
-        state=state,
-        partitions=frozenset(
-            (topic, index) for topic, indexes in value.partitions or () for index in indexes
-        ),
-        version=version,
-        **_common_fields(value),
+    state = _STATES.get(value.state)
+    if state is None:
+        raise MalformedFrame(f"{value.state} is no state of a transaction")
+    partitions = [(topic, index) for topic, indexes in value.partitions or () for index in indexes]
+    fields = (
+        value.producer_id,
+        value.producer_epoch,
+        value.timeout_ms,
+        state,
+        value.last_update_ms,
+        frozenset(partitions),
+        value.start_ms,
+        value.previous_producer_id,
+        value.next_producer_id,
+        value.next_producer_epoch,
+        value.last_producer_epoch,
+        value.client_transaction_version,
+        version,
     )
+    return new_tuple(TransactionRecord, fields)
 
 
-def _common_fields(source: TransactionRecord | TransactionLogValue) -> dict[str, int]:
-    """What both have under the same name, as the same number."""
-    return {name: getattr(source, name) for name in _COMMON_FIELDS}
-
-
-_COMMON_FIELDS = [
-    field.name for field in fields(TransactionLogValue) if field.name not in ("state", "partitions")
-]
+_STATES = {int(state): state for state in TransactionState}

@@ -8,17 +8,14 @@ leader changes nothing.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import msgpack
 
 from ...replication.sliced_work import Steps, run_to_end
-from ...wire.messages.transaction_log import (
-    decode_transaction_log_key,
-    encode_transaction_log_key,
-)
+from ...wire.messages.transaction_log import decode_transaction_log_key
 from ...wire.primitives import MalformedFrame
 from ..snapshot_reader import SnapshotReader
 from .commands import (
@@ -90,7 +87,7 @@ class TransactionShard:
 
     def apply(self, command: bytes, index: int, term: int) -> Applied:
         """Do what the log says at `index`; raises MalformedTransactionCommand, changing nothing."""
-        wanted = decode_transaction_command(command)
+        wanted = decode_transaction_command(command, index)
         if wanted.term != term:
             return Applied(reason=f"it was decided in term {wanted.term}, and this is {term}")
         if isinstance(wanted, SetShardCount):
@@ -102,7 +99,7 @@ class TransactionShard:
             refusals.append(refusal)
             if refusal is None:
                 done.add(write.transactional_id)
-                self._put(write, index)
+                self._put(write)
             else:
                 done.discard(write.transactional_id)
         return Applied(tuple(refusals))
@@ -139,7 +136,7 @@ class TransactionShard:
             for number in range(reader.array()):
                 key, value, version = reader.value()
                 record = decode_record(value, int(version))
-                new._set(decode_transaction_log_key(key), record, value)
+                new._set(decode_transaction_log_key(key), record, key, value)
                 if number % SLICE_RECORDS == 0:
                     yield
             reader.end()
@@ -151,10 +148,11 @@ class TransactionShard:
 
     # -- inside
 
-    def _set(self, transactional_id: str, record: TransactionRecord, value: bytes) -> None:
+    def _set(
+        self, transactional_id: str, record: TransactionRecord, key: bytes, value: bytes
+    ) -> None:
         """Keep a record and its bytes in a snapshot."""
         self._records[transactional_id] = record
-        key = encode_transaction_log_key(transactional_id)
         self._packed[transactional_id] = _pack([key, value, record.version])
         if record.state == TransactionState.ONGOING:
             self._open[transactional_id] = None
@@ -182,14 +180,14 @@ class TransactionShard:
             return "only an id without a transaction is forgotten"
         return None
 
-    def _put(self, write: Write, index: int) -> None:
+    def _put(self, write: Write) -> None:
         name = write.transactional_id
         self._open.pop(name, None)
         self._prepared.pop(name, None)
         if write.record is None:
             del self._records[name], self._packed[name]
         else:
-            self._set(name, replace(write.record, version=index), write.value)
+            self._set(name, write.record, write.key, write.value)
 
 
 def _no_steps(pieces: list[bytes]) -> Steps[list[bytes]]:

@@ -71,9 +71,9 @@ class Invariants:
             invariants._entry(self._group_id, index, entry)
             return apply(self, entry, index, term)
 
-        def watched_put(self: TransactionShard, write: Any, index: int) -> None:
+        def watched_put(self: TransactionShard, write: Any) -> None:
             invariants._decision(write.transactional_id, write.record)
-            put(self, write, index)
+            put(self, write)
 
         self.cluster.on_events = self.look
         patch = mock.patch.object

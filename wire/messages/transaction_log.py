@@ -12,9 +12,17 @@ No value (a tombstone) says that the id is forgotten.
 """
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..primitives import MalformedFrame, Reader, encode_count, encode_string, encode_tags
+from ..c_calls import new_tuple
+from ..primitives import (
+    MalformedFrame,
+    Reader,
+    encode_count,
+    encode_string,
+    encode_tags,
+    encode_unsigned_varint,
+)
 
 KEY_VERSION = 0
 VALUE_VERSION = 1
@@ -27,6 +35,8 @@ _int16 = struct.Struct(">h")
 _int64 = struct.Struct(">q")
 _head = struct.Struct(">hqhib")
 _times = struct.Struct(">qq")
+_KEY_HEAD = _int16.pack(KEY_VERSION)
+_LAST_EPOCH_BYTES = encode_unsigned_varint(LAST_EPOCH_TAG)
 _TAGGED = {  # name, layout, default
     0: ("previous_producer_id", _int64, NO_PRODUCER_ID),
     1: ("next_producer_id", _int64, NO_PRODUCER_ID),
@@ -36,8 +46,7 @@ _TAGGED = {  # name, layout, default
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionLogValue:
+class TransactionLogValue(NamedTuple):
     """One value; times are wall-clock milliseconds, -1 for none.
 
     partitions: (topic, indexes), None while there is no transaction.
@@ -64,6 +73,11 @@ def encode_transaction_log_key(transactional_id: str) -> bytes:
 
 def decode_transaction_log_key(data: bytes) -> str:
     """The transactional id. Raises MalformedFrame."""
+    if data[:2] == _KEY_HEAD and data[2:4] == _int16.pack(len(data) - 4):
+        try:
+            return data[4:].decode()
+        except UnicodeDecodeError:
+            raise MalformedFrame("a string is not UTF-8") from None
     reader = Reader(memoryview(data))
     version = reader.int16()
     if version != KEY_VERSION:
@@ -96,6 +110,15 @@ def encode_transaction_log_value(value: TransactionLogValue, version: int = VALU
 
 def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
     """Versions 0 and 1. Raises MalformedFrame."""
+    try:
+        if (value := _short(data)) is not None:
+            return value
+    except (IndexError, struct.error, UnicodeDecodeError):
+        pass  # what is wrong is said there
+    return _any(data)
+
+
+def _any(data: bytes) -> TransactionLogValue:
     reader = Reader(memoryview(data))
     version = reader.int16()
     if not 0 <= version <= VALUE_VERSION:
@@ -111,6 +134,56 @@ def decode_transaction_log_value(data: bytes) -> TransactionLogValue:
         start_ms=reader.int64(),
         **_rest(reader, flexible),
     )
+
+
+def _short(data: bytes) -> TransactionLogValue | None:
+    """A value as nearly all are: of the newest version, its lengths in one byte each.
+
+    None, or an exception, for another, or for one that is malformed. Every replica reads each
+    value that is decided, so this counts its calls.
+    """
+    version, producer_id, producer_epoch, timeout_ms, state = _head.unpack_from(data)
+    position = _head.size
+    topic_count = data[position]
+    if version != VALUE_VERSION or topic_count >= 0x80:
+        return None
+    position += 1
+    topics: list[tuple[str, tuple[int, ...]]] = []
+    for _ in range(topic_count - 1):
+        name_end = position + data[position]
+        if not position < name_end < position + 0x80:
+            return None
+        count = data[name_end]
+        if not 0 < count < 0x80:
+            return None
+        indexes: tuple[int, ...] = struct.unpack_from(f">{count - 1}i", data, name_end + 1)
+        topics.append((data[position + 1 : name_end].decode(), indexes))
+        position = name_end + 4 * count - 3
+        if data[position]:  # tagged fields of a topic
+            return None
+        position += 1
+    last_update_ms, start_ms = _times.unpack_from(data, position)
+    position += _times.size
+    rest = [NO_PRODUCER_ID, NO_PRODUCER_ID, 0, NO_EPOCH, NO_EPOCH]
+    previous = -1
+    tag_count = data[position]
+    position += 1
+    for _ in range(tag_count):
+        place = data[position]
+        if data[position : position + 2] == _LAST_EPOCH_BYTES:
+            place = 4
+            position += 1
+        layout = _int64 if place < 2 else _int16
+        if not previous < place <= 4 or data[position + 1] != layout.size:
+            return None
+        (rest[place],) = layout.unpack_from(data, position + 2)
+        position += 2 + layout.size
+        previous = place
+    if position != len(data):
+        return None
+    partitions = tuple(topics) if topic_count else None
+    head = producer_id, producer_epoch, timeout_ms, state
+    return new_tuple(TransactionLogValue, (*head, partitions, last_update_ms, start_ms, *rest))
 
 
 def _rest(reader: Reader, flexible: bool) -> dict[str, int]:

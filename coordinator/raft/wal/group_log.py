@@ -19,21 +19,15 @@ class GroupLog(LibraryJournal):
         self.group_id = group_id
         self._journal = journal
         self._entries: list[Entry] = [(b"", state.base_index, state.base_term), *recovered.log()]
+        # The last index that is no longer in the log (0: nothing was dropped), and that of the last
+        # entry, or the same. Asked many times for each message.
+        self.base_index = state.base_index
+        self.last_index = self._entries[-1][1]
         self._term = state.term
         self._voted_for = state.voted_for
         self.is_voter = state.is_voter
         self.size_bytes = sum(len(entry[0]) for entry in self._entries)
         self.durable_index = self.last_index  # what was read from disk had been synced or is now
-
-    @property
-    def base_index(self) -> int:
-        """The last index that is no longer in the log (0: nothing was dropped)."""
-        return self._entries[0][1]
-
-    @property
-    def last_index(self) -> int:
-        """The index of the last entry, or `base_index`."""
-        return self._entries[-1][1]
 
     @property
     def last_term(self) -> int:
@@ -42,17 +36,17 @@ class GroupLog(LibraryJournal):
 
     def term_at(self, index: int) -> int | None:
         """The term of an entry (or of the base); None outside the log."""
-        offset = index - self._entries[0][1]
+        offset = index - self.base_index
         return self._entries[offset][2] if 0 <= offset < len(self._entries) else None
 
     def read(self, first_index: int, last_index: int) -> list[Entry]:
         """The entries of a closed range that lies behind the base."""
-        base = self._entries[0][1]
+        base = self.base_index
         return self._entries[first_index - base : last_index - base + 1]
 
     def read_bytes(self, first_index: int, bytes_max: int) -> list[Entry]:
         """Entries from `first_index` on, at least one, while they fit in `bytes_max`."""
-        start = position = first_index - self._entries[0][1]
+        start = position = first_index - self.base_index
         size = 0
         while position < len(self._entries):
             size += len(self._entries[position][0]) + 16
@@ -70,11 +64,13 @@ class GroupLog(LibraryJournal):
         self._journal.append_base(self.group_id, index, term)
         self.size_bytes -= sum(len(entry[0]) for entry in self._entries[: offset + 1])
         self._entries = [(b"", index, term), *self._entries[offset + 1 :]]
+        self.base_index, self.last_index = index, self._entries[-1][1]
 
     def reset_to(self, index: int, term: int) -> None:
         """Replace the log by a durable snapshot that came from the leader."""
         self._journal.append_reset(self.group_id, index, term)
         self._entries = [(b"", index, term)]
+        self.base_index = self.last_index = index
         self.size_bytes = 0
         self.durable_index = index
 
@@ -93,6 +89,7 @@ class GroupLog(LibraryJournal):
     def add(self, command: bytes, idx: int, term: int) -> None:
         assert idx == self.last_index + 1, "a gap in the log"
         self._entries.append((command, idx, term))
+        self.last_index = idx
         self.size_bytes += len(command)
         self._journal.append_entry(self.group_id, idx, term, command)
 
@@ -101,6 +98,7 @@ class GroupLog(LibraryJournal):
         index = self._entries[entryFrom][1]
         self.size_bytes -= sum(len(entry[0]) for entry in self._entries[entryFrom:])
         del self._entries[entryFrom:]
+        self.last_index = self._entries[-1][1]
         self._journal.append_truncate(self.group_id, index)
         self.durable_index = min(self.durable_index, index - 1)
 

@@ -36,6 +36,7 @@ PAUSES_S = st.sampled_from([0.0, 0.01, 0.15])
 def without_short_path(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Follower, "take_quietly", lambda *_: False)
     patch.setattr(ProgressTracker, "take_quietly", lambda *_: False)
+    patch.setattr(ProgressTracker, "is_idle", lambda *_: False)
     heartbeat = RaftGroup.heartbeat
     patch.setattr(RaftGroup, "heartbeat", lambda *now: heartbeat(*now) or True)
 
@@ -138,6 +139,30 @@ def test_a_leader_whose_followers_have_all_does_nothing_but_beat(
     assert alone.group._core.state == LEADER
     alone.run(3)  # nobody answers any more
     assert alone.group._core.state != LEADER
+
+
+def test_the_acknowledgement_of_the_last_follower_needs_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it acknowledges is committed and applied already."""
+    alone = Alone()
+    alone.answer_census()
+    term = alone.become_leader()
+    for peer in (2, 3):
+        alone.say(peer, m.AppendReply(term, True, 2, True))
+    alone.run(0.1)
+    outcomes: list[Any] = []
+    alone.group.propose(b"x", 1_000, lambda result, error: outcomes.append(error))
+    alone.run(0.05)
+    alone.say(2, m.AppendReply(term, True, 3, True))
+    alone.run(0.01)
+    assert outcomes == [None]
+    advanced: list[float] = []
+    monkeypatch.setattr(alone.group, "advance", advanced.append)
+    alone.say(3, m.AppendReply(term, True, 3, True))
+    alone.run(0.01)
+    assert advanced == []
+    assert alone.group.status().voters[-1].log_end == 3
 
 
 def test_a_leadership_transfer_without_an_answer_times_out() -> None:

@@ -1,7 +1,5 @@
 """Additions that go together: each has the answer, and all have the record, as if alone."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +36,7 @@ def record_of(state: TransactionState, *partitions: tuple[str, int]) -> Transact
         last_update_ms=10, start_ms=20, partitions=frozenset(partitions), version=3,
     )  # fmt: skip
     if state == S.EMPTY:
-        return replace(ongoing, state=state, start_ms=-1, partitions=frozenset())
+        return ongoing._replace(state=state, start_ms=-1, partitions=frozenset())
     if state == S.ONGOING:
         return ongoing
     request = EndTransaction(identity=ME, is_commit=True, bumps_epoch=False)
@@ -62,7 +60,7 @@ def alone(
                 error = limit(record, new)
                 if not error:
                     assert record is not None and check_transition(record, new) is None
-                    record = replace(new, version=3)
+                    record = new._replace(version=3)
                 answers.append(error)
     return record, answers
 

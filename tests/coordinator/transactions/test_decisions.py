@@ -47,7 +47,7 @@ def opened(epoch: int = 5, state: TransactionState = S.EMPTY, **changes) -> Tran
         partitions=frozenset({T0}) if state == S.ONGOING else frozenset(),
         start_ms=20 if state == S.ONGOING else -1, version=3,
     )  # fmt: skip
-    return replace(record, **changes)
+    return record._replace(**changes)
 
 
 def reached(state: TransactionState, epoch: int = 5, *, v2: bool = False) -> TransactionRecord:

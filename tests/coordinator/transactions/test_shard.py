@@ -63,7 +63,7 @@ def shard() -> TransactionShard:
 def test_a_write_counts_if_the_record_is_the_one_it_was_judged_by(shard: TransactionShard) -> None:
     first = Write.after("one", None, empty())
     assert do(shard, 1, first).is_done
-    assert shard.records["one"] == replace(empty(), version=1)
+    assert shard.records["one"] == empty()._replace(version=1)
     assert do(shard, 2, first).refusals == ("the record has changed",)
     old = shard.records["one"]
     second = Write.after("one", old, empty(epoch=1))
@@ -100,7 +100,7 @@ def test_a_chain_stands_or_falls_together_and_others_for_themselves(
     one, two = empty(7), empty(8)
     chain = (
         Write.after("one", None, one),
-        Write.chained("one", one, replace(one, producer_epoch=1)),
+        Write.chained("one", one, one._replace(producer_epoch=1)),
         Write.after("two", None, two),
     )
     assert do(shard, 1, *chain).is_done
@@ -108,7 +108,7 @@ def test_a_chain_stands_or_falls_together_and_others_for_themselves(
     applied = do(shard, 2, *chain)
     assert all(applied.refusals)
     assert shard.records["one"].version == 1
-    late = Write.chained("three", one, replace(one, producer_epoch=1))
+    late = Write.chained("three", one, one._replace(producer_epoch=1))
     assert do(shard, 3, late).refusals == ("what comes before it was not done",)
 
 
@@ -116,7 +116,7 @@ def test_only_an_id_without_a_transaction_is_forgotten(shard: TransactionShard) 
     do(shard, 1, Write.after("one", None, empty()))
     idle = shard.get("one")
     assert idle is not None
-    ongoing = replace(idle, state=S.ONGOING, start_ms=5, partitions=frozenset({("t", 0)}))
+    ongoing = idle._replace(state=S.ONGOING, start_ms=5, partitions=frozenset({("t", 0)}))
     assert do(shard, 2, Write.after("one", idle, ongoing)).is_done
     assert list(shard.open_ids) == ["one"]
     assert not do(shard, 3, Write.after("one", shard.get("one"), None)).is_done

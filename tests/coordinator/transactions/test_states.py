@@ -1,6 +1,5 @@
 """Which state may follow which: every pair, and every pair of records with it."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -63,7 +62,7 @@ def record(state: TransactionState, **changes) -> TransactionRecord:
         partitions=T if has_partitions else frozenset(),
         start_ms=-1 if state == S.EMPTY else 40,
     )
-    return replace(base, **changes)
+    return base._replace(**changes)
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(S, S)))
@@ -72,7 +71,7 @@ def test_a_record_follows_only_where_its_state_may(old, new) -> None:
         return
     before, after = record(old), record(new)
     if new in (S.PREPARE_COMMIT, S.PREPARE_ABORT) and old != S.ONGOING:
-        after = replace(after, partitions=frozenset())
+        after = after._replace(partitions=frozenset())
     is_allowed = ALLOWED[old, new] and new not in (S.DEAD, S.PREPARE_EPOCH_FENCE)
     assert (check_transition(before, after) is None) is is_allowed
 
@@ -110,7 +109,7 @@ def test_an_end_that_uses_up_the_epoch_names_the_next_producer_id() -> None:
     before = record(S.ONGOING, producer_epoch=EPOCH_LAST)
     after = record(S.PREPARE_COMMIT, producer_epoch=EPOCH_MAX, client_transaction_version=2)
     assert check_transition(before, after) is not None
-    after = replace(after, next_producer_id=9)
+    after = after._replace(next_producer_id=9)
     assert check_transition(before, after) is None
     assert after.client == (9, 0)
     completed = after.completed(60)

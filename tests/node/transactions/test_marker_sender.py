@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -214,14 +213,14 @@ async def test_many_transactions_that_cannot_complete_keep_no_turn_of_the_loop()
         state=TransactionState.EMPTY,
         last_update_ms=1,
     )
-    ongoing = replace(
-        empty, state=TransactionState.ONGOING, start_ms=1, partitions=frozenset({partition})
+    ongoing = empty._replace(
+        state=TransactionState.ONGOING, start_ms=1, partitions=frozenset({partition})
     )
-    prepared = replace(ongoing, state=TransactionState.PREPARE_COMMIT)
+    prepared = ongoing._replace(state=TransactionState.PREPARE_COMMIT)
     for number in range(count):
-        writes = [Write.after(f"id-{number}", None, replace(empty, producer_id=number))]
+        writes = [Write.after(f"id-{number}", None, empty._replace(producer_id=number))]
         for old, new in ((empty, ongoing), (ongoing, prepared)):
-            before, after = replace(old, producer_id=number), replace(new, producer_id=number)
+            before, after = old._replace(producer_id=number), new._replace(producer_id=number)
             writes.append(Write.chained(f"id-{number}", before, after))
         command = encode_transaction_command(WriteRecords(1, tuple(writes)))
         assert shard.apply(command, number + 1, 1).is_done

@@ -1,6 +1,5 @@
 """A transaction shard is read from a node's disk as the node itself would replay it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,7 @@ EMPTY = TransactionRecord(
     state=TransactionState.EMPTY,
     last_update_ms=5,
 )
-ONGOING = replace(
-    EMPTY,
+ONGOING = EMPTY._replace(
     state=TransactionState.ONGOING,
     start_ms=6,
     last_update_ms=6,
@@ -48,7 +46,7 @@ def command(*writes: Write, term: int = TERM) -> bytes:
 
 
 FIRST = Write.after("one", None, EMPTY)
-SECOND = Write.after("one", replace(EMPTY, version=2), ONGOING)
+SECOND = Write.after("one", EMPTY._replace(version=2), ONGOING)
 HISTORY = (
     COMMAND + encode_transaction_command(SetShardCount(TERM, 4)),
     command(FIRST),
