@@ -30,6 +30,7 @@ from .steps import Steps, run_to_end
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 RECORDS_A_STEP = 128  # some 0.3 ms
+_NO_DELTAS, _NO_HEADERS = bytes(3), bytes(1)  # with the attributes, which have no bits yet
 RECORD_BYTES_MIN = 7  # length, attributes, two deltas, null key, null value, no headers
 
 
@@ -79,14 +80,12 @@ def encoding_batch(
     for number, (offset, timestamp, key, value, headers) in enumerate(records, 1):
         if number % RECORDS_A_STEP == 0:
             yield
-        inner = (
-            b"\0"
-            + encode_varint(timestamp - base_timestamp)
-            + encode_varint(offset - base)
-            + _sized(key)
-            + _sized(value)
-            + encode_headers(headers)
-        )
+        if offset == base and timestamp == base_timestamp:  # the first one, often the only one
+            start = _NO_DELTAS
+        else:
+            start = b"\0" + encode_varint(timestamp - base_timestamp) + encode_varint(offset - base)
+        tail = encode_headers(headers) if headers else _NO_HEADERS
+        inner = start + _sized(key) + _sized(value) + tail
         body += (encode_unsigned_varint(len(inner) << 1), inner)
     attributes = (
         compression
@@ -104,7 +103,7 @@ def encoding_batch(
         attributes,
         last_offset_delta,
         base_timestamp,
-        max(record.timestamp for record in records),
+        first.timestamp if len(records) == 1 else max(record.timestamp for record in records),
         producer_id,
         producer_epoch,
         base_sequence,

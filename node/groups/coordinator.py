@@ -14,7 +14,9 @@ time, the shard is loaded anew rather than to guess.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ...coordinator.groups.group_messages import GroupSettings, JoinAnswer, SyncAnswer
 from ...coordinator.groups.records import encode_group_key, encode_group_value
@@ -22,7 +24,7 @@ from ...coordinator.groups.turn import Store, Turn
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.sharding import shard_for as partition_for
 from ...replication.sliced_work import SlicedWork
-from ...storage.partition_log import Origin
+from ...storage.partition_log import AppendInfo, Origin
 from ...wire.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -43,7 +45,7 @@ from ..config.broker_config import BrokerConfig
 from ..earliest_timer import EarliestTimer
 from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
-from .shard import GroupShard, ShardState
+from .shard import GroupShard, Replayed, ShardState
 
 logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -157,6 +159,23 @@ class GroupCoordinator:
 
         Nothing has been appended when this raises.
         """
+        info = self._append(shard, batch, guard)
+        return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
+
+    def append_then(self, shard: GroupShard, batch: bytes | bytearray, replayed: Replayed) -> None:
+        """The same; when it is committed and replayed `replayed` is called, within the share."""
+        info = self._append(shard, batch)
+        deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
+
+        def settled(error: Exception | None) -> None:
+            self.work.share.do(partial(_call, replayed, error))
+
+        shard.call_when_replayed(info.last_offset + 1, deadline_ms, settled)
+        self._timer.set(deadline_ms)
+
+    def _append(
+        self, shard: GroupShard, batch: bytes | bytearray, guard: int | None = None
+    ) -> AppendInfo:
         self.check_serving(shard)
         view = memoryview(bytearray(batch))
         header = decode_header(view)
@@ -175,7 +194,7 @@ class GroupCoordinator:
             self._is_appending = False
         if not info.is_duplicate:
             shard.keep(info.first_offset, view)
-        return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
+        return info
 
     def _wait(
         self, shard: GroupShard, next_offset: int, is_group_record: bool = False
@@ -356,7 +375,11 @@ class GroupCoordinator:
 
 def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
     assert callable(ticket)
+    _call(ticket, answer)
+
+
+def _call(waiting: Callable[[Any], object], outcome: object) -> None:
     try:
-        ticket(answer)
+        waiting(outcome)
     except Exception:  # one client's answer must not keep others waiting
         logger.exception("answering a request that had waited")

@@ -13,7 +13,7 @@ leader before has acknowledged is among that.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,6 +39,9 @@ RECORDS_A_STEP = 64  # some 0.5 ms
 GROUP_NOT_FOUND_FROM = 9  # OffsetCommit (KIP-848)
 
 
+Replayed = Callable[[Exception | None], object]  # None, or why it is not known to be committed
+
+
 class ShardState(Enum):
     """Whether a shard can be asked."""
 
@@ -54,7 +57,7 @@ class Waiter:
     next_offset: int
     deadline_ms: int
     is_group_record: bool
-    done: "asyncio.Future[None]"
+    done: "asyncio.Future[None] | Replayed"
 
 
 class GroupShard:
@@ -184,6 +187,16 @@ class GroupShard:
             self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, done))
         return done
 
+    def call_when_replayed(self, next_offset: int, deadline_ms: int, replayed: Replayed) -> None:
+        """The same without a future, which takes a turn of the loop to wake who waits for it.
+
+        What is called may answer, and changes nothing here.
+        """
+        if self.replayed >= next_offset:
+            replayed(None)
+        else:
+            self.waiters.append(Waiter(next_offset, deadline_ms, False, replayed))
+
     @property
     def next_deadline_ms(self) -> int | None:
         """When something is due here next."""
@@ -195,7 +208,9 @@ class GroupShard:
         """Those whose records have been replayed go on."""
         while self.waiters and self.waiters[0].next_offset <= self.replayed:
             done = self.waiters.popleft().done
-            if not done.done():
+            if not isinstance(done, asyncio.Future):
+                done(None)
+            elif not done.done():
                 done.set_result(None)
 
     def fail_waiters(self, error: Exception, *, until_ms: int | None = None) -> bool:
@@ -207,8 +222,11 @@ class GroupShard:
         while self.waiters and (until_ms is None or self.waiters[0].deadline_ms <= until_ms):
             waiter = self.waiters.popleft()
             was_group_record |= waiter.is_group_record
-            if not waiter.done.done():
-                waiter.done.set_exception(error)
+            done = waiter.done
+            if not isinstance(done, asyncio.Future):
+                done(error)
+            elif not done.done():
+                done.set_exception(error)
         return was_group_record
 
     # -- what handlers ask

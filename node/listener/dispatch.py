@@ -167,12 +167,16 @@ Decide = Callable[
     Response | Coroutine[Any, Any, Response] | Steps[Response],
 ]
 
+Begin = Callable[[RequestContext, RequestHeader, Request], PendingAnswer | None]
+
 
 def control_api(
     key: "api_keys.ApiKey[Request, Response]",
     versions: tuple[int, int],
     decide: Decide[Request, Response],
     on_error: Callable[[Request, KafkaError], Response],
+    *,
+    begin: Begin[Request] | None = None,
 ) -> Api:
     """A row for an API of the control plane, whose messages the codec library carries.
 
@@ -180,6 +184,8 @@ def control_api(
     steps (`wire.steps`): what is done at their first yield is answered at once, else they go on in
     slices. So do decoding a large request and encoding a long answer.
     on_error: (request, error) -> the fields of the answer that says so, in Kafka's shape.
+    begin: is asked before `decide` of a request that is not large. Its answer it encodes itself,
+    and there is no task, nor a turn of the loop for one; None leaves the request to `decide`.
     """
 
     def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
@@ -189,6 +195,10 @@ def control_api(
         version = header.api_version
         request = control.decode_request(key, version, body)
         try:
+            if begin is not None:
+                pending = begin(context, header, request)
+                if pending is not None:
+                    return pending
             values = decide(context, header, request)
             if isgenerator(values):
                 is_done, values = begin_steps(cast("Steps[Response]", values))

@@ -1,6 +1,7 @@
 """A group coordinator without replicas: a table, a producer state, and errors on demand."""
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,6 +92,14 @@ class FakeGroups:
 
     def append_now(self, shard: FakeShard, batch: bytes) -> "tuple[int, asyncio.Future[int]]":
         return self.end, asyncio.ensure_future(self.append(shard, batch))
+
+    def append_then(
+        self, shard: FakeShard, batch: bytes, replayed: Callable[[Exception | None], object]
+    ) -> None:
+        assert shard is self.shard
+        if self.append_failure is None:
+            self.take(batch)
+        asyncio.get_running_loop().call_soon(replayed, self.append_failure)
 
     def take(self, batch: bytes) -> None:
         stamped = memoryview(bytearray(batch))

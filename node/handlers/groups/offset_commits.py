@@ -1,4 +1,4 @@
-"""Offsets that consumers commit, by themselves or in a transaction.
+"""Offsets that consumers commit, by themselves (`plain_commits`) or in a transaction.
 
 OffsetCommit 2-10     KIP-88; v2-4 bring their own retention (KIP-211), v6 leader epochs (KIP-320),
                       v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND, v10 topic ids (KIP-848).
@@ -16,6 +16,7 @@ Against Kafka: the topic's id is stored with every offset, not only with those o
 of a deleted topic never pass for those of its namesake.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ....coordinator.groups.offset_table import OffsetTable
@@ -87,7 +88,7 @@ class _Offset(NamedTuple):
     value: OffsetValue
 
 
-class _Commit:
+class SortedCommit:
     """A request, sorted: `topics` is the answer, `offsets` what the coordinator is to decide."""
 
     def __init__(self, broker: BrokerServices, request: "_Request") -> None:
@@ -95,6 +96,7 @@ class _Commit:
         self.now_ms = broker.clock.wall_ms()
         self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
+        self.is_refused = False  # some of it, or all
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP if retention_ms == -1 else self.now_ms + retention_ms
 
@@ -124,9 +126,9 @@ class _Commit:
             answer: _Answer = {"partition_index": index, "error_code": ErrorCode.NONE}
             answers.append(answer)
             if topic is None:
-                answer["error_code"] = unknown
+                self._refuse(answer, unknown)
             elif not 0 <= index < len(topic.partitions):
-                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self._refuse(answer, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 value = OffsetValue(
                     each.committed_offset,
@@ -138,17 +140,27 @@ class _Commit:
                 )
                 self.offsets.append(_Offset(answer, topic.name, index, value))
 
-    def encoding(self, metadata_max: int, **producer: Any) -> Steps[bytes]:
+    def _refuse(self, answer: "_Answer", number: int) -> None:
+        self.is_refused = True
+        answer["error_code"] = number
+
+    def encoding(
+        self,
+        metadata_max: int,
+        *,
+        key: Callable[[str, str, int], bytes] = encode_offset_key,
+        **producer: Any,
+    ) -> Steps[bytes]:
         """The batch to append; what has too much metadata is refused and left out. Or nothing."""
         records: list[Record] = []
         for number, (answer, topic, partition, value) in enumerate(self.offsets, 1):
             if number % OFFSETS_A_STEP == 0:
                 yield
             if len(value.metadata) > metadata_max:
-                answer["error_code"] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                self._refuse(answer, ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
-            key = encode_offset_key(self.group_id, topic, partition)
-            records.append(Record(len(records), self.now_ms, key, encode_offset_value(value)))
+            fields = key(self.group_id, topic, partition), encode_offset_value(value)
+            records.append(Record(len(records), self.now_ms, *fields))
         return (yield from encoding_batch(records, **producer)) if records else b""
 
     def checking_room(self, table: OffsetTable) -> Steps[None]:
@@ -166,41 +178,11 @@ class _Commit:
     def fail(self, number: int) -> "_Response":
         """The same error of all partitions that exist."""
         for offset in self.offsets:
-            offset.answer["error_code"] = number
+            self._refuse(offset.answer, number)
         return self.answer()
 
     def answer(self) -> "_Response":
         return {"topics": self.topics}
-
-
-async def offset_commit(
-    context: RequestContext, header: RequestHeader, request: "requests.OffsetCommitRequest"
-) -> "_Response":
-    """Commit offsets of a group, by a member or by nobody in particular."""
-    broker = context.broker
-    commit = _Commit(broker, request)
-    await broker.work.finish("OffsetCommit", commit.sorting(broker.state, request))
-    if not commit.offsets:
-        return commit.answer()
-    encoding = commit.encoding(broker.config.offset_metadata_max_bytes)
-    batch = await broker.work.finish("OffsetCommit", encoding)
-    try:
-        shard = broker.groups.shard_for(commit.group_id)
-        await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
-        shard = broker.groups.shard_for(commit.group_id)  # again: it may have resigned meanwhile
-        shard.check_offset_commit(
-            commit.group_id,
-            request.member_id,
-            getattr(request, "group_instance_id", None),
-            request.generation_id_or_member_epoch,
-            is_transactional=False,
-            api_version=header.api_version,
-        )
-        if batch:
-            await broker.groups.append(shard, batch)
-    except KafkaError as error:
-        return commit.fail(coordinator_error(error))
-    return commit.answer()
 
 
 async def txn_offset_commit(
@@ -210,7 +192,7 @@ async def txn_offset_commit(
     broker = context.broker
     version = header.api_version
     _check_connection(context, request, version)
-    commit = _Commit(broker, request)
+    commit = SortedCommit(broker, request)
     await broker.work.finish("TxnOffsetCommit", commit.sorting(broker.state, request))
     if not commit.offsets:
         return _transactional(commit.answer())
@@ -327,9 +309,6 @@ def transactional_error(error: KafkaError, version: int) -> int:
 
 
 def apis() -> tuple[Api, ...]:
-    """The rows of this file."""
+    """The row of this file."""
     refuse = of_each_partition()
-    return (
-        control_api(api_keys.OFFSET_COMMIT, (2, 10), offset_commit, refuse),
-        control_api(api_keys.TXN_OFFSET_COMMIT, (0, 5), txn_offset_commit, refuse),
-    )
+    return (control_api(api_keys.TXN_OFFSET_COMMIT, (0, 5), txn_offset_commit, refuse),)

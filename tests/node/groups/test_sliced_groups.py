@@ -381,13 +381,13 @@ async def test_a_commit_is_not_judged_by_groups_that_have_gone_with_a_resignatio
         "member_id": "m",
         "topics": [{"name": "t", "partitions": indexes}],
     }
-    checking = offset_commits._Commit.checking_room
+    checking = offset_commits.SortedCommit.checking_room
 
     def resigning(commit: Any, table: Any) -> Steps[None]:
         broker.resign()
         yield from checking(commit, table)
 
-    monkeypatch.setattr(offset_commits._Commit, "checking_room", resigning)
+    monkeypatch.setattr(offset_commits.SortedCommit, "checking_room", resigning)
     answer = await broker.ask(OFFSET_COMMIT, 8, values)
     errors = {each.error_code for each in answer.topics[0].partitions}
     assert errors == {ErrorCode.NOT_COORDINATOR}

@@ -199,6 +199,17 @@ def test_something_unexpected_becomes_an_answer(broker: GroupBroker) -> None:
     assert commit(broker, 10, topics=topics(topic_id=broker.ids["t"])) == {(broker.ids["t"], 0): -1}
 
 
+def test_answers_that_are_remembered_are_each_topics_own(broker: GroupBroker) -> None:
+    both = topics(partition(1), partition(0)) + topics(name="u")
+    for _ in range(2):
+        assert commit(broker, topics=both) == {("t", 1): 0, ("t", 0): 0, ("u", 0): 0}
+        assert commit(broker, topics=topics(partition(1))) == {("t", 1): 0}
+        assert commit(broker, 7, topics=topics(name="u")) == {("u", 0): 0}
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        mixed = topics(partition(1), partition(9))
+        assert commit(broker, topics=mixed) == {("t", 1): 0, ("t", 9): unknown}
+
+
 # -- transactional commits
 
 

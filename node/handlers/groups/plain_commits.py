@@ -1,0 +1,134 @@
+"""OffsetCommit: what a member commits, or nobody in particular; see `offset_commits`.
+
+Consumers commit a few partitions, again and again. Such a request is begun and appended in the turn
+that brought it, and answered in the one that commits it: without a task, which would take two turns
+more, and with an answer that mostly has been encoded before. Others go on in slices.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+from ....coordinator.groups.records import encode_offset_key
+from ....wire.errors import ErrorCode, KafkaError
+from ....wire.framing import RequestHeader
+from ....wire.messages import api_keys, control, requests
+from ....wire.steps import run_to_end
+from ...groups.shard import GroupShard
+from ...listener.dispatch import Api, PendingAnswer, RequestContext, control_api
+from ..answers import of_each_partition
+from .offset_commits import OFFSETS_A_STEP, SortedCommit, coordinator_error
+
+if TYPE_CHECKING:
+    from .offset_commits import _Response
+
+KEYS_REMEMBERED = 4096
+ANSWERS_REMEMBERED, REMEMBERED_PARTITIONS_MAX = 512, 16
+remembered_key = lru_cache(KEYS_REMEMBERED)(encode_offset_key)
+_Committed = tuple[str | bytes, tuple[int, ...]]  # of a topic, by its name or id
+
+
+def short_offset_commit(
+    context: RequestContext, header: RequestHeader, request: "requests.OffsetCommitRequest"
+) -> PendingAnswer | None:
+    """All of a request with a few partitions but the wait; None of one with many."""
+    if sum(1 + len(topic.partitions) for topic in request.topics) >= OFFSETS_A_STEP:
+        return None
+    broker, version, pending = context.broker, header.api_version, PendingAnswer()
+    commit = SortedCommit(broker, request)
+
+    def committed(error: Exception | None) -> None:
+        answer = commit.answer()
+        if isinstance(error, KafkaError):
+            answer = commit.fail(coordinator_error(error))
+        elif error is not None:
+            answer = commit.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+        pending.complete([_encoded(version, answer, commit.is_refused)])
+
+    run_to_end(commit.sorting(broker.state, request))
+    batch = b""
+    if commit.offsets:
+        encoding = commit.encoding(broker.config.offset_metadata_max_bytes, key=remembered_key)
+        batch = run_to_end(encoding)
+    try:
+        if commit.offsets:
+            shard = broker.groups.shard_for(commit.group_id)
+            run_to_end(commit.checking_room(shard.offsets))
+            _check(shard, header, request)
+            if batch:
+                broker.groups.append_then(shard, batch, committed)
+                return pending
+    except KafkaError as error:
+        committed(error)
+    else:
+        committed(None)
+    return pending
+
+
+async def offset_commit(
+    context: RequestContext, header: RequestHeader, request: "requests.OffsetCommitRequest"
+) -> "_Response":
+    """The same of any number of partitions."""
+    broker = context.broker
+    commit = SortedCommit(broker, request)
+    await broker.work.finish("OffsetCommit", commit.sorting(broker.state, request))
+    if not commit.offsets:
+        return commit.answer()
+    encoding = commit.encoding(broker.config.offset_metadata_max_bytes)
+    batch = await broker.work.finish("OffsetCommit", encoding)
+    try:
+        shard = broker.groups.shard_for(commit.group_id)
+        await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
+        shard = broker.groups.shard_for(commit.group_id)  # again: it may have resigned meanwhile
+        _check(shard, header, request)
+        if batch:
+            await broker.groups.append(shard, batch)
+    except KafkaError as error:
+        return commit.fail(coordinator_error(error))
+    return commit.answer()
+
+
+def _check(
+    shard: GroupShard, header: RequestHeader, request: "requests.OffsetCommitRequest"
+) -> None:
+    shard.check_offset_commit(
+        request.group_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+        is_transactional=False,
+        api_version=header.api_version,
+    )
+
+
+def _encoded(version: int, answer: "_Response", is_refused: bool) -> bytes:
+    topics = cast("list[Any]", answer.get("topics"))
+    if is_refused or sum(len(each["partitions"]) for each in topics) > REMEMBERED_PARTITIONS_MAX:
+        return control.encode_response(api_keys.OFFSET_COMMIT, version, answer)
+    named = ((each.get("name") or each["topic_id"], each["partitions"]) for each in topics)
+    return _all_committed(
+        version,
+        tuple((topic, tuple(each["partition_index"] for each in some)) for topic, some in named),
+    )
+
+
+@lru_cache(ANSWERS_REMEMBERED)
+def _all_committed(version: int, topics: tuple[_Committed, ...]) -> bytes:
+    """The answer that refuses nothing, for topics that exist: their names are short."""
+    answers: list[Any] = [
+        {
+            "topic_id" if isinstance(topic, bytes) else "name": topic,
+            "partitions": [{"partition_index": index, "error_code": 0} for index in indexes],
+        }
+        for topic, indexes in topics
+    ]
+    return control.encode_response(api_keys.OFFSET_COMMIT, version, {"topics": answers})
+
+
+def apis() -> tuple[Api, ...]:
+    """The row of this file."""
+    refuse = of_each_partition()
+    return (
+        control_api(
+            api_keys.OFFSET_COMMIT, (2, 10), offset_commit, refuse, begin=short_offset_commit
+        ),
+    )
