@@ -1,6 +1,7 @@
 """Transactions that stay open too long, and aborts that lose their input."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .rule import FindingRule, Recent, Tell
@@ -36,16 +37,18 @@ class _Open:
     since_s: float
     was_silent: bool = False
     keys: set[int] = field(default_factory=set[int])
-    has_offsets: bool = False
+    offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
     was_rebalanced: bool = False  # its input may be somebody else's now
 
 
 @dataclass(frozen=True, slots=True)
 class _Aborted:
-    """What an abort took back; delivered_to: behind the last record that had come before it."""
+    """What an abort took back; delivered_to: behind the last record that had come before it.
+    lost_from: an offset that is committed there or further passes over what was aborted."""
 
     keys: set[int]
     delivered_to: dict[Partition, int]
+    lost_from: dict[Partition, int]
 
 
 @dataclass(slots=True)
@@ -123,7 +126,8 @@ class TooLong(FindingRule):
 
 class AbortWithoutSeek(FindingRule):
     """After an abort nothing is read again, none of the keys that were taken back is written again,
-    and a later transaction commits offsets. A rebalance, or offsets fetched anew, end the watch."""
+    and a later transaction commits offsets behind them. What it commits of another partition, whose
+    records were at hand, says nothing. A rebalance, or offsets fetched anew, end the watch."""
 
     def __init__(self) -> None:
         self._open = Recent[tuple[str, str], _Open](10 * OPEN_MAX)
@@ -136,7 +140,7 @@ class AbortWithoutSeek(FindingRule):
             if seen.transactional_id:
                 self._produced(seen)
         elif isinstance(seen, SeenTxnOffsetCommit):
-            self._of(seen, seen.transactional_id).has_offsets = True
+            self._of(seen, seen.transactional_id).offsets.update(seen.offsets)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._aborted.pop(seen.instance, None)
             self._read_to.pop(seen.instance, None)
@@ -178,13 +182,21 @@ class AbortWithoutSeek(FindingRule):
         ended = self._open.pop((seen.instance, seen.transactional_id))
         if ended is None:
             return
+        lost = self._aborted.get(seen.instance)
         if not seen.is_commit:
             if ended.keys and self._read_to.get(seen.instance) and not ended.was_rebalanced:
                 delivered_to = dict(self._delivered_to[seen.instance])
-                self._aborted[seen.instance] = _Aborted(ended.keys, delivered_to)
-        elif ended.has_offsets and ended.keys and (lost := self._aborted.pop(seen.instance, None)):
+                beyond = {partition: offset + 1 for partition, offset in delivered_to.items()}
+                aborted = _Aborted(ended.keys, delivered_to, ended.offsets or beyond)
+                self._aborted[seen.instance] = aborted
+        elif lost and ended.keys and _passes_over(ended.offsets, lost):
+            del self._aborted[seen.instance]
             tell(
                 "abort-without-seek", seen, seen.transactional_id,
                 f"{seen.transactional_id} aborted {len(lost.keys)} records, none was read or "
-                "written again, and the next transaction committed offsets",
+                "written again, and a later transaction committed offsets behind them",
             )  # fmt: skip
+
+
+def _passes_over(committed: Mapping[Partition, int], lost: _Aborted) -> bool:
+    return any(committed.get(each, -1) >= offset for each, offset in lost.lost_from.items())

@@ -70,6 +70,32 @@ def aborts_then_reads_again_under_load() -> History:
         yield each
 
 
+def goes_on_in_one_partition(*, with_offsets: bool) -> History:
+    """Aborts, seeks back, and first writes what is at hand of another partition: the Fetch of what
+    was aborted waits behind one that is on its way."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from other.run(2)
+    yield from other.fetch()
+    yield from app.transaction(is_commit=False, with_offsets=with_offsets)
+    other.at_s = app.at_s
+    for offset in range(other.offset, other.offset + 3):
+        yield other.produce(offset)
+    yield other.send_offsets(other.offset + 3)
+    yield from other.end()
+    app.at_s = other.at_s
+    yield from app.run(2)
+
+
+def aborts_and_goes_on_in_one_partition() -> History:
+    yield from goes_on_in_one_partition(with_offsets=True)
+
+
+def aborts_early_and_goes_on_in_one_partition() -> History:
+    yield from goes_on_in_one_partition(with_offsets=False)
+
+
 def aborts_then_rebalances() -> History:
     app = yield from started()
     yield from app.run(2)
@@ -286,7 +312,8 @@ def filters_most_of_its_input() -> History:
 
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
-    aborts_then_reads_again_under_load,
+    aborts_then_reads_again_under_load, aborts_and_goes_on_in_one_partition,
+    aborts_early_and_goes_on_in_one_partition,
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,

@@ -212,6 +212,26 @@ def abort_without_seek() -> History:
     yield from app.run(3)
 
 
+def abort_before_offsets_without_seek() -> History:
+    app = yield from started()
+    yield from app.run(3)
+    yield from app.transaction(is_commit=False, with_offsets=False)
+    app.offset += 3
+    yield from app.run(3)
+
+
+def abort_without_seek_of_one_partition() -> History:
+    """Another one's offsets are committed first."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    other.at_s = app.at_s
+    yield from other.run(2)
+    app.at_s, app.offset = other.at_s, app.offset + 3
+    yield from app.run(2)
+
+
 def aborted_before_anything_was_sent() -> History:
     """What an abort has thrown away never left the client: neither Produce nor EndTxn are seen."""
     app = Application()
@@ -321,6 +341,8 @@ WRONG: list[tuple[object, set[str]]] = [
     (open_longer_than_its_timeout, {"transaction-too-long"}),
     (open_longer_than_a_session_without_heartbeat, {"transaction-too-long"}),
     (abort_without_seek, {"abort-without-seek"}),
+    (abort_before_offsets_without_seek, {"abort-without-seek"}),
+    (abort_without_seek_of_one_partition, {"abort-without-seek"}),
     (aborted_before_anything_was_sent, {"abort-without-seek"}),
     (fenced_by_the_timeout, {"transaction-too-long"}),
     (auto_commit_between_rebalances, {"auto-commit"}),
