@@ -132,11 +132,19 @@ def _outcome(
         return str(error)
 
 
-def test_an_unknown_tagged_field_is_refused() -> None:
+@pytest.mark.parametrize("tags", ["01 04 01 00", "01 04 02 00 63", "02 03 02 00 01 04 02 00 63"])
+def test_an_unknown_tagged_field_is_refused(tags: str) -> None:
     """Of a newer release: a replica that dropped it would differ from those that keep it."""
     encoded = encode_transaction_log_value(ONGOING)
     with pytest.raises(MalformedFrame, match=r"tagged fields \[4\] are not known"):
-        decode_transaction_log_value(encoded[:-1] + b"\x01\x04\x01\x00")
+        decode_transaction_log_value(encoded[:-1] + bytes.fromhex(tags))
+
+
+@pytest.mark.parametrize("length", [0x7FFF, 0x8000])
+def test_a_key_that_is_longer_than_it_says_is_refused(length: int) -> None:
+    key = b"\0\0" + length.to_bytes(2, "big") + 0x8000 * b"x"
+    with pytest.raises(MalformedFrame):
+        decode_transaction_log_key(key)
 
 
 @pytest.mark.parametrize("version", [-1, 2])

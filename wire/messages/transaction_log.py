@@ -73,7 +73,7 @@ def encode_transaction_log_key(transactional_id: str) -> bytes:
 
 def decode_transaction_log_key(data: bytes) -> str:
     """The transactional id. Raises MalformedFrame."""
-    if data[:2] == _KEY_HEAD and data[2:4] == _int16.pack(len(data) - 4):
+    if data[:2] == _KEY_HEAD and int.from_bytes(data[2:4], "big") == len(data) - 4 <= 0x7FFF:
         try:
             return data[4:].decode()
         except UnicodeDecodeError:
@@ -170,11 +170,13 @@ def _short(data: bytes) -> TransactionLogValue | None:
     position += 1
     for _ in range(tag_count):
         place = data[position]
-        if data[position : position + 2] == _LAST_EPOCH_BYTES:
+        if place > 3:
+            if data[position : position + 2] != _LAST_EPOCH_BYTES:
+                return None
             place = 4
             position += 1
         layout = _int64 if place < 2 else _int16
-        if not previous < place <= 4 or data[position + 1] != layout.size:
+        if not previous < place or data[position + 1] != layout.size:
             return None
         (rest[place],) = layout.unpack_from(data, position + 2)
         position += 2 + layout.size
