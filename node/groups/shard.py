@@ -108,7 +108,7 @@ class GroupShard:
         A batch may be taken in in several steps. That it is so far in part is seen by nobody who
         was told of it: who waits for it goes on when it is whole.
         """
-        log = self.partition.log
+        log, replayed_count = self.partition.log, 0
         while self.state is not ShardState.CLOSED:
             end = log.high_watermark
             self.replayed = max(self.replayed, log.log_start_offset)
@@ -119,7 +119,9 @@ class GroupShard:
             if self._kept and self._kept[0][0] == self.replayed:
                 batch = self._kept.popleft()[1]
                 self._kept_bytes -= len(batch)
-                yield from self._replay(batch, 0, decode_header(batch))
+                header = decode_header(batch)
+                yield from self._replay(batch, 0, header)
+                replayed_count += header.last_offset_delta + 1
             else:
                 upper_offset = min(end, self._kept[0][0]) if self._kept else end
                 read = log.read(self.replayed, READ_BYTES, upper_offset=upper_offset)
@@ -131,6 +133,9 @@ class GroupShard:
                         return
                 self.replayed = max(self.replayed, read.next_offset if read.data else upper_offset)
             self.free_waiters()
+            if replayed_count >= RECORDS_A_STEP:
+                replayed_count = 0
+                yield
 
     def _replay(
         self, data: bytes | bytearray | memoryview, position: int, header: BatchHeader

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     _Answer = responses.OffsetCommit.OffsetCommitResponsePartition
 OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
 NO_SEQUENCE = NO_EPOCH = -1
+TIMESTAMP_MAX = 2**63 - 1
 ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 5, 4, 2
 OFFSETS_A_STEP = 100
 QUESTIONS_MAX = 4  # for one request: each time a marker came in between
@@ -96,9 +97,11 @@ class SortedCommit:
         self.now_ms = broker.clock.wall_ms()
         self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
-        self.is_refused = False  # some of it, or all
+        self.is_refused = False  # some of it, or all; also a topic that does not exist
         retention_ms = getattr(request, "retention_time", -1)
-        self._expire_ms = NO_TIMESTAMP if retention_ms == -1 else self.now_ms + retention_ms
+        self._expire_ms = NO_TIMESTAMP
+        if retention_ms != -1:
+            self._expire_ms = min(self.now_ms + retention_ms, TIMESTAMP_MAX)
 
     def sorting(self, state: ClusterState, request: "_Request") -> Steps[None]:
         """Look at each topic, and each partition; to be done before anything else."""
@@ -116,6 +119,7 @@ class SortedCommit:
         else:
             topic, unknown = state.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
             entry = {"topic_id": topic_id}
+        self.is_refused |= topic is None
         answers: list[_Answer] = []
         entry["partitions"] = answers
         self.topics.append(entry)

@@ -5,6 +5,7 @@ that brought it, and answered in the one that commits it: without a task, which 
 more, and with an answer that mostly has been encoded before. Others go on in slices.
 """
 
+import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,8 +22,10 @@ from .offset_commits import OFFSETS_A_STEP, SortedCommit, coordinator_error
 if TYPE_CHECKING:
     from .offset_commits import _Response
 
-KEYS_REMEMBERED = 4096
-ANSWERS_REMEMBERED, REMEMBERED_PARTITIONS_MAX = 512, 16
+logger = logging.getLogger(__name__)
+KEYS_REMEMBERED, REMEMBERED_GROUP_ID_MAX = 4096, 255
+ANSWERS_REMEMBERED, REMEMBERED_ITEMS_MAX = 512, 16
+TOPIC_IDS_FROM = 10
 remembered_key = lru_cache(KEYS_REMEMBERED)(encode_offset_key)
 _Committed = tuple[str | bytes, tuple[int, ...]]  # of a topic, by its name or id
 
@@ -42,18 +45,24 @@ def short_offset_commit(
             answer = commit.fail(coordinator_error(error))
         elif error is not None:
             answer = commit.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
-        pending.complete([_encoded(version, answer, commit.is_refused)])
+        try:
+            body = _encoded(version, answer, commit.is_refused)
+        except Exception:  # nobody else completes it, and all that follows it would wait for ever
+            logger.exception("an OffsetCommit of group %r cannot be answered", commit.group_id)
+            pending.abort("the answer to an OffsetCommit could not be encoded")
+        else:
+            pending.complete([body])
 
     run_to_end(commit.sorting(broker.state, request))
-    batch = b""
-    if commit.offsets:
-        encoding = commit.encoding(broker.config.offset_metadata_max_bytes, key=remembered_key)
-        batch = run_to_end(encoding)
     try:
         if commit.offsets:
             shard = broker.groups.shard_for(commit.group_id)
             run_to_end(commit.checking_room(shard.offsets))
             _check(shard, header, request)
+            is_short = len(commit.group_id) <= REMEMBERED_GROUP_ID_MAX
+            key = remembered_key if is_short else encode_offset_key
+            metadata_max = broker.config.offset_metadata_max_bytes
+            batch = run_to_end(commit.encoding(metadata_max, key=key))
             if batch:
                 broker.groups.append_then(shard, batch, committed)
                 return pending
@@ -102,9 +111,10 @@ def _check(
 
 def _encoded(version: int, answer: "_Response", is_refused: bool) -> bytes:
     topics = cast("list[Any]", answer.get("topics"))
-    if is_refused or sum(len(each["partitions"]) for each in topics) > REMEMBERED_PARTITIONS_MAX:
+    if is_refused or sum(1 + len(each["partitions"]) for each in topics) > REMEMBERED_ITEMS_MAX:
         return control.encode_response(api_keys.OFFSET_COMMIT, version, answer)
-    named = ((each.get("name") or each["topic_id"], each["partitions"]) for each in topics)
+    name = "topic_id" if version >= TOPIC_IDS_FROM else "name"
+    named = ((each[name], each["partitions"]) for each in topics)
     return _all_committed(
         version,
         tuple((topic, tuple(each["partition_index"] for each in some)) for topic, some in named),

@@ -318,20 +318,6 @@ async def test_a_groups_record_makes_the_shard_load_anew(tmp_path: Path) -> None
     assert (again.error_code, bytes(again.assignment)) == (0, b"all")
 
 
-async def test_a_few_offsets_take_no_task_and_are_answered_when_committed(tmp_path: Path) -> None:
-    broker = CoordinatingBroker(tmp_path)
-    await broker.serve(replicas=(1, 2))
-    tasks, partition = asyncio.all_tasks(), {"partition_index": 0, "committed_offset": 7}
-    asked = {"group_id": "g", "generation_id_or_member_epoch": -1}
-    topics = [{"name": "__consumer_offsets", "partitions": [partition]}]
-    answers = [broker.request(COMMIT, 8, {**asked, "topics": topics}) for _ in range(3)]
-    assert asyncio.all_tasks() == tasks
-    assert not any(answer.outcome.is_done for answer in answers)
-    broker.replicate()
-    assert all(answer.outcome.is_done for answer in answers)
-    assert committed(broker, topic="__consumer_offsets") == 7
-
-
 async def test_too_few_of_them_refuse_before_anything_is_written(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path)
     await broker.serve(replicas=(1, 2), isr=(1,), min_insync_replicas=2)

@@ -1,0 +1,100 @@
+"""OffsetCommit of a few partitions: no task, one answer, and nothing kept of what was refused."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.node.groups.coordinator import OFFSETS_TOPIC
+from oncelog.node.handlers.groups import plain_commits
+
+from ...awaiting import until
+from ..coordinating_broker import CoordinatingBroker
+
+COMMIT = 8
+
+
+def committing(*names: str, group_id: str = "g", generation: int = -1) -> dict[str, Any]:
+    """Offset 7 of partition 0; a name that is empty has no partitions."""
+    return {
+        "group_id": group_id,
+        "generation_id_or_member_epoch": generation,
+        "topics": [
+            {
+                "name": name,
+                "partitions": [{"partition_index": 0, "committed_offset": 7}] if name else [],
+            }
+            for name in names
+        ],
+    }
+
+
+async def test_a_few_offsets_take_no_task_and_are_answered_when_committed(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2))
+    tasks = asyncio.all_tasks()
+    answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)) for _ in range(3)]
+    assert asyncio.all_tasks() == tasks
+    assert not any(answer.outcome.is_done for answer in answers)
+    broker.replicate()
+    assert all(answer.outcome.is_done for answer in answers)
+    kept = broker.shard.offsets.fetch("g", OFFSETS_TOPIC, 0)
+    assert kept is not None and kept.offset == 7
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+async def test_a_topic_without_name_and_partitions_keeps_no_answer_back(
+    tmp_path: Path, version: int
+) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve()
+    answer = await broker.ask(COMMIT, version, committing("", OFFSETS_TOPIC))
+    rows = [
+        (t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.topics
+    ]
+    assert rows == [("", []), (OFFSETS_TOPIC, [(0, 0)])]
+
+
+async def test_an_answer_that_cannot_be_encoded_closes_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise KeyError("a defect")
+
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2))
+    answer = broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome
+    monkeypatch.setattr(plain_commits, "_encoded", broken)
+    broker.replicate()
+    assert answer.is_done
+    assert answer.close_reason == "the answer to an OffsetCommit could not be encoded"
+
+
+async def test_what_was_refused_is_not_remembered(tmp_path: Path) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve()
+    kept = plain_commits.remembered_key, plain_commits._all_committed
+    before = [each.cache_info().currsize for each in kept]
+    for number in range(20):
+        long_name = f"{number}-" + 8000 * "x"
+        for asked in (
+            committing(OFFSETS_TOPIC, group_id=long_name, generation=5),
+            committing(OFFSETS_TOPIC, group_id=long_name),
+            committing(long_name),
+            {"group_id": "g", "topics": [{"name": long_name, "partitions": []}]},
+        ):
+            await broker.ask(COMMIT, 8, asked)
+    await broker.ask(COMMIT, 8, committing(OFFSETS_TOPIC))
+    after = [each.cache_info().currsize for each in kept]
+    assert all(b - a <= 1 for a, b in zip(before, after, strict=True))
+
+
+async def test_offsets_that_waited_together_are_replayed_in_steps(tmp_path: Path) -> None:
+    """A follower that stood still acknowledges thousands at once."""
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2))
+    answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
+    broker.replicate()
+    assert 0 < broker.shard.replayed < broker.partition().log.high_watermark == 1_000
+    await until(lambda: all(answer.is_done for answer in answers))
