@@ -65,16 +65,24 @@ class ScheduledFaults(FaultContext[Cluster]):
         """
         self._undoes = undo
         self.stopping.set()
+        with self.changed:
+            self.changed.notify_all()
         self.thread.join(None if undo else ABANDON_TIMEOUT_S)
 
     def wait(self, count: int, timeout_s: float) -> None:
         """Return when so many faults were made and are over; Failure when they do not come."""
         with self.changed:
             self.changed.wait_for(
-                lambda: self.ended >= count or self.problem is not None, timeout_s
+                lambda: self.ended >= count or self.problem is not None or self.stopping.is_set(),
+                timeout_s,
             )
         if self.problem is not None:
             raise self.problem
+        if self.ended < count and self.stopping.is_set():
+            raise Failure(
+                f"Only {self.ended} of {count} faults struck: they end with the test. "
+                "Wait for them in the test itself, not in what follows it."
+            )
         if self.ended < count:
             raise Failure(f"Only {self.ended} of {count} faults struck in {timeout_s:.0f} s.")
 

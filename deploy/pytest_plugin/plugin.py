@@ -57,26 +57,47 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """A marker on a test without the fixture would promise faults that never come."""
     if item.get_closest_marker("oncelog") and "oncelog" not in getattr(item, "fixturenames", ()):
         pytest.fail("The marker `oncelog` works through the fixture `oncelog`: ask for it, too.")
+    try:
+        yield
+    except BaseException as problem:
+        _stop_faults(item, problem)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """The faults end with the test: its report asks a cluster that can answer."""
+    try:
+        yield
+    except BaseException as problem:
+        _stop_faults(item, problem)
+        raise
+    _stop_faults(item)
+
+
+def _stop_faults(item: pytest.Item, problem: BaseException | None = None) -> None:
+    handle = item.stash.get(HANDLE, None)
+    if handle is not None and not isinstance(problem, KeyboardInterrupt):  # that one is in a hurry
+        handle.stop_faults()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
+    item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach to a failure what the cluster can tell about it."""
-    handle = item.stash.get(HANDLE, None)
-    if handle is not None and call.when == "call":
-        handle.stop_faults()
     report = yield
     if CLUSTERS not in item.config.stash:
         return report
     if report.when == "call" or not report.passed:
-        item.stash[HAS_FAILED] = report.failed
+        item.stash[HAS_FAILED] = not report.passed  # a test that is skipped promises nothing
     if report.failed:
+        handle = item.stash.get(HANDLE, None)
         if handle is not None:
             report.sections += handle.sections()
         elif SECTIONS in item.stash:

@@ -52,8 +52,8 @@ def _event(number: int) -> bytes:
 
 def _on_cores(target: Target, brokers_on: int, client_on: int) -> Figures:
     with ExitStack() as stack:
-        stack.enter_context(held_on(brokers_on, target.pids))
         stack.enter_context(held_on(client_on, _own_processes()))
+        stack.enter_context(held_on(brokers_on, target.pids))  # last: they may be our children
         found = produce(target, [random_bytes(KILOBYTE)])
         return found | latency_figures(one_at_a_time(target))
 

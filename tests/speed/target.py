@@ -51,8 +51,10 @@ class Target:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name}: not all replicas in sync in {IN_SYNC_TIMEOUT_S:g} s")
             time.sleep(0.02)
-        yield name
-        self.admin.delete_topics([name])[name].result(IN_SYNC_TIMEOUT_S)
+        try:
+            yield name
+        finally:
+            self.admin.delete_topics([name])[name].result(IN_SYNC_TIMEOUT_S)
 
     def _is_in_sync(self, name: str, partitions: int) -> bool:
         found = self.admin.list_topics(name, timeout=10).topics[name].partitions.values()

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.faults.schedule import Fault
 from oncelog.deploy.pytest_plugin.faults import ACTIONS, ScheduledFaults
@@ -166,3 +169,11 @@ def test_a_fault_that_never_struck_is_not_counted():
     context.stop()
     assert context.tried == 1 and context.hits == {}
     assert context.ended == 0  # else the plugin takes it for a test that was struck
+
+
+def test_who_waits_for_faults_behind_the_test_gets_no_more_of_them():
+    context = scheduled(GatedCluster())
+    context.thread.start()
+    context.stop()
+    with pytest.raises(Failure, match="Only 0 of 1 faults struck: they end with the test"):
+        context.wait(1, 60.0)
