@@ -21,7 +21,7 @@ from ...coordinator.metadata.cluster_state import ClusterState
 
 HOLD_MS = 400  # link_state.GRACE_MS and the decision of the controller, twice over
 NEWS_MS = 3
-NEW_CONNECTION_MS = 1000
+NEW_CONNECTION_MS = 250
 
 
 class Links(Protocol):
