@@ -28,6 +28,7 @@ OPEN_MAX = (
     100  # transactions of an instance; those of random ids whose instance was killed never end
 )
 DEFAULT_TIMEOUT_MS = 60_000
+ABORTS_MAX = 20  # that are watched, of an instance
 
 
 @dataclass(slots=True)
@@ -44,7 +45,8 @@ class _Open:
 @dataclass(frozen=True, slots=True)
 class _Aborted:
     """What an abort took back; delivered_to: behind the last record that had come before it.
-    lost_from: an offset that is committed there or further passes over what was aborted."""
+    lost_from: an offset that is committed there or further passes over what was aborted. That is
+    known by the keys, where output has those of input; else by the offsets of the transaction."""
 
     keys: set[int]
     delivered_to: dict[Partition, int]
@@ -133,7 +135,8 @@ class AbortWithoutSeek(FindingRule):
         self._open = Recent[tuple[str, str], _Open](10 * OPEN_MAX)
         self._read_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
         self._delivered_to = defaultdict[str, dict[Partition, int]](dict[Partition, int])
-        self._aborted = dict[str, _Aborted]()  # by instance
+        self._aborted = defaultdict[str, list[_Aborted]](list[_Aborted])  # by instance
+        self._places = defaultdict[str, Recent[int, tuple[Partition, int]]](Recent)  # of keys
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
@@ -154,6 +157,8 @@ class AbortWithoutSeek(FindingRule):
             self._fetched(seen)
         elif isinstance(seen, SeenRecords):
             self._delivered_to[seen.instance][seen.partition] = seen.end_offset
+            for offset, key in seen.keys:
+                self._places[seen.instance].put(key, (seen.partition, offset))
         elif isinstance(seen, SeenEnded):
             self._ended(seen, tell)
 
@@ -162,40 +167,50 @@ class AbortWithoutSeek(FindingRule):
 
     def _produced(self, seen: SeenProduce) -> None:
         keys = {key for batch in seen.batches for key, _ in batch.records}
-        aborted = self._aborted.get(seen.instance)
-        if aborted is not None and keys & aborted.keys:
-            del self._aborted[seen.instance]  # it is tried again
+        aborted = self._aborted[seen.instance]
+        aborted[:] = [each for each in aborted if not keys & each.keys]  # others are tried again
         known = self._of(seen, seen.transactional_id).keys
         if len(known) < KEYS_MAX:
             known |= keys
 
     def _fetched(self, seen: SeenFetch) -> None:
-        read_to, aborted = self._read_to[seen.instance], self._aborted.get(seen.instance)
+        read_to, aborted = self._read_to[seen.instance], self._aborted[seen.instance]
         for partition, offset in seen.positions:
             # Of what came after the abort an answer may be thrown away, and is asked for again.
-            delivered_to = aborted.delivered_to.get(partition, -1) if aborted else -1
-            if offset < max(read_to.get(partition, -1), delivered_to):
-                self._aborted.pop(seen.instance, None)
+            is_back = offset < read_to.get(partition, -1)
+            aborted[:] = [
+                each
+                for each in aborted
+                if not is_back and offset >= each.delivered_to.get(partition, -1)
+            ]
             read_to[partition] = offset
 
     def _ended(self, seen: SeenEnded, tell: Tell) -> None:
         ended = self._open.pop((seen.instance, seen.transactional_id))
         if ended is None:
             return
-        lost = self._aborted.get(seen.instance)
+        aborted = self._aborted[seen.instance]
         if not seen.is_commit:
             if ended.keys and self._read_to.get(seen.instance) and not ended.was_rebalanced:
-                delivered_to = dict(self._delivered_to[seen.instance])
-                beyond = {partition: offset + 1 for partition, offset in delivered_to.items()}
-                aborted = _Aborted(ended.keys, delivered_to, ended.offsets or beyond)
-                self._aborted[seen.instance] = aborted
-        elif lost and ended.keys and _passes_over(ended.offsets, lost):
-            del self._aborted[seen.instance]
+                aborted.append(self._taken_back(seen.instance, ended))
+                del aborted[:-ABORTS_MAX]
+            return
+        for lost in [each for each in aborted if ended.keys and _passes_over(ended.offsets, each)]:
+            aborted.remove(lost)
             tell(
                 "abort-without-seek", seen, seen.transactional_id,
                 f"{seen.transactional_id} aborted {len(lost.keys)} records, none was read or "
                 "written again, and a later transaction committed offsets behind them",
             )  # fmt: skip
+
+    def _taken_back(self, instance: str, ended: _Open) -> _Aborted:
+        delivered_to, places = dict(self._delivered_to[instance]), self._places[instance]
+        lost_from = dict[Partition, int]()
+        for place in filter(None, map(places.get, ended.keys)):
+            partition, next_offset = place[0], place[1] + 1
+            lost_from[partition] = min(lost_from.get(partition, next_offset), next_offset)
+        beyond = {partition: offset + 1 for partition, offset in delivered_to.items()}
+        return _Aborted(ended.keys, delivered_to, lost_from or ended.offsets or beyond)
 
 
 def _passes_over(committed: Mapping[Partition, int], lost: _Aborted) -> bool:

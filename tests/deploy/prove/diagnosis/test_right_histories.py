@@ -9,7 +9,7 @@ import pytest
 from oncelog.deploy.prove.diagnosis import seen as s
 from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import GROUP, IDS, OUTPUT, Application, started
+from .histories import GROUP, IDS, INPUT, OUTPUT, Application, started
 
 History = Iterator[s.Sighting]
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
@@ -94,6 +94,25 @@ def aborts_and_goes_on_in_one_partition() -> History:
 
 def aborts_early_and_goes_on_in_one_partition() -> History:
     yield from goes_on_in_one_partition(with_offsets=False)
+
+
+def aborts_while_another_broker_brings_more() -> History:
+    """The Fetch of what was aborted waits in a long poll; offsets of both partitions are sent."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from other.run(2)
+    yield from app.fetch()
+    yield s.SeenFetch(**app.at(app.reader), positions=(((INPUT, 0), app.offset + 3),))
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+    yield app.send_offsets(app.offset + 3)
+    yield other.send_offsets(other.offset)
+    yield from app.end(is_commit=False)
+    other.at_s = app.at_s
+    yield from other.run(1)
+    app.at_s = other.at_s
+    yield from app.run(2)
 
 
 def aborts_then_rebalances() -> History:
@@ -313,7 +332,7 @@ def filters_most_of_its_input() -> History:
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
     aborts_then_reads_again_under_load, aborts_and_goes_on_in_one_partition,
-    aborts_early_and_goes_on_in_one_partition,
+    aborts_early_and_goes_on_in_one_partition, aborts_while_another_broker_brings_more,
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,

@@ -9,7 +9,7 @@ from oncelog.deploy.prove.diagnosis import seen as s
 from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
 from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import IDS, OUTPUT, Application, started
+from .histories import IDS, INPUT, OUTPUT, Application, started
 
 History = Iterator[s.Sighting]
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
@@ -232,6 +232,48 @@ def abort_without_seek_of_one_partition() -> History:
     yield from app.run(2)
 
 
+def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
+    """A transaction of three records that are at hand."""
+    for offset in range(first, first + 3):
+        yield app.produce(offset)
+    if is_commit:
+        yield app.send_offsets(first + 3)
+    yield from app.end(is_commit)
+
+
+def abort_of_what_was_prefetched() -> History:
+    """All input has come before the abort, and nothing comes behind it."""
+    app = yield from started()
+    yield from app.fetch(30)
+    yield from pieces(app, 0)
+    yield s.SeenFetch(**app.at(app.reader), positions=(((INPUT, 0), 30),))
+    yield from pieces(app, 3, is_commit=False)
+    for first in range(6, 30, 3):
+        yield from pieces(app, first)
+
+
+def aborts_with_a_reader_far_ahead() -> History:
+    app = yield from started()
+    yield from app.fetch(30)
+    for first in range(0, 150, 15):
+        for each in range(first, first + 12, 3):
+            yield from pieces(app, each)
+        yield from pieces(app, first + 12, is_commit=False)
+        app.offset = first + 30
+        yield from app.fetch(15)
+
+
+def aborts_in_two_partitions() -> History:
+    """The second one gets no more; the first one goes on."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    other = replace(app, partition=1, offset=40)
+    yield from other.transaction(is_commit=False)
+    app.at_s, app.offset = other.at_s, app.offset + 3
+    yield from app.run(5)
+
+
 def aborted_before_anything_was_sent() -> History:
     """What an abort has thrown away never left the client: neither Produce nor EndTxn are seen."""
     app = Application()
@@ -343,6 +385,9 @@ WRONG: list[tuple[object, set[str]]] = [
     (abort_without_seek, {"abort-without-seek"}),
     (abort_before_offsets_without_seek, {"abort-without-seek"}),
     (abort_without_seek_of_one_partition, {"abort-without-seek"}),
+    (abort_of_what_was_prefetched, {"abort-without-seek"}),
+    (aborts_with_a_reader_far_ahead, {"abort-without-seek"}),
+    (aborts_in_two_partitions, {"abort-without-seek"}),
     (aborted_before_anything_was_sent, {"abort-without-seek"}),
     (fenced_by_the_timeout, {"transaction-too-long"}),
     (auto_commit_between_rebalances, {"auto-commit"}),
