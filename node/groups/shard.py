@@ -224,7 +224,7 @@ class GroupShard:
         Whether one of them was for the record of a group.
         """
         was_group_record = False
-        while self.waiters and (until_ms is None or self.waiters[0].deadline_ms <= until_ms):
+        while self.waiters and (until_ms is None or self._is_late(self.waiters[0], until_ms)):
             waiter = self.waiters.popleft()
             was_group_record |= waiter.is_group_record
             done = waiter.done
@@ -233,6 +233,11 @@ class GroupShard:
             elif not done.done():
                 done.set_exception(error)
         return was_group_record
+
+    def _is_late(self, waiter: Waiter, now_ms: int) -> bool:
+        """What is committed only waits for its step of the replay."""
+        high_watermark = self.partition.log.high_watermark
+        return waiter.deadline_ms <= now_ms and waiter.next_offset > high_watermark
 
     # -- what handlers ask
 

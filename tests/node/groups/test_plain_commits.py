@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from oncelog.coordinator.groups.records import encode_group_key
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
 from oncelog.node.handlers.groups import plain_commits
+from oncelog.wire.errors import CoordinatorNotAvailable
+from oncelog.wire.records import Record, encode_batch
 
 from ...awaiting import until
 from ..coordinating_broker import CoordinatingBroker
@@ -98,3 +101,19 @@ async def test_offsets_that_waited_together_are_replayed_in_steps(tmp_path: Path
     broker.replicate()
     assert 0 < broker.shard.replayed < broker.partition().log.high_watermark == 1_000
     await until(lambda: all(answer.is_done for answer in answers))
+
+
+async def test_what_is_committed_is_not_late_while_it_is_replayed(tmp_path: Path) -> None:
+    """The deadline of all comes between two steps of the replay."""
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2))
+    answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
+    record = encode_batch([Record(0, 0, encode_group_key("other"), None)])
+    _, stored = broker.groups.append_now(broker.shard, record, is_group_record=True)
+    shard, far_ms = broker.shard, broker.clock.monotonic_ms() + 3_600_000
+    broker.replicate()
+    assert shard.replayed < broker.partition().log.high_watermark
+    assert not shard.fail_waiters(CoordinatorNotAvailable(), until_ms=far_ms)
+    await stored
+    assert all(answer.is_done for answer in answers)
+    assert broker.shard is shard
