@@ -55,7 +55,7 @@ class ScheduledFaults(FaultContext[Cluster]):
         super().__init__(cluster)
         self._note, self._lock = note, lock
         self.thread = Scheduler(self, "oncelog-faults", schedule, ACTIONS, self._wait_for_turn)
-        self._undoes = True
+        self._undoes, self._is_over = True, False
         self._to_mend: set[tuple[int, int]] = set()  # node, its peer
 
     def stop(self, *, undo: bool = True) -> None:
@@ -65,20 +65,20 @@ class ScheduledFaults(FaultContext[Cluster]):
         """
         self._undoes = undo
         self.stopping.set()
+        self.thread.join(None if undo else ABANDON_TIMEOUT_S)
+        self._is_over = True
         with self.changed:
             self.changed.notify_all()
-        self.thread.join(None if undo else ABANDON_TIMEOUT_S)
 
     def wait(self, count: int, timeout_s: float) -> None:
         """Return when so many faults were made and are over; Failure when they do not come."""
         with self.changed:
             self.changed.wait_for(
-                lambda: self.ended >= count or self.problem is not None or self.stopping.is_set(),
-                timeout_s,
+                lambda: self.ended >= count or self.problem is not None or self._is_over, timeout_s
             )
         if self.problem is not None:
             raise self.problem
-        if self.ended < count and self.stopping.is_set():
+        if self.ended < count and self._is_over:
             raise Failure(
                 f"Only {self.ended} of {count} faults struck: they end with the test. "
                 "Wait for them in the test itself, not in what follows it."

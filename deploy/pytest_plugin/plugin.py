@@ -57,11 +57,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+@pytest.hookimpl(specname="pytest_runtest_setup")
+def pytest_oncelog_requires_its_fixture(item: pytest.Item) -> None:
     """A marker on a test without the fixture would promise faults that never come."""
     if item.get_closest_marker("oncelog") and "oncelog" not in getattr(item, "fixturenames", ()):
         pytest.fail("The marker `oncelog` works through the fixture `oncelog`: ask for it, too.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """A fixture that fails ends the faults, too."""
     try:
         yield
     except BaseException as problem:
@@ -82,7 +87,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 def _stop_faults(item: pytest.Item, problem: BaseException | None = None) -> None:
     handle = item.stash.get(HANDLE, None)
-    if handle is not None and not isinstance(problem, KeyboardInterrupt):  # that one is in a hurry
+    is_in_a_hurry = isinstance(problem, (KeyboardInterrupt, pytest.exit.Exception))
+    if handle is not None and (not is_in_a_hurry or item.config.getoption("usepdb", False)):
         handle.stop_faults()
 
 

@@ -83,3 +83,37 @@ def test_what_cannot_end_fails_its_test_and_no_other(pytester: pytest.Pytester) 
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_a_marker_without_the_fixture_fails_a_test_that_runs_and_no_other(
+    pytester: pytest.Pytester,
+) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.oncelog(faults="kill")
+        def test_runs():
+            pass
+
+        @pytest.mark.skip
+        @pytest.mark.oncelog(faults="kill")
+        def test_is_skipped():
+            pass
+        """,
+    )
+    result.assert_outcomes(errors=1, skipped=1)
+
+
+@pytest.mark.parametrize("problem", ["KeyboardInterrupt()", "pytest.exit.Exception('over')"])
+def test_who_is_in_a_hurry_does_not_wait_for_them(pytester: pytest.Pytester, problem: str) -> None:
+    source = f"""
+        import pytest
+
+        def test_ends(hold):
+            hold.problem = AssertionError("stopped")
+            raise {problem}
+    """
+    result = run(pytester, source)
+    assert "stopped" not in result.stdout.str() + result.stderr.str()
