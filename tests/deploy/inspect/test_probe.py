@@ -77,7 +77,7 @@ def test_latency_counts_from_the_time_a_request_was_due(toy):
         time.sleep(0.1)
         (node,) = probe.stop().nodes
     assert node.max_ms >= 380
-    assert node.stalls[0]["ms"] == node.max_ms
+    assert 380 <= node.stalls[0]["ms"] <= node.max_ms  # the next answer may be read later
     assert node.answers >= 80  # each 5 ms one, also while nobody answered
     assert node.p99_ms > 300
 
