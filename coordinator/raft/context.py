@@ -23,3 +23,7 @@ class GroupContext:
     random: random.Random
     post: Callable[[int, Message], None]
     post_durable: Callable[[int, Message], None]  # not before everything recorded is on disk
+
+    @property
+    def majority(self) -> int:
+        return (len(self.others) + 1) // 2 + 1

@@ -50,7 +50,7 @@ class RaftElection:
         self._settings = context.settings
         self._random = context.random
         self._post = context.post
-        self._majority = (len(context.others) + 1) // 2 + 1
+        self._majority = context.majority
         self._last_contact_ms = float("-inf")
         self._is_suspected = False  # the link to the leader has closed
         self._asked_term = 0

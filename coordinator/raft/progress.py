@@ -110,7 +110,7 @@ class ProgressTracker:
         self._settings = context.settings
         self._post = context.post
         self._load_snapshot = load_snapshot
-        self._majority = (len(context.others) + 1) // 2 + 1
+        self._majority = context.majority
         self.by_peer: dict[int, Progress] = {}
 
     def begin(self, now_ms: float) -> None:

@@ -59,6 +59,17 @@ class Waiter:
     is_group_record: bool
     done: "asyncio.Future[None] | Replayed"
 
+    def end(self, error: Exception | None) -> None:
+        """It is replayed, or the error says why that is not known."""
+        done = self.done
+        if not isinstance(done, asyncio.Future):
+            done(error)
+        elif not done.done():
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
 
 class GroupShard:
     """One partition's groups; `offsets` and `groups` are for handlers to read."""
@@ -212,11 +223,7 @@ class GroupShard:
     def free_waiters(self) -> None:
         """Those whose records have been replayed go on."""
         while self.waiters and self.waiters[0].next_offset <= self.replayed:
-            done = self.waiters.popleft().done
-            if not isinstance(done, asyncio.Future):
-                done(None)
-            elif not done.done():
-                done.set_result(None)
+            self.waiters.popleft().end(None)
 
     def fail_waiters(self, error: Exception, *, until_ms: int | None = None) -> bool:
         """Those whose time is up by until_ms, or all, get the error.
@@ -227,11 +234,7 @@ class GroupShard:
         while self.waiters and (until_ms is None or self._is_late(self.waiters[0], until_ms)):
             waiter = self.waiters.popleft()
             was_group_record |= waiter.is_group_record
-            done = waiter.done
-            if not isinstance(done, asyncio.Future):
-                done(error)
-            elif not done.done():
-                done.set_exception(error)
+            waiter.end(error)
         return was_group_record
 
     def _is_late(self, waiter: Waiter, now_ms: int) -> bool:

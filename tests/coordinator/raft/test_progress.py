@@ -26,6 +26,7 @@ def _leader_of(entries: int) -> tuple[ProgressTracker, list[AppendEntries]]:
     sent: list[AppendEntries] = []
     context: Any = SimpleNamespace(
         others=(2,),
+        majority=2,
         core=SimpleNamespace(term=1, commit_index=0, no_op_index=1, handle=lambda *_: None),
         log=log,
         settings=RaftSettings(),

@@ -33,6 +33,13 @@ REPLIES = st.builds(m.AppendReply, st.integers(1, 2), st.booleans(), INDEXES, st
 PAUSES_S = st.sampled_from([0.0, 0.01, 0.15])
 
 
+def turns_from_now(alone: Alone, patch: pytest.MonkeyPatch) -> list[float]:
+    """When the group has had a turn; it has none that does anything."""
+    advanced: list[float] = []
+    patch.setattr(alone.group, "advance", advanced.append)
+    return advanced
+
+
 def without_short_path(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Follower, "take_quietly", lambda *_: False)
     patch.setattr(ProgressTracker, "take_quietly", lambda *_: False)
@@ -110,8 +117,7 @@ def test_a_heartbeat_that_changes_nothing_is_acknowledged_at_once(
     alone.run(0.1)
     assert alone.group.applied_index == 1
     alone.sent.clear()
-    advanced: list[float] = []
-    monkeypatch.setattr(alone.group, "advance", advanced.append)
+    advanced = turns_from_now(alone, monkeypatch)
     alone.say(2, m.AppendEntries(term, 1, 1, term, []))
     assert alone.sent == [(2, m.AppendReply(term, True, 2, True))]
     assert advanced == []
@@ -127,8 +133,7 @@ def test_a_leader_whose_followers_have_all_does_nothing_but_beat(
         alone.say(peer, m.AppendReply(term, True, 2, True))
     alone.run(0.2)
     assert alone.group.is_leader
-    advanced: list[float] = []
-    monkeypatch.setattr(alone.group, "advance", advanced.append)
+    advanced = turns_from_now(alone, monkeypatch)
     alone.sent.clear()
     for _ in range(3):
         alone.run(0.15)
@@ -157,8 +162,7 @@ def test_the_acknowledgement_of_the_last_follower_needs_no_turn(
     alone.say(2, m.AppendReply(term, True, 3, True))
     alone.run(0.01)
     assert outcomes == [None]
-    advanced: list[float] = []
-    monkeypatch.setattr(alone.group, "advance", advanced.append)
+    advanced = turns_from_now(alone, monkeypatch)
     alone.say(3, m.AppendReply(term, True, 3, True))
     alone.run(0.01)
     assert advanced == []
