@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,14 +31,25 @@ def aborts_then_seeks_back() -> History:
         yield from app.run(2)  # from where it was
 
 
-def aborts_then_tries_again_from_memory() -> History:
-    app = yield from started()
+def tries_again_from_memory(**fields: Any) -> History:
+    app = yield from started(**fields)
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
     for offset in range(app.offset, app.offset + 3):
         yield app.produce(offset)
     yield app.send_offsets(app.offset + 3)
     yield from app.end()
+    app.offset += 3
+    yield from app.run(2)
+
+
+def aborts_then_tries_again_from_memory() -> History:
+    yield from tries_again_from_memory()
+
+
+def aborts_then_tries_again_with_other_values() -> History:
+    """Outputs without keys are known by their values, and in these stands the time."""
+    yield from tries_again_from_memory(output_key=lambda _: next(IDS))
 
 
 def rebalances_then_aborts() -> History:
@@ -96,9 +108,9 @@ def aborts_early_and_goes_on_in_one_partition() -> History:
     yield from goes_on_in_one_partition(with_offsets=False)
 
 
-def aborts_while_another_broker_brings_more() -> History:
+def another_broker_brings_more(**fields: Any) -> History:
     """The Fetch of what was aborted waits in a long poll; offsets of both partitions are sent."""
-    app = yield from started()
+    app = yield from started(**fields)
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
     yield from other.run(2)
@@ -111,6 +123,34 @@ def aborts_while_another_broker_brings_more() -> History:
     yield from app.end(is_commit=False)
     other.at_s = app.at_s
     yield from other.run(1)
+    app.at_s = other.at_s
+    yield from app.run(2)
+
+
+def aborts_while_another_broker_brings_more() -> History:
+    yield from another_broker_brings_more()
+
+
+def aborts_other_keys_while_another_broker_brings_more() -> History:
+    yield from another_broker_brings_more(output_key=lambda key: key + 1_000_000_000)
+
+
+def aborts_what_came_in_a_rush() -> History:
+    """Keys come again; those of the aborted input were not decoded, but of earlier records."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from other.run(2)
+    app.output_key = lambda key: key - 3
+    for each in app.transaction(is_commit=False):
+        yield replace(each, keys=()) if isinstance(each, s.SeenRecords) else each
+    other.at_s = app.at_s
+    yield from other.fetch()
+    yield other.produce(other.offset)
+    yield app.send_offsets(app.offset)
+    yield other.send_offsets(other.offset + 3)
+    yield from other.end()
+    other.offset += 3
     app.at_s = other.at_s
     yield from app.run(2)
 
@@ -333,6 +373,8 @@ RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
     aborts_then_reads_again_under_load, aborts_and_goes_on_in_one_partition,
     aborts_early_and_goes_on_in_one_partition, aborts_while_another_broker_brings_more,
+    aborts_other_keys_while_another_broker_brings_more, aborts_what_came_in_a_rush,
+    aborts_then_tries_again_with_other_values,
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
