@@ -266,11 +266,19 @@ class GroupCoordinator:
             self._run("replaying groups", self._replaying(shard), at_once=at_once)
 
     def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
-        """The beginning now, so that what is short is done; the rest in slices."""
+        """The beginning now, so that what is short is done; the rest in slices.
+
+        Within the share of the turn: one acknowledgement of a follower moves many partitions.
+        """
+        share = self.work.share
         for _ in range(STEPS_AT_ONCE if at_once else 0):
-            if next(steps, self) is self:
+            if not share.has_room():
+                break
+            is_done = next(steps, self) is self
+            share.ended()
+            if is_done:
                 return
-        self._replicas.work.run(name, steps)
+        self.work.run(name, steps)
 
     def _replaying(self, shard: GroupShard) -> Steps[None]:
         try:
