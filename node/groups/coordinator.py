@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 STEPS_AT_ONCE = 4  # of some 0.5 ms: an offset commit is replayed in the turn that commits it
 GROUPS_A_STEP = 32
+DEADLINES_AT_ONCE = 16  # of sessions, mostly: each ends a generation, and writes a record
 
 
 class GroupCoordinator:
@@ -365,7 +366,7 @@ class GroupCoordinator:
     # -- time
 
     def _due(self) -> None:
-        now_ms = self.clock.monotonic_ms()
+        now_ms, left = self.clock.monotonic_ms(), DEADLINES_AT_ONCE
         for shard in list(self._shards.values()):
             if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
                 # A group's record may yet be committed or not; its log will tell.
@@ -374,7 +375,7 @@ class GroupCoordinator:
                 self._role_changed(shard.partition)
             elif shard.state is ShardState.SERVING:
                 turn = shard.turn()
-                shard.table.due(turn)
+                left -= shard.table.due(turn, left)  # others in the next turn: they are overdue
                 self.execute(shard, turn)
             next_ms = shard.next_deadline_ms
             if next_ms is not None and shard.state is not ShardState.CLOSED:
