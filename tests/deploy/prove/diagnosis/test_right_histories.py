@@ -277,6 +277,19 @@ def commits_now_and_then() -> History:
         yield from app.stop()
 
 
+def commits_what_came_in_a_rush() -> History:
+    """Keys come again, and of inputs and outputs in turn only one is decoded."""
+    app = yield from started(name="", step_s=0.001, output_key=lambda key: key % 3)
+    for after_s, is_input_known in ((2.3, True), (5.9, False), (9.1, True), (13.4, False)):
+        for each in app.copy(100.0 + after_s):
+            if isinstance(each, s.SeenRecords):
+                keys = tuple((offset, key % 3) for offset, key in each.keys)
+                each = replace(each, keys=keys if is_input_known else ())
+            elif isinstance(each, s.SeenProduce) and is_input_known:
+                each = replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+            yield each
+
+
 def commits_when_it_is_revoked() -> History:
     """Some of them by chance 5 s behind another; a rebalance is LeaveGroup and JoinGroup here."""
     chance = random.Random(3)
@@ -379,6 +392,7 @@ RIGHT = (
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
     paused_in_its_transactions, commits_now_and_then, commits_when_it_is_revoked, upserting_sink,
+    commits_what_came_in_a_rush,
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
