@@ -39,7 +39,7 @@ class _Open:
     was_silent: bool = False
     keys: set[int] = field(default_factory=set[int])
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
-    was_rebalanced: bool = False  # its input may be somebody else's now
+    is_excused: bool = False  # its input may be somebody else's now, or is read again already
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,7 @@ class AbortWithoutSeek(FindingRule):
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             for known in (self._aborted, self._read_to, self._delivered_to, self._places):
                 known.pop(seen.instance, None)
-            for (instance, _), each in self._open.items():
-                each.was_rebalanced |= instance == seen.instance
+            self._excuse(seen.instance)
         elif isinstance(seen, SeenInit):
             self._open.pop((seen.instance, seen.transactional_id))
             self._aborted.pop(seen.instance, None)
@@ -177,6 +176,7 @@ class AbortWithoutSeek(FindingRule):
 
     def _fetched(self, seen: SeenFetch) -> None:
         read_to, aborted = self._read_to[seen.instance], self._aborted[seen.instance]
+        delivered_to = self._delivered_to[seen.instance]
         for partition, offset in seen.positions:
             # Of what came after the abort an answer may be thrown away, and is asked for again.
             is_back = offset < read_to.get(partition, -1)
@@ -185,7 +185,14 @@ class AbortWithoutSeek(FindingRule):
                 for each in aborted
                 if not is_back and offset >= each.delivered_to.get(partition, -1)
             ]
+            if is_back or offset < delivered_to.get(partition, -1):
+                self._excuse(seen.instance)
             read_to[partition] = offset
+
+    def _excuse(self, instance: str) -> None:
+        """An abort of what is open now is none that loses its input."""
+        for (own, _), each in self._open.items():
+            each.is_excused |= own == instance
 
     def _ended(self, seen: SeenEnded, tell: Tell) -> None:
         ended = self._open.pop((seen.instance, seen.transactional_id))
@@ -193,7 +200,7 @@ class AbortWithoutSeek(FindingRule):
             return
         aborted = self._aborted[seen.instance]
         if not seen.is_commit:
-            if self._read_to.get(seen.instance) and not ended.was_rebalanced:
+            if self._read_to.get(seen.instance) and not ended.is_excused:
                 self._taken_back(seen.instance, ended.keys)
             return
         for lost in [each for each in aborted if ended.keys and _passes_over(ended.offsets, each)]:

@@ -82,6 +82,23 @@ def aborts_then_reads_again_under_load() -> History:
         yield each
 
 
+def seeks_back_under_load_then_aborts() -> History:
+    """What is read again has come before the abort is answered."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch()
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+    yield from app.fetch(4)
+    yield from app.end(is_commit=False)
+    for number in range(3):
+        each = app.produce(app.offset + number)
+        yield replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+    yield app.produce(app.offset + 3)
+    yield app.send_offsets(app.offset + 4)
+    yield from app.end()
+
+
 def goes_on_in_one_partition(*, with_offsets: bool) -> History:
     """Aborts, seeks back, and first writes what is at hand of another partition: the Fetch of what
     was aborted waits behind one that is on its way."""
@@ -384,10 +401,10 @@ def filters_most_of_its_input() -> History:
 
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
-    aborts_then_reads_again_under_load, aborts_and_goes_on_in_one_partition,
-    aborts_early_and_goes_on_in_one_partition, aborts_while_another_broker_brings_more,
-    aborts_other_keys_while_another_broker_brings_more, aborts_what_came_in_a_rush,
-    aborts_then_tries_again_with_other_values,
+    aborts_then_reads_again_under_load, seeks_back_under_load_then_aborts,
+    aborts_and_goes_on_in_one_partition, aborts_early_and_goes_on_in_one_partition,
+    aborts_while_another_broker_brings_more, aborts_other_keys_while_another_broker_brings_more,
+    aborts_what_came_in_a_rush, aborts_then_tries_again_with_other_values,
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
