@@ -21,7 +21,7 @@ import psutil
 
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
-from ..faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session
+from ..faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session, signal_session
 from .interrupts import uninterrupted
 from .judgement import last_words
 
@@ -139,13 +139,13 @@ class Application(Supervisor):
 
     def pause(self, name: str) -> int:
         process = self.running(name)
-        os.killpg(process.pid, signal.SIGSTOP)
+        os.killpg(process.pid, signal.SIGSTOP)  # at once; then whoever left the group
+        signal_session(process.pid, signal.SIGSTOP)
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
         return process.pid
 
     def resume(self, name: str) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._children[name].process.pid, signal.SIGCONT)
+        signal_session(self._children[name].process.pid, signal.SIGCONT)
 
     def end(self, name: str) -> str:
         """SIGTERM, kill -9 when it has not ended 10 s later; what it did, in words."""
@@ -162,7 +162,7 @@ class Application(Supervisor):
     def ask_to_end(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-            os.killpg(process.pid, signal.SIGCONT)
+        signal_session(process.pid, signal.SIGCONT)
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
         codes = super().stop(names)
