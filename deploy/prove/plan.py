@@ -17,6 +17,7 @@ from ..cluster.failure import Failure
 COMMITS = frozenset(("OffsetCommit", "TxnOffsetCommit"))
 PRODUCE, END_TXN, SYNC = frozenset(("Produce",)), frozenset(("EndTxn",)), frozenset(("SyncGroup",))
 FETCH, INIT = frozenset(("Fetch",)), frozenset(("InitProducerId",))
+BEGIN = frozenset(("AddPartitionsToTxn",))  # of a transaction of version 1
 
 
 class Act(Enum):
@@ -82,6 +83,9 @@ FIRST = (
     AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
     AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
     AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
+    # Until a group has gone on a transaction that is open may have timed out, which spares who is
+    # not fenced otherwise. One that begins when its sender wakes has all its time before it.
+    AimedFault(Act.PAUSE, BEGIN, Point.BEFORE, "before-transaction"),
     *(AT_WORK,) * 2 * AT_WORK_IN_A_ROW,
 )
 THEN = (
@@ -110,6 +114,53 @@ MORE = (
 )
 FAULTS = {fault.name: fault for fault in FIRST + THEN + MORE}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
+PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
+AIM_MIN_S = 12.0
+AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
+SETTLE_S = 2.0  # so long a new instance may take to shake its group
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
+    until it worked, which it may take again after each end."""
+
+    session_s: float = 6.0
+    transaction_s: float = 10.0
+    start_s: float = 0.0
+
+    @property
+    def pause_max_s(self) -> float:
+        """Whoever takes its place may have to start first."""
+        return 2 * self.session_s + 4 + self.start_s
+
+    def least_s(self, fault: AimedFault) -> float:
+        """So long a fault takes at least; 0: not worth a word."""
+        if fault.act is Act.PAUSE_LONG:
+            return self.transaction_s + SETTLE_S + AWAKE_S
+        return self.session_s + AWAKE_S if fault.act in PAUSES else 0.0
+
+    @property
+    def aim_s(self) -> float:
+        """So long a request is waited for: a group may have to wait for the session of who was
+        killed before."""
+        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S)
+
+    @property
+    def silent_s(self) -> float:
+        """An instance that asks the brokers for nothing so long is out of its group, and not about
+        to begin either."""
+        return max(self.session_s, 1.5 * self.start_s + SETTLE_S)
+
+    @property
+    def still_s(self) -> float:
+        """Who does nothing so long stands still."""
+        return self.aim_s - 1.0
+
+    @property
+    def silence_s(self) -> float:
+        """The same at the end, where nobody else ends what stands in its way."""
+        return max(self.session_s + self.transaction_s, self.still_s)
 
 
 def draw(seed: int) -> Iterator[AimedFault]:

@@ -55,7 +55,8 @@ class PlainCommits(FindingRule):
         elif isinstance(seen, SeenJoin):
             self._commits[seen.instance, seen.group].times.clear()
             self._ticks.rebalanced(seen.instance, seen.at_s)
-        elif isinstance(seen, SeenRequest) and seen.api == "LeaveGroup":
+        elif isinstance(seen, SeenRequest) and seen.api in ("JoinGroup", "LeaveGroup"):
+            # When it is asked for: the answer waits for the others, a session where one is dead.
             self._ticks.rebalanced(seen.instance, seen.at_s)
         elif isinstance(seen, SeenOpened):
             self._ticks.opened(seen.instance, seen.at_s)

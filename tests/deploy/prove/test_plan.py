@@ -12,6 +12,7 @@ from oncelog.deploy.prove.plan import (
     MORE,
     THEN,
     Act,
+    Timeouts,
     Traits,
     draw,
     is_possible,
@@ -59,6 +60,20 @@ def test_only_what_can_meet_the_application_is_made() -> None:
     assert set(names(1, Traits(frozenset(), 2, True))) == {"stop", "add", "remove", "cut"}
     beside = names(1, Traits(frozenset(("Fetch", "SyncGroup")), 2, True))
     assert {"pause-at-work", "kill@after-Fetch"} < set(beside)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_transaction_is_paused_before_it_begins_in_every_plan(seed: int) -> None:
+    """Of one that is open, what is not fenced by its group may be spared by its own timeout."""
+    first = len(FIRST)
+    version_1 = TRANSACTIONAL | {"AddPartitionsToTxn"}
+    drawn = [f.name for f in islice(draw(seed), first) if is_possible(f, Traits(version_1), 2)]
+    assert {"pause@before-transaction", "pause@before-commit"} < set(drawn)
+    assert "pause@before-transaction" not in names(seed, Traits(TRANSACTIONAL, 2, True))
+
+
+def test_a_pause_lasts_until_a_stand_in_has_begun() -> None:
+    assert Timeouts(start_s=60.0).pause_max_s == Timeouts().pause_max_s + 60.0
 
 
 def test_faults_are_named() -> None:

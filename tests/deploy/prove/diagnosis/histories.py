@@ -64,7 +64,10 @@ class Application:
             timeout_ms=self.timeout_ms,
         )  # fmt: skip
 
-    def join(self) -> Iterator[s.Sighting]:
+    def join(self, waits_s: float = 0.0) -> Iterator[s.Sighting]:
+        """waits_s: until the others have come, too."""
+        yield self.sign("JoinGroup")
+        self.at_s += waits_s
         yield s.SeenJoin(**self.at(self.reader), group=GROUP)
         place = ((INPUT, self.partition), self.offset)
         yield s.SeenOffsetFetch(

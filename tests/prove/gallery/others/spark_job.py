@@ -9,8 +9,13 @@ import sys
 
 from oncelog.pipeline import exactly_once, spark_session
 
+# It is killed again and again: a JVM that compiles much works for less time than it takes to start.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 cluster = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
-spark = spark_session("gallery", master="local[2]", sql_shuffle_partitions=2)
+spark = spark_session(
+    "gallery", master="local[2]", sql_shuffle_partitions=2, driver_extraJavaOptions=SHORT_LIVED
+)
 source = (
     spark.readStream.format("oncelog")
     .option("kafka.bootstrap.servers", cluster)
