@@ -132,8 +132,7 @@ class Timeouts:
 
     @property
     def pause_max_s(self) -> float:
-        """Whoever takes its place may have to start first."""
-        return 2 * self.session_s + 4 + self.start_s
+        return 2 * self.session_s + 4
 
     def least_s(self, fault: AimedFault) -> float:
         """So long a fault takes at least; 0: not worth a word."""

@@ -16,6 +16,7 @@ from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.events import Answer, Request
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from ..faults.protocol_proxy.rules import (
+    HOLD_DEADLINE_MAX_S,
     Action,
     AnswerError,
     Disconnect,
@@ -167,7 +168,9 @@ class Striker:
             return ending
 
         assert fault.point is not None
-        deadline_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        pause_s = self._timeouts.pause_max_s + self._timeouts.start_s
+        least_s = pause_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        deadline_s = min(least_s, HOLD_DEADLINE_MAX_S)
         times = None if is_of_inputs else 1
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s), times=times)
         self._proxy.add(rule)
@@ -256,13 +259,14 @@ class Striker:
         at_s = time.monotonic()
         had = self._observed.had(name, at_s)
         has_begun = self._observed.is_in_transaction(name)
+        most_s = self._timeouts.pause_max_s
         if len(self._application.instances) == 1:  # whoever restarts it thinks that it is gone
+            most_s += self._timeouts.start_s
             self._application.add(self._application.known_as(name))
             self._application.replaced(name)
             self._zombie = name
         self._wait(lambda: False, least_s, name)
         has_gone_on = self._observed.has_gone_on
-        most_s = self._timeouts.pause_max_s
         gone_on = self._wait(lambda: has_gone_on(name, at_s, had), most_s, name)
         if gone_on:
             time.sleep(0.3)  # a few records more, which it may then do again

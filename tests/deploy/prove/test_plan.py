@@ -13,7 +13,6 @@ from oncelog.deploy.prove.plan import (
     MORE,
     THEN,
     Act,
-    Timeouts,
     Traits,
     draw,
     is_possible,
@@ -71,10 +70,6 @@ def test_a_transaction_is_paused_before_it_begins_in_every_plan(seed: int) -> No
     drawn = [fault.name for fault in first if is_possible(fault, version_1, 2)]
     assert ("pause@before-commit", "pause@before-transaction") in pairwise(drawn)
     assert "pause@before-transaction" not in names(seed, Traits(TRANSACTIONAL, 2, True))
-
-
-def test_a_pause_lasts_until_a_stand_in_has_begun() -> None:
-    assert Timeouts(start_s=60.0).pause_max_s == Timeouts().pause_max_s + 60.0
 
 
 def test_faults_are_named() -> None:
