@@ -117,7 +117,7 @@ FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 AIM_MIN_S = 12.0
-AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
+AWAKE_S = 1.5  # at least: who has woken finishes what it was about to do before a fault strikes
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 
@@ -132,7 +132,8 @@ class Timeouts:
 
     @property
     def pause_max_s(self) -> float:
-        return 2 * self.session_s + 4
+        """Whoever takes its place may have to start first."""
+        return 2 * self.session_s + 4 + self.start_s
 
     def least_s(self, fault: AimedFault) -> float:
         """So long a fault takes at least; 0: not worth a word."""

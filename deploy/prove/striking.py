@@ -98,9 +98,12 @@ class Striker:
         self._restart_silent()
         struck = self._kinds[fault.act](fault)
         self._application.check()
-        self._application.ensure_running()
         if struck.is_made and fault.act in PAUSES:
+            since_s = self._application.awake_since_s(struck.instance)
             time.sleep(AWAKE_S)
+            has_finished = self._observed.has_finished
+            wait_for(lambda: has_finished(struck.instance, since_s), self._timeouts.session_s)
+        self._application.ensure_running()
         if self._zombie is not None:  # both at once for good would be no fault, but a mistake
             self._application.end(self._zombie)
             self._zombie = None
@@ -168,8 +171,7 @@ class Striker:
             return ending
 
         assert fault.point is not None
-        pause_s = self._timeouts.pause_max_s + self._timeouts.start_s
-        least_s = pause_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        least_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
         deadline_s = min(least_s, HOLD_DEADLINE_MAX_S)
         times = None if is_of_inputs else 1
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s), times=times)
@@ -259,27 +261,22 @@ class Striker:
         at_s = time.monotonic()
         had = self._observed.had(name, at_s)
         has_begun = self._observed.is_in_transaction(name)
-        most_s = self._timeouts.pause_max_s
         if len(self._application.instances) == 1:  # whoever restarts it thinks that it is gone
-            most_s += self._timeouts.start_s
             self._application.add(self._application.known_as(name))
             self._application.replaced(name)
             self._zombie = name
         self._wait(lambda: False, least_s, name)
         has_gone_on = self._observed.has_gone_on
+        most_s = self._timeouts.pause_max_s
         gone_on = self._wait(lambda: has_gone_on(name, at_s, had), most_s, name)
         if gone_on:
             time.sleep(0.3)  # a few records more, which it may then do again
         self._application.resume(name)
         paused_s = time.monotonic() - at_s
-        late = "; its transaction has timed out" * (
-            has_begun and paused_s > self._timeouts.transaction_s
-        )
-        return (
-            f"{name} was paused {paused_s:.1f} s {where}, "
-            f"{'and its group went on without it' if gone_on else 'and nobody took its place'}"
-            f"{late}"
-        )
+        outcome = "its group went on without it" if gone_on else "nobody took its place"
+        if has_begun and paused_s > self._timeouts.transaction_s:
+            outcome += "; its transaction has timed out"
+        return f"{name} was paused {paused_s:.1f} s {where}, and {outcome}"
 
     def _kill_broker(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         broker = request.connection.broker_id
