@@ -22,6 +22,7 @@ FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
 COMMITS_LOOKED_AT = 200  # of each instance, however many partitions each covers
 HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
 WORK = PRODUCE | END_TXN | COMMITS
+ENDS = END_TXN | {"OffsetCommit"}  # of what was done with some inputs
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
 
 
@@ -36,6 +37,7 @@ class Observed:
         # What is not answered: connection and correlation id -> instance and API.
         self._open: dict[tuple[int, int], tuple[str, str]] = {}
         self._heard_s = dict[str, float]()  # by instance: its last request, or answer
+        self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
         self._transactions = dict[str, str]()  # transactional id -> instance, where one is open
         self._2pc = set[str]()  # transactional ids with two-phase commit
         self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
@@ -74,6 +76,12 @@ class Observed:
         """In one that may time out: with two-phase commit none does."""
         with self._lock:
             return any(i == instance for t, i in self._transactions.items() if t not in self._2pc)
+
+    def has_finished(self, instance: str, since_s: float) -> bool:
+        """Whether it has ended since what it was about to do; of who ends nothing that can be seen,
+        nobody knows, so it counts as done."""
+        with self._lock:
+            return self._apis.isdisjoint(ENDS) or self._ended_s.get(instance, 0.0) > since_s
 
     def silent_since_s(self, instance: str) -> float | None:
         """Since when it has asked no broker for anything, and waits for no answer; None while it
@@ -161,6 +169,8 @@ class Observed:
             self._names.learn(answer.body.topics)
             return
         with self._lock:
+            if request.api in ENDS:
+                self._ended_s[request.instance] = answer.at_s
             found = list(self._facts_of(request, answer))
             self._recent += found
             if any(isinstance(fact, Committed) for fact in found):

@@ -75,6 +75,10 @@ class Traits:
 # Output that does not go to Kafka is written between two commits, where no request can be met.
 AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
 AT_WORK_IN_A_ROW = 2
+AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
+# Until a group has gone on a transaction that is open may have timed out, which spares who is not
+# fenced otherwise. One that begins when its sender wakes has all its time before it.
+AT_BEGIN = AimedFault(Act.PAUSE, BEGIN, Point.BEFORE, "before-transaction")
 FIRST = (
     AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
     AimedFault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
@@ -82,10 +86,7 @@ FIRST = (
     AimedFault(Act.LOSE_ANSWER, PRODUCE, None, "Produce"),
     AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
     AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
-    AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
-    # Until a group has gone on a transaction that is open may have timed out, which spares who is
-    # not fenced otherwise. One that begins when its sender wakes has all its time before it.
-    AimedFault(Act.PAUSE, BEGIN, Point.BEFORE, "before-transaction"),
+    AT_COMMIT,
     *(AT_WORK,) * 2 * AT_WORK_IN_A_ROW,
 )
 THEN = (
@@ -112,11 +113,11 @@ MORE = (
     AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
 )
-FAULTS = {fault.name: fault for fault in FIRST + THEN + MORE}
+FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 AIM_MIN_S = 12.0
-AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
+AWAKE_S = 1.5  # at least: who has woken finishes what it was about to do before a fault strikes
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
 
@@ -166,20 +167,23 @@ class Timeouts:
 def draw(seed: int) -> Iterator[AimedFault]:
     """All faults again and again, each time in another order; without end."""
     chance = random.Random(f"oncelog prove {seed}")
-    yield from behind_kills(chance.sample(FIRST, len(FIRST)))
+    yield from in_turn(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
     while True:
         yield from MORE
-        yield from behind_kills(chance.sample(FIRST + THEN, len(FIRST + THEN)))
+        yield from in_turn(chance.sample(FIRST + THEN, len(FIRST + THEN)))
 
 
-def behind_kills(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
+def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
     """The same, those at work right behind those that kill: while a group waits for the session of
-    who was killed, input piles up, so that all of it is at work afterwards."""
+    who was killed, input piles up, so that all of it is at work afterwards. And behind a pause at a
+    commit, one where a transaction begins."""
     at_work = [fault for fault in deck if fault is AT_WORK]
     for fault in deck:
         if fault is not AT_WORK:
             yield fault
+        if fault is AT_COMMIT:
+            yield AT_BEGIN
         if fault.act is Act.KILL:
             yield from at_work[:AT_WORK_IN_A_ROW]
             del at_work[:AT_WORK_IN_A_ROW]

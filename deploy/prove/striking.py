@@ -16,6 +16,7 @@ from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.events import Answer, Request
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from ..faults.protocol_proxy.rules import (
+    HOLD_DEADLINE_MAX_S,
     Action,
     AnswerError,
     Disconnect,
@@ -97,9 +98,12 @@ class Striker:
         self._restart_silent()
         struck = self._kinds[fault.act](fault)
         self._application.check()
-        self._application.ensure_running()
         if struck.is_made and fault.act in PAUSES:
+            since_s = self._application.awake_since_s(struck.instance)
             time.sleep(AWAKE_S)
+            has_finished = self._observed.has_finished
+            wait_for(lambda: has_finished(struck.instance, since_s), self._timeouts.session_s)
+        self._application.ensure_running()
         if self._zombie is not None:  # both at once for good would be no fault, but a mistake
             self._application.end(self._zombie)
             self._zombie = None
@@ -167,7 +171,8 @@ class Striker:
             return ending
 
         assert fault.point is not None
-        deadline_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        least_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        deadline_s = min(least_s, HOLD_DEADLINE_MAX_S)
         times = None if is_of_inputs else 1
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s), times=times)
         self._proxy.add(rule)
@@ -268,14 +273,10 @@ class Striker:
             time.sleep(0.3)  # a few records more, which it may then do again
         self._application.resume(name)
         paused_s = time.monotonic() - at_s
-        late = "; its transaction has timed out" * (
-            has_begun and paused_s > self._timeouts.transaction_s
-        )
-        return (
-            f"{name} was paused {paused_s:.1f} s {where}, "
-            f"{'and its group went on without it' if gone_on else 'and nobody took its place'}"
-            f"{late}"
-        )
+        outcome = "its group went on without it" if gone_on else "nobody took its place"
+        if has_begun and paused_s > self._timeouts.transaction_s:
+            outcome += "; its transaction has timed out"
+        return f"{name} was paused {paused_s:.1f} s {where}, and {outcome}"
 
     def _kill_broker(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         broker = request.connection.broker_id

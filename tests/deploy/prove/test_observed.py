@@ -86,3 +86,16 @@ def test_who_waits_for_an_answer_is_not_silent() -> None:
     observed(request)
     observed(ConnectionClosed(request.connection, 8.0, ""))
     assert observed.silent_since_s("one") == request.at_s
+
+
+def test_who_has_finished_is_seen_by_the_answer_whatever_it_says() -> None:
+    observed = Observed([T], ["out"])
+    assert observed.has_finished("one", 0.0), "nobody here ends anything that can be seen"
+    request = request_of("OffsetCommit", 8, {"group_id": G, "topics": [OFFSETS]})
+    observed(request)
+    assert not observed.has_finished("one", 0.0)
+    topics = [{"name": T, "partitions": [{"partition_index": 0, "error_code": 22}]}]
+    answer, _ = answer_of(request, {"topics": topics})
+    answer.at_s = 5.0
+    observed(answer)
+    assert observed.has_finished("one", 4.0) and not observed.has_finished("one", 5.0)
