@@ -194,7 +194,9 @@ class WriterProtocol:
         if event.generation <= self.generation:
             raise self.stop(stop_words.overruled(self._key, self._reason))
         # A successor has fenced this session, and committed first what it had decided.
-        self.stop(stop_words.superseded(self.name, self.generation))
+        stopped = self.stop(stop_words.superseded(self.name, self.generation))
+        if self._owed is not None:  # of the last block; the next one must not begin
+            raise stopped
         return steps.EndBlock(is_committed=True)
 
     # --- what an earlier transaction owes

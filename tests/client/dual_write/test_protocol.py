@@ -77,6 +77,19 @@ def test_a_decided_block_returns_and_is_completed_before_the_next() -> None:
     assert writer.phase is WriterPhase.OPENING
 
 
+def test_no_block_begins_where_what_it_owes_was_done_by_a_successor() -> None:
+    """The block would run on a connection that nobody rolls back."""
+    writer = decided()
+    writer.step(AWAY)
+    writer.step(steps.BlockBegun())
+    fenced = steps.EndRefused(ProducerFenced("fenced"))
+    assert writer.step(fenced) == steps.ReadGeneration("w")
+    with pytest.raises(WriterSuperseded):
+        writer.step(steps.GenerationRead(4))
+    with pytest.raises(WriterSuperseded):
+        writer.step(steps.BlockBegun())
+
+
 def test_an_abort_without_an_answer_is_made_again_before_the_next_block() -> None:
     writer = ready()
     at_decision(writer)
