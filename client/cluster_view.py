@@ -68,6 +68,8 @@ class ClusterSnapshot:
     internal_topics: set[str] = field(default_factory=set[str])
     topic_errors: dict[str, int] = field(default_factory=dict[str, int])
     topic_ids: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    _numbers: dict[str, list[int]] = field(default_factory=dict[str, list[int]], init=False)
+    _numbered: int = field(default=0, init=False)  # partitions when they were sorted
 
     def keep_newer(self, known: "ClusterSnapshot") -> None:
         """Leaders of a later epoch than these: a broker may be behind what we know (KIP-320)."""
@@ -80,9 +82,17 @@ class ClusterSnapshot:
                 self.partitions[key] = old  # and not one of a topic that was made anew
 
     def partitions_of(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic in order."""
-        found = [p for (name, _), p in self.partitions.items() if name == topic]
-        return sorted(found, key=lambda p: p.partition)
+        """The partitions of a topic in order.
+
+        Sorted once for all topics, and again when there are more: who asks asks for many.
+        """
+        if self._numbered != len(self.partitions):
+            self._numbers, self._numbered = {}, len(self.partitions)
+            for name, number in self.partitions:
+                self._numbers.setdefault(name, []).append(number)
+            for numbers in self._numbers.values():
+                numbers.sort()
+        return [self.partitions[topic, number] for number in self._numbers.get(topic, ())]
 
 
 class ClusterView:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .security.session import SaslSession, Security
 
 NEWEST = 1 << 15  # of versions: whatever both sides speak
+CORRELATION_ID_MAX = 2**31 - 1  # then they begin again
 SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
 CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": __version__}
 # What we speak of each API: the versions whose meaning this client knows.
@@ -217,7 +218,7 @@ class BrokerConnection:
         self, api_key: int, version: int, body: Sequence[Any], *, timeout_ms: int | None = None
     ) -> memoryview:
         """Send an encoded request; the answer's body (its header removed) comes back."""
-        correlation_id = next(self._correlation_ids)
+        correlation_id = self._next_id()
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         flexible = api_key != API_VERSIONS and is_flexible(api_key, version)
         self._waiting[correlation_id] = (future, flexible)
@@ -237,9 +238,12 @@ class BrokerConnection:
         """Send a request that has no answer (Produce with acks=0)."""
         try:
             async with asyncio.timeout(self.timeout_ms / 1000):
-                await self._write(api_key, version, next(self._correlation_ids), body)
+                await self._write(api_key, version, self._next_id(), body)
         except TimeoutError:
             raise self._too_late(api_key, self.timeout_ms) from None
+
+    def _next_id(self) -> int:
+        return next(self._correlation_ids) & CORRELATION_ID_MAX
 
     def _too_late(self, api_key: int, limit_ms: int) -> KafkaError:
         name = API_NAMES.get(api_key, str(api_key))

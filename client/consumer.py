@@ -71,12 +71,14 @@ class Consumer:
         self._finding, self._refreshing, self._committing = LongWork(), LongWork(), LongWork()
         self._turn = 0
         self._membership: GroupMetadata | None = None  # when records were given out last
+        self.is_interrupted = False  # the program was, in its work on what the last poll gave
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.is_interrupted = kind is not None
         await self.close()
 
     @property
@@ -318,7 +320,9 @@ class Consumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
-        self._require_group()
+        member = self._require_group()
+        if offsets is not None and self.group_metadata() != member.requests.metadata:
+            member.refuse_others(offsets)  # it has rebalanced since the last poll
         await self._committing.stop()  # what it has is older
         given = offsets if offsets is not None else self._positions.given_out()
         await self._commit(with_metadata(given))
@@ -379,7 +383,8 @@ class Consumer:
         if self._is_closed:
             return
         self._is_closed = True
-        self._positions.settle()
+        if not self.is_interrupted:
+            self._positions.settle()
         for work in (self._finding, self._refreshing, self._committing):
             await work.stop()
         try:
