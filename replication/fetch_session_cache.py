@@ -42,12 +42,16 @@ class FetchSessionCache:
         draw_id: a number from 1 to 2**31 - 1, another one each time.
         """
         evicted: list[FetchSession] = []
-        while not self._has_room(size):
-            victim = self._victim(size, now_ms) if size <= self.partitions_max else None
-            if victim is None:
+        if not self._has_room(size):
+            if size > self.partitions_max:
                 return None, evicted
-            self.close(victim)
-            evicted.append(victim)
+            for victim in self._victims(size, now_ms):
+                self.close(victim)
+                evicted.append(victim)
+                if self._has_room(size):
+                    break
+            else:
+                return None, evicted
         session_id = draw_id()
         while session_id in self._by_use:
             session_id = draw_id()
@@ -79,10 +83,11 @@ class FetchSessionCache:
     def _has_room(self, size: int) -> bool:
         return len(self) < self._slots and self.partition_count + size <= self.partitions_max
 
-    def _victim(self, size: int, now_ms: int) -> FetchSession | None:
-        oldest = next(iter(self._by_use.values()), None)
-        if oldest is None or now_ms - oldest.last_used_ms > EVICTION_MS:
-            return oldest
-        evictable = (each for each in self._by_use.values() if each.is_evictable)
-        smallest = min(evictable, key=lambda each: (each.size, each.session_id), default=None)
-        return None if smallest is None or size <= smallest.size else smallest
+    def _victims(self, size: int, now_ms: int) -> Iterator[FetchSession]:
+        """Which make room, one after the other, while they are closed."""
+        while (oldest := next(iter(self._by_use.values()), None)) is not None:
+            if now_ms - oldest.last_used_ms <= EVICTION_MS:
+                break
+            yield oldest
+        smaller = (each for each in self._by_use.values() if each.is_evictable and each.size < size)
+        yield from sorted(smaller, key=lambda each: (each.size, each.session_id))

@@ -5,6 +5,7 @@ The rules of the conversation are in `replica_session`. Times are monotonic mill
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 
 from ..wire.c_calls import new_tuple
 from ..wire.identifiers import TopicIdPartition
@@ -17,6 +18,8 @@ from .messages import (
     ReplicaFetchResponse,
     SlotAnswer,
 )
+
+ADDED_MAX = 500  # in one request: some 5 ms at the leader, which may raise as many high watermarks
 
 
 @dataclass(slots=True, eq=False)
@@ -97,18 +100,23 @@ class FollowerSession:
     # -- requests
 
     def should_send(self, now_ms: int) -> bool:
-        """A poll must wait at the leader always, and news must not wait."""
+        """A poll must wait at the leader always, and news must not wait: only for an answer that
+        comes at once, as that to the first of many parts."""
         if self.retries:
             self._enter_retries(now_ms)
         if not self._outstanding:
             return bool(self.slots) or bool(self._removed)
         has_news = bool(self._added or self._moved or self._removed)
-        return has_news and self._session_id != 0
+        return has_news and self._session_id != 0 and self._outstanding[-1].max_wait_ms != 0
 
     def next_request(
         self, *, broker_epoch: int, max_wait_ms: int, max_bytes: int
     ) -> ReplicaFetchRequest:
-        """All news since the last request; a full list when there is no session."""
+        """News since the last request, or all from the beginning when there is no session.
+
+        Of what is added no more than ADDED_MAX: a follower of thousands that comes back tells of
+        them in parts, each when the one before is answered.
+        """
         if self._session_id == 0:
             self._by_number.clear()
             self._moved.clear()
@@ -119,20 +127,23 @@ class FollowerSession:
         else:
             self._session_epoch += 1
         added = self._enter() if self._added else []
+        if self._added:
+            max_wait_ms = 0
         moved: list[MovedSlot] = []
         for number, slot in self._moved.items():
             position = slot.fetch_offset, slot.last_fetched_epoch, slot.log_start_offset
             moved.append(new_tuple(MovedSlot, (number, *position)))
         head = self._session_id, self._session_epoch, broker_epoch, max_wait_ms, max_bytes
         request = new_tuple(ReplicaFetchRequest, (*head, added, moved, self._removed))
-        self._added, self._moved, self._removed = {}, {}, []
+        self._moved, self._removed = {}, []
         self._outstanding.append(request)
         return request
 
     def _enter(self) -> list[AddedSlot]:
         """Give their numbers to the slots that enter the session."""
         added: list[AddedSlot] = []
-        for slot in self._added.values():
+        for key in list(islice(self._added, ADDED_MAX)):
+            slot = self._added.pop(key)
             self._numbers_given += 1
             slot.number = self._numbers_given
             self._by_number[slot.number] = slot

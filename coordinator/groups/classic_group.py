@@ -8,7 +8,8 @@ KIP-62, KIP-345 (static members), KIP-394 (pending members), KIP-814.
 """
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from ...wire.errors import (
@@ -21,6 +22,7 @@ from ...wire.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+from ...wire.steps import StepCounter, Steps
 from .consumer_protocol import CONSUMER, EveryTopic, subscribed_topics
 from .group_member import HeldMetadata, Member, metadata_bytes
 from .group_messages import (
@@ -55,7 +57,7 @@ class ClassicGroup:
     pending_sync: set[str] = field(default_factory=set[str])
     awaiting_join_count: int = 0
     support: Counter[str] = field(default_factory=Counter[str])  # protocol -> how many have it
-    subscribed: frozenset[str] | None = None  # None when it is not known
+    subscribed: AbstractSet[str] | None = None  # None when it is not known
     new_member_added: bool = False  # while the first members gather
     initial_wait_left_ms: int = 0
 
@@ -90,7 +92,6 @@ class ClassicGroup:
             group.state = GroupState.STABLE
         if group.leader_id not in group.members:
             group.leader_id = next(iter(group.members), None)
-        group.subscribed = group.compute_subscribed()
         return group
 
     def to_store(self, assignments: dict[str, bytes]) -> GroupValue:
@@ -282,21 +283,31 @@ class ClassicGroup:
             if not self.support[name]:
                 del self.support[name]
 
-    def compute_subscribed(self) -> frozenset[str] | None:
-        """The topics of all members; None for other than consumers, and when it is not known."""
+    def read_subscriptions(self, turn: Turn) -> None:
+        """Find the topics of all members, who may name thousands each; until then it is not known.
+
+        That is the cautious side: offsets that any member might read stay.
+        """
+        self.subscribed = None
         if self.protocol_type != CONSUMER:
-            return None
+            return
         if not self.members:
-            return frozenset()
-        if self.protocol_name is None:
-            return None
-        topics = set[str]()
-        for member in self.members.values():
-            subscription = subscribed_topics(member.metadata(self.protocol_name))
-            if subscription is None:
-                return None
-            topics |= subscription
-        return frozenset(topics)
+            self.subscribed = frozenset()
+        elif self.protocol_name is not None:
+            said = [member.metadata(self.protocol_name) for member in self.members.values()]
+            turn.do_in_steps(self._reading(self.generation, said))
+
+    def _reading(self, generation: int, said: Iterable[bytes]) -> Steps[None]:
+        topics, counter = set[str](), StepCounter()
+        before: bytes | None = None
+        for metadata in said:
+            if counter.ends_step():
+                yield
+            if metadata != before and not (yield from subscribed_topics(metadata, topics, counter)):
+                return
+            before = metadata
+        if self.generation == generation:  # else the members are others, and read by themselves
+            self.subscribed = topics
 
     @property
     def subscribed_or_all(self) -> Container[str]:

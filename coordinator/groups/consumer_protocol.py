@@ -5,9 +5,13 @@ are subscribed to are neither deleted nor expired. Every version begins as versi
 version int16, topics as an array of strings, ...
 """
 
+import struct
 from dataclasses import dataclass
 
+from ...wire.steps import StepCounter, Steps
+
 CONSUMER = "consumer"
+_COUNT_AT, _COUNT, _SIZE = 2, struct.Struct(">i"), struct.Struct(">h")
 
 
 @dataclass(frozen=True)
@@ -19,27 +23,22 @@ class EveryTopic:
         return True
 
 
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a subscription, None when the bytes are something else."""
-    data = memoryview(metadata)
+def subscribed_topics(metadata: bytes, topics: set[str], counter: StepCounter) -> Steps[bool]:
+    """Add the topics of a subscription to `topics`; False when the bytes are something else."""
     try:
-        count = _int(data, 2, 4)
-        if count < 0 or count * 2 > len(data) - 6:
-            return None
-        position, topics = 6, set[str]()
+        (count,) = _COUNT.unpack_from(metadata, _COUNT_AT)
+        position = _COUNT_AT + _COUNT.size
+        if count < 0 or count * _SIZE.size > len(metadata) - position:
+            return False
         for _ in range(count):
-            size = _int(data, position, 2)
-            position += 2
-            if size < 0 or position + size > len(data):
-                return None
-            topics.add(bytes(data[position : position + size]).decode())
-            position += size
-    except ValueError:  # too short, or not UTF-8
-        return None
-    return frozenset(topics)
-
-
-def _int(data: memoryview, position: int, size: int) -> int:
-    if position + size > len(data):
-        raise ValueError("the metadata ends early")
-    return int.from_bytes(data[position : position + size], "big", signed=True)
+            (size,) = _SIZE.unpack_from(metadata, position)
+            start = position + _SIZE.size
+            position = start + size
+            if size < 0 or position > len(metadata):
+                return False
+            topics.add(metadata[start:position].decode())
+            if counter.ends_step():
+                yield
+    except (struct.error, UnicodeDecodeError):  # too short
+        return False
+    return True

@@ -54,6 +54,7 @@ class GroupTable:
     def on_loaded(self, turn: Turn, groups: Iterable[ClassicGroup]) -> None:
         """All is loaded: members have their session's time to show up, from now on."""
         for group in groups:
+            group.read_subscriptions(turn)
             for member in group.members.values():
                 expect_heartbeat(group, member, turn)
             if len(group.members) > turn.settings.max_size:

@@ -102,14 +102,14 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
     group.pending_sync.clear()
     if not group.members:
         group.protocol_name = None
-        group.subscribed = group.compute_subscribed()
+        group.read_subscriptions(turn)
         group.move_to(GroupState.EMPTY, turn.wall_ms)
         turn.note(f"group {group.group_id} is empty, generation {group.generation}")
         # If this is lost the generation before stays in the log; nobody of it is left to care.
         turn.store(group.group_id, group.to_store({}), lambda error, later: None)
         return
     group.protocol_name = group.choose_protocol()
-    group.subscribed = group.compute_subscribed()
+    group.read_subscriptions(turn)
     group.move_to(GroupState.COMPLETING_REBALANCE, turn.wall_ms)
     for member in group.members.values():
         group.answer_join(member, group.generation_for(member), turn)

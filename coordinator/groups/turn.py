@@ -7,6 +7,7 @@ must wait leaves its ticket with its member, and a later turn answers it.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ...wire.steps import Steps
 from .deadlines import Deadlines
 from .group_messages import GroupSettings, JoinAnswer, SyncAnswer
 from .records import GroupValue
@@ -40,6 +41,7 @@ class Turn:
     )
     stores: list[Store] = field(default_factory=list[Store])
     notes: list[str] = field(default_factory=list[str])  # sentences for the log
+    steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
 
     def answer(self, ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
         """Answer the request that the ticket stands for."""
@@ -53,6 +55,10 @@ class Turn:
 
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)
+
+    def do_in_steps(self, steps: Steps[None]) -> None:
+        """Have it done soon: at once if it is short."""
+        self.steps.append(steps)
 
     def set_deadline(self, kind: str, group_id: str, member_id: str, delay_ms: int) -> None:
         """Come back after a delay, and not at the time given before."""

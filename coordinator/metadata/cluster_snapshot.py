@@ -122,6 +122,7 @@ def _decode(
             tables.put_partition((topic.name, index), PartitionRegistration(*reader.value()))
             read += 1
             if read % SLICE_PARTITIONS == 0:
+                tables.take_changes()  # of thousands they are freed in slices, too
                 yield
     tables.broker_configs = {name: dict(configs) for name, configs in reader.value()}
     outcomes = dict(reader.value())
@@ -165,3 +166,12 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
     )
     changes.others_changed = before.revision != after.revision
     return changes
+
+
+def discarding(tables: ClusterTables) -> Steps[None]:
+    """Free what many topics take, in slices; nobody may read them any more."""
+    for number, name in enumerate(list(tables.topics), 1):
+        tables.remove_topic(name)
+        if number % SLICE_PARTITIONS == 0:
+            tables.take_changes()
+            yield

@@ -18,7 +18,7 @@ from ...replication.sliced_work import Steps, run_to_end
 from ...wire.errors import KafkaError
 from . import commands
 from .cluster_model import Changes
-from .cluster_snapshot import decode_tables, difference, encode_tables
+from .cluster_snapshot import decode_tables, difference, discarding, encode_tables
 from .cluster_tables import ClusterTables
 from .commands import AdvanceClock, AllocateProducerIds, Command, RegisterBroker, decode_command
 from .results import Result, decode_result, encode_result
@@ -102,16 +102,19 @@ class ClusterState(ClusterTables):
     def restore_steps(self, snapshot: bytes | memoryview) -> Steps[None]:
         """Become what the snapshot says; listeners hear of the difference.
 
-        The state stays as it is until the last step; nothing may be applied before that. Raises
-        UnreadableSnapshot, and then nothing has changed.
+        The state changes in one step, and stays as it is until then; nothing may be applied before
+        the last. Raises UnreadableSnapshot, and then nothing has changed.
         """
         tables, outcomes = yield from decode_tables(snapshot)
         changes = yield from difference(self, tables)
+        before = ClusterTables()
+        vars(before).update({name: vars(self)[name] for name in vars(before)})
         vars(self).update(vars(tables))
         self._outcomes = outcomes
         self._outcomes_bytes = sum(map(len, outcomes.values()))
         if changes:
             self._notify(changes)
+        yield from discarding(before)
 
     def _decide(self, data: bytes, index: int) -> Steps[Result]:
         command, operation_id = decode_command(data)

@@ -25,6 +25,7 @@ from .applier import StateMachine
 from .group import RaftGroup
 from .jobs import Jobs
 from .messages import MalformedMessage, Message, decode_frame, encode_frame, split
+from .outcome_queue import OutcomeQueue
 from .outcomes import ForeignJournal
 from .settings import RaftSettings, check_voters
 from .snapshot_queue import SnapshotQueue
@@ -97,7 +98,7 @@ class RaftEngine:
         self._is_running = False
         self._touched: dict[int, RaftGroup] = {}  # in order: the simulator repeats a run exactly
         self._turn_is_due = False
-        self._outcomes: list[Callable[[], None]] = []  # for submitters, told after the turn
+        self._outcomes = OutcomeQueue(loop)
         self._outbox: dict[int, list[tuple[int, Message]]] = {peer: [] for peer in self.others}
         self._held: deque[tuple[int, int, int, Message]] = deque()  # (sequence, peer, group, ...)
         self._batch: GroupCommit | None = None  # the group commit that is under way
@@ -188,7 +189,7 @@ class RaftEngine:
         self.jobs.cancel_sliced()
         for group in self.groups.values():
             group.stop()
-        self._report_outcomes()
+        self._outcomes.report_all()
 
     def receive(self, peer: int, payload: bytes) -> None:
         """Take a frame from a peer."""
@@ -252,7 +253,7 @@ class RaftEngine:
 
     def after_turn(self, call: Callable[[], None]) -> None:
         """Call back when this turn is over, and no group is in the middle of anything."""
-        self._outcomes.append(call)
+        self._outcomes.add(call)
 
     def post(self, peer: int, group: RaftGroup, message: Message, *, durable: bool) -> None:
         """Send a message at the end of the turn; a durable one after what is recorded so far."""
@@ -292,12 +293,7 @@ class RaftEngine:
             self._arm_timer(touched.values())
         except Exception as error:
             self.fail(error)
-        self._report_outcomes()
-
-    def _report_outcomes(self) -> None:
-        outcomes, self._outcomes = self._outcomes, []
-        for call in outcomes:
-            call()
+        self._outcomes.report()
 
     def _begin_batch(self) -> None:
         if self._batch is not None or not self.journal.has_work:

@@ -304,6 +304,9 @@ class GroupCoordinator:
         for start in range(0, len(group_ids), GROUPS_A_STEP):
             turn = shard.turn()
             shard.on_loaded(group_ids[start : start + GROUPS_A_STEP], turn)
+            for steps in turn.steps:
+                yield from steps
+            turn.steps.clear()
             if turn.stores or turn.answers or turn.notes:
                 turns.append(turn)
             yield
@@ -323,6 +326,8 @@ class GroupCoordinator:
         while turns:
             turn = turns.popleft()
             self._answer(turn)
+            for steps in turn.steps:
+                self.work.begin("subscriptions of a group", steps)
             for store in turn.stores:
                 error = self._store(shard, store)
                 if error is not None and shard.state is ShardState.SERVING:

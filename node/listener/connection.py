@@ -95,13 +95,17 @@ class Connection(asyncio.BufferedProtocol):
             self.context.waited_ms = partial(since_last_data_ms, peer_socket)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of all that was held; nobody waits for our answers any more."""
+        """Let go of all that was held; nobody waits for our answers any more.
+
+        A request that waits is given up within the share of the turn: the clients of a whole
+        machine may go at once, and each may wait for hundreds of partitions.
+        """
         self.closing_since_s = self.closing_since_s or self._server.now_s
         in_flight, self._in_flight = self._in_flight, deque()
         self._frames.clear()
         for answer, _ in in_flight:
             if isinstance(answer, PendingAnswer):
-                answer.abandon()
+                self._server.share.do(answer.abandon)
         budget = self._server.budget
         budget.remove(self)
         budget.release(self._held_bytes + self._unsent_bytes)

@@ -108,24 +108,30 @@ class ReplicaManager:
         """Host it no longer; `release_waiters` is the caller's."""
         self._by_name.pop((partition.topic, partition.index), None)
         self._by_id.pop(partition.key, None)
+        indexes = self._by_topic.get(partition.topic_id, set())
+        indexes.discard(partition.index)
+        if not indexes:
+            self._by_topic.pop(partition.topic_id, None)
+        self.let_go(partition)
+
+    def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
+        """Host no partition of a topic any longer; those that were, of each of which the caller
+        lets go later: there may be thousands, and none may be found from now on.
+        """
+        hosted = []
+        for index in sorted(self._by_topic.pop(topic_id, ())):
+            partition = self._by_id.pop((topic_id, index))
+            del self._by_name[partition.topic, index]
+            hosted.append(partition)
+        return hosted
+
+    def let_go(self, partition: HostedPartition) -> None:
+        """Of the log of a partition that is hosted no longer."""
         self.unsettled.pop(partition, None)
         self.written.add(partition)  # for the last time
         partition.log.local.disk.on_failure = nothing
         partition.log.segments.drop_cached_reads()
         partition.log.segments.recent = NO_RECENT_WRITES
-        indexes = self._by_topic.get(partition.topic_id, set())
-        indexes.discard(partition.index)
-        if not indexes:
-            self._by_topic.pop(partition.topic_id, None)
-
-    def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
-        """Host no partition of a topic any longer; those that were."""
-        hosted = [
-            self._by_id[topic_id, index] for index in sorted(self._by_topic.get(topic_id, ()))
-        ]
-        for partition in hosted:
-            self.remove(partition)
-        return hosted
 
     def partition(self, topic: str, index: int) -> HostedPartition:
         """The replica for a client's request by name, or the error that tells where to look."""

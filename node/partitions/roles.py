@@ -202,6 +202,7 @@ class PartitionRoles:
 
     def _clear_up(self, hosted: HostedPartition) -> None:
         """It is out of the tables: let go of whoever waits for it, and of its log."""
+        self._replicas.let_go(hosted)
         self._fetchers.stop_following(hosted)
         hosted.leader = hosted.follower = None
         self._replicas.release_waiters(hosted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

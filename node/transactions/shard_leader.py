@@ -258,7 +258,8 @@ class ShardLeader:
         def done(applied: Applied | None, error: Exception | None) -> None:
             code = ErrorCode.NONE
             if error is not None:
-                self._log.warning("a write of %d ids: %s", len(names), error)
+                if self.is_current:  # else thousands would say the same
+                    self._log.warning("a write of %d ids: %s", len(names), error)
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             elif applied is not None and not applied.is_done:
                 self._log.error("the log refuses a decision: %s", applied)

@@ -213,11 +213,13 @@ class ShardLeaders:
             if timed_out:
                 found.append((leader, timed_out[:ABORTS_PER_SCAN]))
         self._open_since_ms = since_ms
-        for leader, names in found:
-            self._tasks.spawn(self._abort_each(leader, names))
+        if found:
+            self._tasks.spawn(self._abort_each(found))
 
-    async def _abort_each(self, leader: ShardLeader, names: Sequence[str]) -> None:
-        for number, name in enumerate(names, 1):
+    async def _abort_each(self, found: Sequence[tuple[ShardLeader, Sequence[str]]]) -> None:
+        """Those of all shards together, some in each turn of the loop."""
+        each = ((leader, name) for leader, names in found for name in names)
+        for number, (leader, name) in enumerate(each, 1):
             self._tasks.spawn(self._abort_timed_out(leader, name))
             if number % ABORTS_AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -7,6 +7,8 @@ from oncelog.replication.fetch_session_cache import EVICTION_MS, FetchSessionCac
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.steps import run_to_end
 
+from ..node.counted_lines import Lines
+
 from oncelog.replication.standing_fetches import StandingFetches  # isort: skip
 
 
@@ -68,6 +70,18 @@ def test_who_is_silent_for_long_goes_first_and_however_large() -> None:
     session, evicted = open_session(cache, 1, EVICTION_MS + 1)
     assert session is not None and evicted == [silent]
     assert cache.get(used.session_id) is used
+
+
+def test_room_for_one_of_thousands_is_made_by_one_look_at_all() -> None:
+    """A look for each that goes kept the loop for 80 ms."""
+    cache, lines = FetchSessionCache(400, partitions_max=400), Lines()
+    for _ in range(400):
+        grow(session := opened(cache, 1), 1)
+        cache.touch(session, EVICTION_MS + 1)
+    with lines.counted():
+        session, evicted = open_session(cache, 300, EVICTION_MS + 1)
+    assert session is not None and len(evicted) == 300
+    assert lines.count < 30 * 400
 
 
 def test_the_partitions_of_all_sessions_are_bounded() -> None:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.replication import follower_session
 from oncelog.replication.follower import Append, PartitionFollower
 from oncelog.replication.follower_progress import PeerView
-from oncelog.replication.follower_session import FollowerSession
+from oncelog.replication.follower_session import ADDED_MAX, FollowerSession
 from oncelog.replication.messages import (
     AddedSlot,
     ReplicaFetchRequest,
@@ -102,6 +103,27 @@ def test_news_of_very_many_partitions_goes_out_in_parts_each_in_its_turn() -> No
         told.append([answer.slot for answer in answers])
     assert list(map(len, told)) == [ANSWERS_MAX, ANSWERS_MAX, 10]
     assert list(chain(*told)) == list(range(1, count + 1))
+
+
+def test_a_follower_of_very_many_enters_them_in_parts_each_when_the_last_is_answered() -> None:
+    """After a reconnection: all of them in one request kept the leader's loop for 60 ms."""
+    session = FollowerSession()
+    keys = [(bytes(16), index) for index in range(2 * ADDED_MAX + 10)]
+    for key in keys:
+        session.add(key, 1, (0, -1))
+    parts: list[list[int]] = []
+    while not parts or parts[-1]:
+        request = request_of(session)
+        parts.append([added.partition for added in request.added])
+        assert request.max_wait_ms == (0 if len(parts) < 3 else 500)
+        if len(parts) == 1:
+            session.remove(keys[-1])
+        if len(parts) < 3:
+            assert not session.should_send(0)
+        session.on_response(request, answered(request))
+        assert session.should_send(0)
+    assert list(map(len, parts)) == [ADDED_MAX, ADDED_MAX, 9, 0]
+    assert [(bytes(16), index) for index in chain(*parts)] == keys[:-1]
 
 
 def test_an_empty_session_sends_nothing() -> None:
@@ -296,8 +318,16 @@ STEP = st.one_of(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(STEP, max_size=50))
-def test_whatever_happens_every_followed_partition_converges(steps: list[tuple]) -> None:
+@given(st.lists(STEP, max_size=50), st.sampled_from((1, ADDED_MAX)))
+def test_whatever_happens_every_followed_partition_converges(
+    steps: list[tuple], added_max: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follower_session, "ADDED_MAX", added_max)
+        converge(steps)
+
+
+def converge(steps: list[tuple]) -> None:
     pair = Pair()
     for step in steps:
         match step:
@@ -331,9 +361,9 @@ def test_whatever_happens_every_followed_partition_converges(steps: list[tuple])
 
 
 def test_a_poll_costs_as_much_as_there_is_news() -> None:
-    """600 partitions, one append: one slot in the answer, one position in the next request."""
+    """500 partitions, one append: one slot in the answer, one position in the next request."""
     peers = PeerView(live={1: 1, 2: 2})
-    keys = [(i.to_bytes(16), i) for i in range(600)]
+    keys = [(i.to_bytes(16), i) for i in range(ADDED_MAX)]
     hosts = {key: Host(peers) for key in keys}
     server = ReplicaServer(hosts.get, peers, broker_epoch=1)
     session = FollowerSession()

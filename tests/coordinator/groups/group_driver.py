@@ -17,6 +17,7 @@ from oncelog.coordinator.groups.group_table import GroupTable
 from oncelog.coordinator.groups.records import GroupValue
 from oncelog.coordinator.groups.turn import Store, Turn
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.steps import run_to_end
 
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
 GROUP = "g"
@@ -66,6 +67,8 @@ class Groups:
         for ticket, answer in turn.answers:
             assert isinstance(ticket, Ticket)
             ticket.answers.append(answer)
+        for steps in turn.steps:
+            run_to_end(steps)
         self.waiting_stores += turn.stores
         while self.waiting_stores and not self.holds_stores:
             self.settle_store()

@@ -6,6 +6,7 @@ from oncelog.coordinator.groups import group_table
 from oncelog.coordinator.groups.consumer_protocol import subscribed_topics
 from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.wire.errors import ErrorCode, GroupIdNotFound, NonEmptyGroup, error_for
+from oncelog.wire.steps import MADE_A_STEP, StepCounter, run_to_end
 
 from .group_driver import GROUP, REBALANCE_MS, SESSION_MS, Groups
 
@@ -435,15 +436,44 @@ def test_only_an_empty_group_is_deleted(groups: Groups) -> None:
         group.check_delete()
 
 
+def topics_in(metadata: bytes) -> set[str] | None:
+    topics = set[str]()
+    is_one = run_to_end(subscribed_topics(metadata, topics, StepCounter()))
+    return topics if is_one else None
+
+
 def test_the_topics_of_a_subscription_are_read_and_other_bytes_are_not() -> None:
     version = b"\0\3"
     good = version + b"\0\0\0\2" + b"\0\1a" + b"\0\2bc" + b"more of later versions"
-    assert subscribed_topics(good) == {"a", "bc"}
-    assert subscribed_topics(version + b"\0\0\0\0") == frozenset()
+    assert topics_in(good) == {"a", "bc"}
+    assert topics_in(version + b"\0\0\0\0") == frozenset()
     for end in range(len(version + b"\0\0\0\2\0\1a\0\2bc")):
-        assert subscribed_topics(good[:end]) is None
-    assert subscribed_topics(version + b"\x7f\xff\xff\xff") is None
-    assert subscribed_topics(version + b"\0\0\0\1\0\1\xff") is None
+        assert topics_in(good[:end]) is None
+    assert topics_in(version + b"\x7f\xff\xff\xff") is None
+    assert topics_in(version + b"\0\0\0\1\0\1\xff") is None
+
+
+def test_many_long_subscriptions_are_read_in_steps(groups: Groups) -> None:
+    """Nobody knows meanwhile what the group reads, so any topic may be among it."""
+    names = [f"topic-{number}".encode() for number in range(500)]
+
+    def subscription(member: int) -> bytes:
+        mine = [*names, b"of %d" % member]
+        array = b"".join(len(name).to_bytes(2, "big") + name for name in mine)
+        return b"\0\1" + len(mine).to_bytes(4, "big") + array + b"owned by %d" % member
+
+    for member in range(4):
+        groups.new_member(protocols=(("range", subscription(member)),))
+    assert groups.table.deadlines.next_ms is not None
+    groups.now_ms = groups.table.deadlines.next_ms
+    turn = groups.turn()
+    groups.table.due(turn)
+    group, (reading,) = groups.group, turn.steps
+    assert group.state is GroupState.COMPLETING_REBALANCE
+    assert "anything" in group.subscribed_or_all
+    count = sum(1 for _ in reading)
+    assert count >= 4 * len(names) // MADE_A_STEP
+    assert group.subscribed == {name.decode() for name in names} | {f"of {n}" for n in range(4)}
 
 
 def test_what_members_say_of_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from oncelog.coordinator.raft import (
     RaftEngine,
     RaftGroup,
 )
+from oncelog.coordinator.raft.outcome_queue import OUTCOMES_AT_ONCE
 from oncelog.replication.sliced_work import Steps
 
 from ...awaiting import until
@@ -164,6 +165,34 @@ async def test_stopping_answers_those_who_wait(trio: Trio) -> None:
     await trio.stop()
     with pytest.raises(OutcomeUnknown):
         await waiting
+
+
+async def test_a_leader_that_is_deposed_tells_its_submitters_some_at_a_time(one: Trio) -> None:
+    """In order; thousands at once kept the loop for 0.1 s, in the middle of an election."""
+    group, engine = await one.leader(), one.engines[1]
+    outcomes: list[tuple[int, Exception | None]] = []
+    for number in range(5 * OUTCOMES_AT_ONCE):
+        group.propose(b"x", 5_000, lambda _, error, number=number: outcomes.append((number, error)))
+    group._core.follow(group.term + 1)
+    engine.touch(group)
+    most, turns = 0, 0
+    while len(outcomes) < 5 * OUTCOMES_AT_ONCE:
+        before = len(outcomes)
+        await asyncio.sleep(0)
+        most = max(most, len(outcomes) - before)
+        turns += 1
+    assert 0 < most <= OUTCOMES_AT_ONCE
+    assert [number for number, _ in outcomes] == list(range(5 * OUTCOMES_AT_ONCE))
+    assert all(isinstance(error, OutcomeUnknown) for _, error in outcomes)
+
+
+async def test_an_engine_that_stops_leaves_no_submitter_waiting(one: Trio) -> None:
+    group, engine = await one.leader(), one.engines[1]
+    outcomes: list[Exception | None] = []
+    for _ in range(5 * OUTCOMES_AT_ONCE):
+        group.propose(b"x", 5_000, lambda _, error: outcomes.append(error))
+    engine.halt()
+    assert len(outcomes) == 5 * OUTCOMES_AT_ONCE
 
 
 async def test_a_damaged_or_foreign_directory_stops_the_start(tmp_path: Path, one: Trio) -> None:

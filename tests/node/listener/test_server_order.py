@@ -6,6 +6,7 @@ import random
 import pytest
 
 from oncelog.node.listener.connection import PIPELINED_MAX, REQUESTS_AT_A_STRETCH
+from oncelog.replication.turn_share import SHARE_S, TurnShare
 
 from ...awaiting import until
 from ...present import present
@@ -172,6 +173,29 @@ async def test_a_late_failure_without_an_answer_closes_the_connection(bench: Ben
     toys.pending[b"a"].complete([b"1"])
     assert await client.receive() == (1, b"1")
     assert await client.is_closed()
+
+
+async def test_requests_of_many_clients_that_go_at_once_are_given_up_in_many_turns(
+    bench: Bench,
+) -> None:
+    """Each may wait for hundreds of partitions: those of 1,000 kept the loop for 60 ms."""
+    toys = bench.toys
+    names = [b"%d" % number for number in range(20)]
+    for name in names:
+        (await bench.connect()).send(WAIT, name)
+    await until(lambda: len(toys.pending) == len(names))
+    bench.server.share = TurnShare(lambda: len(toys.abandoned) * SHARE_S / 2)
+    connections = list(bench.server._connections)
+    for connection in connections:
+        connection.abort()
+    most, before = 0, 0
+    while len(toys.abandoned) < len(names):
+        await asyncio.sleep(0)
+        most, before = max(most, len(toys.abandoned) - before), len(toys.abandoned)
+    assert most <= 2
+    assert sorted(toys.abandoned) == sorted(names)
+    for name in names:  # late answers reach nobody
+        toys.pending[name].complete([b"late"])
 
 
 async def test_handlers_are_notified_when_their_client_has_gone(bench: Bench) -> None:

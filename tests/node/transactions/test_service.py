@@ -1,6 +1,7 @@
 """The coordinator's shell: durable before answered, markers until written, holds, fences, time."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -8,7 +9,7 @@ from oncelog.coordinator.transactions import fault_points
 from oncelog.coordinator.transactions.connection_fence import StaleConnection
 from oncelog.coordinator.transactions.messages import VerifyTransaction
 from oncelog.node.transactions import shard_timeouts
-from oncelog.node.transactions.shard_timeouts import ShardCountMismatch
+from oncelog.node.transactions.shard_timeouts import ABORTS_AT_ONCE, ShardCountMismatch
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from ...awaiting import until
@@ -351,6 +352,27 @@ async def test_many_transactions_time_out_some_at_a_time(monkeypatch) -> None:
     node.coordinators.leaders.start()
     for n in range(100):
         await node.until_state("CompleteAbort", f"id{n}")
+    await node.coordinators.stop()
+
+
+async def test_transactions_of_all_shards_that_time_out_together_share_the_turns() -> None:
+    shards = 4
+    node = OneNode(shards, timeout_scan_interval_ms=1_000_000)
+    for n in range(shards * ABORTS_AT_ONCE):
+        await node.add(await node.init(f"id{n}", timeout_ms=1_000), name=f"id{n}")
+    node.wall_ms += 1_001
+    for group in node.groups:
+        group.held = []
+    begun = [0]
+    looking = asyncio.create_task(node.coordinators.leaders.look())
+    while begun[-1] < shards * ABORTS_AT_ONCE:
+        await asyncio.sleep(0)
+        begun.append(sum(len(group.held or ()) for group in node.groups))
+    steps = [after - before for before, after in pairwise(begun)]
+    assert max(steps) == ABORTS_AT_ONCE
+    await looking
+    for group in node.groups:
+        group.release()
     await node.coordinators.stop()
 
 

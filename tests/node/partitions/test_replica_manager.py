@@ -1,0 +1,46 @@
+"""The table of the replicas that a broker hosts."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog.node.clock import SystemClock
+from oncelog.node.partitions.hosted_partition import HostedPartition
+from oncelog.node.partitions.replica_manager import ReplicaManager
+from oncelog.storage.segments.recent_writes import NO_RECENT_WRITES
+
+from ..counted_lines import Lines
+
+PARTITIONS = 500
+TOPIC_ID = bytes(range(16))
+
+
+class Segments:
+    """Those of a log: what else is to be done for one that is served no longer."""
+
+    recent: Any = None
+    dropped = 0
+
+    def drop_cached_reads(self) -> None:
+        self.dropped += 1
+
+
+async def test_a_topic_of_very_many_partitions_is_found_no_longer_at_once() -> None:
+    """Their logs are let go of later, some at a time: together that took 80 ms for 10,000."""
+    replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda topic, index: False)
+    for index in range(PARTITIONS):
+        disk = SimpleNamespace(on_failure=None)
+        log: Any = SimpleNamespace(local=SimpleNamespace(disk=disk), segments=Segments())
+        replicas.add(HostedPartition("t", index, TOPIC_ID, log))
+    replicas.written.clear()
+    lines = Lines()
+    with lines.counted():
+        gone = replicas.remove_topic(TOPIC_ID)
+    assert lines.count < 6 * PARTITIONS
+    assert [hosted.index for hosted in gone] == list(range(PARTITIONS))
+    assert not len(replicas) and not replicas.remove_topic(TOPIC_ID)
+    assert replicas.get("t", 7) is replicas.get_by_id((TOPIC_ID, 7)) is None
+    assert not any(hosted.log.segments.dropped for hosted in gone)  # type: ignore[attr-defined]
+    for hosted in gone:
+        replicas.let_go(hosted)
+        assert hosted.log.segments.recent is NO_RECENT_WRITES
+    assert replicas.written == set(gone)
