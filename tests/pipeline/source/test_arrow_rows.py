@@ -106,6 +106,21 @@ def test_headers_are_null_where_there_are_none() -> None:
     assert without is not None and without.to_pydict()["headers"] == [None]
 
 
+def test_a_header_s_name_that_is_no_text_does_not_end_the_reading() -> None:
+    """librdkafka sends any bytes, and Java's clients show those that are not UTF-8 in this way."""
+    batch = encode_batch([Record(5, TIME_MS, None, b"v", (("ab", b"1"),))])
+    batch = batch.replace(b"\x04ab", b"\x04\xff\xfe")
+    rows = ArrowRows(schema(), is_raw=False)
+    rows.add(columns_of(batch))
+    taken = rows.take()
+    assert taken is not None and taken.column("value").to_pylist() == [b"v"]
+    rows = ArrowRows(schema(headers=True), is_raw=False)
+    rows.add(columns_of(batch))
+    taken = rows.take()
+    assert taken is not None
+    assert taken.column("headers").to_pylist() == [[{"key": "\ufffd\ufffd", "value": b"1"}]]
+
+
 def test_raw_rows_have_producer_sequence_and_marker() -> None:
     rows = ArrowRows(schema(raw=True), is_raw=True)
     wrapping = dict(producer_id=7, producer_epoch=2, base_sequence=2**31 - 1, transactional=True)
