@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .security.session import Security
 
 METADATA, DESCRIBE_QUORUM = 3, 55
+READ_HERE_MAX = 500  # partitions; more are taken over in a thread, not in the event loop
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
 T = TypeVar("T")
 
@@ -203,7 +204,10 @@ class ClusterView:
             if not self.snapshot.brokers:
                 await refuse_without_sasl(connection, self._security)
             raise
-        fresh = read_metadata(answer)
+        if sum(len(topic.partitions) for topic in answer.topics) > READ_HERE_MAX:
+            fresh = await asyncio.to_thread(read_metadata, answer)
+        else:
+            fresh = read_metadata(answer)
         fresh.keep_newer(self.snapshot)
         if wanted is not None:  # keep what we know of other topics
             asked = {item["name"] for item in wanted}

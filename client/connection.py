@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .security.session import SaslSession, Security
 
 NEWEST = 1 << 15  # of versions: whatever both sides speak
+READ_HERE_BYTES_MAX = 32 * 1024  # what is longer is read in a thread, not in the event loop
 CORRELATION_ID_MAX = 2**31 - 1  # then they begin again
 SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
 CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": __version__}
@@ -212,6 +213,8 @@ class BrokerConnection:
         version = self.version_for(api_key, newest=newest)
         body = control.encode_request(api_key, version, values)
         answer = await self.send(api_key, version, [body], timeout_ms=timeout_ms)
+        if len(answer) > READ_HERE_BYTES_MAX:
+            return await asyncio.to_thread(control.decode_response, api_key, version, answer)
         return control.decode_response(api_key, version, answer)
 
     async def send(

@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,3 +159,45 @@ def test_partitions_of_many_topics_are_found_without_looking_at_all_for_each() -
     assert [p.leader for p in snapshot.partitions_of("t7")] == [1, 2, 1]
     add("t7", 3)
     assert len(snapshot.partitions_of("t7")) == 4 and not snapshot.partitions_of("x")
+
+
+@pytest.mark.parametrize("size_bytes, is_aside", [(1_000, False), (1_000_000, True)])
+async def test_a_huge_answer_is_read_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, size_bytes: int, is_aside: bool
+) -> None:
+    """The metadata of ten thousand partitions takes half a second to read."""
+    connection = BrokerConnection("127.0.0.1", 1, "test", 10_000)
+    connection.versions = {3: (0, 12)}
+
+    async def send(*_: Any, **__: Any) -> memoryview:
+        return memoryview(bytes(size_bytes))
+
+    def read(*_: Any) -> threading.Thread:
+        return threading.current_thread()
+
+    monkeypatch.setattr(connection, "send", send)
+    monkeypatch.setattr("oncelog.client.connection.control.decode_response", read)
+    where = await connection.call(3, {"topics": [], "allow_auto_topic_creation": False})
+    assert (where is not threading.current_thread()) == is_aside
+
+
+async def test_a_huge_cluster_is_taken_over_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts, view = Hosts(monkeypatch), ClusterView(":".join(map(str, ALIVE)))
+    threads: list[threading.Thread] = []
+
+    def read(_: Any) -> ClusterSnapshot:
+        threads.append(threading.current_thread())
+        return ClusterSnapshot()
+
+    async def call(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=range(sizes.pop()))])
+
+    monkeypatch.setattr(BrokerConnection, "call", call)
+    monkeypatch.setattr("oncelog.client.cluster_view.read_metadata", read)
+    sizes = [10_000, 10]
+    while sizes:
+        await view.refresh()
+    assert hosts.opened == [ALIVE]
+    assert [each is threading.current_thread() for each in threads] == [True, False]
