@@ -345,13 +345,11 @@ class GroupCoordinator:
 
     def _store(self, shard: GroupShard, store: Store) -> int | None:
         """Append a group's record; the error if that cannot be, None if it is on its way."""
-        record = Record(
-            0,
-            self.clock.wall_ms(),
-            encode_group_key(store.group_id),
-            encode_group_value(store.value),
-        )
+        value = encode_group_value(store.value)
+        record = Record(0, self.clock.wall_ms(), encode_group_key(store.group_id), value)
         try:
+            if len(value) > shard.partition.log.config.max_message_bytes:
+                raise MessageTooLarge  # before a batch of it is made, in five times as long
             _, done = self.append_now(shard, encode_batch([record]), is_group_record=True)
         except (MessageTooLarge, RecordListTooLarge) as error:
             logger.warning("the record of group %s is too large: %s", store.group_id, error)

@@ -14,11 +14,14 @@ import asyncio
 import logging
 
 from ...wire.errors import ErrorCode
+from ...wire.steps import StepCounter, Steps
 from ..clock import until_tenth_s
+from ..partitions.hosted_partition import HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 LOOKS_PER_TIMEOUT = 4
+PARTITIONS_A_STEP = 64  # some 0.3 ms
 
 
 class IsolatedLeader:
@@ -45,23 +48,34 @@ class IsolatedLeader:
         self._replicas.stalled = frozenset()
 
     def look(self) -> None:
-        """Find the partitions that wait for followers that do not fetch."""
+        """Find the partitions that wait for followers that do not fetch: of thousands in slices,
+        until the controller answers."""
+        self._replicas.work.begin("isolated leader", self._looking())
+
+    def _looking(self) -> Steps[None]:
+        answered_ms = self._answered_ms
         now_ms, timeout_ms = self._replicas.clock.monotonic_ms(), self._session_timeout_ms
-        if now_ms - self._answered_ms < timeout_ms:
+        if now_ms - answered_ms < timeout_ms:
             return
+        counter, waiting = StepCounter(PARTITIONS_A_STEP), list[HostedPartition]()
         last_fetch_ms = self._replicas.peers.last_fetch_ms
-        stalled = frozenset(
-            partition
-            for partition in self._replicas
-            if partition.leader is not None
-            and any(
+        for partition in self._replicas:
+            if partition.leader is not None and any(
                 now_ms - last_fetch_ms.get(node, 0) >= timeout_ms
                 for node in partition.leader.isr
                 if node != partition.leader.node_id
-            )
-        )
-        before, self._replicas.stalled = self._replicas.stalled, stalled
-        if new := stalled - before:
+            ):
+                waiting.append(partition)
+            if counter.ends_step():
+                yield
+                if self._answered_ms != answered_ms:
+                    return
+        before, self._replicas.stalled = self._replicas.stalled, frozenset(waiting)
+        if new := self._replicas.stalled - before:
             logger.warning("cut off from the cluster: %d partitions take no writes", len(new))
-        for partition in stalled:
+        for partition in waiting:
             self._replicas.release_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if counter.ends_step():
+                yield
+                if self._answered_ms != answered_ms:
+                    return

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from ...coordinator.metadata.commands import AlterPartition, Command, IsrProposal
-from ...coordinator.metadata.results import Result
+from ...coordinator.metadata.results import Item, Result
 from ...replication.background_task import background_task, end_tasks
 from ...replication.leader import IsrChange, PartitionLeader
 from ...replication.sliced_work import Steps
@@ -126,26 +126,32 @@ class IsrProposer(InSyncReplicas):
             logger.debug("ISR changes have no outcome yet: %s", error)
             return [entry for entry in pending if entry[0].leader is entry[1]]
         self._fault_point("isr.after-change")
-        if result.error:
-            return self._failed(pending, [result.error] * len(pending))
-        for (partition, leader, change), item in zip(pending, result.items, strict=True):
-            if item.error == ErrorCode.NONE and partition.leader is leader:
+        return await self._replicas.work.run("ISR changes", self._taking(pending, result))
+
+    def _taking(self, pending: list[Pending], result: Result) -> Steps[list[Pending]]:
+        """Take in what was decided; returns those to be sent again.
+
+        A leadership may end between two steps, so each is looked at when its turn comes.
+        """
+        items = [Item(error=result.error)] * len(pending) if result.error else result.items
+        again = []
+        for entry, item in zip(pending, items, strict=True):
+            partition, leader, change = entry
+            if partition.leader is not leader:
+                pass
+            elif item.error == ErrorCode.NONE:
                 now_ms = self._replicas.clock.monotonic_ms()
                 raised = leader.isr_change_succeeded(change, item.isr, item.partition_epoch, now_ms)
                 self._replicas.raise_high_watermark(partition, raised)
                 partition.partition_epoch = max(partition.partition_epoch, item.partition_epoch)
                 logger.info("%r: ISR is now %s", partition, list(item.isr))
                 self.isr_may_change(partition)
-        return self._failed(pending, [item.error for item in result.items])
-
-    def _failed(self, pending: list[Pending], errors: list[int]) -> list[Pending]:
-        again = []
-        for entry, error in zip(pending, errors, strict=True):
-            partition, leader, change = entry
-            if error == ErrorCode.NONE or partition.leader is not leader:
-                continue
-            logger.info("%r: the controller refused an ISR change with error %d", partition, error)
-            self._was_refused = True
-            if leader.isr_change_failed(change, error) is not None:
-                again.append(entry)
+            else:
+                logger.info(
+                    "%r: the controller refused an ISR change with error %d", partition, item.error
+                )
+                self._was_refused = True
+                if leader.isr_change_failed(change, item.error) is not None:
+                    again.append(entry)
+            yield
         return again

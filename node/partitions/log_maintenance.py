@@ -7,7 +7,7 @@ what recovery must read again, and what a power cut can take.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 
 from ...replication.background_task import background_task, end_tasks
@@ -15,6 +15,7 @@ from ...storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_P
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.topic_configs import LONG_MAX
 from ...wire.errors import KafkaError, KafkaStorageError
+from ...wire.steps import Steps
 from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig
 from .checkpoint_writer import CheckpointWriter
@@ -28,6 +29,7 @@ DIRTY_BYTES_MAX = 128 << 20  # of all: half a second of an ordinary disk
 FLUSH_CHECK_MS = 1000
 PURGE_MS = 5000
 REPEAT_ERROR_MS = 60_000
+LOGS_A_STEP = 64  # some 0.3 ms
 
 
 class LogMaintenance:
@@ -110,19 +112,11 @@ class LogMaintenance:
         if not self._replicas.written:
             return
         written, self._replicas.written = self._replicas.written, set()
-        now_ms = self._replicas.clock.wall_ms()
-        for partition in written:
+        noting = self._noting(written)
+        for partition in await self._replicas.work.finish("written logs", noting):
             log = partition.log
-            if log.is_failed or self._replicas.get_by_id(partition.key) is not partition:
-                self._dirty_bytes -= self._dirty.pop(partition, 0)
-                self._timed.discard(partition)
+            if log.is_failed:
                 continue
-            if log.flushing.is_needed(now_ms):
-                self._replicas.flusher.flush(partition)
-            elif log.config.flush_ms < LONG_MAX:
-                self._timed.add(partition)
-            self._dirty_bytes += log.flushing.unwritten_bytes - self._dirty.get(partition, 0)
-            self._dirty[partition] = log.flushing.unwritten_bytes
             if log.aborted_transactions.damaged is not None:
                 await self._mend(partition)
             if log.local.snapshot_needed:
@@ -134,6 +128,31 @@ class LogMaintenance:
             await self._write_back(partition)
         while self._dirty_bytes > DIRTY_BYTES_MAX:  # of many logs with little each: oldest first
             await self._write_back(next(iter(self._dirty)))
+
+    def _noting(self, written: Iterable[HostedPartition]) -> Steps[list[HostedPartition]]:
+        """What is to be flushed, and how much is dirty; those with an index or snapshot to make.
+
+        What is written meanwhile is among the next ones.
+        """
+        found: list[HostedPartition] = []
+        now_ms = self._replicas.clock.wall_ms()
+        for number, partition in enumerate(written, 1):
+            if number % LOGS_A_STEP == 0:
+                yield
+            log = partition.log
+            if log.is_failed or self._replicas.get_by_id(partition.key) is not partition:
+                self._dirty_bytes -= self._dirty.pop(partition, 0)
+                self._timed.discard(partition)
+                continue
+            if log.flushing.is_needed(now_ms):
+                self._replicas.flusher.flush(partition)
+            elif log.config.flush_ms < LONG_MAX:
+                self._timed.add(partition)
+            self._dirty_bytes += log.flushing.unwritten_bytes - self._dirty.get(partition, 0)
+            self._dirty[partition] = log.flushing.unwritten_bytes
+            if log.aborted_transactions.damaged is not None or log.local.snapshot_needed:
+                found.append(partition)
+        return found
 
     async def _mend(self, partition: HostedPartition) -> None:
         """Make an index again that a reader found damaged; if that fails, when it is read again."""

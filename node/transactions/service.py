@@ -80,11 +80,14 @@ class TransactionCoordinators:
         return TransactionDescription(transactional_id=transactional_id, error=leader)
 
     def descriptions(self) -> Iterator[TransactionDescription]:
-        """All transactional ids of the shards that this node leads; others may go on meanwhile."""
+        """All transactional ids of the shards that this node leads, without their partitions.
+
+        Others may go on meanwhile.
+        """
         for leader in list(self.leaders):
             for transactional_id in list(leader.shard.records):
                 if transactional_id in leader.shard.records:
-                    yield _description(leader, transactional_id)
+                    yield _description(leader, transactional_id, has_partitions=False)
 
     # -- requests
 
@@ -273,7 +276,9 @@ def _identity(error: ErrorCode, decision: Decision | None) -> ProducerIdentityAn
     )
 
 
-def _description(leader: ShardLeader, transactional_id: str) -> TransactionDescription:
+def _description(
+    leader: ShardLeader, transactional_id: str, *, has_partitions: bool = True
+) -> TransactionDescription:
     record = leader.current(transactional_id)
     if record is None:
         return TransactionDescription(
@@ -286,5 +291,5 @@ def _description(leader: ShardLeader, transactional_id: str) -> TransactionDescr
         state=record.state.kafka_name,
         timeout_ms=record.timeout_ms,
         start_ms=record.start_ms,
-        partitions=tuple(sorted(leader.unmarked(transactional_id))),
+        partitions=tuple(sorted(leader.unmarked(transactional_id))) if has_partitions else (),
     )

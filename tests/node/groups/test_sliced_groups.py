@@ -20,6 +20,7 @@ from oncelog.coordinator.groups.records import (
 )
 from oncelog.coordinator.metadata.cluster_model import Changes
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
+from oncelog.node.groups import coordinator
 from oncelog.node.groups.coordinator import DEADLINES_AT_ONCE
 from oncelog.node.groups.removal import OffsetExpiry, forget_deleted_topics
 from oncelog.node.groups.shard import GroupShard, ShardState
@@ -109,6 +110,20 @@ async def test_a_request_with_many_offsets_is_judged_and_encoded_in_steps(broker
 async def test_a_small_commit_is_taken_in_at_once(broker: Broker) -> None:
     broker.groups.append_now(broker.shard, commits(10))
     assert await turns_until(lambda: broker.shard.offsets.size == 10) <= 2
+
+
+async def test_no_batch_is_made_of_a_group_that_is_too_large(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subscriptions of 1,000 members may be 18 MB: a batch of them took 80 ms."""
+    member = MemberValue("m", None, "c", "h", 1, 1, bytes(2 << 20), b"")
+    value = GroupValue("consumer", 1, "range", "m", 1, (member,))
+    errors: list[int] = []
+    turn = broker.shard.turn()
+    turn.store("g", value, lambda error, _: errors.append(error))
+    monkeypatch.setattr(coordinator, "encode_batch", None)
+    broker.groups.execute(broker.shard, turn)
+    assert errors == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 async def test_groups_are_loaded_in_steps_and_served_when_all_are_there(

@@ -1,6 +1,7 @@
 """The shell that proposes ISR changes: how often it asks."""
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,6 +60,53 @@ async def test_a_change_that_is_always_refused_is_not_proposed_as_fast_as_it_is_
     await proposer.stop()
     assert 2 <= len(asked) <= WATCHED_S * 1000 / RETRY_MS + 1
     assert isinstance(asked[0], AlterPartition)
+
+
+class _Proposing:
+    """A leader with one change to propose; notes that it was made."""
+
+    is_settled = False
+
+    def __init__(self, made: list[int]) -> None:
+        self.made, self.has_proposed = made, False
+
+    def tick(self, now_ms: int) -> None:
+        return None
+
+    def next_isr_change(self, now_ms: int) -> IsrChange | None:
+        has_proposed, self.has_proposed = self.has_proposed, True
+        return None if has_proposed else IsrChange(3, 7, (IsrMember(1, 10),))
+
+    def isr_change_succeeded(self, *_: object) -> None:
+        self.made.append(1)
+
+
+async def test_changes_of_hundreds_are_taken_in_in_slices() -> None:
+    """A broker that comes back joins thousands of ISRs: 500 of them at once took 30 ms."""
+    count, made = 300, list[int]()
+    ticks = iter(range(1 << 30))
+    replicas: Any = SimpleNamespace(
+        clock=SimpleNamespace(monotonic_ms=lambda: 0),
+        work=SlicedWork(lambda: next(ticks) * 0.003),
+        unsettled={},
+        raise_high_watermark=lambda *_: None,
+    )
+
+    async def propose(command: Command) -> Result:
+        assert isinstance(command, AlterPartition)
+        return Result(items=tuple(Item(isr=(1,), partition_epoch=8) for _ in command.changes))
+
+    proposer = IsrProposer(replicas, propose, node_id=1, broker_epoch=10, tick_ms=60_000)
+    for _ in range(count):
+        partition: Any = _Partition()
+        partition.leader, partition.partition_epoch = _Proposing(made), 7
+        proposer.isr_may_change(partition)
+    sizes = [0]
+    while len(made) < count:
+        await asyncio.sleep(0)
+        sizes.append(len(made))
+    assert max(after - before for before, after in pairwise(sizes)) <= 2
+    await proposer.stop()
 
 
 class _Settled:

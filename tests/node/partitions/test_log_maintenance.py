@@ -83,6 +83,25 @@ async def test_others_have_turns_while_retention_takes_many_segments(tmp_path: P
     assert max(steps) <= SEGMENTS_AT_ONCE
 
 
+async def test_thousands_of_logs_that_were_written_are_looked_at_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them have been when a broker starts: 10,000 kept its loop for 50 ms."""
+    monkeypatch.setattr(log_maintenance, "LOGS_A_STEP", 10)
+    broker = LeadingBroker(tmp_path, partitions=60)
+    broker.replicas.work = SlicedWork(itertools.count(0, 0.003).__next__)  # a step a turn
+    sizes = [0]
+
+    def look() -> bool:
+        sizes.append(len(maintenance._dirty))
+        return sizes[-1] == 60
+
+    async with maintaining(broker.replicas, data_directory(tmp_path)) as maintenance:
+        broker.replicas.written.update(broker.replicas)
+        await turns_until(look)
+    assert max(after - before for before, after in itertools.pairwise(sizes)) <= 10
+
+
 async def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
     """Of a topic of many partitions each log is retired in its turn, and was looked at before."""
     broker = LeadingBroker(tmp_path, partitions=2)

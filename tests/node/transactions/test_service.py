@@ -376,6 +376,16 @@ async def test_transactions_of_all_shards_that_time_out_together_share_the_turns
     await node.coordinators.stop()
 
 
+async def test_a_list_of_transactions_does_not_look_at_their_partitions(node: OneNode) -> None:
+    """200 of 3,000 each, which a step of ListTransactions passes, kept the loop for 0.4 s."""
+    partitions = [("t", index) for index in range(3)]
+    await node.add(await node.init(), *partitions)
+    (listed,) = node.coordinators.descriptions()
+    assert (listed.transactional_id, listed.state, listed.partitions) == ("id", "Ongoing", ())
+    assert node.coordinators.describe("id").partitions == tuple(partitions)
+    await node.coordinators.stop()
+
+
 # -- limits and refusals
 
 
