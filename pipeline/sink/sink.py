@@ -33,6 +33,7 @@ another process, and the sink refuses to (connect.py).
 import contextlib
 import functools
 import logging
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -157,6 +158,7 @@ class ExactlyOnceSink:
         self._settings = settings
         self._opened: ClusterThread | None = None
         self._last_s = time.monotonic()
+        self._is_at_work = threading.Lock()
         self._done = ("", -1, 0, 0)  # the last batch: query, number, session of the run, plan
         self.record_count = 0  # of the last batch
 
@@ -176,6 +178,18 @@ class ExactlyOnceSink:
 
         Raises SinkStopped, and what tasks raised.
         """
+        if not self._is_at_work.acquire(blocking=False):
+            raise RuntimeError(
+                f"sink {self.sink_id} is at work on another batch: a sink serves one query, and "
+                "one run of it at a time. Make one for each output, with a sink_id of its own; "
+                "for a query that was started again, wait until its last run has ended"
+            )
+        try:
+            self._take(frame, batch_id)
+        finally:
+            self._is_at_work.release()
+
+    def _take(self, frame: "DataFrame", batch_id: int) -> None:
         if self._opened is not None:
             self.protocol.swept(self._opened.stop_sweeps())
         given = self._given(frame, batch_id)

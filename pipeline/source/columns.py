@@ -3,6 +3,7 @@
 Pure. The schemas are written as Spark's DDL, so that a program may print them; `headers` stands
 last in the plain form and only when it was asked for, as in Spark's own source. They are fixed, as
 there: rows are made by place, so that a schema of the user's own could exchange key and value.
+Times are timestamp_ltz, since it depends on the session what `timestamp` is.
 """
 
 from typing import TYPE_CHECKING
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
 HEADERS = "headers array<struct<key: string, value: binary>>"
 PLAIN = (
-    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp_ltz, "
     "timestampType int"
 )
 RAW = (
-    "topic string, partition int, offset long, leader_epoch int, timestamp timestamp, "
+    "topic string, partition int, offset long, leader_epoch int, timestamp timestamp_ltz, "
     "timestamp_type int, producer_id long, producer_epoch int, sequence int, "
     "is_transactional boolean, is_control boolean, control_type string, coordinator_epoch int, "
     f"batch_crc long, key binary, value binary, {HEADERS}, replica int"
@@ -33,9 +34,9 @@ def schema_of(*, raw: bool, headers: bool) -> str:
 
 def refuse_other(given: "StructType", columns: str) -> None:
     """Raises OptionError for a schema that does not say the same as these columns."""
-    said = (
-        columns.replace(": ", ":").replace(", ", ",").replace(" ", ":").replace(":long", ":bigint")
-    )
+    said = columns.replace(": ", ":").replace(", ", ",").replace(" ", ":")
+    for written, named in (("long", "bigint"), ("timestamp_ltz", "timestamp")):
+        said = said.replace(f":{written}", f":{named}")
     if given.simpleString() != f"struct<{said}>":
         raise OptionError(
             f"the columns of this source are fixed: leave out .schema(...), they are {columns}"

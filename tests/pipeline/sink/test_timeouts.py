@@ -224,3 +224,13 @@ def test_a_garbage_collected_sink_leaves_no_thread() -> None:
 def test_a_timeout_that_is_none_is_refused_and_not_the_default(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"transaction_timeout_ms is a whole number from 1 on"):
         ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: value})
+
+
+def test_a_sink_that_two_queries_share_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One would sweep what the other has open, whose batch is not decided yet."""
+    sink = ExactlyOnceSink("s", "127.0.0.1:1", "t")
+    frame: Any = object()
+    monkeypatch.setattr(sink, "_given", lambda _, batch_id: sink(frame, batch_id + 1))
+    for _ in range(2):  # and it is free again
+        with pytest.raises(RuntimeError, match="sink s is at work on another batch: a sink serves"):
+            sink(frame, 7)

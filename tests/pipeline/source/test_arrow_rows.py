@@ -25,7 +25,7 @@ KINDS = {
     "int": types.IntegerType(),
     "long": types.LongType(),
     "boolean": types.BooleanType(),
-    "timestamp": types.TimestampType(),
+    "timestamp_ltz": types.TimestampType(),
 }
 
 

@@ -128,6 +128,20 @@ def test_a_batch_reads_from_the_given_start_to_the_given_end_offset(
     assert numbers(times) == [2, 3, 7]
 
 
+def test_times_are_instants_whatever_the_session_takes_a_timestamp_for(
+    spark: "SparkSession", cluster: Cluster, topic: str
+) -> None:
+    put_in_transactions(cluster, topic)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        frame = read(spark, cluster, topic)
+        assert frame.schema["timestamp"].dataType.simpleString() == "timestamp"
+        first = frame.where("offset = 0").collect()[0]
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert first.timestamp.timestamp() == (FUTURE_MS + 1) / 1000
+
+
 def test_raw_rows_show_markers_and_are_the_same_from_files(
     spark: "SparkSession", cluster: Cluster, topic: str
 ) -> None:
