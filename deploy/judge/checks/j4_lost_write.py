@@ -2,7 +2,8 @@
 
 The bound of a partition is the highest index at which a value that was read stands for the first
 time; a value that stands for the last time at or below it, whose send is proven, and that nobody
-read, is lost, unless it was deleted with the log's start. (First and last differ only where J1 or J2 have something to say.)
+read, is lost, unless it was deleted with the start of the log. (First and last differ only where J1
+or J2 have something to say.)
 """
 
 from collections.abc import Iterable

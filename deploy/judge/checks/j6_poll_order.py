@@ -3,8 +3,8 @@
 Two readings that follow one another within a session of a process are compared by index. Between
 operations (`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation
 that succeeded: what a failed transaction polled is polled again. Where none has yet, the session
-must begin at the offset that it was assigned, unless that was deleted meanwhile. Within an operation, a
-transaction or a poll call, the names begin with `int-`.
+must begin at the offset that it was assigned, unless that was deleted meanwhile. Within an
+operation, a transaction or a poll call, the names begin with `int-`.
 """
 
 from collections.abc import Iterable

@@ -2,8 +2,9 @@
 
 Partitions that are not compacted: batch for batch from the highest log start to the high watermark
 of the leader, if it said that all are in sync (who was, had all of it), otherwise to the lowest of
-the replicas', which may have been written down late; by offsets, size, leader epoch and CRC-32C, which together cover every byte. Compacted
-ones are cleaned by each replica for itself: the newest record of each key must be the same.
+the replicas', which may have been written down late; by offsets, size, leader epoch and CRC-32C,
+which together cover every byte. Compacted ones are cleaned by each replica for itself: the newest
+record of each key must be the same.
 """
 
 from collections.abc import Iterable
