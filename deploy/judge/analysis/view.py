@@ -178,8 +178,15 @@ class View:
 
     @cached_property
     def scanned(self) -> Reads | None:
-        """The last reading under read_committed, if there was one."""
-        return next((reads for reads in self.committed if reads.table == "scan"), None)
+        """The last reading under read_committed, if there was one.
+
+        Who wrote down the ends has read up to them: a reading that found nothing is one, too.
+        """
+        found = next((reads for reads in self.committed if reads.table == "scan"), None)
+        if found is None and (self.history.column("ends", "replica") == NONE).any():
+            nothing = np.empty(0, np.int32)
+            return self._reads("scan", nothing, nothing, self.history.count("scan"))
+        return found
 
     @cached_property
     def is_scanned(self) -> Array:

@@ -1,7 +1,8 @@
 """A4: a producer that was superseded writes nothing that is ever seen.
 
 By the clients: the initialization of a later incarnation of a transactional id had returned, and
-after that an older one invoked a send whose value became visible. By the logs: a batch or marker
+after that an older one invoked a send whose value became visible, or the commit that made it so:
+whoever is granted an id has seen what was open under it aborted. By the logs: a batch or marker
 stands behind one of the same producer id with a higher epoch.
 """
 
@@ -21,14 +22,18 @@ NEVER = np.iinfo(np.int64).max
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
-    """Visible sends of transactions whose incarnation was superseded before they were invoked."""
+    """Visible sends that were invoked, or committed, after their incarnation was superseded."""
     if not view.history.count("initializations") or not view.transactions.count:
         return []
     by, superseded = _superseded(view)
     own = view.transaction[: view.sends]
     is_visible = (view.is_read | view.is_scanned)[: view.sends]
     rows = np.flatnonzero(is_visible & (own >= 0) & (own < view.transactions.count))
-    rows = rows[view.history.column("sends", "invoked_ns")[rows] > superseded[own[rows]]]
+    invoked = np.maximum(
+        view.history.column("sends", "invoked_ns")[rows],
+        view.transactions.commit_invoked_ns[own[rows]],
+    )
+    rows = rows[invoked > superseded[own[rows]]]
 
     def facts_of(send: int) -> Facts:
         return {
@@ -56,7 +61,10 @@ def _superseded(view: View) -> tuple[Array, Array]:
     for name in np.unique(init["transactional_id"]):
         rows = np.flatnonzero(init["transactional_id"] == name)
         for row in rows:
-            same_id = init["producer_id"][rows] == init["producer_id"][row]
+            # libraries that tell no producer id are known by their times only
+            same_id = (init["producer_id"][rows] == init["producer_id"][row]) & (
+                init["producer_id"][row] >= 0
+            )
             is_later = np.where(
                 same_id,
                 init["producer_epoch"][rows] > init["producer_epoch"][row],

@@ -2,15 +2,16 @@
 
 Two readings that follow one another within a session of a process are compared by index. Between
 operations (`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation
-that succeeded: what a failed transaction polled is polled again. Within an operation, a
-transaction or a poll call, the names begin with `int-`.
+that succeeded: what a failed transaction polled is polled again. Where none has yet, the session
+must begin at the offset that it was assigned, unless that was deleted meanwhile. Within an
+operation, a transaction or a poll call, the names begin with `int-`.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
 
-from ..analysis.arrays import begins, stable_order
+from ..analysis.arrays import Array, begins, stable_order
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import Reads, View
@@ -57,6 +58,10 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
     before = np.where(is_new_operation, ok_before, number - 1)
     has_before = (before >= group_start) & ~is_first
     delta = np.where(has_before, index - index[before], 1)
+    first = np.flatnonzero(is_new_operation & ~has_before)
+    expected, starts = _assigned(view, reads, order[first])
+    delta[first] = np.where(starts < 0, 1, index[first] - expected + 1)
+    start = dict(zip(first[starts >= 0].tolist(), starts[starts >= 0].tolist(), strict=True))
     for anomaly, chosen in (
         (POLL_SKIP, is_new_operation & (delta > 1)),
         (NONMONOTONIC_POLL, is_new_operation & (delta < 1)),
@@ -65,6 +70,10 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
     ):
 
         def case(row: int) -> Case:
+            if row in start:
+                facts = evidence.reading(reads, int(order[row])) | {"assigned_at": start[row]}
+                where = f"{facts['partition']}: {facts['offset']} is the first"
+                return Case(f"{where} that was read from {start[row]} on", facts)
             one, other = int(order[before[row]]), int(order[row])
             sends = int(reads.writer[one]), int(reads.writer[other])
             places = int(reads.place[one]), int(reads.place[other])
@@ -75,3 +84,25 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
             return Case(f"{facts['partition']}: {offsets[1]} after {offsets[0]}, {what}", facts)
 
         yield from finding(anomaly, np.flatnonzero(chosen), case)
+
+
+def _assigned(view: View, reads: Reads, rows: Array) -> tuple[Array, Array]:
+    """(index, offset) that the sessions of some readings were to begin at; -1 where not known."""
+    index, starts = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
+    if reads.table == "scan":
+        return index, starts
+    table = (view.history.column("assignments", name).tolist()
+             for name in ("process", "session", "partition", "start_offset"))  # fmt: skip
+    known = {(p, s, at): offset for p, s, at, offset in zip(*table, strict=True)}
+    process, session = (view.history.column("polls", c)[reads.rows[rows]]
+                        for c in ("process", "session"))  # fmt: skip
+    partition = reads.partition[rows]
+    keys = zip(process.tolist(), session.tolist(), partition.tolist(), strict=True)
+    starts[:] = [known.get(key, -1) for key in keys]
+    starts[starts < view.log_start[partition]] = -1
+    for at, span in view.places.each_group():
+        asked = np.flatnonzero((partition == at) & (starts >= 0))
+        if len(asked):
+            held = np.flatnonzero(view.order.holder[span] >= 0) + span.start
+            index[asked] = np.searchsorted(view.places.number_of(held), starts[asked])
+    return index, starts

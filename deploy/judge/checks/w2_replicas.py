@@ -1,8 +1,10 @@
 """W2: replicas are equal where everybody has to have the records.
 
-Partitions that are not compacted: batch for batch from the highest log start to the lowest high
-watermark, by offsets, size, leader epoch and CRC-32C, which together cover every byte. Compacted
-ones are cleaned by each replica for itself: the newest record of each key must be the same.
+Partitions that are not compacted: batch for batch from the highest log start to the high watermark
+of the leader, if it said that all are in sync (who was, had all of it), otherwise to the lowest of
+the replicas', which may have been written down late; by offsets, size, leader epoch and CRC-32C,
+which together cover every byte. Compacted ones are cleaned by each replica for itself: the newest
+record of each key must be the same.
 """
 
 from collections.abc import Iterable
@@ -14,6 +16,7 @@ from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Case, Finding, finding
 from ..analysis.view import View
+from ..history.schema import NONE
 
 DIVERGENCE = Anomaly.of_log(REPLICA_DIVERGENCE, "W2")
 ANOMALIES = (DIVERGENCE,)
@@ -26,6 +29,8 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     ends, replicas = history.column("ends", "partition"), history.column("ends", "replica")
     compacted = set(ends[history.column("ends", "is_compacted") == 1].tolist())
     found: list[tuple[int, int, int, int]] = []  # partition, offset, the two replicas
+    leader = replicas == NONE
+    is_full = leader & (history.column("ends", "in_sync") >= history.column("ends", "replicas"))
     for table, columns in (("batches", _COMPARED), ("survivors", ("offset", "digest"))):
         partition = history.column(table, "partition")
         replica = history.column(table, "replica")
@@ -35,12 +40,18 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
                 continue
             of_ends = (ends == at) & (replicas >= 0)
             low = history.column("ends", "log_start_offset")[of_ends].max(initial=0)
-            watermarks = history.column("ends", "high_watermark")[of_ends]
+            of_leader = is_full & (ends == at)
+            # more copies than replicas: one was moved away, and what is left of it is behind
+            is_whole = of_ends.sum() <= history.column("ends", "replicas")[of_leader].max(initial=0)
+            known = of_leader if is_whole else of_ends
+            watermarks = history.column("ends", "high_watermark")[known]
             high = watermarks[watermarks >= 0].min(initial=np.iinfo(np.int64).max)
             here = np.flatnonzero((partition == at) & (replica >= 0))
             last = values[1] if table == "batches" else values[0]
             here = here[(values[0][here] >= low) & (last[here] < high)]
-            numbers = np.unique(replica[here]).tolist()
+            # a replica without any batch there is compared, too
+            dumped = replicas[of_ends] if table == "batches" else replica[here]
+            numbers = np.union1d(replica[here], dumped).tolist()
             copies = [np.stack([v[here[replica[here] == n]] for v in values], 1) for n in numbers]
             for number, copy in zip(numbers[1:], copies[1:], strict=True):
                 offset = _first_difference(copies[0], copy)

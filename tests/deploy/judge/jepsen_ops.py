@@ -10,7 +10,7 @@ from oncelog.deploy.judge.analysis.view import View
 from oncelog.deploy.judge.history.columns import History
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.rows import Handle
-from oncelog.deploy.judge.history.schema import OpOutcome
+from oncelog.deploy.judge.history.schema import NONE, OpOutcome
 from oncelog.deploy.judge.verdict import Verdict, judge
 
 OUTCOMES = {"ok": OpOutcome.OK, "fail": OpOutcome.FAIL, "info": OpOutcome.INFO}
@@ -104,7 +104,7 @@ class Ops:
         for key in keys:
             if (process, key) not in self._assigned:
                 session = self._sessions.setdefault((process, key), 0)
-                handle = self.recorder.assigned(process, session, key, 0)
+                handle = self.recorder.assigned(process, session, key, NONE)
                 self._assigned[(process, key)] = handle
 
     def _known(self, process: int) -> set[tuple[int, str]]:

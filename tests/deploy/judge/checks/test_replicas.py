@@ -1,0 +1,44 @@
+"""W2: a replica that has lost everything differs from one that has not."""
+
+from ..small_history import SmallHistory
+
+
+def _three_replicas(story: SmallHistory, *ends: int, in_sync: int = 3, high: int = 4) -> None:
+    """A partition of four records of which each replica has the first few."""
+    story.end("t/0", 4, high_watermark=high, in_sync=in_sync)
+    for replica, end in enumerate(ends, 1):
+        story.end("t/0", end, replica=replica, high_watermark=min(end, high))
+        for offset in range(end):
+            story.batch("t/0", offset, replica=replica)
+
+
+def test_a_replica_in_sync_that_has_lost_its_log_is_found() -> None:
+    story = SmallHistory()
+    _three_replicas(story, 4, 4, 0)
+    assert "replica-divergence" in story.names()
+
+
+def test_a_replica_in_sync_that_has_lost_the_end_of_its_log_is_found() -> None:
+    story = SmallHistory()
+    _three_replicas(story, 4, 2, 4)
+    assert "replica-divergence" in story.names()
+
+
+def test_a_high_watermark_that_was_written_down_late_is_no_loss() -> None:
+    story = SmallHistory()
+    story.end("t/0", 4, in_sync=2)
+    for replica in (1, 2):
+        story.end("t/0", 4, replica=replica, high_watermark=2 * replica)
+        for offset in range(4):
+            story.batch("t/0", offset, replica=replica)
+    assert "replica-divergence" not in story.names()
+
+
+def test_a_replica_that_is_not_in_sync_may_be_behind() -> None:
+    story = SmallHistory()
+    story.end("t/0", 4, in_sync=1)
+    for replica, end in ((1, 4), (2, 0)):
+        story.end("t/0", end, replica=replica)
+        for offset in range(end):
+            story.batch("t/0", offset, replica=replica)
+    assert "replica-divergence" not in story.names()

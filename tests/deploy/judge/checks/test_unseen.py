@@ -1,0 +1,22 @@
+"""J5: what was acknowledged is there at the end, also when nothing is there at all."""
+
+from ..small_history import SmallHistory
+
+
+def test_everything_that_is_gone_is_missed_although_it_was_read_before() -> None:
+    story = SmallHistory()
+    for number in range(3):
+        story.sent(number, "t/0", number)
+    story.polled("t/0", (0, 0), (1, 1), (2, 2))
+    story.end("t/0", 0)  # the last reading looked, and found an empty log
+    assert story.names() == {"unseen"}
+
+
+def test_an_empty_topic_that_nobody_wrote_to_is_no_loss() -> None:
+    story = SmallHistory()
+    story.sent(0, "t/0", 0)
+    story.polled("t/0", (0, 0))
+    story.scanned("t/0", (0, 0))
+    story.end("t/0", 1)
+    story.end("u/0", 0)
+    assert story.names() == set()
