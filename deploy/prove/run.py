@@ -304,7 +304,8 @@ class Run:
         drain = Drain(
             admin, application, reader, observed, inputs, ends,
             [p for p in begin if p[0] in s.outputs], self._judge,
-            Pace(s.drain_timeout_s, self._timeouts.silence_s),
+            # Who was killed at the end has to start once more, and to work.
+            Pace(max(s.drain_timeout_s, 2 * self._timeouts.silence_s), self._timeouts.silence_s),
         )  # fmt: skip
         drain.wait()
         return drain
