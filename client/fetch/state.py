@@ -106,8 +106,11 @@ class FetchState:
         self._ready.clear()
 
     def needs_check(self, leader_epoch: int) -> bool:
-        """Whether the next fetch goes to a leader whose log may be another one."""
-        return self.fetch_epoch >= 0 and leader_epoch > self.checked_epoch
+        """Whether the next fetch goes to a leader whose log may be another one.
+
+        An epoch that is lower is that of a topic that was made anew.
+        """
+        return self.fetch_epoch >= 0 and leader_epoch != self.checked_epoch
 
     def is_truncated(self, known_epoch: int, end_offset: int, leader_epoch: int) -> bool:
         """Whether a log lacks what was given out.

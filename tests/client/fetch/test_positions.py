@@ -64,6 +64,22 @@ def test_a_place_is_checked_when_another_leader_is_known():
     assert state.needs_check(3), "a committed offset with its epoch"
 
 
+async def test_a_topic_that_was_made_anew_is_another_log(monkeypatch):
+    """Its epochs begin again; the Java client asks wherever the leader's epoch is another one."""
+    peer = Peer(monkeypatch, "earliest")
+    async with peer.consumer as consumer:
+        consumer.assign({KEY: 0})
+        assert len(await consumer.poll(1_000)) == 2
+        peer.log = [batch(0, count=9, epoch=0), batch(2, count=7, epoch=0)]
+        peer.lead(epoch=0)
+        peer.ends = {1: EpochEnd(0, -1, -1)}
+        await consumer.poll(100)
+        assert peer.asked == [(1, 0)]
+        assert consumer.position(*KEY) == -1, (
+            "found by auto.offset.reset, not by what was committed"
+        )
+
+
 def test_what_was_only_fetched_ahead_is_fetched_again():
     state = FetchState("t", 0, 0)
     state.load(batch(0, epoch=1), None, 1)
