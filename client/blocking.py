@@ -32,6 +32,10 @@ class BlockingConsumer(BlockingClient[Consumer]):
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
 
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._client.is_interrupted = kind is not None
+        super().__exit__(kind, *_)
+
     def subscribe(
         self,
         topics: Iterable[str],

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .security.session import Security
 
 METADATA, DESCRIBE_QUORUM = 3, 55
+READ_HERE_MAX = 500  # partitions; more are taken over in a thread, not in the event loop
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
 T = TypeVar("T")
 
@@ -68,6 +69,8 @@ class ClusterSnapshot:
     internal_topics: set[str] = field(default_factory=set[str])
     topic_errors: dict[str, int] = field(default_factory=dict[str, int])
     topic_ids: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    _numbers: dict[str, list[int]] = field(default_factory=dict[str, list[int]], init=False)
+    _numbered: int = field(default=0, init=False)  # partitions when they were sorted
 
     def keep_newer(self, known: "ClusterSnapshot") -> None:
         """Leaders of a later epoch than these: a broker may be behind what we know (KIP-320)."""
@@ -80,9 +83,17 @@ class ClusterSnapshot:
                 self.partitions[key] = old  # and not one of a topic that was made anew
 
     def partitions_of(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic in order."""
-        found = [p for (name, _), p in self.partitions.items() if name == topic]
-        return sorted(found, key=lambda p: p.partition)
+        """The partitions of a topic in order.
+
+        Sorted once for all topics, and again when there are more: who asks asks for many.
+        """
+        if self._numbered != len(self.partitions):
+            self._numbers, self._numbered = {}, len(self.partitions)
+            for name, number in self.partitions:
+                self._numbers.setdefault(name, []).append(number)
+            for numbers in self._numbers.values():
+                numbers.sort()
+        return [self.partitions[topic, number] for number in self._numbers.get(topic, ())]
 
 
 class ClusterView:
@@ -193,7 +204,10 @@ class ClusterView:
             if not self.snapshot.brokers:
                 await refuse_without_sasl(connection, self._security)
             raise
-        fresh = read_metadata(answer)
+        if sum(len(topic.partitions) for topic in answer.topics) > READ_HERE_MAX:
+            fresh = await asyncio.to_thread(read_metadata, answer)
+        else:
+            fresh = read_metadata(answer)
         fresh.keep_newer(self.snapshot)
         if wanted is not None:  # keep what we know of other topics
             asked = {item["name"] for item in wanted}

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .security.session import SaslSession, Security
 
 NEWEST = 1 << 15  # of versions: whatever both sides speak
+READ_HERE_BYTES_MAX = 32 * 1024  # what is longer is read in a thread, not in the event loop
+CORRELATION_ID_MAX = 2**31 - 1  # then they begin again
 SASL = (17, 36)  # SaslHandshake, SaslAuthenticate
 CLIENT_SOFTWARE = {"client_software_name": "oncelog", "client_software_version": __version__}
 # What we speak of each API: the versions whose meaning this client knows.
@@ -211,13 +213,15 @@ class BrokerConnection:
         version = self.version_for(api_key, newest=newest)
         body = control.encode_request(api_key, version, values)
         answer = await self.send(api_key, version, [body], timeout_ms=timeout_ms)
+        if len(answer) > READ_HERE_BYTES_MAX:
+            return await asyncio.to_thread(control.decode_response, api_key, version, answer)
         return control.decode_response(api_key, version, answer)
 
     async def send(
         self, api_key: int, version: int, body: Sequence[Any], *, timeout_ms: int | None = None
     ) -> memoryview:
         """Send an encoded request; the answer's body (its header removed) comes back."""
-        correlation_id = next(self._correlation_ids)
+        correlation_id = self._next_id()
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         flexible = api_key != API_VERSIONS and is_flexible(api_key, version)
         self._waiting[correlation_id] = (future, flexible)
@@ -237,9 +241,12 @@ class BrokerConnection:
         """Send a request that has no answer (Produce with acks=0)."""
         try:
             async with asyncio.timeout(self.timeout_ms / 1000):
-                await self._write(api_key, version, next(self._correlation_ids), body)
+                await self._write(api_key, version, self._next_id(), body)
         except TimeoutError:
             raise self._too_late(api_key, self.timeout_ms) from None
+
+    def _next_id(self) -> int:
+        return next(self._correlation_ids) & CORRELATION_ID_MAX
 
     def _too_late(self, api_key: int, limit_ms: int) -> KafkaError:
         name = API_NAMES.get(api_key, str(api_key))

@@ -16,7 +16,7 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar, cast
 
@@ -39,6 +39,7 @@ from .view_source import Source, open_view, split_source
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
+TAKE_MS = 15  # of one poll that has found something: the event loop stands still meanwhile
 T = TypeVar("T")
 Callback = Callable[[list[TopicPartition]], Any]
 
@@ -71,12 +72,14 @@ class Consumer:
         self._finding, self._refreshing, self._committing = LongWork(), LongWork(), LongWork()
         self._turn = 0
         self._membership: GroupMetadata | None = None  # when records were given out last
+        self.is_interrupted = False  # the program was, in its work on what the last poll gave
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.is_interrupted = kind is not None
         await self.close()
 
     @property
@@ -187,10 +190,12 @@ class Consumer:
             found: list[T] = []
             left = max_records if max_records is not None else LONG_MAX
             with _raised_by_the_next_poll(found):
-                for state in self._in_turn():
-                    while left > 0 and (batch := take(state)) is not None:
+                for state in self._in_turn(found):
+                    if left > 0 and (batch := take(state)) is not None:
                         found.append(batch)
                         left -= count(batch)
+                    elif left <= 0:
+                        break
             return found
 
         return await self._poll(timeout_ms, take_all)
@@ -264,22 +269,20 @@ class Consumer:
         """From one partition after the other."""
         found: list[ConsumerRecord] = []
         with _raised_by_the_next_poll(found):
-            for state in self._in_turn():
-                while len(found) < limit:
-                    records = state.take(limit - len(found), read_committed=self._is_committed)
-                    if not records:
-                        break
-                    found += records
+            for state in self._in_turn(found):
+                found += state.take(limit - len(found), read_committed=self._is_committed)
+                if len(found) >= limit:
+                    break
         return found
 
-    def _in_turn(self) -> list[FetchState]:
-        """Partitions with something to give out, beginning with another one each time."""
+    def _in_turn(self, found: list[Any]) -> Iterator[FetchState]:
+        """Each partition while it has something to give, from another one on each time."""
         states = [s for s in self._positions.states.values() if s.has_data and not s.is_paused]
-        if not states:
-            return states
         self._turn += 1
-        first = self._turn % len(states)
-        return states[first:] + states[:first]
+        first, until_ms = self._turn % max(len(states), 1), now_ms() + TAKE_MS
+        for state in states[first:] + states[:first]:
+            while state.has_data and not (found and now_ms() > until_ms):
+                yield state
 
     # --- positions
 
@@ -318,7 +321,9 @@ class Consumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
-        self._require_group()
+        member = self._require_group()
+        if offsets is not None and self.group_metadata() != member.requests.metadata:
+            member.refuse_others(offsets)  # it has rebalanced since the last poll
         await self._committing.stop()  # what it has is older
         given = offsets if offsets is not None else self._positions.given_out()
         await self._commit(with_metadata(given))
@@ -379,7 +384,8 @@ class Consumer:
         if self._is_closed:
             return
         self._is_closed = True
-        self._positions.settle()
+        if not self.is_interrupted:
+            self._positions.settle()
         for work in (self._finding, self._refreshing, self._committing):
             await work.stop()
         try:

@@ -104,11 +104,14 @@ def register(session: "SparkSession") -> None:
 
 
 def hadoop_path(session: "SparkSession", name: str) -> tuple[Any, Any]:
-    """A path or URL as Hadoop has it: its file system, and the path there."""
+    """A path or URL as Hadoop has it: its file system, and the path there.
+
+    By the session's settings, as Spark itself writes: an object store's keys may stand there alone.
+    """
     jvm: Any = session._jvm
-    context: Any = session._jsc
+    java_session: Any = session._jsparkSession
     path = jvm.org.apache.hadoop.fs.Path(name)
-    return path.getFileSystem(context.hadoopConfiguration()), path
+    return path.getFileSystem(java_session.sessionState().newHadoopConf()), path
 
 
 def _set_elsewhere(is_submitted: bool) -> dict[str, str]:

@@ -40,6 +40,11 @@ class TurnShare:
             self._deadline = now + SHARE_S
         return now >= self._deadline
 
+    def has_room(self) -> bool:
+        """Whether what may take long has time left; if not, it is done elsewhere."""
+        self._count()  # answers that come in the midst of it would each begin a share of their own
+        return not self.is_spent()
+
     def ended(self) -> None:
         """What was begun here has been done, or will go on by itself."""
         self._ended = self._clock()

@@ -178,6 +178,16 @@ def read_outcome(key: TransactionKey) -> Script[DecidedOutcome | None]:
     return found
 
 
+def read_decisions(transactional_id: str) -> Script[tuple[TransactionKey, ...]]:
+    answer = yield Statement(
+        f"SELECT producer_id, producer_epoch FROM {TABLE} WHERE transactional_id = ? "
+        "AND outcome = ? AND producer_id >= 0 ORDER BY producer_id, producer_epoch",
+        (transactional_id, DecidedOutcome.COMMITTED.value),
+    )
+    yield SqlEnding.ROLLBACK
+    return tuple(TransactionKey(transactional_id, int(i), int(e)) for i, e in answer.rows)
+
+
 def read_or_abort(key: TransactionKey) -> Script[steps.OutcomeRead]:
     """What was decided; `aborted` from here on where nothing was. May be run again."""
     own_id = yield from _find_database_id()
@@ -275,8 +285,8 @@ def script_of(effect: steps.Effect) -> Script[steps.Event]:
     match effect:
         case steps.Claim():
             return (yield from claim(effect))
-        case steps.ReadOutcome(key):
-            return steps.OutcomeRead((yield from read_outcome(key)))
+        case steps.ReadDecisions(transactional_id):
+            return steps.DecisionsRead((yield from read_decisions(transactional_id)))
         case steps.ReadOrAbort(key):
             return (yield from read_or_abort(key))
         case steps.DeleteSession(transactional_id):

@@ -6,7 +6,7 @@ transactions of others, by a view of the cluster.
 
 from typing import Any
 
-from ...wire.errors import ErrorCode, KafkaError, TransactionalIdNotFound
+from ...wire.errors import ErrorCode, KafkaError
 from ..cluster_view import ClusterView
 from ..producer import Producer
 from ..transaction_admin import TransactionAdmin
@@ -93,29 +93,14 @@ def _not_ended(problem: KafkaError, *, is_commit: bool) -> steps.Event:
 async def perform(effect: steps.Effect, producer: Producer) -> steps.Event:
     """What is done about transactions of other sessions. Raises KafkaError."""
     view, timeout_ms = producer.view, producer.settings.max_block_ms
-    admin = TransactionAdmin(view, timeout_ms=timeout_ms)
     match effect:
-        case steps.Describe(transactional_id):
-            return await _describe(admin, transactional_id)
         case steps.FenceSession(transactional_id):
-            await admin.end(transactional_id)
+            await TransactionAdmin(view, timeout_ms=timeout_ms).end(transactional_id)
             return steps.SessionFenced()
         case steps.EndAsDecided(key, is_commit):
             return await end(view, key, is_commit=is_commit, timeout_ms=timeout_ms)
         case _:
             raise AssertionError(effect)
-
-
-async def _describe(admin: TransactionAdmin, transactional_id: str) -> steps.Described:
-    try:
-        found = await admin.describe(transactional_id)
-    except TransactionalIdNotFound:
-        return steps.Described(None, is_known=False)
-    if found.state != "Ongoing":
-        return steps.Described(None)
-    return steps.Described(
-        TransactionKey(transactional_id, found.producer_id, found.producer_epoch)
-    )
 
 
 async def end(

@@ -4,8 +4,8 @@ Pure: `step(event)` returns the next effect (steps.py). The commit of the databa
 
 At a start
     claim a generation       from here on no older session commits anything in the database
-    of each older session    what was decided is committed in Kafka, what was not is aborted, and
-                             the session is fenced
+    of each older session    what the table says it has decided is committed in Kafka; then it is
+                             fenced, which aborts what it has not
     InitProducerId           of an id that nobody had before; if an answer of that was lost, with
                              another id again: a request that lies in a queue aborts what is open
                              when it arrives, decided or not
@@ -41,6 +41,7 @@ class WriterProtocol:
         self.transactional_id = ""
         self.generation = 0
         self._older: list[str] = []
+        self._decided: list[TransactionKey] = []  # by the first of them
         self._key: TransactionKey | None = None  # of the transaction that is being ended
         self._finished: list[TransactionKey] = []
         self._empty_count = 0
@@ -77,41 +78,30 @@ class WriterProtocol:
 
     def _next_session(self) -> steps.Effect:
         if self._older:
-            self.phase = WriterPhase.DESCRIBING
-            return steps.Describe(self._older[0])
+            self.phase = WriterPhase.READING
+            return steps.ReadDecisions(self._older[0])
         self.phase = WriterPhase.INITIALIZING
         return steps.Initialize(self.transactional_id)
 
-    def _described(self, event: steps.Described) -> steps.Effect:
-        if not event.is_known:
-            return self._fenced(steps.SessionFenced())  # it can decide nothing any more
-        if event.key is None:
-            return self._fence()
-        self._key, self.phase = event.key, WriterPhase.READING
-        return steps.ReadOutcome(event.key)
+    def _read(self, event: steps.DecisionsRead) -> steps.Effect:
+        self._decided = list(event.keys)
+        return self._roll_forward()
 
-    def _read(self, event: steps.OutcomeRead) -> steps.Effect:
-        if event.outcome is not DecidedOutcome.COMMITTED:
-            return self._fence()
-        assert self._key is not None
-        self.phase = WriterPhase.ROLLING_FORWARD
+    def _roll_forward(self, _: steps.Event | None = None) -> steps.Effect:
+        if not self._decided:
+            self.phase = WriterPhase.FENCING
+            return steps.FenceSession(self._older[0])
+        self._key, self.phase = self._decided.pop(0), WriterPhase.ROLLING_FORWARD
         return steps.EndAsDecided(self._key, is_commit=True)
-
-    def _rolled_forward(self, _: steps.EndedAsDecided) -> steps.Effect:
-        return self._fence()
 
     def _not_rolled_forward(self, event: steps.EndRefused) -> steps.Effect:
         if event.is_overruled:
             assert self._key is not None
             raise self.stop(stop_words.overruled(self._key, event.reason))
-        return self._fence()  # its own session has done it, and gone on
+        return self._roll_forward()  # its own session has done it, and gone on
 
     def _start_unanswered(self, event: steps.EndUnanswered) -> steps.Effect:
         raise self.stop(event.reason or TimeoutError())
-
-    def _fence(self) -> steps.Effect:
-        self.phase = WriterPhase.FENCING
-        return steps.FenceSession(self._older[0])
 
     def _fenced(self, _: steps.SessionFenced) -> steps.Effect:
         self.phase = WriterPhase.DELETING
@@ -194,7 +184,9 @@ class WriterProtocol:
         if event.generation <= self.generation:
             raise self.stop(stop_words.overruled(self._key, self._reason))
         # A successor has fenced this session, and committed first what it had decided.
-        self.stop(stop_words.superseded(self.name, self.generation))
+        stopped = self.stop(stop_words.superseded(self.name, self.generation))
+        if self._owed is not None:  # of the last block; the next one must not begin
+            raise stopped
         return steps.EndBlock(is_committed=True)
 
     # --- what an earlier transaction owes
@@ -283,9 +275,8 @@ class WriterProtocol:
     RULES: ClassVar[Mapping[tuple[WriterPhase, type], Callable[[Any, Any], steps.Effect]]] = {
         (WriterPhase.NEW, steps.SessionStarted): _started,
         (WriterPhase.CLAIMING, steps.Claimed): _claimed,
-        (WriterPhase.DESCRIBING, steps.Described): _described,
-        (WriterPhase.READING, steps.OutcomeRead): _read,
-        (WriterPhase.ROLLING_FORWARD, steps.EndedAsDecided): _rolled_forward,
+        (WriterPhase.READING, steps.DecisionsRead): _read,
+        (WriterPhase.ROLLING_FORWARD, steps.EndedAsDecided): _roll_forward,
         (WriterPhase.ROLLING_FORWARD, steps.EndRefused): _not_rolled_forward,
         (WriterPhase.ROLLING_FORWARD, steps.EndUnanswered): _start_unanswered,
         (WriterPhase.FENCING, steps.SessionFenced): _fenced,

@@ -39,8 +39,7 @@ class WriterPhase(Enum):
 
     NEW = auto()
     CLAIMING = auto()  # the generation: older sessions decide nothing any more
-    DESCRIBING = auto()  # what an older session has open
-    READING = auto()  # what was decided about it
+    READING = auto()  # what an older session has decided
     ROLLING_FORWARD = auto()
     FENCING = auto()
     DELETING = auto()
@@ -71,17 +70,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
-    """In Kafka: what this id has open."""
+class ReadDecisions:
+    """In the database: what a session has committed there.
+
+    Kafka is not asked what it has open: a coordinator that was deposed, and does not know it yet,
+    would say `nothing` of what was decided since, which is aborted then.
+    """
 
     transactional_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOutcome:
-    """In the database: what was decided."""
-
-    key: TransactionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +215,10 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """key: of what is open. is_known: to the coordinator, which forgets ids and meets new ones."""
+class DecisionsRead:
+    """keys: of transactions with records in Kafka, some of which are completed there already."""
 
-    key: TransactionKey | None
-    is_known: bool = True
+    keys: tuple[TransactionKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,12 +332,12 @@ class Aborted:
 
 
 Effect = (
-    Claim | Describe | ReadOutcome | ReadOrAbort | EndAsDecided | FenceSession | DeleteSession
+    Claim | ReadDecisions | ReadOrAbort | EndAsDecided | FenceSession | DeleteSession
     | Initialize | StartSession | BecomeReady | BeginBoth | RunBlock | Prepare | Decide | RollBack
     | ReadGeneration | AbortOwn | EndBlock | WaitAndAsk | CheckedBack
 )  # fmt: skip
 Event = (
-    SessionStarted | Claimed | Described | OutcomeRead | EndedAsDecided | EndRefused
+    SessionStarted | Claimed | DecisionsRead | OutcomeRead | EndedAsDecided | EndRefused
     | EndUnanswered | SessionFenced | SessionDeleted | Initialized | BlockBegun | BothBegun
     | BlockDone | BlockFailed | Prepared | DatabaseCommitted | DatabaseRefused | DatabaseInDoubt
     | GenerationRead | RolledBack | Aborted

@@ -150,7 +150,7 @@ class WriterFlow(ConnectionFlow):
         match effect:
             case steps.StartSession():
                 return (yield from self._new_session())
-            case steps.Claim() | steps.ReadOutcome() | steps.DeleteSession():
+            case steps.Claim() | steps.ReadDecisions() | steps.DeleteSession():
                 return (yield from self._run(decision_table.script_of(effect)))
             case steps.ReadGeneration():
                 return (yield from self._run(decision_table.script_of(effect)))

@@ -209,7 +209,7 @@ def _headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
             at += 1
         start = at
         at += length
-        name = data[start:at].decode()
+        name = data[start:at].decode("utf-8", "replace")  # as Java's clients; any bytes are sent
         length = data[at]
         if length == 1:
             headers.append((name, None))

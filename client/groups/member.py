@@ -13,13 +13,14 @@ when the group has gone on without us: others may have them already.
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...wire.errors import KafkaError
+from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterSnapshot, ClusterView
+from ..failures import CommitFailed
 from ..long_work import LongWork
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
@@ -111,6 +112,19 @@ class GroupMember:
             self.requests.reset_generation(code)
         if self.topics:
             self._rejoin(is_lost=is_lost)
+
+    def refuse_others(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raises CommitFailed for what is not ours any more.
+
+        The coordinator takes offsets of any partition from a member, and these would stand in the
+        place of those of the new owner.
+        """
+        if gone := set(partitions) - self.owned:
+            raise CommitFailed(
+                f"the offsets were not committed: since the last poll the group has given "
+                f"{_named(gone)} to others",
+                number=ErrorCode.REBALANCE_IN_PROGRESS,
+            )
 
     def _rejoin(self, *, is_lost: bool) -> None:
         self._must_join = True

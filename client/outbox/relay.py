@@ -28,8 +28,7 @@ from .table import OtherDatabase, RelaySuperseded, Row
 
 logger = logging.getLogger(__name__)
 PREFIX = "oncelog.outbox."
-KEY = b"batch"
-LATEST = -1
+KEY, START = b"batch", b"start"
 BATCH_ROWS_MAX, ROWS_FIRST, EVERY_MS = 500, 16, 100
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.1, 10.0
 READ_TIMEOUT_S = 60.0
@@ -173,16 +172,31 @@ class OutboxRelay(ConnectionFlow):
             except TopicAlreadyExists:
                 return
 
+    async def _mark_start(self) -> int:
+        """Write to the topic; the offset behind that.
+
+        All that was sent stands before it, and a leader that was deposed, and does not know it yet,
+        does not have it: asked for the end, it would say an older one.
+        """
+        producer = self._producer
+        assert producer is not None
+        await producer.begin_transaction()
+        mark = json.dumps({"generation": self._generation})
+        delivery = await producer.send(self.topic, mark.encode(), key=START)
+        await producer.commit_transaction()
+        offset = (await delivery).offset
+        if offset < 0:  # of a repeat that the broker knew, and does not say more about
+            raise KafkaError(f"it is not known where the mark of a start stands in {self.topic}")
+        return offset + 1
+
     async def _last_sent(self) -> int:
         """0 where none was. What an older relay had open is ended, so all is stable soon.
 
         Read from near the end: the newest segment, of up to a gigabyte or a week, is not compacted.
         """
         key = (self.topic, 0)
-        async with asyncio.timeout(READ_TIMEOUT_S), Admin(self._source) as admin:
-            (end,) = (await admin.list_offsets({key: LATEST})).values()
-            while (await admin.list_offsets({key: LATEST}, read_committed=True))[key] < end:
-                await asyncio.sleep(0.02)
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            end = await self._mark_start()
             settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
             async with Consumer(self._source, **settings) as consumer:
                 last, start, length = 0, end, TAIL_OFFSETS
@@ -192,8 +206,9 @@ class OutboxRelay(ConnectionFlow):
                     consumer.assign({key: start})
                     while consumer.position(*key) < end:
                         for record in await consumer.poll(100):
-                            found = json.loads(record.value or b"{}")
-                            last = int(found["batch"])
+                            if record.key == KEY:
+                                found = json.loads(record.value or b"{}")
+                                last = int(found["batch"])
         if found.get("origin", self._origin) != self._origin:
             raise OtherDatabase(
                 f"batch {last} of outbox {self.name!r} was sent from another database: its numbers "

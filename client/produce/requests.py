@@ -68,6 +68,7 @@ def halves(batch: ProducerBatch) -> list[ProducerBatch]:
     parts: list[tuple[int, ProducerBatch]] = []
     for start, some in ((0, records[:middle]), (middle, records[middle:])):
         part = ProducerBatch(batch.topic, batch.partition, batch.created_ms, batch.deadline_ms)
+        part.is_doubtful = batch.is_doubtful
         for r in some:
             part.builder.append(r.timestamp, r.key, r.value, r.headers)
         if batch.base_sequence >= 0:

@@ -33,7 +33,14 @@ from .requests import COMPRESSION, fresh_producer_id, halves, problem_of, produc
 logger = logging.getLogger(__name__)
 IDLE_MS = 500
 HELD_MS = 20  # until a producer id is asked for again
-MAY_BE_WRITTEN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+# Also what a leader answers that was deposed, or lost its disk, while it waited for replicas.
+MAY_BE_WRITTEN = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 PRODUCER_ID_TIMEOUT_MS = 1_000
 TAKES_PARTITIONS = (ProducerState.IN_TRANSACTION, ProducerState.COMMITTING_TRANSACTION)
 

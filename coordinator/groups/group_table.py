@@ -5,6 +5,7 @@ memory is ahead of the log: a rebalance that is under way is in no record.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
 from .classic_group import ClassicGroup
@@ -156,9 +157,11 @@ class GroupTable:
 
     # -- deadlines
 
-    def due(self, turn: Turn) -> None:
-        """Everything whose time has come by turn.now_ms."""
-        for kind, group_id, member_id in self.deadlines.pop_due(turn.now_ms):
+    def due(self, turn: Turn, count_max: int | None = None) -> int:
+        """What is due by turn.now_ms, the earliest first; how many that were."""
+        count = 0
+        for kind, group_id, member_id in islice(self.deadlines.pop_due(turn.now_ms), count_max):
+            count += 1
             group = self.groups[group_id]
             if kind == HEARTBEAT:
                 session_deadline(group, member_id, turn)
@@ -166,3 +169,4 @@ class GroupTable:
                 join_deadline(group, turn)
             else:
                 sync_deadline(group, turn)
+        return count

@@ -250,13 +250,19 @@ class Supervisor:
         return code
 
 
+def signal_session(leader: int, what: signal.Signals) -> list[int]:
+    """To all processes of a session, whatever group they have made themselves; the pids."""
+    members = [pid for pid in psutil.pids() if _lives_in(pid, leader)]
+    for pid in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, what)
+    return members
+
+
 def end_session(leader: int) -> None:
     """kill -9 of all processes of a session; returns when none of them lives."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
-    while members := [pid for pid in psutil.pids() if _lives_in(pid, leader)]:
-        for pid in members:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    while members := signal_session(leader, signal.SIGKILL):
         if time.monotonic() > deadline:
             raise Failure(f"Processes {members} do not end.")
         time.sleep(POLL_S)

@@ -21,7 +21,7 @@ import psutil
 
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
-from ..faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session
+from ..faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session, signal_session
 from .interrupts import uninterrupted
 from .judgement import last_words
 
@@ -55,6 +55,8 @@ class Application(Supervisor):
         self._inputs, self._outputs = ",".join(inputs), ",".join(outputs)
         self._more = dict(environment or {})
         self._known_as: dict[str, str] = {}  # child -> what ONCELOG_INSTANCE says
+        self._awake_since_s: dict[str, float] = {}  # started, or woken
+        self._paused = set[str]()
         self._removed = set[str]()
         self._numbers = threading.Lock()
         self._is_closed = False
@@ -111,6 +113,8 @@ class Application(Supervisor):
         with uninterrupted(), self._changed:
             if self._is_closed:
                 raise Failure(f"{name} is not started any more.")
+            self._awake_since_s[name] = time.monotonic()
+            self._paused.discard(name)
             super().start(name)
 
     def close(self) -> None:
@@ -124,6 +128,10 @@ class Application(Supervisor):
 
     def has_ended(self, name: str) -> bool:
         return self._children[name].process.poll() is not None
+
+    def awake_since_s(self, name: str) -> float:
+        """When it was started, or woken."""
+        return self._awake_since_s[name]
 
     def known_as(self, name: str) -> str:
         return self._known_as[name]
@@ -139,13 +147,17 @@ class Application(Supervisor):
 
     def pause(self, name: str) -> int:
         process = self.running(name)
-        os.killpg(process.pid, signal.SIGSTOP)
+        self._paused.add(name)
+        os.killpg(process.pid, signal.SIGSTOP)  # at once; then whoever left the group
+        signal_session(process.pid, signal.SIGSTOP)
         wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
         return process.pid
 
     def resume(self, name: str) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._children[name].process.pid, signal.SIGCONT)
+        signal_session(self._children[name].process.pid, signal.SIGCONT)
+        if name in self._paused:
+            self._paused.discard(name)
+            self._awake_since_s[name] = time.monotonic()
 
     def end(self, name: str) -> str:
         """SIGTERM, kill -9 when it has not ended 10 s later; what it did, in words."""
@@ -162,7 +174,7 @@ class Application(Supervisor):
     def ask_to_end(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-            os.killpg(process.pid, signal.SIGCONT)
+        signal_session(process.pid, signal.SIGCONT)
 
     def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
         codes = super().stop(names)
@@ -179,8 +191,12 @@ class Application(Supervisor):
         self._removed.add(name)
         return self.end(name)
 
-    def restart(self) -> None:
-        """SIGTERM to all, and start them again: what a liveness probe would bring about."""
+    def restart(self, name: str | None = None) -> None:
+        """SIGTERM to it, or to all, and a new start: what a liveness probe would bring about."""
+        if name is not None:
+            self.end(name)
+            self.start(name)
+            return
         self.stop(self.instances)
         self.ensure_running()
 

@@ -22,6 +22,7 @@ FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
 COMMITS_LOOKED_AT = 200  # of each instance, however many partitions each covers
 HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
 WORK = PRODUCE | END_TXN | COMMITS
+ENDS = END_TXN | {"OffsetCommit"}  # of what was done with some inputs
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
 
 
@@ -33,8 +34,12 @@ class Observed:
         self._lock = threading.Lock()
         self._names = TopicNames()
         self._apis = set[str]()
-        self._open: dict[tuple[int, int], str] = {}  # connection, correlation id -> instance
+        # What is not answered: connection and correlation id -> instance and API.
+        self._open: dict[tuple[int, int], tuple[str, str]] = {}
+        self._heard_s = dict[str, float]()  # by instance: its last request, or answer
+        self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
         self._transactions = dict[str, str]()  # transactional id -> instance, where one is open
+        self._2pc = set[str]()  # transactional ids with two-phase commit
         self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
         self.groups: dict[str, None] = {}
         self.transactional_ids: dict[str, None] = {}
@@ -61,10 +66,30 @@ class Observed:
         """How much is in flight: requests unanswered, transactions open; 1 for inputs that were
         fetched and are not committed."""
         with self._lock:
-            requests = sum(instance in (None, i) for i in self._open.values())
+            open_now = self._open.values()
+            requests = sum(instance in (None, i) and api in WORK for i, api in open_now)
             transactions = sum(instance in (None, i) for i in self._transactions.values())
             behind = any(end > self._committed.get(p, 0) for p, end in self._fetched.items())
         return requests + transactions + behind
+
+    def is_in_transaction(self, instance: str) -> bool:
+        """In one that may time out: with two-phase commit none does."""
+        with self._lock:
+            return any(i == instance for t, i in self._transactions.items() if t not in self._2pc)
+
+    def has_finished(self, instance: str, since_s: float) -> bool:
+        """Whether it has ended since what it was about to do; of who ends nothing that can be seen,
+        nobody knows, so it counts as done."""
+        with self._lock:
+            return self._apis.isdisjoint(ENDS) or self._ended_s.get(instance, 0.0) > since_s
+
+    def silent_since_s(self, instance: str) -> float | None:
+        """Since when it has asked no broker for anything, and waits for no answer; None while it
+        waits for one: a JoinGroup is answered when all others have come."""
+        with self._lock:
+            if any(instance == i for i, _ in self._open.values()):
+                return None
+            return self._heard_s.get(instance, float("-inf"))
 
     def had(self, instance: str, at_s: float) -> frozenset[tuple[str, int]]:
         """The partitions of inputs that it had in hand then."""
@@ -116,13 +141,15 @@ class Observed:
         with self._lock:
             self._apis.add(request.api)
             self.lowered.update(dict.fromkeys(request.lowered))
+            self._heard_s[request.instance] = request.at_s
             if request.api in WORK:
                 self.worked_at_s = request.at_s
-                self._open[request.connection.id, request.correlation_id] = request.instance
+            key = (request.connection.id, request.correlation_id)
+            self._open[key] = (request.instance, request.api)
         if request.api == "Produce":
             with self._lock:
                 if request.body.acks == 0:  # nobody answers it
-                    del self._open[request.connection.id, request.correlation_id]
+                    del self._open[key]
                 if name := request.body.transactional_id:
                     self._transactions[name] = request.instance
 
@@ -135,12 +162,15 @@ class Observed:
         request = answer.request
         with self._lock:
             self._open.pop((request.connection.id, request.correlation_id), None)
+            self._heard_s[request.instance] = answer.at_s
         if not answer.is_from_broker:
             return
         if request.api == "Metadata":
             self._names.learn(answer.body.topics)
             return
         with self._lock:
+            if request.api in ENDS:
+                self._ended_s[request.instance] = answer.at_s
             found = list(self._facts_of(request, answer))
             self._recent += found
             if any(isinstance(fact, Committed) for fact in found):
@@ -171,6 +201,8 @@ class Observed:
             name = request.body.transactional_id
             if name:
                 self.transactional_ids[name] = None
+                if getattr(request.body, "enable2_pc", False):
+                    self._2pc.add(name)
             yield Producing(
                 at_s, who, name or "", answer.body.producer_id, answer.body.producer_epoch
             )

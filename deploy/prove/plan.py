@@ -17,6 +17,7 @@ from ..cluster.failure import Failure
 COMMITS = frozenset(("OffsetCommit", "TxnOffsetCommit"))
 PRODUCE, END_TXN, SYNC = frozenset(("Produce",)), frozenset(("EndTxn",)), frozenset(("SyncGroup",))
 FETCH, INIT = frozenset(("Fetch",)), frozenset(("InitProducerId",))
+BEGIN = frozenset(("AddPartitionsToTxn",))  # of a transaction of version 1
 
 
 class Act(Enum):
@@ -74,6 +75,10 @@ class Traits:
 # Output that does not go to Kafka is written between two commits, where no request can be met.
 AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
 AT_WORK_IN_A_ROW = 2
+AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
+# Until a group has gone on a transaction that is open may have timed out, which spares who is not
+# fenced otherwise. One that begins when its sender wakes has all its time before it.
+AT_BEGIN = AimedFault(Act.PAUSE, BEGIN, Point.BEFORE, "before-transaction")
 FIRST = (
     AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
     AimedFault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
@@ -81,7 +86,7 @@ FIRST = (
     AimedFault(Act.LOSE_ANSWER, PRODUCE, None, "Produce"),
     AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
     AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
-    AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit"),
+    AT_COMMIT,
     *(AT_WORK,) * 2 * AT_WORK_IN_A_ROW,
 )
 THEN = (
@@ -108,27 +113,77 @@ MORE = (
     AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
 )
-FAULTS = {fault.name: fault for fault in FIRST + THEN + MORE}
+FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
+PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
+AIM_MIN_S = 12.0
+AWAKE_S = 1.5  # at least: who has woken finishes what it was about to do before a fault strikes
+SETTLE_S = 2.0  # so long a new instance may take to shake its group
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
+    until it worked, which it may take again after each end."""
+
+    session_s: float = 6.0
+    transaction_s: float = 10.0
+    start_s: float = 0.0
+
+    @property
+    def pause_max_s(self) -> float:
+        """Whoever takes its place may have to start first."""
+        return 2 * self.session_s + 4 + self.start_s
+
+    def least_s(self, fault: AimedFault) -> float:
+        """So long a fault takes at least; 0: not worth a word."""
+        if fault.act is Act.PAUSE_LONG:
+            return self.transaction_s + SETTLE_S + AWAKE_S
+        return self.session_s + AWAKE_S if fault.act in PAUSES else 0.0
+
+    @property
+    def aim_s(self) -> float:
+        """So long a request is waited for: a group may have to wait for the session of who was
+        killed before."""
+        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S)
+
+    @property
+    def silent_s(self) -> float:
+        """An instance that asks the brokers for nothing so long is out of its group, and not about
+        to begin either."""
+        return max(self.session_s, 1.5 * self.start_s + SETTLE_S)
+
+    @property
+    def still_s(self) -> float:
+        """Who does nothing so long stands still."""
+        return self.aim_s - 1.0
+
+    @property
+    def silence_s(self) -> float:
+        """The same at the end, where nobody else ends what stands in its way."""
+        return max(self.session_s + self.transaction_s, self.still_s)
 
 
 def draw(seed: int) -> Iterator[AimedFault]:
     """All faults again and again, each time in another order; without end."""
     chance = random.Random(f"oncelog prove {seed}")
-    yield from behind_kills(chance.sample(FIRST, len(FIRST)))
+    yield from in_turn(chance.sample(FIRST, len(FIRST)))
     yield from chance.sample(THEN, len(THEN))
     while True:
         yield from MORE
-        yield from behind_kills(chance.sample(FIRST + THEN, len(FIRST + THEN)))
+        yield from in_turn(chance.sample(FIRST + THEN, len(FIRST + THEN)))
 
 
-def behind_kills(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
+def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
     """The same, those at work right behind those that kill: while a group waits for the session of
-    who was killed, input piles up, so that all of it is at work afterwards."""
+    who was killed, input piles up, so that all of it is at work afterwards. And behind a pause at a
+    commit, one where a transaction begins."""
     at_work = [fault for fault in deck if fault is AT_WORK]
     for fault in deck:
         if fault is not AT_WORK:
             yield fault
+        if fault is AT_COMMIT:
+            yield AT_BEGIN
         if fault.act is Act.KILL:
             yield from at_work[:AT_WORK_IN_A_ROW]
             del at_work[:AT_WORK_IN_A_ROW]

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -35,11 +36,20 @@ from .outcome import ProveOutcome
 from .outputs.database import DatabaseOutputs
 from .outputs.draining import Drain, Pace
 from .outputs.reading import OutputReader, read_all
-from .plan import COMMITS, INSTANCES_MORE_MAX, AimedFault, Traits, draw, is_possible, named
+from .plan import (
+    COMMITS,
+    INSTANCES_MORE_MAX,
+    AimedFault,
+    Timeouts,
+    Traits,
+    draw,
+    is_possible,
+    named,
+)
 from .relation import ID_HEADER, LogRecord, function, matcher
 from .settings import INPUTS_MAX, ProveSettings
 from .story import shortest
-from .striking import Striker, Timeouts
+from .striking import Striker
 
 NODES = 3
 FAULTS_MAX = 8_000  # that are made: more than an hour has room for
@@ -69,6 +79,7 @@ class Run:
         self._aborted_ids = frozenset[str]()
         self._timeouts = AS_IS if s.as_is else Timeouts()
         self._restarts = 0  # of all instances, since they did nothing any more
+        self._silent: list[str] = []  # of one, which asked the brokers for nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
 
     def go(self) -> ProveOutcome:
@@ -171,12 +182,18 @@ class Run:
         return outcome
 
     def _notes(self) -> list[str]:
-        if not self._restarts:
-            return []
-        return [
-            f"it stood still {self._timeouts.still_s:.0f} s after a fault, and was restarted "
-            f"({self._restarts} times): in production somebody would have to notice"
-        ]
+        notes: list[str] = []
+        for name, times in Counter(self._silent).items():
+            notes.append(
+                f"{name} asked the brokers for nothing {self._timeouts.silent_s:.0f} s, and was "
+                f"restarted ({times} times): in production somebody would have to notice"
+            )
+        if self._restarts:
+            notes.append(
+                f"it stood still {self._timeouts.still_s:.0f} s after a fault, and was restarted "
+                f"({self._restarts} times): in production somebody would have to notice"
+            )
+        return notes
 
     # --- what is needed
 
@@ -264,6 +281,9 @@ class Run:
             if s.faults is not None or (fits and is_possible(fault, traits, s.instances)):
                 struck, made = striker.strike(fault), made + 1
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
+                for name in striker.restarted[len(self._silent) :]:
+                    self._say(f"{name} asked the brokers for nothing any more, and was restarted")
+                    self._silent.append(name)
                 yield struck
                 if time.monotonic() - observed.worked_at_s > self._timeouts.still_s:
                     self._say("it stands still: all instances are restarted")

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from ...wire.error_codes import ErrorCode
@@ -16,6 +16,7 @@ from ..cluster.local_cluster import Cluster
 from ..faults.protocol_proxy.events import Answer, Request
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from ..faults.protocol_proxy.rules import (
+    HOLD_DEADLINE_MAX_S,
     Action,
     AnswerError,
     Disconnect,
@@ -29,61 +30,22 @@ from ..faults.protocol_proxy.rules import (
 from .application import Application
 from .facts import Struck
 from .observed import Observed, wait_for
-from .plan import FETCH, INIT, Act, AimedFault, Point
+from .plan import AWAKE_S, FETCH, INIT, PAUSES, SETTLE_S, Act, AimedFault, Point, Timeouts
 
 POINTS = {
     Point.BEFORE: HoldPoint.BEFORE_REQUEST,
     Point.DONE: HoldPoint.BEFORE_ANSWER,
     Point.AFTER: HoldPoint.AFTER_ANSWER,
 }
-PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
-AIM_MIN_S = 12.0
 OPEN_WORK_TIMEOUT_S = 3.0
 BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
+LOOK_EACH_S = 0.25  # after who is silent, while something is waited for
 WORK_S = 0.1  # within which inputs that have come are at work
-AWAKE_S = 1.5  # who has woken finishes what it was about to do before anything else strikes
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 BACKLOG_S = 2.5  # far from its session
 JUST_NOW_S, STALL_S = 2.0, 1.0
-SETTLE_S = 2.0  # so long a new instance may take to shake its group
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
-    until it worked, which it may take again after each end."""
-
-    session_s: float = 6.0
-    transaction_s: float = 10.0
-    start_s: float = 0.0
-
-    @property
-    def pause_max_s(self) -> float:
-        return 2 * self.session_s + 4
-
-    def least_s(self, fault: AimedFault) -> float:
-        """So long a fault takes at least; 0: not worth a word."""
-        if fault.act is Act.PAUSE_LONG:
-            return self.transaction_s + SETTLE_S + AWAKE_S
-        return self.session_s + AWAKE_S if fault.act in PAUSES else 0.0
-
-    @property
-    def aim_s(self) -> float:
-        """So long a request is waited for: a group may have to wait for the session of who was
-        killed before."""
-        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S)
-
-    @property
-    def still_s(self) -> float:
-        """Who does nothing so long stands still."""
-        return self.aim_s - 1.0
-
-    @property
-    def silence_s(self) -> float:
-        """The same at the end, where nobody else ends what stands in its way."""
-        return max(self.session_s + self.transaction_s, self.still_s)
 
 
 class Striker:
@@ -110,6 +72,7 @@ class Striker:
         self._down: int | None = None  # the broker that was killed last
         self._killed_s = float("-inf")  # when an instance was, the last time
         self._zombie: str | None = None  # who has woken, and has another one in its place
+        self.restarted: list[str] = []  # those that were silent
         self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
             Act.KILL: lambda fault: self._held(fault, self._kill),
             Act.PAUSE: lambda fault: self._held(fault, self._pause),
@@ -132,11 +95,15 @@ class Striker:
     def strike(self, fault: AimedFault) -> Struck:
         """Returns when it is over, and who was to be started again runs."""
         self._mend_broker()
+        self._restart_silent()
         struck = self._kinds[fault.act](fault)
         self._application.check()
-        self._application.ensure_running()
         if struck.is_made and fault.act in PAUSES:
+            since_s = self._application.awake_since_s(struck.instance)
             time.sleep(AWAKE_S)
+            has_finished = self._observed.has_finished
+            wait_for(lambda: has_finished(struck.instance, since_s), self._timeouts.session_s)
+        self._application.ensure_running()
         if self._zombie is not None:  # both at once for good would be no fault, but a mistake
             self._application.end(self._zombie)
             self._zombie = None
@@ -148,6 +115,30 @@ class Striker:
             self._cluster.heal()
             self._cluster.wait_for_isr()
         self._application.ensure_running()
+
+    # --- who is there
+
+    def _restart_silent(self, paused: str = "") -> None:
+        """As a liveness probe would, each by itself: a client whose consumer has crashed may leave
+        its process there, at nothing. A fault needs somebody whom it meets, and a pause somebody
+        who goes on meanwhile."""
+        for name in self._application.instances:
+            silent_since_s = self._observed.silent_since_s(name)
+            if name == paused or silent_since_s is None:
+                continue
+            since_s = max(silent_since_s, self._application.awake_since_s(name))
+            if time.monotonic() - since_s > self._timeouts.silent_s:
+                self.restarted.append(name)
+                self._application.restart(name)
+
+    def _wait(self, holds: Callable[[], bool], timeout_s: float, paused: str = "") -> bool:
+        """False when time is up before it is true; who is silent meanwhile is restarted."""
+        end_s = time.monotonic() + timeout_s
+        while not wait_for(holds, min(LOOK_EACH_S, max(0.0, end_s - time.monotonic()))):
+            if time.monotonic() > end_s:
+                return False
+            self._restart_silent(paused)
+        return True
 
     # --- at a request
 
@@ -180,13 +171,14 @@ class Striker:
             return ending
 
         assert fault.point is not None
-        deadline_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        least_s = self._timeouts.pause_max_s + self._timeouts.transaction_s + HOLD_MARGIN_S
+        deadline_s = min(least_s, HOLD_DEADLINE_MAX_S)
         times = None if is_of_inputs else 1
         rule = Rule(self._match(fault), Hold(POINTS[fault.point], held, deadline_s), times=times)
         self._proxy.add(rule)
         try:
             # Who takes `first` decides: a request that is bound already comes late, and passes.
-            if not begun.wait(self._timeouts.aim_s) and first.acquire(blocking=False):
+            if not self._wait(begun.is_set, self._timeouts.aim_s) and first.acquire(blocking=False):
                 return self._missed(fault)
             over.wait(deadline_s)
         finally:
@@ -234,7 +226,7 @@ class Striker:
         rule = Rule(replace(match, where=remembers), action)
         self._proxy.add(rule)
         try:
-            if not self._proxy.wait_until_made(rule, self._timeouts.aim_s):
+            if not self._wait(lambda: self._proxy.made(rule) > 0, self._timeouts.aim_s):
                 return self._missed(fault)
         finally:
             self._proxy.remove(rule)
@@ -268,20 +260,23 @@ class Striker:
         self._application.pause(name)
         at_s = time.monotonic()
         had = self._observed.had(name, at_s)
+        has_begun = self._observed.is_in_transaction(name)
         if len(self._application.instances) == 1:  # whoever restarts it thinks that it is gone
             self._application.add(self._application.known_as(name))
             self._application.replaced(name)
             self._zombie = name
-        time.sleep(least_s)
+        self._wait(lambda: False, least_s, name)
         has_gone_on = self._observed.has_gone_on
-        gone_on = wait_for(lambda: has_gone_on(name, at_s, had), self._timeouts.pause_max_s)
+        most_s = self._timeouts.pause_max_s
+        gone_on = self._wait(lambda: has_gone_on(name, at_s, had), most_s, name)
         if gone_on:
             time.sleep(0.3)  # a few records more, which it may then do again
         self._application.resume(name)
-        return (
-            f"{name} was paused {time.monotonic() - at_s:.1f} s {where}, "
-            f"{'and its group went on without it' if gone_on else 'and nobody took its place'}"
-        )
+        paused_s = time.monotonic() - at_s
+        outcome = "its group went on without it" if gone_on else "nobody took its place"
+        if has_begun and paused_s > self._timeouts.transaction_s:
+            outcome += "; its transaction has timed out"
+        return f"{name} was paused {paused_s:.1f} s {where}, and {outcome}"
 
     def _kill_broker(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         broker = request.connection.broker_id

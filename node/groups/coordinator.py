@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 STEPS_AT_ONCE = 4  # of some 0.5 ms: an offset commit is replayed in the turn that commits it
 GROUPS_A_STEP = 32
+DEADLINES_AT_ONCE = 16  # of sessions, mostly: each ends a generation, and writes a record
 
 
 class GroupCoordinator:
@@ -266,11 +267,19 @@ class GroupCoordinator:
             self._run("replaying groups", self._replaying(shard), at_once=at_once)
 
     def _run(self, name: str, steps: Steps[None], *, at_once: bool = True) -> None:
-        """The beginning now, so that what is short is done; the rest in slices."""
+        """The beginning now, so that what is short is done; the rest in slices.
+
+        Within the share of the turn: one acknowledgement of a follower moves many partitions.
+        """
+        share = self.work.share
         for _ in range(STEPS_AT_ONCE if at_once else 0):
-            if next(steps, self) is self:
+            if not share.has_room():
+                break
+            is_done = next(steps, self) is self
+            share.ended()
+            if is_done:
                 return
-        self._replicas.work.run(name, steps)
+        self.work.run(name, steps)
 
     def _replaying(self, shard: GroupShard) -> Steps[None]:
         try:
@@ -360,7 +369,7 @@ class GroupCoordinator:
     # -- time
 
     def _due(self) -> None:
-        now_ms = self.clock.monotonic_ms()
+        now_ms, left = self.clock.monotonic_ms(), DEADLINES_AT_ONCE
         for shard in list(self._shards.values()):
             if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
                 # A group's record may yet be committed or not; its log will tell.
@@ -369,7 +378,7 @@ class GroupCoordinator:
                 self._role_changed(shard.partition)
             elif shard.state is ShardState.SERVING:
                 turn = shard.turn()
-                shard.table.due(turn)
+                left -= shard.table.due(turn, left)  # others in the next turn: they are overdue
                 self.execute(shard, turn)
             next_ms = shard.next_deadline_ms
             if next_ms is not None and shard.state is not ShardState.CLOSED:

@@ -121,7 +121,7 @@ class ReplicaManager:
         hosted = []
         for index in sorted(self._by_topic.pop(topic_id, ())):
             partition = self._by_id.pop((topic_id, index))
-            del self._by_name[partition.topic, index]
+            self._by_name.pop((partition.topic, index), None)
             hosted.append(partition)
         return hosted
 

@@ -3,7 +3,7 @@
     value      binary or text; null is a tombstone                    must be there
     key        binary or text
     topic      text; needed where the sink is given no topic
-    partition  int; without it Kafka's partitioner decides
+    partition  int; without it, or null, Kafka's partitioner decides
     headers    array<struct<key: string, value: binary>>
     timestamp  timestamp of the record; without it the time of writing
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+ANYWHERE = -1  # to `send_many`
 KNOWN = ("value", "key", "topic", "partition", "headers", "timestamp")
 BYTES = {"binary", "string"}
 OTHERS = (
@@ -81,20 +82,35 @@ def rows_by_topic(
 
 
 def _arguments(batch: "pa.RecordBatch") -> dict[str, Any]:
-    import pyarrow.compute as pc
-
     names = batch.schema.names
     found: dict[str, Any] = {"values": batch.column("value")}
     if "key" in names:
         found["keys"] = batch.column("key")
     if "partition" in names:
-        found["partition"] = pc.fill_null(batch.column("partition"), -1).to_pylist()
+        found["partition"] = _partitions(batch.column("partition"))
     if "timestamp" in names:
         found["timestamp_ms"] = _times(batch.column("timestamp"))
     if "headers" in names:
-        rows = batch.column("headers").to_pylist()
-        found["headers"] = [tuple((h["key"], h["value"]) for h in row or ()) for row in rows]
+        found["headers"] = _headers(batch.column("headers"))
     return found
+
+
+def _partitions(column: "pa.Array") -> list[int]:
+    import pyarrow.compute as pc
+
+    compute: Any = pc
+    least = compute.min(column).as_py()
+    if least is not None and least < 0:
+        raise ValueError(
+            f"a row has partition {least}; they begin at 0, and null leaves it to the partitioner"
+        )
+    return compute.fill_null(column, ANYWHERE).to_pylist()
+
+
+def _headers(column: Any) -> list[tuple[tuple[str, bytes | None], ...]]:
+    if column.flatten().flatten()[0].null_count:  # names, with null for pairs that are null
+        raise ValueError("a row has a header without a name: its pair, or the pair's key, is null")
+    return [tuple((h["key"], h["value"]) for h in row or ()) for row in column.to_pylist()]
 
 
 def _times(column: "pa.Array") -> list[int]:

@@ -149,10 +149,10 @@ class ExactlyOnceSink:
                 "written, which the brokers of oncelog allow to clients with transactions V2 only"
             )
         self._login = ClusterLogin.of(bootstrap, settings)
-        first_batch = _whole("first_batch", first_batch)
+        first_batch = _whole("first_batch", first_batch, 0)
         terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
         self.protocol = SinkProtocol(sink_id, mode=self._wanted or Mode.PREPARED, terms=terms)
-        self.timeout_ms = _whole(TIMEOUT, transaction_timeout_ms)
+        self.timeout_ms = _whole(TIMEOUT, transaction_timeout_ms, 1)
         self._task_timeout_ms: int | None = None
         self._settings = settings
         self._opened: ClusterThread | None = None
@@ -350,12 +350,15 @@ def _session_of(frame: "DataFrame") -> int:
     return int(session.hashCode())
 
 
-def _whole(name: str, value: int | str | None) -> int | None:
+def _whole(name: str, value: int | str | None, least: int) -> int | None:
     """A number, also from a command line."""
     try:
-        return None if value is None else int(value)
+        number = None if value is None else int(value)
     except ValueError:
-        raise ValueError(f"{name} is a whole number, not {value!r}") from None
+        number = least - 1
+    if number is not None and number < least:
+        raise ValueError(f"{name} is a whole number from {least} on, not {value!r}")
+    return number
 
 
 def _report(row: Any) -> steps.TaskReport:

@@ -19,6 +19,7 @@ from ...wire.records import Record
 ROWS_MAX = 16_384  # in an Arrow batch; the batch of the log that reaches a bound comes along whole
 BYTES_MAX = 8 * 1024 * 1024
 SEQUENCE_MASK = 2**31 - 1
+TIME_MS_MAX = (2**63 - 1) // 1000  # Spark has microseconds
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -89,7 +90,7 @@ def _raw(added: Added, schema: pa.Schema) -> list[pa.Array]:
         each([c.partition for c in batches], pa.int32()),
         pa.array(offsets),
         each([h.partition_leader_epoch for h in heads], pa.int32()),
-        _timestamps(batches),
+        _timestamps(batches, is_raw=True),
         each([int(h.is_log_append_time) for h in heads], pa.int32()),
         each([h.producer_id for h in heads], pa.int64()),
         each([h.producer_epoch for h in heads], pa.int32()),
@@ -157,9 +158,18 @@ def _joined(columns: list[Any]) -> np.ndarray[Any, Any]:
     )
 
 
-def _timestamps(batches: list[RecordColumns]) -> pa.Array:
+def _timestamps(batches: list[RecordColumns], *, is_raw: bool = False) -> pa.Array:
+    """Raises InvalidRecord for a time that Spark has no timestamp for; raw rows have null there."""
     times_ms = _joined([c.timestamps for c in batches])
-    return pa.array(times_ms * 1000).view(pa.timestamp("us", tz="UTC"))
+    beyond = (times_ms > TIME_MS_MAX) | (times_ms < -TIME_MS_MAX)
+    if beyond.any() and not is_raw:
+        at = int(beyond.argmax())
+        offset = _joined([c.offsets for c in batches])[at]
+        raise InvalidRecord(
+            f"{batches[0].topic}/{batches[0].partition}: the record at offset {offset} has the "
+            f"time {times_ms[at]} ms, which no timestamp of Spark can hold (is its unit another?)"
+        )
+    return pa.array(times_ms * 1000, mask=beyond).view(pa.timestamp("us", tz="UTC"))
 
 
 def _sequences(

@@ -1,7 +1,9 @@
 """What a cluster has to read at this moment: partitions, topic ids, bounds of logs, times.
 
 Runs where Spark plans, for as long as the query lives; every question is asked again until it is
-answered or LOOKUP_MS_MAX is over, so a fail-over is no more than a pause.
+answered or LOOKUP_MS_MAX is over, so a fail-over is no more than a pause. Leaders are asked by the
+metadata of a moment ago, and after ROUND_MS_MAX by newer ones: a topic that is deleted in between
+never answers, and one that a pattern has found is not missed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,12 +12,13 @@ from typing import Any, TypeVar
 from ...client.admin import EARLIEST, LATEST, Admin
 from ...client.blocking import BlockingAdmin
 from ...client.cluster_view import ClusterSnapshot, topic_error
+from ...client.fetch.offset_queries import list_offsets
 from ...client.settings import ADMIN_NAMES
 from ...wire.identifiers import TopicPartition
 from .offsets import Known, LogBounds
 from .options import OptionError, Topics
 
-LOOKUP_MS_MAX = 60_000
+LOOKUP_MS_MAX, ROUND_MS_MAX = 60_000, 5_000
 T = TypeVar("T")
 
 
@@ -57,11 +60,13 @@ class ClusterLookup:
         return self._admin.run(ask)
 
     async def _known(self, admin: Admin, must_exist: bool) -> Known:
-        named = self._topics.named()
-        snapshot: ClusterSnapshot = await admin.view.retrying(
-            lambda: admin.view.refresh(sorted(named) if named else None),
-            timeout_ms=LOOKUP_MS_MAX,
+        return await admin.view.retrying(
+            lambda: self._look(admin, must_exist), timeout_ms=LOOKUP_MS_MAX
         )
+
+    async def _look(self, admin: Admin, must_exist: bool) -> Known:
+        named = self._topics.named()
+        snapshot = await admin.view.refresh(sorted(named) if named else None)
         internal = snapshot.internal_topics
         wanted = [
             (topic, partition)
@@ -69,10 +74,15 @@ class ClusterLookup:
             if self._topics.wants(topic, partition, is_internal=topic in internal)
         ]
         self._check_named(wanted, snapshot, must_exist)
-        begins = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
-        ends = await admin.list_offsets(
-            dict.fromkeys(wanted, LATEST), read_committed=self._is_committed
-        )
+        begins, ends = [
+            await list_offsets(
+                admin.view,
+                dict.fromkeys(wanted, place),
+                read_committed=place == LATEST and self._is_committed,
+                timeout_ms=ROUND_MS_MAX,
+            )
+            for place in (EARLIEST, LATEST)
+        ]
         ids = {topic: snapshot.topic_ids.get(topic, b"").hex() for topic, _ in wanted}
         return Known(
             {key: LogBounds(begins[key], ends[key]) for key in sorted(wanted)},

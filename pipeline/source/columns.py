@@ -1,8 +1,16 @@
 """The columns of `format("oncelog")`: those of Spark's Kafka source, and the raw ones for audits.
 
 Pure. The schemas are written as Spark's DDL, so that a program may print them; `headers` stands
-last in the plain form and only when it was asked for, as in Spark's own source.
+last in the plain form and only when it was asked for, as in Spark's own source. They are fixed, as
+there: rows are made by place, so that a schema of the user's own could exchange key and value.
 """
+
+from typing import TYPE_CHECKING
+
+from .options import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 HEADERS = "headers array<struct<key: string, value: binary>>"
 PLAIN = (
@@ -21,3 +29,14 @@ def schema_of(*, raw: bool, headers: bool) -> str:
     if raw:
         return RAW
     return f"{PLAIN}, {HEADERS}" if headers else PLAIN
+
+
+def refuse_other(given: "StructType", columns: str) -> None:
+    """Raises OptionError for a schema that does not say the same as these columns."""
+    said = (
+        columns.replace(": ", ":").replace(", ", ",").replace(" ", ":").replace(":long", ":bigint")
+    )
+    if given.simpleString() != f"struct<{said}>":
+        raise OptionError(
+            f"the columns of this source are fixed: leave out .schema(...), they are {columns}"
+        )

@@ -30,7 +30,7 @@ from ...wire.identifiers import TopicPartition
 from . import offsets as rules
 from .arrow_rows import ArrowRows
 from .cluster_lookup import ClusterLookup
-from .columns import schema_of
+from .columns import refuse_other, schema_of
 from .log_folders import SegmentFile, read_segment, segments_of
 from .offsets import DataLost, Known, OffsetRange, Position
 from .options import AtTime, OptionError, Place, SourceOptions, read_options
@@ -66,10 +66,12 @@ class OncelogSource(DataSource):
         return schema_of(raw=raw, headers=headers)
 
     def reader(self, schema: StructType) -> "BatchReader":
+        refuse_other(schema, self.schema())
         return BatchReader(read_options(self.options, is_streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> "StreamReader":
         check_reads_streams()
+        refuse_other(schema, self.schema())
         return StreamReader(read_options(self.options, is_streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

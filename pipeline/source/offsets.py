@@ -220,7 +220,8 @@ def latest(
 
     Partitions that are new begin at 0, so one that is not to be seen keeps its place: it is not new
     when it is back. until: no partition goes beyond (AvailableNow), and those that are not in it
-    wait. offsets_max: shared out by what each partition has to offer.
+    wait. offsets_max: shared out by what each partition has to offer, so what retention has taken
+    counts for nothing: a batch that stood within it would be empty, and retention the faster one.
     """
     ends: dict[TopicPartition, int] = {}
     for key, bounds in known.bounds.items():
@@ -232,9 +233,13 @@ def latest(
             end = min(end, until.offsets.get(key, 0))
         ends[key] = max(end, begin or 0)
     if offsets_max is not None:
-        backlog = {key: end - start.offsets.get(key, 0) for key, end in ends.items()}
+        firsts = {
+            key: min(end, max(start.offsets.get(key, 0), known.bounds[key].log_start_offset))
+            for key, end in ends.items()
+        }
+        backlog = {key: end - firsts[key] for key, end in ends.items()}
         for key, count in share_out(backlog, offsets_max).items():
-            ends[key] = start.offsets.get(key, 0) + count
+            ends[key] = firsts[key] + count
     ends = {**start.offsets, **ends}
     if ends == start.offsets:
         return start
@@ -261,14 +266,21 @@ def not_before(until: Position, begin: Position, known: Known) -> Position:
 
 
 def share_out(backlog: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
-    """count_max (or less, if there is less) shared out in proportion, to the last one."""
-    total = sum(backlog.values())
-    if total <= count_max:
+    """count_max (or less, if there is less) shared out in proportion, to the last one.
+
+    Whoever has something gets one at least, even if that makes more than count_max: a quiet
+    partition would wait beside a busy one for as long as that one is behind.
+    """
+    shares = {key: min(count, 1) for key, count in backlog.items()}
+    spare = max(0, count_max - sum(shares.values()))
+    rest = sum(backlog.values()) - sum(shares.values())
+    if rest <= spare:
         return dict(backlog)
-    shares = {key: count * count_max // total for key, count in backlog.items()}
-    left = count_max - sum(shares.values())
-    by_remainder = sorted(backlog, key=lambda key: (-(backlog[key] * count_max % total), key))
-    for key in by_remainder[:left]:
+    parts = {key: (count - shares[key]) * spare for key, count in backlog.items()}
+    for key, part in parts.items():
+        shares[key] += part // rest
+    left = max(0, count_max - sum(shares.values()))
+    for key in sorted(parts, key=lambda key: (-(parts[key] % rest), key))[:left]:
         shares[key] += 1
     return shares
 

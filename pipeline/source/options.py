@@ -18,6 +18,7 @@ from ...client.settings import consumer_settings, hidden_secrets
 from ...wire.identifiers import TopicPartition
 
 EARLIEST, LATEST = -2, -1
+LONG_MAX = 2**63 - 1  # of offsets and times, and of Spark's limits
 DOCS: Mapping[str, str] = {
     "kafka.bootstrap.servers": "host:port of some brokers, with commas between",
     "subscribe": "topics, with commas between",
@@ -128,8 +129,10 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
     options = named_options(given)
     if "topic" in options:
         raise OptionError("topic is for writers; say what to read by subscribe")
-    if "path" in options:
-        options["subscribe"] = options.pop("path")
+    if path := options.pop("path", ""):
+        if options.get("subscribe", path) != path:
+            raise OptionError("the path in load() is one topic, and subscribe names others")
+        options["subscribe"] = path
     raw = _flag(options, "raw", False)
     _flag(options, "includeHeaders", False)
     logs = _logs(options.get("logs", ""))
@@ -153,7 +156,7 @@ def read_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptio
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if name in options:
                 raise OptionError(f"{name} is for batch queries; a stream has no end")
-    strategy = options.get("startingOffsetsByTimestampStrategy", "error")
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise OptionError(
             f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}"
@@ -220,7 +223,10 @@ def _topics(options: Mapping[str, str], *, may_be_all: bool) -> Topics:
         raise OptionError(f"say what to read by subscribe, assign or subscribePattern{both}")
     text = options[said[0]]
     if said == ["subscribe"]:
-        return Topics(names=tuple(sorted({n.strip() for n in text.split(",") if n.strip()})))
+        names = {name.strip() for name in text.split(",")} - {""}
+        if not names:
+            raise OptionError(f"subscribe names no topic: {text!r}")
+        return Topics(names=tuple(sorted(names)))
     if said == ["subscribePattern"]:
         try:
             re.compile(text)
@@ -261,7 +267,7 @@ def _partitioned(name: str, text: str, *, least: int) -> Partitioned:
             raise OptionError(f"{name} looks like {shape}, not {text}")
         each: dict[Any, Any] = numbers  # type: ignore[reportUnknownVariableType]
         for partition, number in each.items():
-            if not str(partition).isdigit() or not _is_count(number, least):
+            if not str(partition).isdecimal() or not _is_count(number, least):
                 raise OptionError(f"{name} looks like {shape}, not {text}")
             found[(topic, int(partition))] = number
     return found
@@ -278,12 +284,14 @@ def _json(name: str, text: str, shape: str) -> dict[str, Any]:
 
 
 def _is_count(value: object, least: int = 0) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= LONG_MAX
 
 
 def _number(name: str, text: str, least: int = 0) -> int:
-    if not text.strip().isdigit() or int(text) < least:
-        raise OptionError(f"{name} is a whole number from {least} on, not {text!r}")
+    if not text.strip().isdecimal() or not _is_count(int(text), least):
+        raise OptionError(
+            f"{name} is a whole number from {least} on, up to 2^63-1, not {text[:30]!r}"
+        )
     return int(text)
 
 

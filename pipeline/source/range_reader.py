@@ -20,6 +20,7 @@ from typing import Any
 
 from ...client.admin import Admin
 from ...client.cluster_view import ClusterView
+from ...client.failures import LogTruncated
 from ...client.fetch.fetcher import Fetcher, wait_for
 from ...client.fetch.offset_queries import EARLIEST, list_offsets
 from ...client.fetch.state import FetchState, RawBatch
@@ -131,6 +132,13 @@ class RangeReader:
             self._check_known_id()
             if fetcher.problems:
                 raise fetcher.problems.pop(0)
+            if fetcher.truncated:
+                _, offset, epoch_end = fetcher.truncated.pop()
+                raise LogTruncated(
+                    f"{state.topic}/{state.partition} was cut at offset {epoch_end.end_offset} by "
+                    f"a new leader (an unclean election?), and was read to {offset}: what this "
+                    "task has given is not in the log any more, it has to begin anew"
+                )
             if fetcher.out_of_range:
                 await self._jump()
             elif self._bound() >= end and not state.has_data:

@@ -1,13 +1,18 @@
 """Connections of a view: who waits for one, and which broker is asked first."""
 
 import asyncio
+import itertools
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oncelog.client.cluster_view import BrokerNode, ClusterView
+from oncelog.client.cluster_view import BrokerNode, ClusterSnapshot, ClusterView, PartitionInfo
 from oncelog.client.connection import BrokerConnection
 from oncelog.wire.errors import NetworkException, RequestTimedOut
+from oncelog.wire.identifiers import TopicPartition
 
 DEAF, ALIVE = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
 
@@ -98,3 +103,101 @@ async def test_a_request_without_an_answer_has_a_deadline_too() -> None:
         async with asyncio.timeout(10):
             await connection.post(0, 9, [b""])
     assert transport.is_aborted
+
+
+class _Kept(_Open):
+    def __init__(self) -> None:
+        self.correlation_ids: list[int] = []
+
+    def writelines(self, list_of_data: Any) -> None:
+        frame = b"".join(list_of_data)
+        self.correlation_ids.append(int.from_bytes(frame[8:12], "big", signed=True))
+
+
+async def test_a_connection_goes_on_after_two_thousand_million_requests() -> None:
+    """At a thousand a second that is after 25 days."""
+    connection = BrokerConnection("127.0.0.1", 1, "test", 10_000)
+    transport = connection._transport = _Kept()
+    connection._correlation_ids = itertools.count(2**31 - 1)
+    await connection.post(0, 9, [b""])
+    asking = asyncio.create_task(connection.send(0, 9, [b""]))
+    await asyncio.sleep(0)
+    assert transport.correlation_ids == [2**31 - 1, 0]
+    connection.answer(memoryview(bytes(5) + b"answer"))
+    assert await asking == b"answer"
+
+
+class _Counted(dict[TopicPartition, PartitionInfo]):
+    scans = 0
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        self.scans += 1
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.scans += 1
+        return super().items()
+
+
+def test_partitions_of_many_topics_are_found_without_looking_at_all_for_each() -> None:
+    """A group that reads a thousand topics would stop its leader's event loop for seconds."""
+    counted = _Counted()
+    snapshot = ClusterSnapshot(partitions=counted)
+
+    def add(name: str, number: int, leader: int = 1) -> None:
+        snapshot.partitions[name, number] = PartitionInfo(
+            topic=name, partition=number, leader=leader, leader_epoch=0, replicas=(1,), isr=(1,)
+        )
+
+    for number in (2, 0, 1):
+        for topic in range(100):
+            add(f"t{topic}", number)
+    for topic in range(100):
+        assert [p.partition for p in snapshot.partitions_of(f"t{topic}")] == [0, 1, 2]
+    assert counted.scans == 1
+    add("t7", 1, leader=2)
+    assert [p.leader for p in snapshot.partitions_of("t7")] == [1, 2, 1]
+    add("t7", 3)
+    assert len(snapshot.partitions_of("t7")) == 4 and not snapshot.partitions_of("x")
+
+
+@pytest.mark.parametrize("size_bytes, is_aside", [(1_000, False), (1_000_000, True)])
+async def test_a_huge_answer_is_read_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, size_bytes: int, is_aside: bool
+) -> None:
+    """The metadata of ten thousand partitions takes half a second to read."""
+    connection = BrokerConnection("127.0.0.1", 1, "test", 10_000)
+    connection.versions = {3: (0, 12)}
+
+    async def send(*_: Any, **__: Any) -> memoryview:
+        return memoryview(bytes(size_bytes))
+
+    def read(*_: Any) -> threading.Thread:
+        return threading.current_thread()
+
+    monkeypatch.setattr(connection, "send", send)
+    monkeypatch.setattr("oncelog.client.connection.control.decode_response", read)
+    where = await connection.call(3, {"topics": [], "allow_auto_topic_creation": False})
+    assert (where is not threading.current_thread()) == is_aside
+
+
+async def test_a_huge_cluster_is_taken_over_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hosts, view = Hosts(monkeypatch), ClusterView(":".join(map(str, ALIVE)))
+    threads: list[threading.Thread] = []
+
+    def read(_: Any) -> ClusterSnapshot:
+        threads.append(threading.current_thread())
+        return ClusterSnapshot()
+
+    async def call(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=range(sizes.pop()))])
+
+    monkeypatch.setattr(BrokerConnection, "call", call)
+    monkeypatch.setattr("oncelog.client.cluster_view.read_metadata", read)
+    sizes = [10_000, 10]
+    while sizes:
+        await view.refresh()
+    assert hosts.opened == [ALIVE]
+    assert [each is threading.current_thread() for each in threads] == [True, False]

@@ -53,10 +53,12 @@ class CoordinatingBroker(LeadingBroker):
         isr: tuple[int, ...] | None = None,
         min_insync_replicas: int = 1,
         epoch: int = 1,
+        index: int = 0,
     ) -> None:
         """Open the log and lead it."""
         self.min_insync_replicas = min_insync_replicas
-        hosted = open_hosted(self.directory, topic=OFFSETS_TOPIC, now_ms=self.clock.wall_ms())
+        now_ms = self.clock.wall_ms()
+        hosted = open_hosted(self.directory, index, topic=OFFSETS_TOPIC, now_ms=now_ms)
         self.replicas.add(hosted)
         self.make_leader(hosted, PartitionRegistration(replicas, isr or replicas, 1, epoch))
         assert hosted.leader is not None

@@ -91,6 +91,17 @@ async def test_a_task_waits_for_room_and_is_charged_for_what_it_will_do() -> Non
     await asyncio.gather(*waiting)
 
 
+async def test_answers_in_the_midst_of_what_takes_long_begin_no_share_of_their_own() -> None:
+    counted = Counted()
+    assert counted.share.has_room()
+    counted.do("a")
+    counted.clock.now_s += 2 * IDLE_S
+    counted.do("b")
+    assert not counted.share.has_room()
+    await counted.turns(1)
+    assert counted.share.has_room()
+
+
 async def test_what_was_charged_is_no_longer_there() -> None:
     counted = Counted()
     counted.do("a")

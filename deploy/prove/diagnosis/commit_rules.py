@@ -55,7 +55,8 @@ class PlainCommits(FindingRule):
         elif isinstance(seen, SeenJoin):
             self._commits[seen.instance, seen.group].times.clear()
             self._ticks.rebalanced(seen.instance, seen.at_s)
-        elif isinstance(seen, SeenRequest) and seen.api == "LeaveGroup":
+        elif isinstance(seen, SeenRequest) and seen.api in ("JoinGroup", "LeaveGroup"):
+            # When it is asked for: the answer waits for the others, a session where one is dead.
             self._ticks.rebalanced(seen.instance, seen.at_s)
         elif isinstance(seen, SeenOpened):
             self._ticks.opened(seen.instance, seen.at_s)
@@ -106,7 +107,8 @@ class PlainCommits(FindingRule):
 class CommitBeforeOutput(FindingRule):
     """The key of an input that was committed already comes out of the same instance afterwards.
 
-    Keys that come in twice say nothing. An output that came before the commit counts against it.
+    Keys that come in twice say nothing, nor do those before a batch whose keys are not known: they
+    may have come again. An output that came before the commit counts against it.
     """
 
     def __init__(self) -> None:
@@ -116,6 +118,8 @@ class CommitBeforeOutput(FindingRule):
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenRecords):
+            if not seen.keys:
+                self._inputs.pop(seen.instance, None)
             inputs = self._inputs[seen.instance]
             for offset, key in seen.keys:
                 place = (seen.partition, offset)

@@ -39,14 +39,13 @@ class _Open:
     was_silent: bool = False
     keys: set[int] = field(default_factory=set[int])
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
-    was_rebalanced: bool = False  # its input may be somebody else's now
+    is_excused: bool = False  # its input may be somebody else's now, or is read again already
 
 
 @dataclass(frozen=True, slots=True)
 class _Aborted:
     """What an abort took back; delivered_to: behind the last record that had come before it.
-    lost_from: an offset that is committed there or further passes over what was aborted. That is
-    known by the keys, where output has those of input; else by the offsets of the transaction."""
+    lost_from: an offset that is committed there or further passes over what was aborted."""
 
     keys: set[int]
     delivered_to: dict[Partition, int]
@@ -129,7 +128,9 @@ class TooLong(FindingRule):
 class AbortWithoutSeek(FindingRule):
     """After an abort nothing is read again, none of the keys that were taken back is written again,
     and a later transaction commits offsets behind them. What it commits of another partition, whose
-    records were at hand, says nothing. A rebalance, or offsets fetched anew, end the watch."""
+    records were at hand, says nothing. Where none of the keys is known from the input nothing is
+    said: values that are written again may be others. A rebalance, or offsets fetched anew, end the
+    watch."""
 
     def __init__(self) -> None:
         self._open = Recent[tuple[str, str], _Open](10 * OPEN_MAX)
@@ -145,11 +146,9 @@ class AbortWithoutSeek(FindingRule):
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._of(seen, seen.transactional_id).offsets.update(seen.offsets)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
-            self._aborted.pop(seen.instance, None)
-            self._read_to.pop(seen.instance, None)
-            self._delivered_to.pop(seen.instance, None)
-            for (instance, _), each in self._open.items():
-                each.was_rebalanced |= instance == seen.instance
+            for known in (self._aborted, self._read_to, self._delivered_to, self._places):
+                known.pop(seen.instance, None)
+            self._excuse(seen.instance)
         elif isinstance(seen, SeenInit):
             self._open.pop((seen.instance, seen.transactional_id))
             self._aborted.pop(seen.instance, None)
@@ -157,6 +156,8 @@ class AbortWithoutSeek(FindingRule):
             self._fetched(seen)
         elif isinstance(seen, SeenRecords):
             self._delivered_to[seen.instance][seen.partition] = seen.end_offset
+            if not seen.keys:  # keys may come again, and the places of these are not known
+                self._places.pop(seen.instance, None)
             for offset, key in seen.keys:
                 self._places[seen.instance].put(key, (seen.partition, offset))
         elif isinstance(seen, SeenEnded):
@@ -175,6 +176,7 @@ class AbortWithoutSeek(FindingRule):
 
     def _fetched(self, seen: SeenFetch) -> None:
         read_to, aborted = self._read_to[seen.instance], self._aborted[seen.instance]
+        delivered_to = self._delivered_to[seen.instance]
         for partition, offset in seen.positions:
             # Of what came after the abort an answer may be thrown away, and is asked for again.
             is_back = offset < read_to.get(partition, -1)
@@ -183,7 +185,14 @@ class AbortWithoutSeek(FindingRule):
                 for each in aborted
                 if not is_back and offset >= each.delivered_to.get(partition, -1)
             ]
+            if is_back or offset < delivered_to.get(partition, -1):
+                self._excuse(seen.instance)
             read_to[partition] = offset
+
+    def _excuse(self, instance: str) -> None:
+        """An abort of what is open now is none that loses its input."""
+        for (own, _), each in self._open.items():
+            each.is_excused |= own == instance
 
     def _ended(self, seen: SeenEnded, tell: Tell) -> None:
         ended = self._open.pop((seen.instance, seen.transactional_id))
@@ -191,9 +200,8 @@ class AbortWithoutSeek(FindingRule):
             return
         aborted = self._aborted[seen.instance]
         if not seen.is_commit:
-            if ended.keys and self._read_to.get(seen.instance) and not ended.was_rebalanced:
-                aborted.append(self._taken_back(seen.instance, ended))
-                del aborted[:-ABORTS_MAX]
+            if self._read_to.get(seen.instance) and not ended.is_excused:
+                self._taken_back(seen.instance, ended.keys)
             return
         for lost in [each for each in aborted if ended.keys and _passes_over(ended.offsets, each)]:
             aborted.remove(lost)
@@ -203,14 +211,14 @@ class AbortWithoutSeek(FindingRule):
                 "written again, and a later transaction committed offsets behind them",
             )  # fmt: skip
 
-    def _taken_back(self, instance: str, ended: _Open) -> _Aborted:
-        delivered_to, places = dict(self._delivered_to[instance]), self._places[instance]
+    def _taken_back(self, instance: str, keys: set[int]) -> None:
         lost_from = dict[Partition, int]()
-        for place in filter(None, map(places.get, ended.keys)):
-            partition, next_offset = place[0], place[1] + 1
-            lost_from[partition] = min(lost_from.get(partition, next_offset), next_offset)
-        beyond = {partition: offset + 1 for partition, offset in delivered_to.items()}
-        return _Aborted(ended.keys, delivered_to, lost_from or ended.offsets or beyond)
+        for partition, offset in filter(None, map(self._places[instance].get, keys)):
+            lost_from[partition] = min(lost_from.get(partition, offset + 1), offset + 1)
+        if lost_from:
+            aborted = self._aborted[instance]
+            aborted.append(_Aborted(keys, dict(self._delivered_to[instance]), lost_from))
+            del aborted[:-ABORTS_MAX]
 
 
 def _passes_over(committed: Mapping[Partition, int], lost: _Aborted) -> bool:

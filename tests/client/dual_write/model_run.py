@@ -35,6 +35,7 @@ class Parts:
     leaves_uncertain_ids: bool = True
     asks_in_doubt: bool = True
     keeps_tombstones: bool = True  # of its own transactions
+    asks_table: bool = True  # what an older session has decided, not Kafka what it has open
     ends_what_comes_late: bool = True  # of sessions that a successor has ended already
 
 
@@ -141,10 +142,8 @@ class Writer(Actor):
                 return steps.SessionStarted("w" + nonce)
             case steps.Claim(_, transactional_id):
                 return steps.Claimed(*database.claim(transactional_id))
-            case steps.Describe(name):
-                return steps.Described(kafka.open_key(name), is_known=name in kafka.ids)
-            case steps.ReadOutcome(key):
-                return steps.OutcomeRead(database.outcomes.get(self.key(key)))
+            case steps.ReadDecisions(name):
+                return self.read_decisions(name)
             case steps.ReadOrAbort(key):
                 return self.read_or_abort(self.key(key))
             case steps.EndAsDecided(key, is_commit):
@@ -198,6 +197,16 @@ class Writer(Actor):
                 return steps.GenerationRead(database.generation)
             case _:
                 raise AssertionError(effect)
+
+    def read_decisions(self, name: str) -> steps.Event:
+        """As they are in Kafka; without asks_table: what Kafka has open, of a deposed leader."""
+        world = self.world
+        if not self.parts.asks_table:
+            opened = None if world.chance(0.1) else world.kafka.open_key(name)
+            words = world.database.outcomes
+            is_decided = opened and words.get(self.key(opened)) is DecidedOutcome.COMMITTED
+            return steps.DecisionsRead((opened,) if opened and is_decided else ())
+        return steps.DecisionsRead(world.database.decisions(name))
 
     def next_epoch(self) -> None:
         self.own = replace(self.own, producer_epoch=self.own.producer_epoch + 1)

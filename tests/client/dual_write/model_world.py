@@ -124,6 +124,17 @@ class ModelDatabase:
         self.outcomes = {**left, key: DecidedOutcome.COMMITTED}
         self.transfers.add(transfer)
 
+    def decisions(self, transactional_id: str) -> tuple[TransactionKey, ...]:
+        """Of one session, those with events."""
+        committed = (k for k, word in self.outcomes.items() if word is DecidedOutcome.COMMITTED)
+        return tuple(
+            sorted(
+                k
+                for k in committed
+                if k.transactional_id == transactional_id and k.producer_id >= 0
+            )
+        )
+
     def delete_session(self, transactional_id: str) -> None:
         self.sessions.pop(transactional_id, None)
         for key in [k for k in self.outcomes if k.transactional_id == transactional_id]:

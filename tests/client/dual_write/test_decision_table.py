@@ -86,6 +86,18 @@ def test_a_decision_that_a_successor_has_completed_and_forgotten_is_not_aborted(
     assert asked(table) == steps.OutcomeRead(None, is_session_over=True)
 
 
+def test_a_start_reads_what_an_older_session_has_committed_in_both(table: Ledger) -> None:
+    generation = claimed(table).generation
+    keys = [TransactionKey(KEY.transactional_id, 7, epoch) for epoch in (10, 9, 2)]
+    empty = TransactionKey(KEY.transactional_id, steps.EMPTY, 1)
+    for key in (*keys, empty):
+        decide = steps.Decide("bank", key, generation)
+        done(table, decision_table.decide(decide), commits=True)
+    assert asked(table) == steps.OutcomeRead(DecidedOutcome.ABORTED)
+    found = done(table, decision_table.script_of(steps.ReadDecisions(KEY.transactional_id)))
+    assert found == steps.DecisionsRead(tuple(sorted(keys)))
+
+
 class Slow(sqlite3.Connection):
     """A connection with a coroutine for commit, which waits."""
 

@@ -47,6 +47,7 @@ def test_the_runs_are_not_idle() -> None:
         ("lost", Parts(leaves_uncertain_ids=False)),
         ("lost", Parts(asks_in_doubt=False)),
         ("lost", Parts(keeps_tombstones=False)),
+        ("lost", Parts(asks_table=False)),
         ("left_open", Parts(ends_what_comes_late=False)),
     ],
     ids=[
@@ -59,6 +60,7 @@ def test_the_runs_are_not_idle() -> None:
         "an id is used after its first request got no answer",
         "a commit in doubt is taken for none",
         "a row `aborted` is deleted while its session may commit",
+        "a coordinator that was deposed says what is open",
         "what a session opens after its rows were deleted is not ended",
     ],
 )

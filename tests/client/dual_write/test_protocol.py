@@ -44,22 +44,16 @@ def decided() -> WriterProtocol:
 def test_an_older_session_is_ended_as_was_decided_then_fenced_then_deleted() -> None:
     writer = WriterProtocol("w")
     writer.step(steps.SessionStarted("id"))
-    assert writer.step(steps.Claimed(3, ("a", "b", "c"))) == steps.Describe("a")
-    key = TransactionKey("a", 1, 1)
-    assert writer.step(steps.Described(key)) == steps.ReadOutcome(key)
-    ends = steps.EndAsDecided(key, is_commit=True)
-    assert writer.step(steps.OutcomeRead(DecidedOutcome.COMMITTED)) == ends
+    assert writer.step(steps.Claimed(3, ("a", "b"))) == steps.ReadDecisions("a")
+    first, last = TransactionKey("a", 1, 1), TransactionKey("a", 1, 2)
+    ends = [steps.EndAsDecided(key, is_commit=True) for key in (first, last)]
+    assert writer.step(steps.DecisionsRead((first, last))) == ends[0]
+    assert writer.step(steps.EndRefused(ProducerFenced("it is completed"))) == ends[1]
     assert writer.step(steps.EndedAsDecided()) == steps.FenceSession("a")
     assert writer.step(steps.SessionFenced()) == steps.DeleteSession("a")
-    assert writer.step(steps.SessionDeleted()) == steps.Describe("b")
-    assert writer.step(steps.Described(TransactionKey("b", 2, 2))) == steps.ReadOutcome(
-        TransactionKey("b", 2, 2)
-    )
-    assert writer.step(steps.OutcomeRead(None)) == steps.FenceSession("b")
-    writer.step(steps.SessionFenced())
-    assert writer.step(steps.SessionDeleted()) == steps.Describe("c")
-    unknown = steps.Described(None, is_known=False)
-    assert writer.step(unknown) == steps.DeleteSession("c")
+    assert writer.step(steps.SessionDeleted()) == steps.ReadDecisions("b")
+    assert writer.step(steps.DecisionsRead()) == steps.FenceSession("b")
+    assert writer.step(steps.SessionFenced()) == steps.DeleteSession("b")
     assert writer.step(steps.SessionDeleted()) == steps.Initialize("id")
     assert writer.step(steps.Initialized(is_certain=False)) == steps.StartSession()
     assert writer.step(steps.SessionStarted("id2")) == steps.Claim("w", "id2")
@@ -75,6 +69,19 @@ def test_a_decided_block_returns_and_is_completed_before_the_next() -> None:
     writer.step(steps.BlockBegun())
     assert writer.step(steps.EndedAsDecided()) == steps.BeginBoth()
     assert writer.phase is WriterPhase.OPENING
+
+
+def test_no_block_begins_where_what_it_owes_was_done_by_a_successor() -> None:
+    """The block would run on a connection that nobody rolls back."""
+    writer = decided()
+    writer.step(AWAY)
+    writer.step(steps.BlockBegun())
+    fenced = steps.EndRefused(ProducerFenced("fenced"))
+    assert writer.step(fenced) == steps.ReadGeneration("w")
+    with pytest.raises(WriterSuperseded):
+        writer.step(steps.GenerationRead(4))
+    with pytest.raises(WriterSuperseded):
+        writer.step(steps.BlockBegun())
 
 
 def test_an_abort_without_an_answer_is_made_again_before_the_next_block() -> None:

@@ -70,3 +70,24 @@ async def test_a_poll_that_is_cancelled_at_its_end_gives_its_records_to_the_next
         assert consumer.position("t", 0) == 0
         load(consumer, 0, batch(0))
         assert len(await poll(consumer)) == 1
+
+
+@pytest.mark.parametrize("poll", POLLS)
+async def test_a_poll_that_takes_long_gives_what_it_has(
+    poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of one record each cost a hundred times as much: ten thousand are half a second."""
+    now_ms = 0
+
+    def later() -> int:
+        nonlocal now_ms
+        now_ms += 5
+        return now_ms
+
+    async with Consumer(NOWHERE) as consumer:
+        consumer.assign({("t", 0): 0})
+        load(consumer, 0, *map(batch, range(100)))
+        monkeypatch.setattr("oncelog.client.consumer.now_ms", later)
+        given = [len(await poll(consumer)) for _ in range(40)]
+        assert sum(given) == 100 and 1 <= max(given) <= 10
+        assert consumer.position("t", 0) == 100

@@ -22,7 +22,7 @@ from oncelog.client.dual_write.decision_table import Statement
 from oncelog.client.dual_write.flow import Flow
 from oncelog.client.outbox import records, relay, table
 from oncelog.client.outbox.relay import OutboxRelay
-from oncelog.client.producer import Producer
+from oncelog.client.producer import Producer, RecordMetadata
 from oncelog.wire.errors import KafkaError, ProducerFenced, TopicAlreadyExists
 
 NAME = "w"
@@ -40,6 +40,7 @@ class Luck:
     dies: float = 0.01
     is_lost: float = 0.06  # an answer of Kafka
     sleeps: float = 0.06
+    is_deposed: float = 0.1  # who answers a reader, and does not know it yet
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Transaction:
 @dataclass
 class Entry:
     offset: int
+    key: bytes | None
     value: bytes
     transaction: Transaction
 
@@ -90,14 +92,15 @@ class Kafka:
         if epoch != self.epoch:
             raise ProducerFenced("an old epoch")
 
-    def produce(self, epoch: int, topic: str, value: bytes) -> None:
+    def produce(self, epoch: int, topic: str, key: bytes | None, value: bytes) -> int:
         self._check(epoch)
         self.write_markers()  # a new transaction waits for the old one's
         if self.current is None:
             self.current = Transaction(epoch)
         entries = self.logs.setdefault(topic, [])
-        entries.append(Entry(self.end[topic], value, self.current))
+        entries.append(Entry(self.end[topic], key, value, self.current))
         self.end[topic] += 1
+        return self.end[topic] - 1
 
     def commit(self, epoch: int) -> None:
         self._check(epoch)
@@ -110,11 +113,12 @@ class Kafka:
         return min(waiting, default=self.end[topic])
 
     def compact(self, topic: str) -> None:
-        """Of one key: what is newest stays, and what is behind the stable offset."""
+        """Of each key what is newest stays, and what is behind the stable offset."""
         entries = self.logs.get(topic, [])
         stable = self.stable(topic)
         done = [e for e in entries if e.offset < stable and e.transaction.state == "committed"]
-        self.logs[topic] = done[-1:] + [e for e in entries if e.offset >= stable]
+        newest = sorted({e.key: e for e in done}.values(), key=lambda e: e.offset)
+        self.logs[topic] = newest + [e for e in entries if e.offset >= stable]
 
     def committed(self, topic: str) -> list[bytes]:
         entries = self.logs.get(topic, ())
@@ -180,6 +184,11 @@ class World:
             with suppress(KafkaError):
                 self.under_way.pop(at)()
 
+    def known_to_leader(self, topic: str) -> int:
+        """The end of the log as whoever is asked knows it."""
+        end = self.kafka.end[topic]
+        return self.random.randrange(end + 1) if self.chance(self.luck.is_deposed) else end
+
     def write_row(self) -> None:
         """A writer's block commits. Of the sessions one may be behind another one's clock."""
         session = self.random.randrange(SESSIONS)
@@ -199,6 +208,17 @@ class World:
         self.rows += 1
 
 
+@dataclass
+class _Done:
+    """A delivery that is decided."""
+
+    result: RecordMetadata
+
+    def __await__(self) -> Generator[None, None, RecordMetadata]:
+        yield from ()
+        return self.result
+
+
 class ModelProducer:
     def __init__(self, world: World, _: object, **options: Any) -> None:
         self._world, self._epoch = world, -1
@@ -213,9 +233,12 @@ class ModelProducer:
     async def begin_transaction(self) -> None:
         self._is_begun = True
 
-    async def send(self, topic: str, value: bytes, **_: object) -> None:
-        kafka, epoch = self._world.kafka, self._epoch
-        await self._world.request(lambda: kafka.produce(epoch, topic, value))
+    async def send(
+        self, topic: str, value: bytes, *, key: bytes | None = None, **_: object
+    ) -> _Done:
+        kafka, epoch, offsets = self._world.kafka, self._epoch, list[int]()
+        await self._world.request(lambda: offsets.append(kafka.produce(epoch, topic, key, value)))
+        return _Done(RecordMetadata(topic, 0, offsets[0]))
 
     async def commit_transaction(self) -> None:
         kafka, epoch = self._world.kafka, self._epoch
@@ -248,8 +271,11 @@ class ModelAdmin:
         self, keys: dict[tuple[str, int], int], *, read_committed: bool = False
     ) -> dict[tuple[str, int], int]:
         await self._world.step()
-        kafka = self._world.kafka
-        return {key: kafka.stable(key[0]) if read_committed else kafka.end[key[0]] for key in keys}
+        kafka, found = self._world.kafka, {}
+        for topic, partition in keys:
+            end = kafka.stable(topic) if read_committed else kafka.end[topic]
+            found[topic, partition] = min(end, self._world.known_to_leader(topic))
+        return found
 
 
 class ModelConsumer:
@@ -272,10 +298,11 @@ class ModelConsumer:
     async def poll(self, _: int) -> list[types.SimpleNamespace]:
         await self._world.step()
         kafka, start, entries = self._world.kafka, self._at, []
-        self._at = kafka.stable(self._topic)
+        known = self._world.known_to_leader(self._topic)
+        self._at = max(start, min(kafka.stable(self._topic), known))
         for entry in kafka.logs[self._topic]:
             if start <= entry.offset < self._at and entry.transaction.state == "committed":
-                entries.append(types.SimpleNamespace(value=entry.value))
+                entries.append(types.SimpleNamespace(key=entry.key, value=entry.value))
         return entries
 
 
@@ -446,7 +473,7 @@ def _end(world: World, kind: type[ModelRelay]) -> Verdict:
     """What was under way arrives; one relay sends what is left."""
     while world.under_way:
         world.arrive()
-    world.luck = Luck(0, 0, 0)
+    world.luck = Luck(0, 0, 0, 0)
     last = Actor(world, kind)
     for _ in range(2_000):
         last.turn()

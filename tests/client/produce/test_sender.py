@@ -291,6 +291,59 @@ async def test_a_batch_that_may_stand_in_the_log_is_never_numbered_anew(monkeypa
         assert [int(v) for v in context.leaders[0].values] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    "code", [E.NOT_LEADER_OR_FOLLOWER, E.UNKNOWN_TOPIC_OR_PARTITION, E.KAFKA_STORAGE_ERROR]
+)
+async def test_a_leader_that_is_deposed_after_its_append_leaves_doubt(monkeypatch, code):
+    """Who waits for its replicas is answered so; the next leader has the batches all the same.
+
+    It was restarted, and knows the last one of the producer: Kafka's snapshots hold no more.
+    """
+    context = SenderContext(monkeypatch)
+    arrived = 0
+
+    def deposed(batch: ProducerBatch):
+        nonlocal arrived
+        arrived += 1
+        if arrived == 4:
+            window = context.leaders[0].windows[1_001]
+            context.leaders[0].windows[1_001] = deque([window[-1]], maxlen=5)
+        return code if 2 <= arrived <= 4 else None
+
+    context.after = deposed
+
+    async with context:
+        await send_all(context, [0])
+        doubtful = await send_all(context, [1, 2, 3])
+        (after,) = await send_all(context, [4])
+        assert [int(v) for v in context.leaders[0].values] == [0, 1, 2, 3, 4]
+        assert isinstance(doubtful[0].exception(), OutOfOrderSequenceNumber)
+        assert after.exception() is None
+
+
+async def test_parts_of_a_batch_that_may_stand_in_the_log_are_never_numbered_anew(monkeypatch):
+    """Its first answer was lost, then its topic got a smaller max.message.bytes."""
+    context = SenderContext(monkeypatch)
+    context.batches._batch_bytes = 500
+    lost = once(NetworkException("lost"), at=1)
+
+    def shrunk(batch: ProducerBatch):
+        problem = lost(batch)
+        if problem is not None:
+            context.leaders[0].max_bytes = 200
+        return problem
+
+    context.after = shrunk
+
+    async with context:
+        await send_all(context, [0])
+        sent = [context.send(b"%050d" % i) for i in range(1, 5)]
+        await context.settle()
+        found = [int(v) for v in context.leaders[0].values]
+        assert found == [0, 1, 2, 3, 4], "once each"
+        assert all(isinstance(d.exception(), OutOfOrderSequenceNumber) for d in sent)
+
+
 async def test_numbers_go_round_and_batches_stay_in_order(monkeypatch):
     """After 2^31 - 1 comes 0: a retry must not be sorted behind what follows it."""
     context = SenderContext(monkeypatch)

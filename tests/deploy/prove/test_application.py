@@ -19,6 +19,7 @@ from oncelog.deploy.prove.observed import wait_for
 
 TELLS = "import os; print(os.environ['ONCELOG_INSTANCE'], os.environ['KAFKA_BOOTSTRAP_SERVERS'], "
 SHELL = ["sh", "-c", f"{sys.executable} -c 'import time; time.sleep(60)' & wait"]
+GROUP = "import os, time; os.setpgid(0, 0); print('of a group of my own'); time.sleep(60)"
 
 
 def application(command: list[str], logs: Path) -> Application:
@@ -64,6 +65,19 @@ def test_what_an_instance_has_started_is_killed_and_paused_with_it(shells: Appli
     assert "ended with code" in shells.remove(name)
     shells.ensure_running()
     assert shells.has_ended(name) and shells.instances == []
+
+
+def test_who_has_made_a_process_group_of_its_own_is_paused_too(tmp_path: Path) -> None:
+    """As Spark's Python workers do."""
+    starts = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {GROUP!r}]).wait()"
+    with closing(application([sys.executable, "-c", starts], tmp_path)) as made:
+        name = made.add()
+        assert wait_for(lambda: made.words(name), 20)
+        (child,) = processes(made.running(name).pid)
+        made.pause(name)
+        assert wait_for(lambda: child.status() == psutil.STATUS_STOPPED, 5)
+        made.resume(name)
+        assert wait_for(lambda: child.status() != psutil.STATUS_STOPPED, 5)
 
 
 def test_what_a_launcher_has_started_is_stopped_with_it(shells: Application) -> None:

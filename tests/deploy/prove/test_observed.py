@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.deploy.faults.protocol_proxy.events import ConnectionClosed
 from oncelog.deploy.prove import observed as module
 from oncelog.deploy.prove.observed import Observed
 from oncelog.wire.messages.produce import (
@@ -70,3 +71,31 @@ def test_commits_of_an_instance_are_seen_among_many_of_many_partitions() -> None
     assert observed.committed_at_s("one", 0.5) == [1.0, 2.0, 3.0, 4.0]
     assert observed.committed_at_s("one", 2.0) == [3.0, 4.0]
     assert observed.committed_at_s("another", 0.5) == []
+
+
+def test_who_waits_for_an_answer_is_not_silent() -> None:
+    observed = Observed([T], ["out"])
+    assert observed.silent_since_s("one") == float("-inf")
+    request = request_of("JoinGroup", 5, {"group_id": G})
+    observed(request)
+    assert observed.silent_since_s("one") is None and observed.open_work() == 0
+    answer, _ = answer_of(request, {})
+    answer.at_s = 7.5
+    observed(answer)
+    assert observed.silent_since_s("one") == 7.5
+    observed(request)
+    observed(ConnectionClosed(request.connection, 8.0, ""))
+    assert observed.silent_since_s("one") == request.at_s
+
+
+def test_who_has_finished_is_seen_by_the_answer_whatever_it_says() -> None:
+    observed = Observed([T], ["out"])
+    assert observed.has_finished("one", 0.0), "nobody here ends anything that can be seen"
+    request = request_of("OffsetCommit", 8, {"group_id": G, "topics": [OFFSETS]})
+    observed(request)
+    assert not observed.has_finished("one", 0.0)
+    topics = [{"name": T, "partitions": [{"partition_index": 0, "error_code": 22}]}]
+    answer, _ = answer_of(request, {"topics": topics})
+    answer.at_s = 5.0
+    observed(answer)
+    assert observed.has_finished("one", 4.0) and not observed.has_finished("one", 5.0)

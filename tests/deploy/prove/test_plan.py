@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.plan import (
+    AT_BEGIN,
     FAULTS,
     FIRST,
     INSTANCES_MORE_MAX,
@@ -35,10 +36,10 @@ def test_a_seed_repeats_its_plan_and_another_has_another() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_lost_answers_come_in_every_plan_before_the_rest(seed: int) -> None:
-    first = list(islice(draw(seed), len(FIRST)))
-    assert set(first) == set(FIRST)
+    first = list(islice(draw(seed), len(FIRST) + 1))
+    assert set(first) == {*FIRST, AT_BEGIN}
     assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
-    whole = islice(draw(seed), len(FIRST + THEN + MORE))
+    whole = islice(draw(seed), len(FIRST + THEN + MORE) + 1)
     assert {fault.name for fault in whole} == FAULTS.keys()
 
 
@@ -59,6 +60,16 @@ def test_only_what_can_meet_the_application_is_made() -> None:
     assert set(names(1, Traits(frozenset(), 2, True))) == {"stop", "add", "remove", "cut"}
     beside = names(1, Traits(frozenset(("Fetch", "SyncGroup")), 2, True))
     assert {"pause-at-work", "kill@after-Fetch"} < set(beside)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_transaction_is_paused_before_it_begins_in_every_plan(seed: int) -> None:
+    """Of one that is open, what is not fenced by its group may be spared by its own timeout."""
+    version_1 = Traits(TRANSACTIONAL | {"AddPartitionsToTxn"}, 2, True)
+    first = islice(draw(seed), len(FIRST) + 1)
+    drawn = [fault.name for fault in first if is_possible(fault, version_1, 2)]
+    assert ("pause@before-commit", "pause@before-transaction") in pairwise(drawn)
+    assert "pause@before-transaction" not in names(seed, Traits(TRANSACTIONAL, 2, True))
 
 
 def test_faults_are_named() -> None:

@@ -57,6 +57,6 @@ def test_faults_are_made_as_long_as_was_asked_for() -> None:
     feeder = SimpleNamespace(fed=0, check=lambda: None)
     observed = SimpleNamespace(apis=frozenset(), worked_at_s=time.monotonic() + 600)
     run = Run(ProveSettings(command=("true",), seconds=30.0), None, lambda _: None)
-    striker = SimpleNamespace(strike=strike)
+    striker = SimpleNamespace(strike=strike, restarted=[])
     parts: Any = (striker, application, observed, feeder, None)
     assert len(list(islice(run._strike(*parts), 401))) == len(made) == 401

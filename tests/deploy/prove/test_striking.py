@@ -1,12 +1,14 @@
-"""A fault that has missed is over: a request that was on its way meets nothing."""
+"""A fault that has missed is over: a request that was on its way meets nothing. Who does nothing is
+restarted, so that faults meet somebody."""
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from oncelog.deploy.prove.plan import FAULTS
-from oncelog.deploy.prove.striking import Striker, Timeouts
+from oncelog.deploy.prove.plan import FAULTS, Timeouts
+from oncelog.deploy.prove.striking import Striker
 
 
 class SoonMissed(Timeouts):
@@ -16,16 +18,25 @@ class SoonMissed(Timeouts):
 
 
 class NoticingApplication:
-    instances = ("instance-1",)
-
-    def __init__(self) -> None:
+    def __init__(self, *instances: str) -> None:
+        self.instances = instances or ("instance-1",)
         self.struck: list[str] = []
+        self.awake_s: dict[str, float] = {}  # for how long; others have just begun
 
     def kill(self, name: str) -> None:
         self.struck.append(f"kill {name}")
 
     def pause(self, name: str) -> None:
         self.struck.append(f"pause {name}")
+
+    def restart(self, name: str) -> None:
+        self.struck.append(f"restart {name}")
+        self.awake_s[name] = 0.0
+
+    def awake_since_s(self, name: str) -> float:
+        return time.monotonic() - self.awake_s.get(name, 0.0)
+
+    def resume(self, name: str) -> None: ...
 
     def check(self) -> None: ...
 
@@ -46,14 +57,40 @@ class LongPolls:
         return self.rule.action.act(SimpleNamespace(instance="instance-1", api="Fetch"), object())
 
 
+def striker_of(application: NoticingApplication, observed: Any, proxy: Any) -> Striker:
+    return Striker(
+        proxy, cast(Any, application), observed, None, seed=1,
+        inputs=frozenset("i"), outputs=frozenset("o"), timeouts=SoonMissed(), instances_max=2,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["kill@after-Fetch", "pause-at-work"])
 def test_a_fetch_that_is_answered_after_its_fault_has_missed_meets_nothing(name: str) -> None:
     application, polls = NoticingApplication(), LongPolls()
-    observed = SimpleNamespace(brings_inputs=lambda _: True, open_work=lambda _: 0)
-    striker = Striker(
-        cast(Any, polls), cast(Any, application), cast(Any, observed), None, seed=1,
-        inputs=frozenset("i"), outputs=frozenset("o"), timeouts=SoonMissed(), instances_max=2,
-    )  # fmt: skip
+    observed = SimpleNamespace(
+        brings_inputs=lambda _: True, open_work=lambda _: 0, silent_since_s=lambda _: None
+    )
+    striker = striker_of(application, observed, polls)
     assert not striker.strike(FAULTS[name]).is_made
     assert polls.answer() is None
     assert application.struck == []
+
+
+LONG_S = 10 * SoonMissed().silent_s
+
+
+def test_who_asks_for_nothing_any_more_is_restarted_and_takes_over_from_who_is_paused() -> None:
+    """A consumer that has crashed in a process that lives (kafkajs) would leave nobody who goes on
+    without the one that is paused."""
+    application = NoticingApplication("paused", "crashed", "waits", "starts")
+    application.awake_s = dict.fromkeys(("paused", "crashed", "waits"), LONG_S)
+    observed = SimpleNamespace(
+        silent_since_s=lambda name: None if name == "waits" else time.monotonic() - LONG_S,
+        had=lambda *_: frozenset(),
+        is_in_transaction=lambda _: True,
+        has_gone_on=lambda *_: "restart crashed" in application.struck,
+    )
+    striker = striker_of(application, observed, LongPolls())
+    assert "its group went on without it" in striker._paused("paused", "before its OffsetCommit")
+    assert application.struck == ["pause paused", "restart crashed"]
+    assert striker.restarted == ["crashed"]

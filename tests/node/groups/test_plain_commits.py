@@ -1,14 +1,23 @@
 """OffsetCommit of a few partitions: no task, one answer, and nothing kept of what was refused."""
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncelog.coordinator.groups.records import encode_group_key
+from oncelog.coordinator.groups.records import (
+    OffsetValue,
+    encode_group_key,
+    encode_offset_key,
+    encode_offset_value,
+)
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
+from oncelog.node.groups.shard import ShardState
 from oncelog.node.handlers.groups import plain_commits
+from oncelog.replication.sliced_work import SlicedWork
+from oncelog.replication.turn_share import SHARE_S
 from oncelog.wire.errors import CoordinatorNotAvailable
 from oncelog.wire.records import Record, encode_batch
 
@@ -117,3 +126,24 @@ async def test_what_is_committed_is_not_late_while_it_is_replayed(tmp_path: Path
     await stored
     assert all(answer.is_done for answer in answers)
     assert broker.shard is shard
+
+
+async def test_partitions_that_move_together_have_one_share_of_the_turn(tmp_path: Path) -> None:
+    """A follower that stood still acknowledges all of them at once."""
+    broker = CoordinatingBroker(tmp_path, offsets_topic_num_partitions="20")
+    for index in range(20):
+        broker.lead(replicas=(1, 2), index=index)
+    await until(lambda: all(s.state is ShardState.SERVING for s in broker.groups.shards))
+    value = encode_offset_value(OffsetValue(7, -1, "", 1, -1, bytes(16)))
+    batch = encode_batch([Record(0, 1, encode_offset_key("g", "t", 0), value)])
+    answers: list[Exception | None] = []
+    for shard in broker.groups.shards:
+        for _ in range(300):
+            broker.groups.append_then(shard, batch, answers.append)
+    ticks = itertools.count()
+    broker.replicas.work = SlicedWork(lambda: next(ticks) * SHARE_S / 100)
+    for index in range(20):
+        broker.replicate(index)
+    assert 0 < sum(shard.replayed for shard in broker.groups.shards) < 1_000
+    await until(lambda: len(answers) == 6_000)
+    assert not any(answers)

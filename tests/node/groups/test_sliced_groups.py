@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from oncelog.coordinator.groups.records import (
 from oncelog.coordinator.metadata.cluster_model import Changes
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
 from oncelog.node.groups import coordinator
+from oncelog.node.groups.coordinator import DEADLINES_AT_ONCE
 from oncelog.node.groups.removal import OffsetExpiry, forget_deleted_topics
 from oncelog.node.groups.shard import GroupShard, ShardState
 from oncelog.node.handlers.groups import offset_commits
@@ -141,6 +143,22 @@ async def test_groups_are_loaded_in_steps_and_served_when_all_are_there(
     assert again.shard.offsets.size == OFFSETS + 900
     assert len(again.shard.groups) == 301
     again.groups.stop()
+
+
+async def test_sessions_that_end_together_end_some_at_a_time(broker: Broker) -> None:
+    """All clients of a coordinator that took over are gone."""
+    shard, table = broker.shard, broker.shard.table
+    member = MemberValue("m", None, "c", "h", 1_000, 1, b"", b"")
+    value = GroupValue("consumer", 1, "range", "m", 1, (member,))
+    for number in range(200):
+        table.replay(f"g{number}", value)
+    shard.on_loaded(list(table.groups), turn := shard.turn())
+    broker.groups.execute(shard, turn)
+    left = [200]
+    while left[-1]:
+        await asyncio.sleep(0)
+        left.append(sum(bool(group.members) for group in table.groups.values()))
+    assert max(a - b for a, b in pairwise(left)) <= DEADLINES_AT_ONCE
 
 
 async def test_a_resignation_in_the_middle_of_a_batch_ends_it(broker: Broker) -> None:

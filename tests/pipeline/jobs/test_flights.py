@@ -101,7 +101,7 @@ def test_options_of_the_sink_are_read_from_the_command_line():
     sink = ExactlyOnceSink("s", "h:1", "t", **dict(options.sink_option))
     assert sink.protocol.terms.first_batch == 7
     assert sink.timeout_ms == 90_000
-    with pytest.raises(ValueError, match="first_batch is a whole number, not 'x'"):
+    with pytest.raises(ValueError, match="first_batch is a whole number from 0 on, not 'x'"):
         ExactlyOnceSink("s", "h:1", "t", first_batch="x")
 
 

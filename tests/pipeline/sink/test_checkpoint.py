@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oncelog.pipeline.session import hadoop_path
 from oncelog.pipeline.sink.checkpoint import plan_digest
 from oncelog.pipeline.sink.stop_words import SinkStopped
 
@@ -42,3 +43,15 @@ def test_a_spark_that_hides_its_checkpoint_needs_the_option_checkpoint(
     (tmp_path / "offsets" / "0").write_bytes(b"plan")
     wanted = hashlib.sha256(b"plan").hexdigest()[:16]
     assert plan_digest(spark, unknown, 0, given=str(tmp_path)) == wanted
+
+
+def test_a_file_system_is_set_up_as_the_session_says(spark: "SparkSession", tmp_path: Path) -> None:
+    """As of an object store's keys, by `spark.conf.set`: with these Spark writes the checkpoint."""
+    spark.conf.set("fs.file.impl.disable.cache", "true")
+    spark.conf.set("fs.s3a.access.key", "of this session")
+    try:
+        files, _ = hadoop_path(spark, str(tmp_path))
+        assert files.getConf().get("fs.s3a.access.key") == "of this session"
+    finally:
+        spark.conf.unset("fs.s3a.access.key")
+        spark.conf.unset("fs.file.impl.disable.cache")

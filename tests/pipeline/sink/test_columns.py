@@ -66,3 +66,21 @@ def test_a_row_without_a_topic_is_an_error() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"1"], "topic": pa.array([None], pa.string())})
     with pytest.raises(ValueError, match="has no topic"):
         list(rows_by_topic(batch, None))
+
+
+HEADERS_KIND = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize("pair", [None, {"key": None, "value": b"x"}])
+def test_a_header_without_a_name_is_an_error_in_words(pair: object) -> None:
+    column = pa.array([None, [{"key": "h", "value": None}], [pair]], HEADERS_KIND)
+    batch = pa.RecordBatch.from_arrays([pa.array([b"1"] * 3), column], names=["value", "headers"])
+    assert len(list(rows_by_topic(batch.slice(0, 2), "t"))) == 1
+    with pytest.raises(ValueError, match="has a header without a name"):
+        list(rows_by_topic(batch.slice(1), "t"))
+
+
+def test_a_partition_below_0_is_not_taken_for_any_partition() -> None:
+    batch = pa.RecordBatch.from_pydict({"value": [b"1", b"2"], "partition": [0, -1]})
+    with pytest.raises(ValueError, match=r"has partition -1; .*null leaves it to the partitioner"):
+        list(rows_by_topic(batch, "t"))

@@ -217,3 +217,10 @@ def test_a_garbage_collected_sink_leaves_no_thread() -> None:
     while threads() > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threads() == before
+
+
+@pytest.mark.parametrize("value", [0, "-5", "soon"])
+@pytest.mark.parametrize("name", ["transaction_timeout_ms", "kafka.transaction.timeout.ms"])
+def test_a_timeout_that_is_none_is_refused_and_not_the_default(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"transaction_timeout_ms is a whole number from 1 on"):
+        ExactlyOnceSink("s", "127.0.0.1:1", "t", mode="transactional", **{name: value})

@@ -3,6 +3,7 @@
 import datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from oncelog.client.fetch.record_columns import RecordColumns, read_columns
@@ -10,6 +11,7 @@ from oncelog.pipeline.source import arrow_rows
 from oncelog.pipeline.source.arrow_rows import ArrowRows
 from oncelog.pipeline.source.columns import HEADERS, schema_of
 from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.errors import InvalidRecord
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
@@ -69,6 +71,28 @@ def test_plain_rows() -> None:
     assert rows.take() is None, "what was taken is gone"
 
 
+def test_a_time_that_no_timestamp_can_hold_is_not_another_time() -> None:
+    """As of a producer that has stamped nanoseconds; a Kafka before 4.0 takes them."""
+    rows = ArrowRows(schema(), is_raw=False)
+    for time_ms in (arrow_rows.TIME_MS_MAX, -1):
+        rows.add(columns_of(encode_batch([Record(4, time_ms, None, b"v")])))
+    taken = rows.take()
+    assert taken is not None
+    assert pc.cast(taken.column("timestamp"), pa.int64()).to_pylist() == [
+        arrow_rows.TIME_MS_MAX * 1000,
+        -1000,
+    ]
+    rows.add(columns_of(encode_batch([Record(5, TIME_MS * 1_000_000, None, b"v")])))
+    with pytest.raises(
+        InvalidRecord, match=f"t/3: the record at offset 5 has.* {TIME_MS}000000 ms"
+    ):
+        rows.take()
+    raw = ArrowRows(schema(raw=True), is_raw=True)
+    raw.add(columns_of(encode_batch([Record(5, TIME_MS * 1_000_000, None, b"v")])))
+    taken = raw.take()
+    assert taken is not None and taken.column("timestamp").null_count == 1
+
+
 def test_headers_are_null_where_there_are_none() -> None:
     rows = ArrowRows(schema(headers=True), is_raw=False)
     named = Record(5, TIME_MS, None, b"v", (("a", b"1"), ("a", None)))
@@ -80,6 +104,21 @@ def test_headers_are_null_where_there_are_none() -> None:
     rows.add(batch_of(6, b"x"))
     without = rows.take()
     assert without is not None and without.to_pydict()["headers"] == [None]
+
+
+def test_a_header_s_name_that_is_no_text_does_not_end_the_reading() -> None:
+    """librdkafka sends any bytes, and Java's clients show those that are not UTF-8 in this way."""
+    batch = encode_batch([Record(5, TIME_MS, None, b"v", (("ab", b"1"),))])
+    batch = batch.replace(b"\x04ab", b"\x04\xff\xfe")
+    rows = ArrowRows(schema(), is_raw=False)
+    rows.add(columns_of(batch))
+    taken = rows.take()
+    assert taken is not None and taken.column("value").to_pylist() == [b"v"]
+    rows = ArrowRows(schema(headers=True), is_raw=False)
+    rows.add(columns_of(batch))
+    taken = rows.take()
+    assert taken is not None
+    assert taken.column("headers").to_pylist() == [[{"key": "\ufffd\ufffd", "value": b"1"}]]
 
 
 def test_raw_rows_have_producer_sequence_and_marker() -> None:

@@ -183,14 +183,54 @@ def test_a_limit_is_shared_out_to_the_last_offset(
     backlog: dict[tuple[str, int], int], count_max: int
 ) -> None:
     shares = share_out(backlog, count_max)
-    assert sum(shares.values()) == min(count_max, sum(backlog.values()))
-    assert all(0 <= shares[key] <= count for key, count in backlog.items())
+    waiting = sum(count > 0 for count in backlog.values())
     total = sum(backlog.values())
+    assert sum(shares.values()) == min(max(count_max, waiting), total)
+    assert all(min(1, count) <= shares[key] <= count for key, count in backlog.items())
+    if count_max >= total or count_max <= waiting:
+        return
+    part = (count_max - waiting) / (total - waiting)
     assert all(
-        abs(shares[key] - count * min(1, count_max / total)) <= 1
-        for key, count in backlog.items()
-        if total
+        abs(shares[key] - 1 - (count - 1) * part) <= 1 for key, count in backlog.items() if count
     )
+
+
+def test_a_quiet_partition_is_read_beside_one_that_stays_behind() -> None:
+    """For event time, too: the query's watermark waits for its rows."""
+    at, busy_end = position({("t", 0): 0, ("t", 1): 0}), 10_000_000
+    for _ in range(3):
+        known = known_of({("t", 0): (0, busy_end), ("t", 1): (0, 1)})
+        end = latest(at, known, offsets_max=1_000)
+        assert sum(end.offsets.values()) - sum(at.offsets.values()) == 1_000
+        at, busy_end = end, busy_end + 1_000
+    assert at.offsets[("t", 1)] == 1
+    quiet = {("t", number): (0, 5) for number in range(1, 9)}
+    known = known_of({("t", 0): (0, busy_end), **quiet})
+    end = latest(at, known, offsets_max=2)
+    assert all(end.offsets[key] >= 1 for key in quiet), "also if more than the limit have one"
+
+
+@pytest.mark.parametrize("begin", [{("t", 0): 100}, {}], ids=["overtaken", "a new partition"])
+def test_a_limited_query_gets_out_of_what_retention_has_taken(
+    begin: dict[tuple[str, int], int],
+) -> None:
+    """100 offsets are kept, 20 come between two triggers, and 30 may be read in each."""
+    at, log_start, read, losses = position(begin), 10_000_000, 0, list[str]()
+    for _ in range(4):
+        known = known_of({("t", 0): (log_start, log_start + 100), ("t", 1): (0, 0)})
+        end = latest(at, known, offsets_max=30)
+        read += sum(each.size for each in ranges_between(at, end, known, losses.append))
+        at, log_start = end, log_start + 20
+    assert read == 4 * 30
+    assert len(losses) == 1, "the query has caught up"
+
+
+def test_available_now_may_end_within_what_retention_has_taken() -> None:
+    start, until = position({("t", 0): 10}), position({("t", 0): 40})
+    known = known_of({("t", 0): (60, 90)})
+    end = latest(start, known, offsets_max=5, until=until)
+    assert end.offsets == {("t", 0): 40}
+    assert latest(end, known, offsets_max=5, until=until) is end
 
 
 @given(BACKLOGS, st.integers(1, 50))
@@ -206,7 +246,7 @@ def test_batches_under_a_limit_reach_the_end_and_read_every_offset_once(
         if end is at or end.offsets == at.offsets:
             break
         found = ranges_between(at.before(end), end, known, refuse)
-        assert sum(each.size for each in found) <= limit
+        assert sum(each.size for each in found) <= max(limit, len(found))
         for each in found:
             assert seen.get((each.topic, each.partition), 0) == each.start
             seen[(each.topic, each.partition)] = each.end

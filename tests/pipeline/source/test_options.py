@@ -41,6 +41,12 @@ def test_names_are_taken_without_regard_to_case_as_spark_hands_them_on() -> None
     assert options.offsets_per_trigger_max == 7
 
 
+def test_values_that_are_words_are_taken_without_regard_to_case() -> None:
+    options = read(startingOffsets="Earliest", startingOffsetsByTimestampStrategy="LATEST")
+    assert options.starting is Where.EARLIEST
+    assert not options.is_strict_about_times
+
+
 def test_topics_by_name_by_partition_by_pattern() -> None:
     assert read(subscribe=" b, a ,").topics == Topics(names=("a", "b"))
     assert read(subscribe="", path="a").topics == Topics(names=("a",))
@@ -111,6 +117,9 @@ def test_raw_reads_everything_and_log_folders_need_no_cluster() -> None:
     [
         ({"subscribe": ""}, "say what to read by subscribe, assign or subscribePattern"),
         ({"assign": '{"t": [0]}'}, "not subscribe and assign"),
+        ({"subscribe": " , "}, "subscribe names no topic"),
+        ({"path": "u"}, r"the path in load\(\) is one topic, and subscribe names others"),
+        ({"subscribe": "", "path": "u", "assign": '{"t": [0]}'}, "not subscribe and assign"),
         ({"subscribe": "", "assign": "t"}, "assign looks like"),
         ({"subscribe": "", "assign": '{"t": ["0"]}'}, "assign looks like"),
         ({"subscribe": "", "assign": "{}"}, "names no partition"),
@@ -123,7 +132,12 @@ def test_raw_reads_everything_and_log_folders_need_no_cluster() -> None:
         ({"startingTimestamp": "yesterday"}, "startingTimestamp is a whole number"),
         ({"startingOffsetsByTimestampStrategy": "no"}, "is error or latest"),
         ({"endingOffsets": "latest"}, "a stream has no end"),
+        ({"startingTimestamp": "\u00b2"}, "startingTimestamp is a whole number"),
+        ({"startingTimestamp": str(2**63)}, "startingTimestamp is a whole number"),
+        ({"startingOffsetsByTimestamp": f'{{"t": {{"0": {2**63}}}}}'}, "ByTimestamp looks like"),
+        ({"startingOffsets": '{"t": {"\u00b2": 3}}'}, "startingOffsets looks like"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number from 1 on"),
+        ({"maxOffsetsPerTrigger": str(2**63)}, "from 1 on, up to 2\\^63-1, not"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
         ({"topic": "t"}, "topic is for writers"),
         ({"minOffsetsPerTrigger": "5"}, "is not served: Spark gives Python sources"),

@@ -2,13 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 import pytest
 
 from oncelog.client import Admin, BlockingAdmin, BlockingProducer, connection
+from oncelog.client.failures import LogTruncated
 from oncelog.client.fetch import fetcher
+from oncelog.client.fetch.epoch_queries import EpochEnd
 from oncelog.client.fetch.state import RawBatch
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.pipeline.source import kept_views
@@ -140,6 +143,27 @@ def test_a_topic_recreated_during_a_read_is_not_read_on(
         with BlockingProducer(cluster.bootstrap) as producer:
             producer.send_many(topic, [b"another one"] * 100)
         with pytest.raises(DataLost, match=f"topic {topic} was deleted and made anew while"):
+            list(batches)
+
+
+def test_a_log_that_a_new_leader_has_cut_is_not_waited_for(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an unclean election; the task begins anew, and so must not go on in another log."""
+
+    async def ends_before(_: Any, __: int, asked: Mapping[Any, Any]) -> dict[Any, EpochEnd]:
+        return dict.fromkeys(asked, EpochEnd(0, 0, 5))
+
+    monkeypatch.setattr(fetcher, "epoch_ends", ends_before)
+    config = {"bootstrap.servers": cluster.bootstrap, **SMALL, "default.api.timeout.ms": "3000"}
+    wanted = OffsetRange(topic, 0, 0, 44)
+    with RangeReader(config, wanted, is_committed=True, report=refuse) as reader:
+        batches = iter(reader)
+        assert next(batches)[0].header.base_offset == 0
+        partitions = reader._view.snapshot.partitions
+        known = partitions[topic, 0]
+        partitions[topic, 0] = replace(known, leader_epoch=known.leader_epoch + 1)
+        with pytest.raises(LogTruncated, match=f"{topic}/0 was cut at offset 5 by a new leader"):
             list(batches)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.faults.postgres_server import tool
+from oncelog.deploy.prove.page import keep_outcome
 from oncelog.deploy.prove.run import Run
 from oncelog.deploy.prove.settings import ProveSettings
 
@@ -137,6 +138,8 @@ def _run(
     try:
         settings = ProveSettings(command=command, seed=seed, **{**values, **options})
         outcome = Run(settings, out, lambda text: None).go()
+        if out is not None:
+            keep_outcome(outcome, out)
     except Failure as failure:
         return Cell(entry.name, seed, "NO RUN", [], [], str(failure)[:600], 0)
     found = {"wrong": list[str](), "exposed": list[str]()}

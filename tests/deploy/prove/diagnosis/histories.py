@@ -4,7 +4,7 @@
 says otherwise. Its sightings are what a proxy would have seen.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -34,6 +34,7 @@ class Application:
     version: int = 5
     connections: tuple[int, int] = field(default_factory=lambda: (next(IDS), next(IDS)))
     number: int = 0
+    output_key: Callable[[int], int] = int  # from that of the input
 
     @property
     def reader(self) -> int:
@@ -63,7 +64,10 @@ class Application:
             timeout_ms=self.timeout_ms,
         )  # fmt: skip
 
-    def join(self) -> Iterator[s.Sighting]:
+    def join(self, waits_s: float = 0.0) -> Iterator[s.Sighting]:
+        """waits_s: until the others have come, too."""
+        yield self.sign("JoinGroup")
+        self.at_s += waits_s
         yield s.SeenJoin(**self.at(self.reader), group=GROUP)
         place = ((INPUT, self.partition), self.offset)
         yield s.SeenOffsetFetch(
@@ -93,11 +97,12 @@ class Application:
     ) -> s.SeenProduce:
         name = self.name if name == "=" else name
         self.number += 1
+        keys = [self.output_key(self.key(each)) for each in offsets]
         batch = s.SentBatch(
             partition=(topic, 0),
             producer_id=self.producer_id if producer_id is None else producer_id,
             is_transactional=bool(name),
-            records=tuple((self.key(each), self.key(each) + 1) for each in offsets),
+            records=tuple((key, key + 1) for key in keys),
         )
         return s.SeenProduce(
             **self.at(self.writer), number=self.number, acks=self.acks, transactional_id=name,

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,14 +31,25 @@ def aborts_then_seeks_back() -> History:
         yield from app.run(2)  # from where it was
 
 
-def aborts_then_tries_again_from_memory() -> History:
-    app = yield from started()
+def tries_again_from_memory(**fields: Any) -> History:
+    app = yield from started(**fields)
     yield from app.run(2)
     yield from app.transaction(is_commit=False)
     for offset in range(app.offset, app.offset + 3):
         yield app.produce(offset)
     yield app.send_offsets(app.offset + 3)
     yield from app.end()
+    app.offset += 3
+    yield from app.run(2)
+
+
+def aborts_then_tries_again_from_memory() -> History:
+    yield from tries_again_from_memory()
+
+
+def aborts_then_tries_again_with_other_values() -> History:
+    """Outputs without keys are known by their values, and in these stands the time."""
+    yield from tries_again_from_memory(output_key=lambda _: next(IDS))
 
 
 def rebalances_then_aborts() -> History:
@@ -70,6 +82,23 @@ def aborts_then_reads_again_under_load() -> History:
         yield each
 
 
+def seeks_back_under_load_then_aborts() -> History:
+    """What is read again has come before the abort is answered."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch()
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+    yield from app.fetch(4)
+    yield from app.end(is_commit=False)
+    for number in range(3):
+        each = app.produce(app.offset + number)
+        yield replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+    yield app.produce(app.offset + 3)
+    yield app.send_offsets(app.offset + 4)
+    yield from app.end()
+
+
 def goes_on_in_one_partition(*, with_offsets: bool) -> History:
     """Aborts, seeks back, and first writes what is at hand of another partition: the Fetch of what
     was aborted waits behind one that is on its way."""
@@ -96,9 +125,9 @@ def aborts_early_and_goes_on_in_one_partition() -> History:
     yield from goes_on_in_one_partition(with_offsets=False)
 
 
-def aborts_while_another_broker_brings_more() -> History:
+def another_broker_brings_more(**fields: Any) -> History:
     """The Fetch of what was aborted waits in a long poll; offsets of both partitions are sent."""
-    app = yield from started()
+    app = yield from started(**fields)
     other = replace(app, partition=1, offset=40)
     yield from app.run(2)
     yield from other.run(2)
@@ -111,6 +140,34 @@ def aborts_while_another_broker_brings_more() -> History:
     yield from app.end(is_commit=False)
     other.at_s = app.at_s
     yield from other.run(1)
+    app.at_s = other.at_s
+    yield from app.run(2)
+
+
+def aborts_while_another_broker_brings_more() -> History:
+    yield from another_broker_brings_more()
+
+
+def aborts_other_keys_while_another_broker_brings_more() -> History:
+    yield from another_broker_brings_more(output_key=lambda key: key + 1_000_000_000)
+
+
+def aborts_what_came_in_a_rush() -> History:
+    """Keys come again; those of the aborted input were not decoded, but of earlier records."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from other.run(2)
+    app.output_key = lambda key: key - 3
+    for each in app.transaction(is_commit=False):
+        yield replace(each, keys=()) if isinstance(each, s.SeenRecords) else each
+    other.at_s = app.at_s
+    yield from other.fetch()
+    yield other.produce(other.offset)
+    yield app.send_offsets(app.offset)
+    yield other.send_offsets(other.offset + 3)
+    yield from other.end()
+    other.offset += 3
     app.at_s = other.at_s
     yield from app.run(2)
 
@@ -237,6 +294,19 @@ def commits_now_and_then() -> History:
         yield from app.stop()
 
 
+def commits_what_came_in_a_rush() -> History:
+    """Keys come again, and of inputs and outputs in turn only one is decoded."""
+    app = yield from started(name="", step_s=0.001, output_key=lambda key: key % 3)
+    for after_s, is_input_known in ((2.3, True), (5.9, False), (9.1, True), (13.4, False)):
+        for each in app.copy(100.0 + after_s):
+            if isinstance(each, s.SeenRecords):
+                keys = tuple((offset, key % 3) for offset, key in each.keys)
+                each = replace(each, keys=keys if is_input_known else ())
+            elif isinstance(each, s.SeenProduce) and is_input_known:
+                each = replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+            yield each
+
+
 def commits_when_it_is_revoked() -> History:
     """Some of them by chance 5 s behind another; a rebalance is LeaveGroup and JoinGroup here."""
     chance = random.Random(3)
@@ -331,12 +401,15 @@ def filters_most_of_its_input() -> History:
 
 RIGHT = (
     calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
-    aborts_then_reads_again_under_load, aborts_and_goes_on_in_one_partition,
-    aborts_early_and_goes_on_in_one_partition, aborts_while_another_broker_brings_more,
+    aborts_then_reads_again_under_load, seeks_back_under_load_then_aborts,
+    aborts_and_goes_on_in_one_partition, aborts_early_and_goes_on_in_one_partition,
+    aborts_while_another_broker_brings_more, aborts_other_keys_while_another_broker_brings_more,
+    aborts_what_came_in_a_rush, aborts_then_tries_again_with_other_values,
     rebalances_then_aborts,
     ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
     two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
     paused_in_its_transactions, commits_now_and_then, commits_when_it_is_revoked, upserting_sink,
+    commits_what_came_in_a_rush,
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,

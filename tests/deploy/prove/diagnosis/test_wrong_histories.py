@@ -331,6 +331,15 @@ def auto_commit_between_restarts() -> History:
         yield from app.stop()
 
 
+def auto_commit_beside_members_that_die() -> History:
+    """What is committed when a rebalance begins is no tick, however long that waits."""
+    app = yield from started(name="", at_s=100.0, step_s=0.001)
+    for number in range(1, 5):
+        yield from app.copy(100.0 + 10 * number)
+        yield from app.copy(101.3 + 10.4 * number)
+        yield from app.join(waits_s=6.0)
+
+
 def state_not_rebuilt() -> History:
     offset = 0
     for life in range(2):
@@ -393,6 +402,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (auto_commit_between_rebalances, {"auto-commit"}),
     (abort_without_seek_and_an_answer_thrown_away, {"abort-without-seek"}),
     (auto_commit_between_restarts, {"auto-commit"}),
+    (auto_commit_beside_members_that_die, {"auto-commit"}),
     (state_not_rebuilt, {"state-not-rebuilt"}),
     (sink_not_atomic, {"sink-not-atomic"}),
     (v1_on_brokers_without_a_fence, {"v1-late-requests"}),

@@ -1,0 +1,92 @@
+"""What a member commits, and for whom: never over what the next owner of a partition has done."""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from oncelog.client import Consumer, OffsetAndMetadata
+from oncelog.client.blocking import BlockingConsumer
+from oncelog.client.failures import CommitFailed
+from oncelog.wire.identifiers import TopicPartition
+from oncelog.wire.records import Record, encode_batch
+
+NOWHERE = "127.0.0.1:1"
+KEPT, GONE = ("t", 0), ("t", 1)
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def member(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> list[Offsets]:
+    """Makes it read both partitions in generation 6; what it commits is collected."""
+    assert consumer._member is not None
+    committed: list[Offsets] = []
+
+    async def commit(offsets: Offsets) -> None:
+        committed.append(offsets)
+
+    async def poll(deadline_ms: int) -> bool:
+        return True
+
+    monkeypatch.setattr(consumer._member.requests, "commit", commit)
+    monkeypatch.setattr(consumer._member, "poll", poll)
+    consumer.subscribe(["t"])
+    joined(consumer, 6, {KEPT, GONE})
+    consumer.assign({KEPT: 0, GONE: 0})
+    for each in consumer._positions.states.values():
+        each.load(encode_batch([Record(0, 1, None, b"v")], base_offset=0), None)
+    return committed
+
+
+def joined(consumer: Consumer, generation: int, owned: set[TopicPartition]) -> None:
+    found: Any = consumer._member
+    found.requests.member_id, found.requests.generation = "m", generation
+    found.requests.joined()
+    found.owned = owned
+
+
+async def test_offsets_of_what_another_member_has_by_now_are_not_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cooperative rebalance ends between two polls: the broker would take these offsets, since
+    the member is one of its generation, in the place of those of the new owner."""
+    consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
+    committed = member(consumer, monkeypatch)
+    assert len(await consumer.poll(0)) == 2
+    await consumer.commit({KEPT: 1, GONE: 1})
+    joined(consumer, 7, {KEPT})
+    with pytest.raises(CommitFailed, match="t/1"):
+        await consumer.commit({KEPT: 1, GONE: 1})
+    await consumer.commit({KEPT: 1})
+    assert [set(each) for each in committed] == [{KEPT, GONE}, {KEPT}]
+    await consumer.poll(0)
+    await consumer.commit({GONE: 1})  # knows by now, and means it
+    assert [set(each) for each in committed] == [{KEPT, GONE}, {KEPT}, {GONE}]
+    consumer.subscribe([])
+    await consumer.close()
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_who_leaves_by_an_exception_has_not_done_with_what_the_last_poll_gave(
+    monkeypatch: pytest.MonkeyPatch, is_interrupted: bool, is_blocking: bool
+) -> None:
+    blocking = BlockingConsumer(NOWHERE, group_id="g") if is_blocking else None
+    consumer = Consumer(NOWHERE, group_id="g") if blocking is None else blocking._client
+    committed = member(consumer, monkeypatch)
+    reason = ValueError("a record that cannot be worked on")
+    with contextlib.suppress(ValueError):
+        if blocking is None:
+            async with consumer:
+                assert len(await consumer.poll(0)) == 2
+                if is_interrupted:
+                    raise reason
+        else:
+            with blocking:
+                assert len(blocking.poll(0)) == 2
+                if is_interrupted:
+                    raise reason
+    at = 0 if is_interrupted else 1
+    assert [{key: each.offset for key, each in some.items()} for some in committed] == [
+        {KEPT: at, GONE: at}
+    ]

@@ -1,0 +1,44 @@
+"""What a query asks the cluster when it plans, and what comes between two of its questions."""
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from oncelog.client import BlockingAdmin
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline.source import cluster_lookup
+from oncelog.pipeline.source.cluster_lookup import ClusterLookup
+from oncelog.pipeline.source.options import Topics
+
+_numbers = itertools.count()
+
+
+def test_a_topic_of_a_pattern_that_is_deleted_meanwhile_does_not_hold_up_the_others(
+    cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata had it yet, the leader has it no more: it is gone, and not about to answer."""
+    prefix = f"lookup-{next(_numbers)}"
+    admin.create_topic(f"{prefix}-kept", partitions=1)
+    admin.create_topic(f"{prefix}-gone", partitions=1)
+    ask, rounds = cluster_lookup.list_offsets, list[set[str]]()
+
+    async def after_its_end(view: Any, wanted: Any, **more: Any) -> Any:
+        rounds.append({topic for topic, _ in wanted})
+        if len(rounds) == 1:
+            await cluster_lookup.Admin(view).delete_topics([f"{prefix}-gone"])
+        return await ask(view, wanted, **more)
+
+    monkeypatch.setattr(cluster_lookup, "list_offsets", after_its_end)
+    monkeypatch.setattr(cluster_lookup, "ROUND_MS_MAX", 500)
+    topics = Topics(pattern=f"{prefix}-.*")
+    lookup = ClusterLookup({"bootstrap.servers": cluster.bootstrap}, topics, is_committed=True)
+    begun_s = time.monotonic()
+    try:
+        known = lookup.known(must_exist=False)
+    finally:
+        lookup.close()
+    assert list(known.bounds) == [(f"{prefix}-kept", 0)]
+    assert rounds[0] == {f"{prefix}-kept", f"{prefix}-gone"} and rounds[-1] == {f"{prefix}-kept"}
+    assert time.monotonic() - begun_s < 20, "and not LOOKUP_MS_MAX"
