@@ -17,7 +17,7 @@ from ..judge.history.schema import NONE, Isolation, OpOutcome
 from ..judge.logs.scan import scan_topics
 from .load.bank_check import BankCheck
 from .load.payloads import value_of
-from .load.settings import BANK, LoadSettings
+from .load.settings import APPEND, BANK, LoadSettings
 
 PROBES = "probes"
 REST_TIMEOUT_S, POLL_S = 60.0, 0.2
@@ -64,10 +64,15 @@ def read_the_end(
         *given, lambda record: value_of(record.value), isolation=Isolation.READ_UNCOMMITTED
     )
     is_whole &= asyncio.run(all_of_it)
-    committed = cluster.ask(lambda admin: admin.groups.committed(settings.group, stable=True))
+    inputs = [(APPEND, partition) for partition in range(settings.append_partitions)]
+    committed = cluster.ask(
+        lambda admin: admin.groups.committed(settings.group, inputs, stable=True)
+    )
     now_ns = recorder.now_ns()
-    for (topic, partition), found in committed.items():
-        recorder.add("committed", settings.group, f"{topic}/{partition}", found.offset, now_ns)
+    for topic, partition in inputs:  # that there is none is written down, too: it may be gone
+        found = committed.get((topic, partition))
+        offset = NONE if found is None else found.offset
+        recorder.add("committed", settings.group, f"{topic}/{partition}", offset, now_ns)
     return check, is_whole
 
 

@@ -1,10 +1,12 @@
 """A5: a read-process-write job uses every input once, in order, and its offsets tell the truth.
 
 Inputs are what the last reading shows of the partitions that a group has committed offsets of, from
-the first offset that it began at to the one it committed last. The intervals of offsets that its
+the first offset that it began at (also in a transaction that failed: what fails moves nothing, and
+a group without offsets begins at the start) to the one it committed last. The intervals of offsets that its
 visible transactions committed must follow one another: an overlap is work done twice, a hole with
 records in it is work left out. A transaction of unknown outcome that shows no record may have
-moved the offsets or not; a hole that one of them would fill is not judged.
+moved the offsets or not; a hole that such ones would fill, or an end where one would leave them,
+is not judged.
 """
 
 from collections.abc import Iterable
@@ -75,10 +77,25 @@ class _Commits:
             for part in grouped(rows, self.group, self.partition)
         ]
 
-    def may_fill(self, group: int, partition: int, low: int, high: int) -> bool:
-        """Whether something of unknown outcome could have moved the offsets there."""
-        touches = self.is_unknown & (self.group == group) & (self.partition == partition)
-        return bool((touches & (self.low < high) & (self.high > low)).any())
+    def begun_at(self, group: int, partition: int) -> int:
+        """The lowest offset that the group has read at, whatever came of it."""
+        return int(self.low[(self.group == group) & (self.partition == partition)].min())
+
+    def may_fill(self, group: int, partition: int, offsets: Array) -> bool:
+        """Whether what is of unknown outcome could have moved the offsets beyond all of these."""
+        is_filled = np.zeros(len(offsets), bool)
+        for row in self._unknown(group, partition):
+            is_filled |= (self.low[row] <= offsets) & (offsets < self.high[row])
+        return bool(is_filled.all())
+
+    def may_end_at(self, group: int, partition: int, offset: int) -> bool:
+        """Whether something of unknown outcome could have left the offsets there."""
+        return bool((self.high[self._unknown(group, partition)] == offset).any())
+
+    def _unknown(self, group: int, partition: int) -> Array:
+        return np.flatnonzero(
+            self.is_unknown & (self.group == group) & (self.partition == partition)
+        )
 
 
 def _offsets(
@@ -89,25 +106,28 @@ def _offsets(
     for group, partition, rows in commits.chains():
         offsets = np.sort(scanned.offset[scanned.partition == partition])
 
-        def holds_records(low: int, high: int, offsets: Array = offsets) -> bool:
-            return bool(np.searchsorted(offsets, high) > np.searchsorted(offsets, low))
+        def records(low: int, high: int, offsets: Array = offsets) -> Array:
+            return offsets[np.searchsorted(offsets, low) : np.searchsorted(offsets, high)]
 
         before = np.maximum.accumulate(commits.high[rows])[:-1]
         low = commits.low[rows][1:]
         for at in np.flatnonzero(low < before):
             end = min(int(before[at]), int(commits.high[rows][at + 1]))
-            if holds_records(int(low[at]), end):
+            if len(records(int(low[at]), end)):
                 overlaps.append((group, partition, int(low[at]), end))
-        holes = [(int(before[at]), int(low[at])) for at in np.flatnonzero(low > before)]
+        holes = [(commits.begun_at(group, partition), int(commits.low[rows[0]]))]
+        holes += [(int(before[at]), int(low[at])) for at in np.flatnonzero(low > before)]
         last = int(commits.high[rows].max())
-        committed = commits.ends.get((group, partition))
-        if committed is not None and committed != last:
-            holes.append((min(committed, last), max(committed, last)))
+        committed = commits.ends.get((group, partition), last)
+        holes.append((last, committed))
         gaps += [
             (group, partition, a, b)
             for a, b in holes
-            if holds_records(a, b) and not commits.may_fill(group, partition, a, b)
+            if len(found := records(a, b)) and not commits.may_fill(group, partition, found)
         ]
+        has_fallen = len(records(committed, last)) > 0
+        if has_fallen and not commits.may_end_at(group, partition, committed):
+            gaps.append((group, partition, committed, last))
 
     def case(word: str, interval: tuple[int, int, int, int]) -> Case:
         group, partition, low, high = interval
@@ -154,7 +174,7 @@ def _inputs(view: View, evidence: Evidence, scanned: Reads, commits: _Commits) -
         }
         return Case(f"{facts['input']} {why}", facts)
 
-    hidden = np.flatnonzero(is_shown & ~is_there[source])
+    hidden = np.flatnonzero(is_shown & ~is_there[source] & (offset >= view.log_start[partition]))
     yield from finding(
         INPUT_INVISIBLE, hidden, lambda row: output_case(row, "is not visible, its output is")
     )

@@ -1,0 +1,88 @@
+"""A5: a group's offsets are where its transactions have left them."""
+
+from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
+
+
+class Job:
+    """Six inputs, each at its own offset; transactions say [low, high) of them is done."""
+
+    def __init__(self, *, inputs: int = 6, start: int = 0) -> None:
+        self.story = SmallHistory()
+        self.made = 100
+        self.outputs: list[int] = []
+        for at in range(inputs):
+            self.story.sent(at, "in/0", at)
+        self.story.scanned("in/0", *((at, at) for at in range(start, inputs)))
+        self.story.end("in/0", inputs, start=start)
+
+    def did(self, low: int, high: int, outcome: OpOutcome = OK, *, is_shown: bool = True) -> None:
+        """A transaction that made an output of each input."""
+        story, add = self.story, self.story.recorder.add
+        transaction = story.recorder.begin(3, "job")
+        for at in range(low, high) if outcome is not INFO else ():
+            self.made += 1
+            story.sent(self.made, "out/0", len(self.outputs), process=3, within=transaction)
+            add("derivations", self.made, "job", "in/0", at)
+            if is_shown and outcome is OK:
+                self.outputs.append(self.made)
+        add("offset_commits", transaction.number, 3, "job", "in/0", low, high, story.now_ns, INFO)
+        story.ended(transaction, outcome)
+
+    def names(self, **committed: int) -> set[str]:
+        story = self.story
+        for partition, offset in committed.items():
+            story.recorder.add("committed", "job", f"{partition}/0", offset, story.now_ns)
+        story.scanned("out/0", *enumerate(self.outputs))
+        story.end("out/0", len(self.outputs))
+        return story.names()
+
+
+def test_what_a_group_has_done_is_committed() -> None:
+    job = Job()
+    job.did(0, 3)
+    job.did(3, 6)
+    assert job.names(**{"in": 6}) == set()
+
+
+def test_offsets_that_are_gone_have_fallen_back() -> None:
+    job = Job()
+    job.did(0, 6)
+    assert job.names(**{"in": -1}) == {"offset-gap"}
+
+
+def test_an_unknown_commit_explains_no_fall_to_where_it_never_led() -> None:
+    job = Job(inputs=8)
+    job.did(0, 6)
+    job.did(4, 8, INFO)  # to 8 it may have led, and not to 2
+    assert job.names(**{"in": 2}) == {"offset-gap"}
+
+
+def test_an_unknown_commit_explains_only_what_it_covers() -> None:
+    job = Job(inputs=8)
+    job.did(0, 2)
+    job.did(2, 4, INFO)
+    job.did(6, 8)
+    assert "offset-gap" in job.names(**{"in": 8})
+
+
+def test_unknown_commits_explain_what_they_cover_together() -> None:
+    job = Job(inputs=8)
+    job.did(0, 2)
+    job.did(2, 4, INFO)
+    job.did(4, 6, INFO)
+    job.did(6, 8)
+    assert "offset-gap" not in job.names(**{"in": 8})
+
+
+def test_offsets_of_the_first_transaction_that_aborted_do_not_count() -> None:
+    job = Job()
+    job.did(0, 3, FAIL)
+    job.did(3, 6)
+    assert "offset-gap" in job.names(**{"in": 6})
+
+
+def test_an_input_that_was_deleted_since_is_no_invisible_one() -> None:
+    job = Job(start=3)
+    job.did(0, 3)
+    job.did(3, 6)
+    assert job.names(**{"in": 6}) == set()
