@@ -6,7 +6,8 @@ a group without offsets begins at the start) to the one it committed last. The i
 that its visible transactions committed must follow one another: an overlap is work done twice, a
 hole with records in it is work left out. A transaction of unknown outcome that shows no record may
 have moved the offsets or not; a hole that such ones would fill, or an end where one would leave
-them, is not judged."""
+them, is not judged.
+"""
 
 from collections.abc import Iterable
 from functools import partial
