@@ -174,7 +174,7 @@ def _inputs(view: View, evidence: Evidence, scanned: Reads, commits: _Commits) -
         }
         return Case(f"{facts['input']} {why}", facts)
 
-    hidden = np.flatnonzero(is_shown & ~is_there[source] & (offset >= view.log_start[partition]))
+    hidden = np.flatnonzero(is_shown & ~is_there[source] & ~view.may_be_gone(partition, offset))
     yield from finding(
         INPUT_INVISIBLE, hidden, lambda row: output_case(row, "is not visible, its output is")
     )
