@@ -1,4 +1,4 @@
-"""J3: nobody reads under read_committed what certainly failed, nor what was never sent.
+"""J3: nobody reads under read_committed what certainly failed, and nobody what was never sent.
 
 Where the client does not know what became of its transaction, the marker in the log does.
 """
@@ -37,4 +37,5 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
     sentence = "value {value} at {partition}@{offset}, %s, was read"
     yield from evidence.of_readings(ABORTED_READ, has_failed, sentence % "whose writer failed")
-    yield from evidence.of_readings(PHANTOM_READ, is_unsent, sentence % "which nobody sent")
+    unsent = sentence % "which nobody sent"
+    yield from evidence.of_readings(PHANTOM_READ, is_unsent, unsent, is_of_all=True)
