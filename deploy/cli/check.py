@@ -94,6 +94,7 @@ def _of_files(data: Path) -> "History":
 
 def _judge(history: "History", only: list[str] | None, evidence: bool, output: str) -> int:
     from ..judge.catalogue import CHECKS
+    from ..judge.history.format import HistoryFormat
     from ..judge.report import verdict_fields, verdict_words
     from ..judge.verdict import judge
 
@@ -101,6 +102,9 @@ def _judge(history: "History", only: list[str] | None, evidence: bool, output: s
     if unknown := ", ".join(sorted({*(only or ())} - {*names})):
         there_are = ", ".join(names)
         raise Failure(f"There is no check {unknown}; there are {there_are}.", exit_code=2)
-    verdict = judge(history, only)
+    try:
+        verdict = judge(history, only)
+    except HistoryFormat as problem:  # columns are read when they are asked for
+        raise Failure(f"{problem}.") from None
     print_report(verdict_fields(verdict), verdict_words(verdict, evidence=evidence), output)
     return 0 if verdict.is_clean else 1

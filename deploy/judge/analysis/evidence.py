@@ -154,10 +154,15 @@ class Evidence:
         return self.partition(partition), int(self.view.places.number_of(at)[0])
 
     def of_readings(
-        self, anomaly: Anomaly, is_bad: Callable[[Reads], Array], sentence: str
+        self,
+        anomaly: Anomaly,
+        is_bad: Callable[[Reads], Array],
+        sentence: str,
+        *,
+        is_of_all: bool = False,
     ) -> Iterator[Finding]:
-        """Findings of the readings under read_committed; `is_bad`: of each of them."""
-        for reads in self.view.committed:
+        """Findings of the readings under read_committed, or of all; `is_bad`: of each of them."""
+        for reads in [*self.view.committed, *(self.view.uncommitted if is_of_all else ())]:
             rows = np.flatnonzero(is_bad(reads))
             yield from finding(anomaly, rows, told(sentence, partial(self.reading, reads)))
 

@@ -215,9 +215,23 @@ class View:
         return found
 
     @cached_property
+    def is_compacted(self) -> Array:
+        """By partition: whether records of it may go for newer ones of their keys."""
+        found = np.zeros(len(self.history.names) + 1, bool)
+        is_cleaned = self.history.column("ends", "is_compacted") == 1
+        found[self.history.column("ends", "partition")[is_cleaned]] = True
+        return found
+
+    def may_be_gone(self, partition: Array, offset: Array) -> Array:
+        """Of each place: whether what stood there may have been deleted, or compacted."""
+        return (offset < self.log_start[partition]) | self.is_compacted[partition]
+
+    @cached_property
     def is_expected(self) -> Array:
         """Of each send: whether the last reading looked where it would be."""
-        is_kept = (self._send_offset < 0) | (self._send_offset >= self.log_start[self.partition])
+        is_told = self._send_offset >= 0
+        may_be_gone = self.may_be_gone(self.partition, self._send_offset)
+        is_kept = ~self.is_compacted[self.partition] & ~(is_told & may_be_gone)
         return self.scanned_partitions[self.partition] & (self.partition >= 0) & is_kept
 
     def value(self, send: int) -> int:

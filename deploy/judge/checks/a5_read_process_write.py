@@ -1,12 +1,12 @@
 """A5: a read-process-write job uses every input once, in order, and its offsets tell the truth.
 
 Inputs are what the last reading shows of the partitions that a group has committed offsets of, from
-the first offset that it began at (also in a transaction that failed: what fails moves nothing, and
-a group without offsets begins at the start) to the one it committed last. The intervals of offsets
-that its visible transactions committed must follow one another: an overlap is work done twice, a
-hole with records in it is work left out. A transaction of unknown outcome that shows no record may
-have moved the offsets or not; a hole that such ones would fill, or an end where one would leave
-them, is not judged.
+the first offset that it began at to the one it committed last; a transaction that failed began
+there, too: it moves nothing, and a group without offsets begins at the start of the log. The
+intervals of offsets that its visible transactions committed must follow one another: an overlap is
+work done twice, a hole with records in it is work left out. A transaction of unknown outcome that
+shows no record may have moved the offsets or not; a hole that such ones would fill, or an end where
+one would leave them, is not judged.
 """
 
 from collections.abc import Iterable
@@ -174,7 +174,7 @@ def _inputs(view: View, evidence: Evidence, scanned: Reads, commits: _Commits) -
         }
         return Case(f"{facts['input']} {why}", facts)
 
-    hidden = np.flatnonzero(is_shown & ~is_there[source] & (offset >= view.log_start[partition]))
+    hidden = np.flatnonzero(is_shown & ~is_there[source] & ~view.may_be_gone(partition, offset))
     yield from finding(
         INPUT_INVISIBLE, hidden, lambda row: output_case(row, "is not visible, its output is")
     )

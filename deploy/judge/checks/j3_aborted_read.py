@@ -1,8 +1,14 @@
-"""J3: nobody reads under read_committed what certainly failed, nor what was never sent."""
+"""J3: nobody reads under read_committed what certainly failed, and nobody what was never sent.
+
+Where the client does not know what became of its transaction, the marker in the log does.
+"""
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from ....wire import log_anomalies
+from ..analysis.aborted import is_aborted
 from ..analysis.arrays import Array
 from ..analysis.evidence import Evidence
 from ..analysis.findings import Anomaly, Finding
@@ -18,11 +24,18 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Readings, the last one included, whose writer failed or is unknown."""
 
     def has_failed(reads: Reads) -> Array:
-        return view.outcome[reads.writer] == OpOutcome.FAIL
+        outcome = view.outcome[reads.writer]
+        found = outcome == OpOutcome.FAIL
+        unknown = np.flatnonzero(
+            (outcome == OpOutcome.INFO) & (view.transaction[reads.writer] >= 0)
+        )
+        found[unknown] = is_aborted(view, reads.partition[unknown], reads.offset[unknown])
+        return found
 
     def is_unsent(reads: Reads) -> Array:
         return reads.writer >= view.sends
 
     sentence = "value {value} at {partition}@{offset}, %s, was read"
     yield from evidence.of_readings(ABORTED_READ, has_failed, sentence % "whose writer failed")
-    yield from evidence.of_readings(PHANTOM_READ, is_unsent, sentence % "which nobody sent")
+    unsent = sentence % "which nobody sent"
+    yield from evidence.of_readings(PHANTOM_READ, is_unsent, unsent, is_of_all=True)

@@ -2,8 +2,8 @@
 
 The bound of a partition is the highest index at which a value that was read stands for the first
 time; a value that stands for the last time at or below it, whose send is proven, and that nobody
-read, is lost, unless it was deleted with the start of the log. (First and last differ only where J1
-or J2 have something to say.)
+read, is lost, unless it was deleted with the start of the log, or compacted. (First and last differ
+only where J1 or J2 have something to say.)
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     where = view.places.group_of(order.last_place[unread])
     lost = unread[order.index[order.last_place[unread]] <= bound[where]]
     offset = view.places.number_of(order.last_place[lost])
-    lost = lost[offset >= view.log_start[view.places.group_of(order.last_place[lost])]]
+    lost = lost[~view.may_be_gone(view.places.group_of(order.last_place[lost]), offset)]
     lost = lost[np.argsort(order.last_place[lost], kind="stable")]
 
     def facts_of(send: int) -> Facts:

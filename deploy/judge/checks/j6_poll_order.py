@@ -3,7 +3,8 @@
 Two readings that follow one another within a session of a process are compared by index. Between
 operations (`poll-skip`, `nonmonotonic-poll`) the earlier one is the last of the last operation
 that succeeded: what a failed transaction polled is polled again. Where none has yet, the session
-must begin at the offset that it was assigned, unless that was deleted meanwhile. Within an
+must begin at the offset that it was assigned, unless that was deleted meanwhile. Where a
+partition is compacted, readers may leave values out. Within an
 operation, a transaction or a poll call, the names begin with `int-`.
 """
 
@@ -62,6 +63,7 @@ def _check(view: View, evidence: Evidence, reads: Reads) -> Iterable[Finding]:
     expected, starts = _assigned(view, reads, order[first])
     delta[first] = np.where(starts < 0, 1, index[first] - expected + 1)
     start = dict(zip(first[starts >= 0].tolist(), starts[starts >= 0].tolist(), strict=True))
+    delta[(delta > 1) & view.is_compacted[reads.partition[order]]] = 1
     for anomaly, chosen in (
         (POLL_SKIP, is_new_operation & (delta > 1)),
         (NONMONOTONIC_POLL, is_new_operation & (delta < 1)),

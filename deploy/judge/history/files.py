@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .format import Array, recordings
+from .format import Array, HistoryFormat, recordings
 from .schema import NONE, TABLES, Column, Table
 
 ROWS_A_GROUP = 1 << 20
@@ -33,7 +33,10 @@ class FolderSource:
     def column(self, table: str, column: Column) -> Array:
         sealed = self.folder / f"{table}.parquet"
         if sealed.exists():
-            return self._sealed_column(sealed, column)
+            try:
+                return self._sealed_column(sealed, column)
+            except (pa.ArrowException, OSError) as problem:
+                raise HistoryFormat(f"{sealed} is damaged: {problem}") from None
         rows = mapped_rows(self.folder / f"{table}.rows", TABLES[table])
         if table not in self._valid:
             is_set = rows["is_set"] == 1
@@ -65,7 +68,10 @@ def read_names(folder: Path) -> list[str]:
     """The strings of a recorder; a torn last line is left out."""
     file = folder / "names.jsonl"
     lines = file.read_bytes().split(b"\n") if file.exists() else []
-    return [str(json.loads(line)) for line in lines[:-1]]
+    try:
+        return [str(json.loads(line)) for line in lines[:-1]]
+    except ValueError as problem:
+        raise HistoryFormat(f"{file} is damaged: {problem}") from None
 
 
 def mapped_rows(file: Path, table: Table) -> Array:

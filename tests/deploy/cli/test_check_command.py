@@ -11,6 +11,7 @@ from oncelog.deploy.cli.main import run
 from oncelog.deploy.judge import verdict
 from oncelog.deploy.judge.catalogue import ANOMALIES, CHECKS
 from oncelog.deploy.judge.history.columns import History
+from oncelog.deploy.judge.history.files import seal
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.schema import TABLES
 
@@ -99,3 +100,12 @@ def test_ctrl_c_ends_a_judging_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(verdict, "judge", long_work)
     assert run(["check", str(tmp_path)]) == 130
     assert not went_on
+
+
+def test_a_damaged_history_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(tmp_path, History.of(ModelCluster(2).recorder))
+    seal(tmp_path)
+    file = tmp_path / "history" / "0000" / "polls.parquet"
+    file.write_bytes(file.read_bytes()[:-100])
+    assert run(["check", str(tmp_path)]) != 0
+    assert "polls.parquet is damaged" in capsys.readouterr().err

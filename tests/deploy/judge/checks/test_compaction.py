@@ -1,0 +1,30 @@
+"""A compacted partition keeps the newest record of each key: what is gone there is not lost."""
+
+from ..small_history import SmallHistory
+
+
+def _story(*, is_compacted: bool) -> set[str]:
+    """Four records of a transaction and a copy made of the first; the first two were cleaned."""
+    story = SmallHistory()
+    transaction = story.recorder.begin(1, "payments", 7, 0)
+    for at in range(4):
+        story.sent(at, "t/0", at, within=transaction)
+    story.ended(transaction)
+    story.recorder.assigned(2, 0, "t/0", 0)
+    story.polled("t/0", (0, 0), (2, 2), (3, 3))
+    story.recorder.add("derivations", 9, "job", "t/0", 0)
+    story.sent(9, "u/0", 0)
+    story.scanned("u/0", (0, 9))
+    story.scanned("t/0", (2, 2), (3, 3))
+    story.end("t/0", 5, is_compacted=is_compacted)
+    story.end("u/0", 1)
+    return story.names()
+
+
+def test_records_that_were_compacted_are_not_lost() -> None:
+    assert _story(is_compacted=True) == set()
+
+
+def test_elsewhere_they_are() -> None:
+    lost = {"unseen", "lost-write", "torn-transaction", "int-poll-skip", "input-invisible"}
+    assert _story(is_compacted=False) == lost
