@@ -23,9 +23,12 @@ class Hosts:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 0.2) -> None:
         self.opened: list[tuple[str, int]] = []
         self.timeout_s = timeout_s
+        self._loop, self._really_open = asyncio.get_running_loop(), BrokerConnection.open
         monkeypatch.setattr(BrokerConnection, "open", self.open)
 
-    async def open(self, host: str, port: int, **_: Any) -> BrokerConnection:
+    async def open(self, host: str, port: int, **keywords: Any) -> BrokerConnection:
+        if asyncio.get_running_loop() is not self._loop:  # a client in another thread
+            return await self._really_open(host, port, **keywords)
         self.opened.append((host, port))
         if (host, port) == DEAF:
             await asyncio.sleep(self.timeout_s)
