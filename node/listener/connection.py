@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ...wire.framing import FrameReceiver
+from ...wire.framing import Buffer, FrameReceiver
 from ...wire.primitives import MalformedFrame
-from .dispatch import Api, Buffer, CloseConnection, PendingAnswer, RequestContext
+from .dispatch import Api, CloseConnection, RequestContext
+from .pending_answer import PendingAnswer
 
 if TYPE_CHECKING:
     from .server import KafkaServer
@@ -105,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.clear()
         for answer, _ in in_flight:
             if isinstance(answer, PendingAnswer):
-                self._server.share.do(answer.abandon)
+                answer.abandon(self._server.share)
         budget = self._server.budget
         budget.remove(self)
         budget.release(self._held_bytes + self._unsent_bytes)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from ...coordinator.transactions.connection_fence import StaleConnection
 from ...wire.errors import KafkaError, UnknownServerError
 from ...wire.framing import (
+    Buffer,
     RequestHeader,
     decode_request_header,
     encode_response_header,
@@ -34,13 +35,13 @@ from ...wire.primitives import MalformedFrame
 from ...wire.steps import Steps
 from .large_requests import ClientGone, LargeRequests
 from .memory_budget import MemoryBudget
+from .pending_answer import PendingAnswer
 
 if TYPE_CHECKING:
     from ..handlers.fetch.repeated_fetch import RepeatedFetch
     from ..handlers.produce.queue import ProduceQueue
     from ..services import BrokerServices
 
-Buffer = bytes | bytearray | memoryview
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
 BODY_AT_ONCE_BYTES_MAX = 8 * 1024  # of a request; 5 ms where its entries have three bytes
@@ -50,60 +51,6 @@ ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
 
 class CloseConnection(Exception):
     """The connection cannot go on: its bytes make no sense, or an acks=0 produce failed."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class PendingAnswer:
-    """An answer that is not there yet.
-
-    The handler keeps it and calls `complete` (or `abort`) once, from the event loop; that may be
-    before it returns. `on_abandon` is called when the connection is gone before that; then
-    nobody needs the answer, and completing it does nothing.
-    """
-
-    on_abandon: Callable[[], None] | None = None
-    is_done: bool = False
-    buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
-    close_reason: str | None = None
-    _response_header: bytes | None = None
-    _on_done: Callable[[], None] | None = None
-
-    def complete(self, body: list[Buffer] | None) -> None:
-        """Give the body of the answer, or None when there is to be none."""
-        assert not self.is_done, "a request is answered once"
-        self.is_done = True
-        self.on_abandon = None
-        self.buffers = body
-        if self._response_header is not None:
-            self._frame()
-        if self._on_done is not None:
-            on_done, self._on_done = self._on_done, None
-            on_done()
-
-    def abort(self, reason: str) -> None:
-        """Close the connection instead of answering: an acks=0 produce failed, and the like."""
-        self.close_reason = reason
-        self.complete(None)
-
-    def bind(self, response_header: bytes) -> None:
-        """Say how the answer begins; the dispatcher's part."""
-        self._response_header = response_header
-        if self.is_done:
-            self._frame()
-
-    def notify(self, on_done: Callable[[], None]) -> None:
-        """Say whom completion concerns; the connection's part."""
-        self._on_done = on_done
-
-    def abandon(self) -> None:
-        self._on_done = None
-        if not self.is_done and self.on_abandon is not None:
-            on_abandon, self.on_abandon = self.on_abandon, None
-            on_abandon()
-
-    def _frame(self) -> None:
-        if self.buffers is not None and self._response_header is not None:
-            self.buffers = frame_response(self._response_header, self.buffers)
 
 
 @dataclass(slots=True, eq=False)

@@ -25,8 +25,10 @@ from oncelog.deploy.faults.protocol_proxy.bodies import decode_answer_body
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.config.dynamic import judge_broker_configs, judge_cluster_configs
 from oncelog.node.handlers.api_table import control_plane_apis
-from oncelog.node.listener.dispatch import Dispatcher, PendingAnswer, RequestContext
+from oncelog.node.listener.dispatch import Dispatcher, RequestContext
+from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.services import BrokerServices
+from oncelog.replication.turn_share import TurnShare
 from oncelog.storage.topic_configs import parse_topic_configs
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import control
@@ -198,9 +200,9 @@ class Answer:
     def is_there(self) -> bool:
         return not isinstance(self.outcome, PendingAnswer) or self.outcome.is_done
 
-    def abandon(self) -> None:
+    def abandon(self, share: TurnShare | None = None) -> None:
         assert isinstance(self.outcome, PendingAnswer)
-        self.outcome.abandon()
+        self.outcome.abandon(share)
 
     async def value(self, timeout_s: float = 10) -> Any:
         """The decoded answer, CLOSED, or None where there is to be none."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ....replication.purgatory import DelayedFetch
 from ....wire.errors import InvalidRequest, KafkaError
-from ....wire.framing import RequestHeader
+from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import fetch
 from ....wire.messages.fetch import (
     FetchedPartition,
@@ -24,14 +24,8 @@ from ....wire.messages.fetch import (
     FetchTopic,
 )
 from ....wire.steps import Steps, run_to_end
-from ...listener.dispatch import (
-    BODY_AT_ONCE_BYTES_MAX,
-    Api,
-    Buffer,
-    CloseConnection,
-    PendingAnswer,
-    RequestContext,
-)
+from ...listener.dispatch import BODY_AT_ONCE_BYTES_MAX, Api, CloseConnection, RequestContext
+from ...listener.pending_answer import PendingAnswer
 from ...partitions.replica_manager import ReplicaManager
 from ..answers import nested
 from . import repeated_fetch, session_fetch

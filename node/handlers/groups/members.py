@@ -33,21 +33,20 @@ from ....wire.errors import (
     InvalidSessionTimeout,
     KafkaError,
 )
-from ....wire.framing import RequestHeader
+from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ....wire.messages.apis import API_NAMES
 from ....wire.steps import Steps
 from ...listener.dispatch import (
     BODY_AT_ONCE_BYTES_MAX,
     Api,
-    Buffer,
     Handler,
-    PendingAnswer,
     Request,
     RequestContext,
     control_api,
 )
 from ...listener.large_requests import LargeRequests
+from ...listener.pending_answer import PendingAnswer
 from ...services import BrokerServices
 from ..answers import code_only
 

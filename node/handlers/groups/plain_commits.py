@@ -15,7 +15,8 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, control, requests
 from ....wire.steps import run_to_end
 from ...groups.shard import GroupShard
-from ...listener.dispatch import Api, PendingAnswer, RequestContext, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
+from ...listener.pending_answer import PendingAnswer
 from ..answers import of_each_partition
 from .offset_commits import OFFSETS_A_STEP, SortedCommit, coordinator_error
 

@@ -18,9 +18,9 @@ from typing import Any, NoReturn, TypedDict
 from ....coordinator.metadata.cluster_model import BrokerRegistration
 from ....coordinator.metadata.commands import BROKER_RESOURCE, TOPIC_RESOURCE
 from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
-from ....wire.framing import RequestHeader
+from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
-from ...listener.dispatch import Api, Buffer, RequestContext, control_api
+from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import code_only, code_with_message, of_each
 
 NOT_ASKED = -(2**31)

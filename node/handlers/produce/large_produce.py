@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 from ....wire.errors import InvalidRequiredAcks, KafkaError
+from ....wire.framing import Buffer
 from ....wire.messages.large_produce import decode_parts_steps, encode_parts_steps
 from ....wire.messages.produce import ProduceRequest, ProduceResponse
 from ....wire.primitives import MalformedFrame
 from ....wire.steps import made
-from ...listener.dispatch import Buffer, PendingAnswer, RequestContext
+from ...listener.dispatch import RequestContext
+from ...listener.pending_answer import PendingAnswer
 from .operation import ProduceOperation
 from .verification import TransactionalProducer, check_one_producer, producer_of
 
@@ -27,14 +29,13 @@ class LargeProduce:
         self._body = body
         self._answers: list[PendingAnswer] = []
         self._unanswered = 0
-        self._is_abandoned = False
 
     async def parts(self) -> list[ProduceOperation]:
         """The parts, each with where its answer goes.
 
         None of a request that is refused as a whole, or that nobody waits for any more.
         """
-        if self._is_abandoned:
+        if self.pending.is_abandoned:
             return []
         run = partial(self._work.run, "Produce")
         try:
@@ -50,7 +51,7 @@ class LargeProduce:
         except KafkaError as error:
             await run(made(partial(self._refuse, error), parts, at_a_step=1))
             return []
-        if self._is_abandoned:
+        if self.pending.is_abandoned:
             self._abandon()  # those made since: who waits for an answer is part of a cycle
             return []
         return parts
@@ -101,7 +102,6 @@ class LargeProduce:
             self.pending.complete(encoding.result())
 
     def _abandon(self) -> None:
-        self._is_abandoned = True
         self._body = memoryview(b"")
         for answer in self._answers:
             answer.abandon()

@@ -17,6 +17,7 @@ from ....wire.errors import (
     NotLeaderOrFollower,
     UnsupportedCompressionType,
 )
+from ....wire.framing import Buffer
 from ....wire.messages import produce
 from ....wire.messages.produce import (
     ProducedPartition,
@@ -30,7 +31,8 @@ from ....wire.record_batch import (
     decode_header,
     validate_client_batch,
 )
-from ...listener.dispatch import Buffer, PendingAnswer, RequestContext
+from ...listener.dispatch import RequestContext
+from ...listener.pending_answer import PendingAnswer
 from ...partitions.hosted_partition import HostedPartition
 from ..leader_hints import LeaderHints
 from .leader_append import LeaderAppend
@@ -71,7 +73,7 @@ class ProduceOperation:
     """
 
     __slots__ = (
-        "_hints", "acks", "appends", "context", "encode", "is_abandoned", "is_part", "pending",
+        "_hints", "acks", "appends", "context", "encode", "is_part", "pending",
         "producer", "records_checked", "response", "timeout_ms", "transactional_id", "version",
     )  # fmt: skip
 
@@ -85,7 +87,6 @@ class ProduceOperation:
         self.pending: PendingAnswer | None = None
         self.producer: TransactionalProducer | None = None
         self.records_checked = False
-        self.is_abandoned = False
         self.is_part = False  # of a request of many partitions
         self._hints: LeaderHints | None = None
         replicas, topics = context.broker.replicas, list[ProducedTopic]()
@@ -132,9 +133,12 @@ class ProduceOperation:
         self.is_part, self.pending, self.encode = True, pending, encode
         pending.on_abandon = self._abandon
 
+    @property
+    def is_abandoned(self) -> bool:
+        return self.pending is not None and self.pending.is_abandoned
+
     def _abandon(self) -> None:
         """Let go of the request: no budget counts what a client sent that has gone."""
-        self.is_abandoned = True
         self.appends.clear()
 
     # -- appending

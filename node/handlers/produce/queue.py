@@ -25,7 +25,8 @@ from itertools import islice
 from ....wire.errors import ErrorCode, UnknownServerError
 from ....wire.messages.large_produce import PARTITIONS_MAX
 from ....wire.steps import made
-from ...listener.dispatch import PendingAnswer, RequestContext
+from ...listener.dispatch import RequestContext
+from ...listener.pending_answer import PendingAnswer
 from ...partitions.hosted_partition import HostedPartition
 from .large_produce import LargeProduce
 from .operation import ProduceOperation

@@ -8,13 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from oncelog.node.handlers.metadata import cluster
-from oncelog.node.listener.dispatch import (
-    Api,
-    CloseConnection,
-    Dispatcher,
-    PendingAnswer,
-    RequestContext,
-)
+from oncelog.node.listener.dispatch import Api, CloseConnection, Dispatcher, RequestContext
+from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.listener.server import KafkaServer
 from oncelog.wire.errors import KafkaError, UnknownServerError
 from oncelog.wire.framing import RequestHeader, encode_request_header

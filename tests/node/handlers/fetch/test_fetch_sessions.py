@@ -1,7 +1,7 @@
 """KIP-227: a client that names only what changed knows as much as one that names everything."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.handlers.fetch.session_fetch import PLACES_AT_ONCE_MAX
 from oncelog.replication.fetch_session_cache import EVICTION_MS
+from oncelog.replication.turn_share import TurnShare
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import fetch
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -300,6 +301,28 @@ async def test_a_client_that_goes_leaves_nothing_that_waits(broker: LeadingBroke
     for index in range(4):
         await broker.write(index)
     assert len(broker.replicas.purgatory.standing) == 0, "and costs nothing more until then"
+
+
+async def test_a_client_that_goes_with_many_leaves_nothing_though_records_come_meanwhile(
+    broker: LeadingBroker,
+) -> None:
+    """What its fetch holds is let go of some turns later, and a record frees the fetch before."""
+    share = SpentShare()
+    Client(broker).send(all_at_start(), max_wait_ms=FOREVER_MS).abandon(share)
+    await broker.write(0)
+    assert len(broker.services.fetch_sessions) == len(share.put_off) == 1
+    share.put_off[0]()
+    assert len(broker.services.fetch_sessions) == 0, "nobody knows its number"
+    assert broker.replicas.purgatory.waiting_count == 0
+
+
+class SpentShare(TurnShare):
+    def __init__(self) -> None:
+        super().__init__(lambda: 0.0)
+        self.put_off: list[Callable[[], object]] = []
+
+    def do(self, action: Callable[[], object]) -> None:
+        self.put_off.append(action)
 
 
 async def test_where_there_is_no_room_everything_is_answered_each_time(tmp_path: Path) -> None:

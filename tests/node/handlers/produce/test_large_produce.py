@@ -159,7 +159,7 @@ async def test_a_large_produce_of_a_closed_connection_is_not_even_decoded(tmp_pa
     large = LargeProduce(LeadingBroker(tmp_path).connect(), memoryview(b"malformed"), 9)
     large.pending.abandon()
     assert await large.parts() == []
-    assert not large.pending.is_done
+    assert large.pending.is_abandoned and large.pending.close_reason is None
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4])

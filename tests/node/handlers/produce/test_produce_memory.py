@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.node.listener.dispatch import PendingAnswer
+from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -50,7 +50,7 @@ async def test_a_produce_that_has_waited_does_not_stay_in_memory(tmp_path: Path,
             broker.resign()
         case _:
             answer.abandon()
-    assert answer.is_done == (end != "gone")
+    assert answer.is_done and answer.is_abandoned == (end == "gone")
     assert not is_in_memory(frame)
 
 

@@ -1,0 +1,72 @@
+"""An answer that is not there yet: what a handler and a connection have in common meanwhile."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...replication.turn_share import TurnShare
+from ...wire.framing import Buffer, frame_response
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PendingAnswer:
+    """An answer that is not there yet.
+
+    The handler keeps it and calls `complete` (or `abort`) once, from the event loop; that may be
+    before it returns. `on_abandon` is called when the connection is gone before that, maybe some
+    turns later; nobody needs the answer from then on: it is done, and completing it does nothing.
+    """
+
+    on_abandon: Callable[[], None] | None = None
+    is_done: bool = False
+    is_abandoned: bool = False
+    buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
+    close_reason: str | None = None
+    _response_header: bytes | None = None
+    _on_done: Callable[[], None] | None = None
+
+    def complete(self, body: list[Buffer] | None) -> None:
+        """Give the body of the answer, or None when there is to be none."""
+        if self.is_abandoned:
+            return
+        assert not self.is_done, "a request is answered once"
+        self.is_done = True
+        self.on_abandon = None
+        self.buffers = body
+        if self._response_header is not None:
+            self._frame()
+        if self._on_done is not None:
+            on_done, self._on_done = self._on_done, None
+            on_done()
+
+    def abort(self, reason: str) -> None:
+        """Close the connection instead of answering: an acks=0 produce failed, and the like."""
+        self.close_reason = reason
+        self.complete(None)
+
+    def bind(self, response_header: bytes) -> None:
+        """Say how the answer begins; the dispatcher's part."""
+        self._response_header = response_header
+        if self.is_done:
+            self._frame()
+
+    def notify(self, on_done: Callable[[], None]) -> None:
+        """Say whom completion concerns; the connection's part."""
+        self._on_done = on_done
+
+    def abandon(self, share: TurnShare | None = None) -> None:
+        """Nobody waits for it any more; share: of the turn, within which `on_abandon` is called."""
+        self._on_done = None
+        if self.is_done:
+            return
+        self.is_done = self.is_abandoned = True
+        on_abandon, self.on_abandon = self.on_abandon, None
+        if on_abandon is None:
+            return
+        if share is None:
+            on_abandon()
+        else:
+            share.do(on_abandon)
+
+    def _frame(self) -> None:
+        if self.buffers is not None and self._response_header is not None:
+            self.buffers = frame_response(self._response_header, self.buffers)
