@@ -245,11 +245,15 @@ class ModelProducer:
         await self._world.request(lambda: kafka.commit(epoch))
         self._is_begun = False
 
+    async def abort_transaction(self) -> None:
+        kafka, epoch = self._world.kafka, self._epoch
+        await self._world.request(lambda: kafka.abort() if epoch == kafka.epoch else None)
+        self._is_begun = False
+
     async def close(self) -> None:
         """As the client's: what is open is aborted, if that can be."""
-        kafka, epoch = self._world.kafka, self._epoch
         if self._is_begun:
-            await self._world.request(lambda: kafka.abort() if epoch == kafka.epoch else None)
+            await self.abort_transaction()
 
 
 class ModelAdmin:

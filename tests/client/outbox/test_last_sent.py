@@ -41,6 +41,7 @@ async def test_the_last_batch_is_found_without_reading_the_topic(
     try:
         await relay.start()
         assert relay._sent == 0
+        assert Counting.count == 0, "an older relay takes each record for a batch"
         async with Producer(bootstrap, transactional_id=topic) as producer:
             await producer.init_transactions()
             await write(producer, relay, range(1, COUNT + 1))
