@@ -37,6 +37,7 @@ class Observed:
         # What is not answered: connection and correlation id -> instance and API.
         self._open: dict[tuple[int, int], tuple[str, str]] = {}
         self._heard_s = dict[str, float]()  # by instance: its last request, or answer
+        self._members = set[str]()  # instances that have been in a group
         self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
         self._transactions = dict[str, str]()  # transactional id -> instance, where one is open
         self._2pc = set[str]()  # transactional ids with two-phase commit
@@ -85,9 +86,10 @@ class Observed:
 
     def silent_since_s(self, instance: str) -> float | None:
         """Since when it has asked no broker for anything, and waits for no answer; None while it
-        waits for one: a JoinGroup is answered when all others have come."""
+        waits for one: a JoinGroup is answered when all others have come. None, too, of who has been
+        in no group: only a member says all the time that it lives."""
         with self._lock:
-            if any(instance == i for i, _ in self._open.values()):
+            if instance not in self._members or any(instance == i for i, _ in self._open.values()):
                 return None
             return self._heard_s.get(instance, float("-inf"))
 
@@ -195,6 +197,7 @@ class Observed:
         elif api in JOINED and not answer.error_code:
             group = request.body.group_id
             self.groups[group] = None
+            self._members.add(who)
             if api == "SyncGroup" or getattr(answer.body, "assignment", None) is not None:
                 yield Joined(at_s, who, group, getattr(request.body, "generation_id", -1))
         elif api == "InitProducerId" and not answer.error_code:
