@@ -164,7 +164,7 @@ class Consumer:
         """As `poll`, but columns, batch by batch, at a fraction of what records cost.
 
         What the reader may not see is left out. Batches are whole, so there may be more than
-        `max_records` (default: no limit but what was fetched) by less than one batch.
+        `max_records` (default: what can be given in TAKE_MS) by less than one batch.
         """
         take = partial(FetchState.take_columns, read_committed=self._is_committed)
         return await self._poll_by_batches(

@@ -170,8 +170,11 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
 
 def discarding(tables: ClusterTables) -> Steps[None]:
     """Free what many topics take, in slices; nobody may read them any more."""
-    for number, name in enumerate(list(tables.topics), 1):
+    freed = 0
+    for name, topic in list(tables.topics.items()):
         tables.remove_topic(name)
-        if number % SLICE_PARTITIONS == 0:
+        freed += 1 + len(topic.partitions)
+        if freed >= SLICE_PARTITIONS:
+            freed = 0
             tables.take_changes()
             yield

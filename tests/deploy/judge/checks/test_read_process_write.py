@@ -1,5 +1,7 @@
 """A5: a group's offsets are where its transactions have left them."""
 
+import pytest
+
 from ..small_history import FAIL, INFO, OK, OpOutcome, SmallHistory
 
 
@@ -57,21 +59,16 @@ def test_an_unknown_commit_explains_no_fall_to_where_it_never_led() -> None:
     assert job.names(**{"in": 2}) == {"offset-gap"}
 
 
-def test_an_unknown_commit_explains_only_what_it_covers() -> None:
+@pytest.mark.parametrize(("unknown", "is_gap"), [([(2, 4)], True), ([(2, 4), (4, 6)], False)])
+def test_unknown_commits_explain_what_they_cover_together_and_no_more(
+    unknown: list[tuple[int, int]], is_gap: bool
+) -> None:
     job = Job(inputs=8)
     job.did(0, 2)
-    job.did(2, 4, INFO)
+    for low, high in unknown:
+        job.did(low, high, INFO)
     job.did(6, 8)
-    assert "offset-gap" in job.names(**{"in": 8})
-
-
-def test_unknown_commits_explain_what_they_cover_together() -> None:
-    job = Job(inputs=8)
-    job.did(0, 2)
-    job.did(2, 4, INFO)
-    job.did(4, 6, INFO)
-    job.did(6, 8)
-    assert "offset-gap" not in job.names(**{"in": 8})
+    assert ("offset-gap" in job.names(**{"in": 8})) == is_gap
 
 
 def test_offsets_of_the_first_transaction_that_aborted_do_not_count() -> None:

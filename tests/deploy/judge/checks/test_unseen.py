@@ -12,7 +12,7 @@ def test_everything_that_is_gone_is_missed_although_it_was_read_before() -> None
     assert story.names() == {"unseen"}
 
 
-def test_an_empty_topic_that_nobody_wrote_to_is_no_loss() -> None:
+def test_an_empty_topic_without_sends_is_no_loss() -> None:
     story = SmallHistory()
     story.sent(0, "t/0", 0)
     story.polled("t/0", (0, 0))
