@@ -183,6 +183,7 @@ class OutboxRelay(ConnectionFlow):
         assert producer is not None
         await producer.begin_transaction()
         delivery = await producer.send(self.topic, b"", key=START)
+        await producer.flush()
         offset = (await delivery).offset
         await producer.abort_transaction()
         if offset < 0:  # of a repeat that the broker knew, and does not say more about
@@ -206,8 +207,9 @@ class OutboxRelay(ConnectionFlow):
                     consumer.assign({key: start})
                     while consumer.position(*key) < end:
                         for record in await consumer.poll(100):
-                            found = json.loads(record.value or b"{}")
-                            last = int(found["batch"])
+                            if record.key == KEY:  # no mark: some were committed for a while
+                                found = json.loads(record.value or b"{}")
+                                last = int(found["batch"])
         if found.get("origin", self._origin) != self._origin:
             raise OtherDatabase(
                 f"batch {last} of outbox {self.name!r} was sent from another database: its numbers "

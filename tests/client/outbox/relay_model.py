@@ -245,6 +245,9 @@ class ModelProducer:
         await self._world.request(lambda: kafka.commit(epoch))
         self._is_begun = False
 
+    async def flush(self) -> None:
+        """Each send waits here."""
+
     async def abort_transaction(self) -> None:
         kafka, epoch = self._world.kafka, self._epoch
         await self._world.request(lambda: kafka.abort() if epoch == kafka.epoch else None)

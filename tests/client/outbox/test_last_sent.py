@@ -44,6 +44,10 @@ async def test_the_last_batch_is_found_without_reading_the_topic(
         assert Counting.count == 0, "an older relay takes each record for a batch"
         async with Producer(bootstrap, transactional_id=topic) as producer:
             await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send(relay.topic, b'{"generation": 1}', key=b"start")
+            await producer.commit_transaction()
+            assert await relay._last_sent() == 0, "a start that was committed is no batch"
             await write(producer, relay, range(1, COUNT + 1))
             await producer.commit_transaction()
             assert await relay._last_sent() == COUNT
