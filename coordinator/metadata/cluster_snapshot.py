@@ -171,9 +171,9 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
 def discarding(tables: ClusterTables) -> Steps[None]:
     """Free what many topics take, in slices; nobody may read them any more."""
     freed = 0
-    for name, topic in list(tables.topics.items()):
+    for name in list(tables.topics):
+        freed += 1 + len(tables.topics[name].partitions)
         tables.remove_topic(name)
-        freed += 1 + len(topic.partitions)
         if freed >= SLICE_PARTITIONS:
             freed = 0
             tables.take_changes()
