@@ -91,7 +91,7 @@ class Observed:
         with self._lock:
             if instance not in self._members or any(instance == i for i, _ in self._open.values()):
                 return None
-            return self._heard_s.get(instance, float("-inf"))
+            return self._heard_s[instance]
 
     def had(self, instance: str, at_s: float) -> frozenset[tuple[str, int]]:
         """The partitions of inputs that it had in hand then."""
