@@ -212,7 +212,8 @@ def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:
 
 
 def _end(task: "asyncio.Task[None]") -> None:
-    task.cancel()
+    """In a turn by which it has begun: what never began lets go of nothing that it was given."""
+    asyncio.get_running_loop().call_soon(task.cancel)
 
 
 class Dispatcher:

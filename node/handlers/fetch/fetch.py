@@ -9,7 +9,8 @@ Replicas fetch over the peer link only: a replica id on the client port is refus
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ....replication.purgatory import DelayedFetch
@@ -71,7 +72,9 @@ def handle(
     request = fetch.decode_request(body, version)
     _check_asker(request)
     try:
-        session = run_to_end(session_fetch.begin(context, request, version))
+        session = session_fetch.begin(context, request, version)
+        if session is not None:
+            session = run_to_end(session.update())
     except KafkaError as error:
         return fetch.encode_response(session_fetch.refused(error.number), version)
     asked = session or _PlainFetch(context, request)
@@ -159,16 +162,20 @@ async def _decode_in_slices(
                 refusal = await work.run("Fetch", _refusal(request, error))
                 return await work.run("Fetch", fetch.encode_response_steps(refusal, version))
             try:
-                asked = await work.run("Fetch", session_fetch.begin(context, request, version))
+                asked = session_fetch.begin(context, request, version)
+                if asked is not None:
+                    with _given_up_with_client(context, asked):
+                        asked = await work.run("Fetch", asked.update())
             except KafkaError as error:
                 return fetch.encode_response(session_fetch.refused(error.number), version)
             if repeated is not None and asked is None and request.max_wait_ms > 0:
                 asked = await work.run("Fetch", repeated.keep(request))
             asked = asked or _PlainFetch(context, request)
-            look = asked.look()
-            await work.run("Fetch", look.steps())
-            if _is_enough(look, request) and not look.is_void:  # many that are not here, maybe
-                return await _answer(context, version, asked, look, repeated)
+            with _given_up_with_client(context, asked):
+                look = asked.look()
+                await work.run("Fetch", look.steps())
+                if _is_enough(look, request) and not look.is_void:  # many that are not here, maybe
+                    return await _answer(context, version, asked, look, repeated)
     if deadline_ms is None:
         deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
     return await _wait_in_slices(context, request, version, asked, look, deadline_ms, repeated)
@@ -179,6 +186,18 @@ async def _fetch_in_slices(
 ) -> list[Buffer]:
     deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
     return await _wait_in_slices(context, request, version, asked, None, deadline_ms)
+
+
+@contextmanager
+def _given_up_with_client(context: RequestContext, asked: _Asked) -> Iterator[None]:
+    """Let go of what was asked if its answer reaches nobody, also if it was there by then."""
+    try:
+        yield
+    except BaseException:
+        asked.abandoned()
+        raise
+    if context.is_closed:
+        asked.abandoned()
 
 
 async def _wait_in_slices(
@@ -195,7 +214,7 @@ async def _wait_in_slices(
     look: the first, which found too little.
     """
     replicas: ReplicaManager = context.broker.replicas
-    try:
+    with _given_up_with_client(context, asked):
         while True:
             if look is None:
                 look = asked.look()
@@ -218,9 +237,6 @@ async def _wait_in_slices(
                 await done
             finally:
                 replicas.purgatory.cancel(operation)
-    except asyncio.CancelledError:
-        asked.abandoned()
-        raise
 
 
 async def _answer(

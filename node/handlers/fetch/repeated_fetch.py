@@ -63,11 +63,13 @@ class RepeatedFetch:
         session = open_session(self._context.broker, request, self._version)
         if session is None:
             return None
+        # Known before the first yield, for it ends with the connection.
+        kept = KeptFetch(self._context, request, session, is_opening=True, is_told=False)
+        self.kept = kept
         standing = self._context.broker.replicas.purgatory.standing
         yield from session.update(request, standing)
         self.request = request
-        self.kept = KeptFetch(self._context, request, session, is_opening=True, is_told=False)
-        return self.kept
+        return kept
 
     def answered(self, look: FetchLook, answer: list[Buffer]) -> None:
         """Remember what was sent, if it can be sent again."""

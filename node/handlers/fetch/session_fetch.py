@@ -61,6 +61,26 @@ class SessionFetch:
         """How many partitions a look has to take; else it takes as many as it may."""
         return len(self.session.partitions) if self.is_opening else 0
 
+    def update(self) -> "Steps[SessionFetch | None]":
+        """Take in what the request says; None: the session has ended, and it stands by itself.
+
+        Raises FETCH_SESSION_ID_NOT_FOUND.
+        """
+        broker, session = self._context.broker, self.session
+        yield from session.update(self._request, broker.replicas.purgatory.standing)
+        _free(broker, session)
+        if session.is_closed:
+            raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if self.is_opening:
+            return self
+        if not session.partitions:
+            close_session(broker, session)
+            return None
+        if not broker.fetch_sessions.touch(session, broker.replicas.clock.monotonic_ms()):
+            close_session(broker, session)
+            raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return self
+
     def look(self) -> FetchLook:
         return SessionRead(self, self._context, self._request)
 
@@ -173,9 +193,7 @@ class SessionRead(PartitionReader):
             self._seen.append((place, answer))
 
 
-def begin(
-    context: RequestContext, request: FetchRequest, version: int
-) -> Steps[SessionFetch | None]:
+def begin(context: RequestContext, request: FetchRequest, version: int) -> SessionFetch | None:
     """The session that a request goes on with, or opens; None: it stands by itself.
 
     Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
@@ -183,8 +201,7 @@ def begin(
     broker, epoch = context.broker, request.session_epoch
     if version < SESSIONS_FROM:
         return None
-    cache, standing = broker.fetch_sessions, broker.replicas.purgatory.standing
-    known = cache.get(request.session_id)
+    known = broker.fetch_sessions.get(request.session_id)
     if is_full(epoch):
         if known is not None:
             close_session(broker, known)
@@ -204,17 +221,6 @@ def begin(
         raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     else:
         session = known
-    yield from session.update(request, standing)
-    _free(broker, session)
-    if session.is_closed:
-        raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    if epoch != INITIAL_EPOCH:
-        if not session.partitions:
-            close_session(broker, session)
-            return None
-        if not cache.touch(session, broker.replicas.clock.monotonic_ms()):
-            close_session(broker, session)
-            raise error_for(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     return SessionFetch(context, request, session, is_opening=epoch == INITIAL_EPOCH)
 
 

@@ -24,6 +24,7 @@ from ...leading_broker import LeadingBroker, batch
 
 E = ErrorCode
 FOREVER_MS = 60_000
+MANY = 300
 ENOUGH = 1 << 20
 
 
@@ -314,6 +315,39 @@ async def test_a_client_that_goes_with_many_leaves_nothing_though_records_come_m
     share.put_off[0]()
     assert len(broker.services.fetch_sessions) == 0, "nobody knows its number"
     assert broker.replicas.purgatory.waiting_count == 0
+
+
+@pytest.mark.parametrize("has_records", [False, True])
+async def test_a_client_that_goes_while_many_partitions_are_looked_at_leaves_nothing(
+    tmp_path: Path, has_records: bool
+) -> None:
+    broker = LeadingBroker(tmp_path, partitions=MANY)
+    if has_records:
+        await broker.write(0)
+    sessions = broker.services.fetch_sessions
+    for turns in range(40):
+        before = len(sessions)
+        answer = Client(broker).send([at(i) for i in range(MANY)], max_wait_ms=FOREVER_MS)
+        await settle(turns)
+        if not answer.is_there:
+            answer.abandon()
+            await settle(100)
+            assert len(sessions) == before, f"after {turns} turns"
+    assert broker.replicas.purgatory.waiting_count == 0
+
+
+async def test_many_partitions_of_which_a_record_comes_before_they_are_let_go_of(
+    tmp_path: Path,
+) -> None:
+    broker, share = LeadingBroker(tmp_path, partitions=MANY), SpentShare()
+    client = Client(broker)
+    answer = client.send([at(i) for i in range(MANY)], max_wait_ms=FOREVER_MS)
+    await settle(100)
+    answer.abandon(share)
+    client.connection.is_closed = True
+    await broker.write(0)
+    await settle(100)
+    assert len(broker.services.fetch_sessions) == 0
 
 
 class SpentShare(TurnShare):
