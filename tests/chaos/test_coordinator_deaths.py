@@ -26,12 +26,12 @@ from oncelog.wire.record_batch import CONTROL_BIT, decode_header
 
 from ..interop.node_that_dies import arm, disarm, has_died, program
 from ..interop.readers import WITH_LIBRARIES, read_to_end
-from ..interop.recorded.requests import DESCRIBE_TRANSACTIONS, TransactionalRequests
+from ..interop.recorded.requests import DESCRIBE_TRANSACTIONS, LONG_MS, TransactionalRequests
 from .replica_files import assert_replicas_equal, batches
 
 pytestmark = WITH_LIBRARIES
 TOPIC, PARTITIONS = "unattended", 3
-TIMEOUT_MS, SCAN_MS = 2_000, 1_000  # of the transactions; the scan is the local default
+TIMEOUT_MS, SCAN_MS = 2_000, 1_000  # of what nobody decides; the scan is the local default
 BOUND_S = (TIMEOUT_MS + 2 * SCAN_MS) / 1_000  # by then everything is decided, whatever happened
 BUSY_MACHINE_S = 2.0  # for one that has other things to do, too
 TIMEOUT_S = 30.0
@@ -92,21 +92,21 @@ def cluster() -> Iterator[Cluster]:
 class Unattended:
     """A client that has committed one transaction, and sends each request of the next one once.
 
-    version: of its transactions; see transaction.version.
+    version: of its transactions; see transaction.version. timeout_ms: of the second one.
     """
 
-    def __init__(self, cluster: Cluster, name: str, version: int) -> None:
+    def __init__(self, cluster: Cluster, name: str, version: int, timeout_ms: int) -> None:
         entries = cluster.file.nodes
         self._requests = TransactionalRequests({e.node_id: (e.host, e.port) for e in entries})
         self.name, self.version = name, version
-        self._begin_session()
+        self._begin_session(LONG_MS)
         for send in self._steps(ENDED, is_commit=True, mark=self.mark("before")):
             self._requests.insist(send)
-        self._begin_session()  # so the end of that transaction is complete, and durable as such
+        self._begin_session(timeout_ms)  # the end of that one is complete, and durable as such
 
-    def _begin_session(self) -> None:
+    def _begin_session(self, timeout_ms: int) -> None:
         answer = self._requests.insist(
-            lambda: self._requests.init(self.name, 5, timeout_ms=TIMEOUT_MS)
+            lambda: self._requests.init(self.name, 5, timeout_ms=timeout_ms)
         )
         self.identity = answer.producer_id, answer.producer_epoch
 
@@ -148,8 +148,9 @@ class Unattended:
 def judge(cluster: Cluster, moment: Moment, *, version: int, is_commit: bool) -> None:
     """Play one transaction to its moment, and look at what becomes of it."""
     name = f"{moment.fault_point} V{version} {is_commit} {time.time_ns()}"
+    timeout_ms = TIMEOUT_MS if moment.outcome == UNDECIDED else LONG_MS
     try:
-        with closing(Unattended(cluster, name, version)) as client:
+        with closing(Unattended(cluster, name, version, timeout_ms)) as client:
             _judge(cluster, moment, client, is_commit=is_commit)
     finally:
         disarm(cluster.data)
