@@ -9,6 +9,7 @@ import struct
 from typing import NamedTuple
 
 from ..primitives import MalformedFrame, Reader
+from ..steps import StepCounter, Steps
 from .fetch import partition_row_bytes
 from .fetch_answer import FLEXIBLE_FROM, read_topic
 
@@ -25,14 +26,15 @@ class FetchRows(NamedTuple):
     rows: int
 
 
-def fetch_rows(body: memoryview, version: int) -> FetchRows | None:
+def fetch_rows(body: memoryview, version: int) -> Steps[FetchRows | None]:
     """The rows of a request; None for one in a session, or where they have tags or come twice."""
     flexible = version >= FLEXIBLE_FROM
     size = partition_row_bytes(version)
     row = struct.Struct(f"{size - 1}sx" if flexible else f"{size}s")
     reader = Reader(body)
-    rows: set[tuple[bytes | str | None, tuple[bytes, ...]]] = set()
+    rows: set[int] = set()
     count = 0
+    counter = StepCounter()
     try:
         reader.take((4 if version < 15 else 0) + HEAD_BYTES + (8 if version >= 7 else 0))
         begin = reader.position
@@ -43,8 +45,13 @@ def fetch_rows(body: memoryview, version: int) -> FetchRows | None:
             data = reader.take(reader.length(flexible, size) * size)
             if flexible and (any(data[size - 1 :: size]) or reader.take(1)[0]):
                 return None  # tags
-            rows.update((topic_id or name, each) for each in row.iter_unpack(data))
             count += len(data) // size
+            if counter.ends_step():
+                yield
+            for each in row.iter_unpack(data):
+                rows.add(hash((topic_id or name, each)))
+                if counter.ends_step():
+                    yield
     except MalformedFrame:
         return None
     if len(rows) < count:

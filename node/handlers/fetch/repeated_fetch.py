@@ -105,9 +105,11 @@ class RepeatedFetch:
             self.kept = None
 
 
-def note(context: RequestContext, version: int, body: memoryview) -> RepeatedFetch | None:
+def note(context: RequestContext, version: int, body: memoryview) -> Steps[RepeatedFetch | None]:
     """The large fetch that has come, if it is the last one again; else remember this one."""
-    rows = fetch_rows(body, version) if len(body) <= BODY_BYTES_MAX else None
+    rows = None
+    if len(body) <= BODY_BYTES_MAX:
+        rows = yield from fetch_rows(body, version)
     repeated = context.repeated_fetch
     if repeated is not None:
         if rows is not None and repeated.is_same(rows):
