@@ -58,6 +58,8 @@ class RepeatedFetch:
 
     def keep(self, request: FetchRequest) -> Steps[KeptFetch | None]:
         """Link its partitions, so that they say what happens; None where there is no room."""
+        if self._context.is_closed:
+            return None
         if self.kept is not None and not self.kept.session.is_closed:
             return self.kept
         session = open_session(self._context.broker, request, self._version)

@@ -136,6 +136,8 @@ class SessionRead(PartitionReader):
                     return
 
     def is_outdated(self) -> bool:
+        if self._session.is_closed:
+            return True
         changed = list(islice(self._session.changed, PLACES_AT_ONCE_MAX + 1))
         if len(changed) > PLACES_AT_ONCE_MAX:
             return True
@@ -173,7 +175,8 @@ class SessionRead(PartitionReader):
         assert place is not None
         place.has_more = upper > offset
         place.was_read(max(offset, upper), BYTES_UNKNOWN if is_hidden else 0)
-        self._standing.watch(place, partition)
+        if not self._session.is_closed:  # while this looked: its places are let go of already
+            self._standing.watch(place, partition)
 
     def _begin(self) -> list[SessionPartition]:
         session = self._session

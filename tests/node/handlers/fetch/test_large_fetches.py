@@ -3,18 +3,27 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oncelog.node.handlers.fetch import repeated_fetch
 from oncelog.node.handlers.fetch.fetch import PARTITIONS_AT_ONCE_MAX
+from oncelog.node.handlers.fetch.repeated_fetch import RepeatedFetch
 from oncelog.node.handlers.fetch.session_fetch import close_session
+from oncelog.node.listener.large_requests import LargeRequests
+from oncelog.replication.sliced_work import SLICE_S
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import ErrorCode
+from oncelog.wire.messages.fetch import FetchRequest, FetchTopic
+from oncelog.wire.messages.fetch_rows import FetchRows, fetch_rows
+from oncelog.wire.steps import Steps, run_to_end
 
 from ....awaiting import settle
-from ...leading_broker import LeadingBroker, batch, wanted
+from ...fake_broker import Answer
+from ...leading_broker import LeadingBroker, StoppedClock, batch, wanted
 
 E = ErrorCode
 MANY = PARTITIONS_AT_ONCE_MAX + 100
@@ -161,3 +170,63 @@ async def test_a_kept_fetch_that_had_to_make_room_is_answered_all_the_same(tmp_p
         close_session(broker.services, session)
         await broker.write(5)
         assert [p.index for p in await ask() if p.records] == [5]
+
+
+@pytest.mark.parametrize("turns", range(14))
+async def test_a_kept_fetch_whose_session_goes_while_it_looks_is_woken_all_the_same(
+    tmp_path: Path, turns: int
+) -> None:
+    """It waited for what no record frees, and some partitions were watched for ever."""
+    clock = StoppedClock()
+    broker = LeadingBroker(tmp_path, partitions=MANY, replicas_clock=clock)
+    connection = broker.connect()
+
+    def ask() -> Answer:
+        return broker.fetch(indexes=range(MANY), connection=connection, max_wait_ms=60_000)
+
+    first = ask()
+    await settle(100)
+    clock.now_ms += 60_001
+    broker.replicas._expire()
+    await first.value()
+    second = ask()
+    await settle(turns)
+    for session in list(broker.services.fetch_sessions):
+        close_session(broker.services, session)
+    await settle(100)
+    assert len(broker.replicas.purgatory.standing) in {0, MANY}, "all, where it was kept later"
+    await broker.write(5)
+    await settle(100)
+    assert second.is_there
+
+
+async def test_nothing_is_kept_for_a_client_that_has_gone(broker: LeadingBroker) -> None:
+    connection = broker.connect()
+    connection.is_closed = True
+    repeated = RepeatedFetch(connection, 12, FetchRows(12, 0, 0, 0))
+    request = FetchRequest(60_000, 1, [FetchTopic("t", None, [wanted()])])
+    assert run_to_end(repeated.keep(request)) is None
+    assert len(broker.services.fetch_sessions) == 0
+
+
+async def test_large_fetches_are_compared_in_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each comparison takes several times what came, which the memory budget counts."""
+    at_work: list[int] = []
+
+    def counted(*args: Any) -> Steps[FetchRows | None]:
+        at_work.append(at_work[-1] + 1 if at_work else 1)
+        yield
+        rows = yield from fetch_rows(*args)
+        at_work.append(at_work[-1] - 1)
+        return rows
+
+    monkeypatch.setattr(repeated_fetch, "fetch_rows", counted)
+    broker = LeadingBroker(tmp_path, partitions=MANY)
+    broker.services.large_fetches = LargeRequests(in_work_bytes_max=1)
+    broker.services.work.clock = count(step=SLICE_S * 0.7).__next__  # a step ends a slice
+    answers = [broker.fetch(indexes=range(MANY)) for _ in range(5)]
+    for answer in answers:
+        await answer.value()
+    assert at_work == [1, 0] * 5
