@@ -19,6 +19,7 @@ from ..cluster.failure import Failure
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 START_TIMEOUT_S = 10.0
+_CLOSED = (OSError, RuntimeError)  # the latter is what uvloop says of a write behind the end
 TURNS = 5  # of the loop: a connection is made, and a transport closed, by the turn after the next
 
 
@@ -88,7 +89,7 @@ class ClientProxies:
             return
         back = asyncio.create_task(self._answers(port, from_broker, writer))
         try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            with contextlib.suppress(*_CLOSED, asyncio.IncompleteReadError):
                 await self._requests(port, reader, to_broker)
         finally:
             back.cancel()
@@ -120,7 +121,7 @@ class ClientProxies:
     async def _answers(
         self, port: int, from_broker: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(*_CLOSED):
             while data := await from_broker.read(CHUNK_BYTES):
                 if await self._was_cut(port):
                     break

@@ -155,3 +155,26 @@ def test_the_end_leaves_no_connection_unclosed(
                 connection.close()
         gc.collect()
     assert left == []
+
+
+def test_a_connection_that_is_reset_while_a_request_is_held_just_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        proxies = ClientProxies([port])
+        proxies.hold(0)
+        with socket.create_connection(("127.0.0.1", proxies.ports[port]), TIMEOUT_S) as client:
+            send(client, frame(0))
+            broker, _ = listener.accept()
+            deadline = time.monotonic() + TIMEOUT_S
+            while not proxies.counts["held"]:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            broker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            broker.close()
+            assert client.recv(1) == b""
+            proxies.heal()
+            proxies.close()
+    gc.collect()
+    assert not caplog.records, "a task's exception that nobody retrieved"
