@@ -64,9 +64,11 @@ class SessionFetch:
     def update(self) -> "Steps[SessionFetch | None]":
         """Take in what the request says; None: the session has ended, and it stands by itself.
 
-        Raises FETCH_SESSION_ID_NOT_FOUND.
+        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH: another came before it.
         """
         broker, session = self._context.broker, self.session
+        if not self.is_opening and session.epoch != self._request.session_epoch:
+            raise error_for(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         yield from session.update(self._request, broker.replicas.purgatory.standing)
         _free(broker, session)
         if session.is_closed:

@@ -11,12 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
+from oncelog.node.handlers.fetch import session_fetch
 from oncelog.node.handlers.fetch.session_fetch import PLACES_AT_ONCE_MAX
 from oncelog.replication.fetch_session_cache import EVICTION_MS
 from oncelog.replication.turn_share import TurnShare
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages import fetch
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from oncelog.wire.steps import run_to_end
 
 from ....awaiting import settle
 from ...fake_broker import FETCH, Answer
@@ -289,6 +291,21 @@ async def test_a_full_fetch_ends_the_session_that_it_names(
     assert value.session_id != before and bool(value.session_id) == (epoch == 0)
     assert len(value.topics[0].partitions) == 4
     assert len(broker.services.fetch_sessions) == (1 if epoch == 0 else 0)
+
+
+async def test_of_two_requests_that_are_decoded_with_one_epoch_the_later_is_refused(
+    broker: LeadingBroker,
+) -> None:
+    """Large ones take in what they say some turns after their epochs were looked at."""
+    client = Client(broker)
+    await client.ask(all_at_start())
+    request = FetchRequest(0, 1, [], session_id=client.session_id, session_epoch=1)
+    earlier, later = (session_fetch.begin(client.connection, request, 12) for _ in range(2))
+    assert earlier is not None and later is not None
+    assert run_to_end(earlier.update()) is earlier
+    with pytest.raises(KafkaError) as refused:
+        run_to_end(later.update())
+    assert refused.value.number == E.INVALID_FETCH_SESSION_EPOCH
 
 
 async def test_a_client_that_goes_leaves_nothing_that_waits(broker: LeadingBroker) -> None:
