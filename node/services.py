@@ -42,6 +42,7 @@ class BrokerServices:
     work: SlicedWork = field(default_factory=SlicedWork)
     connection_ids: ConnectionIds = field(default_factory=ConnectionIds)
     large_fetches: LargeRequests = field(default_factory=LargeRequests)
+    compared_fetches: LargeRequests = field(default_factory=LargeRequests)
     unfolded: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PLACES))
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     suspected_brokers: SuspectedBrokers = field(default_factory=SuspectedBrokers)

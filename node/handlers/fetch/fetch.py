@@ -145,7 +145,7 @@ async def _decode_in_slices(
     context: RequestContext, body: memoryview, version: int
 ) -> list[Buffer]:
     work, look, deadline_ms = context.broker.work, None, None
-    async with context.broker.large_fetches.turn(context, len(body)):
+    async with context.broker.compared_fetches.turn(context, len(body)):
         repeated = await work.run("Fetch", repeated_fetch.note(context, version, body))
     if repeated is not None and repeated.is_unchanged():
         deadline_ms = await repeated.wait()

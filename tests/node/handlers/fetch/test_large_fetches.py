@@ -224,7 +224,7 @@ async def test_large_fetches_are_compared_in_turn(
 
     monkeypatch.setattr(repeated_fetch, "fetch_rows", counted)
     broker = LeadingBroker(tmp_path, partitions=MANY)
-    broker.services.large_fetches = LargeRequests(in_work_bytes_max=1)
+    broker.services.compared_fetches = LargeRequests(in_work_bytes_max=1)
     broker.services.work.clock = count(step=SLICE_S * 0.7).__next__  # a step ends a slice
     answers = [broker.fetch(indexes=range(MANY)) for _ in range(5)]
     for answer in answers:
