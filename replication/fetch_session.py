@@ -127,6 +127,8 @@ class FetchSession(StandingFetch):
                 changed[place] = None
                 if counter.ends_step():
                     yield
+                    if self.is_closed:  # `unlink` has taken what was there
+                        return
         for gone in request.forgotten_topics:
             for index in gone.partitions:
                 place = partitions.pop((gone.topic_id or gone.name, index), None)
@@ -136,6 +138,8 @@ class FetchSession(StandingFetch):
                     self.ready.pop(place, None)
                 if counter.ends_step():
                     yield
+                    if self.is_closed:
+                        return
         self.epoch = next_epoch(request.session_epoch)
 
     def set_isolation(self, read_committed: bool) -> None:

@@ -114,7 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.removed(self)
         if self.context is not None:
             self.context.is_closed = True
-            for callback in list(self.context.on_close):
+            callbacks, self.context.on_close = self.context.on_close, []
+            for callback in callbacks:
                 callback()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -97,7 +97,8 @@ class LargeRequests:
         try:
             await turn
         finally:
-            client.on_close.remove(gone)
+            if not client.is_closed:
+                client.on_close.remove(gone)
 
     def _let_in(self) -> None:
         while self._waiting:

@@ -12,11 +12,16 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
+from oncelog.node.listener.dispatch import BODY_AT_ONCE_BYTES_MAX
+from oncelog.wire.messages import fetch
+from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
+from ..size.connection import FETCH, Connection
 from ..waiting import until
 from . import garbage_node
 
 DEADLINE_S = 30
+FETCH_VERSION = 4  # the oldest: without sessions
 ROUNDS = 4
 LONG_LIVED = tuple(
     f"oncelog.{part}."
@@ -58,7 +63,21 @@ def one_round(cluster: Cluster, number: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as broken:
             broken.sendall(b"\x00\x00\x00\x08" + b"\xff" * 8)
             broken.recv(1)  # the connection is closed
+        large_fetches(port, topic)
     admin.delete_topics([topic])[topic].result(DEADLINE_S)
+
+
+def large_fetches(port: int, topic: str) -> None:
+    """The same one again, as librdkafka sends it; with its last answer the client is gone."""
+    partitions = [FetchPartition(index, 0, 1 << 20) for index in range(1000)]
+    request = FetchRequest(100, 1, [FetchTopic(topic, None, partitions)])
+    body = b"".join(fetch.encode_request(request, FETCH_VERSION))
+    assert len(body) > BODY_AT_ONCE_BYTES_MAX
+    client = Connection(("127.0.0.1", port))
+    for _ in range(3):
+        client.send(FETCH, FETCH_VERSION, body)
+        client.receive(FETCH, FETCH_VERSION)
+    client.close()
 
 
 def garbage_of(cluster: Cluster, node_id: int) -> dict[str, int]:

@@ -112,6 +112,8 @@ def note(context: RequestContext, version: int, body: memoryview) -> Steps[Repea
     rows = None
     if len(body) <= BODY_BYTES_MAX:
         rows = yield from fetch_rows(body, version)
+    if context.is_closed:
+        return None
     repeated = context.repeated_fetch
     if repeated is not None:
         if rows is not None and repeated.is_same(rows):
@@ -125,5 +127,6 @@ def note(context: RequestContext, version: int, body: memoryview) -> Steps[Repea
 
 
 def _close(context: RequestContext) -> None:
-    if context.repeated_fetch is not None:
-        context.repeated_fetch.close()
+    repeated, context.repeated_fetch = context.repeated_fetch, None  # a cycle, else
+    if repeated is not None:
+        repeated.close()
