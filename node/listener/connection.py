@@ -31,6 +31,7 @@ REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
 SIZE_PREFIX_BYTES = 4
 PASSING_SILENCE_MAX_S = 2.0
+DESERTED_MAX_S = 5.0  # without an answer
 TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
 TCP_ESTABLISHED = 1
 TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ago that was
@@ -197,9 +198,14 @@ class Connection(asyncio.BufferedProtocol):
             return now_s - self.last_active_s > PASSING_SILENCE_MAX_S
         return now_s - self.partial_since_s > receive_timeout_s
 
-    def is_deserted(self) -> bool:
-        """Whether the client is gone, which a socket that is not read does not tell by itself."""
+    def is_deserted(self, now_s: float) -> bool:
+        """Whether the client is gone, which a socket that is not read does not tell by itself.
+
+        What it had sent is still worked off, as in Kafka: a produce with acks=0 needs no client.
+        """
         if not self._is_reading_paused or self._transport is None:
+            return False
+        if now_s - self.last_active_s < DESERTED_MAX_S:
             return False
         peer = self._transport.get_extra_info("socket")
         if peer is None or TCP_INFO is None or self._transport.is_closing():
@@ -294,7 +300,6 @@ class Connection(asyncio.BufferedProtocol):
         if ready:
             self._write(ready)
         if released:
-            self.last_active_s = self._server.now_s
             self._release(released)
             self._advance_soon()
         if close_reason is not None:
@@ -321,6 +326,8 @@ class Connection(asyncio.BufferedProtocol):
             self._steer_reading()
 
     def _release(self, size_bytes: int) -> None:
+        """Of requests that have been answered."""
+        self.last_active_s = self._server.now_s
         self._held_bytes -= size_bytes
         self._server.budget.release(size_bytes)
 

@@ -149,7 +149,7 @@ class KafkaServer:
                 if stalled_s > idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
                     connection.close("it does not take its answers")
                     connection.abort()
-            elif connection.is_deserted():
+            elif connection.is_deserted(now_s):
                 connection.abort()
             elif connection.is_late(now_s, receive_timeout_s):
                 connection.close("a request was not finished in time")

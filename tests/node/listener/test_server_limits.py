@@ -317,3 +317,33 @@ async def test_lines_in_the_log_are_counted(caplog: pytest.LogCaptureFixture) ->
 
 def test_the_write_buffer_bound_is_the_one_we_count_with() -> None:
     assert connection.WRITE_BUFFER_HIGH_BYTES < 4 * MIB
+
+
+async def test_what_a_client_had_sent_before_it_went_is_worked_off(quick_sweep: None) -> None:
+    """As in Kafka: a produce with acks=0 needs no client that waits."""
+    async with toy_server() as bench:
+        client, toys = await bench.connect(), bench.toys
+        client.send(WAIT, b"first")
+        for number in range(100):
+            client.send(PRODUCE, b"none %d" % number)
+        await until(lambda: bool(toys.pending))
+        client.writer.close()
+        now_s = bench.server.now_s
+        await until(lambda: bench.server.now_s > now_s + 0.1)  # some sweeps
+        toys.pending[b"first"].complete(None)
+        await until(lambda: bench.server.connection_count == 0)
+        assert toys.started == [b"first", *(b"none %d" % number for number in range(100))]
+
+
+async def test_who_has_gone_from_a_request_that_is_not_answered_is_given_up(
+    quick_sweep: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "DESERTED_MAX_S", 0.1)
+    async with toy_server() as bench:
+        client, toys = await bench.connect(), bench.toys
+        client.send(WAIT, b"first")
+        client.send(WAIT, b"behind it")
+        await until(lambda: bool(toys.pending))
+        client.writer.close()
+        await until(lambda: bench.server.connection_count == 0)
+        assert toys.abandoned == toys.started == [b"first"]
