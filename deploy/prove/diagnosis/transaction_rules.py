@@ -57,7 +57,7 @@ class _Instance:
     last_sign_s: float | None = None
     session_ms: int | None = None
     rebalance_ms: int | None = None
-    heartbeat_s: float | None = None  # the last one
+    heartbeat_s: float | None = None  # the last one, or since when a transaction is open
     beatless_s: float = 0.0  # the longest time without, while a transaction was open
     open: Recent[str, _Open] = field(default_factory=lambda: Recent[str, _Open](OPEN_MAX))
 
@@ -87,7 +87,7 @@ class TooLong(FindingRule):
         elif isinstance(seen, (SeenProduce, SeenTxnOffsetCommit)):
             if seen.transactional_id and seen.transactional_id not in own.open:
                 own.open.put(seen.transactional_id, _Open(seen.at_s))
-                own.beatless_s = 0.0
+                own.heartbeat_s, own.beatless_s = seen.at_s, 0.0
         elif isinstance(seen, SeenEndTxn) and (ended := own.open.pop(seen.transactional_id)):
             self._ended(own, ended, seen, tell)
 

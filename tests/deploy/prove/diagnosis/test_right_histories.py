@@ -387,6 +387,16 @@ def state_that_is_rebuilt() -> History:
     yield s.SeenVerdict(**app.at(0), wrong_finals=3)
 
 
+def works_on_while_its_coordinator_is_gone() -> History:
+    """No heartbeat finds its broker for longer than a session; each transaction is short."""
+    app = yield from started()
+    for _ in range(60):
+        for each in app.transaction():
+            yield app.sign("Produce")
+            yield each
+        app.at_s += 1
+
+
 def filters_most_of_its_input() -> History:
     """Commits go on without any output; what comes out later is another input's."""
     app = yield from started()
@@ -413,7 +423,7 @@ RIGHT = (
     input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
-    filters_most_of_its_input,
+    filters_most_of_its_input, works_on_while_its_coordinator_is_gone,
 )  # fmt: skip
 
 
