@@ -58,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
     _writing: list[Buffer] = field(default_factory=list[Buffer])  # while the transport gets them
     _is_reading_paused: bool = False
     _is_writing_paused: bool = False
+    _has_ended: bool = False  # nothing more will come
     _waits_for_budget: bool = False
     context: RequestContext | None = None
     peer_host: str = ""
@@ -150,8 +151,15 @@ class Connection(asyncio.BufferedProtocol):
             self._advance()
         self._steer_reading()
 
-    def eof_received(self) -> None:
-        """The client is done; nobody will read what is still to come."""
+    def eof_received(self) -> bool:
+        """The client is done; whether we stay open until its requests are done, too.
+
+        As in Kafka what it had sent is worked off: a produce with acks=0 needs no client. What only
+        waits for the time of its answer is given up.
+        """
+        self._has_ended = True
+        has_produces = self.context is not None and self.context.produce_queue is not None
+        return has_produces or bool(self._frames)
 
     def pause_writing(self) -> None:
         """The client does not take its answers: start nothing more for it."""
@@ -201,11 +209,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_deserted(self, now_s: float) -> bool:
         """Whether the client is gone, which a socket that is not read does not tell by itself.
 
-        What it had sent is still worked off, as in Kafka: a produce with acks=0 needs no client.
+        Then what is still to be done with its requests has some time, see `eof_received`.
         """
-        if not self._is_reading_paused or self._transport is None:
+        if not (self._is_reading_paused or self._has_ended) or self._transport is None:
             return False
-        if now_s - self.last_active_s < DESERTED_MAX_S:
+        if self.has_requests and now_s - self.last_active_s < DESERTED_MAX_S:
             return False
         peer = self._transport.get_extra_info("socket")
         if peer is None or TCP_INFO is None or self._transport.is_closing():
@@ -315,7 +323,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance_soon(self) -> None:
         """Start waiting requests, but not from inside another request's handler."""
-        if (self._frames or self._is_reading_paused) and not self._is_advance_due:
+        is_due = self._frames or self._is_reading_paused or self._has_ended
+        if is_due and not self._is_advance_due:
             self._is_advance_due = True
             self._server.share.put(self._advance_now)
 
@@ -335,6 +344,10 @@ class Connection(asyncio.BufferedProtocol):
         """Read the socket exactly when there is a use for what comes."""
         transport = self._transport
         if transport is None or self.closing_since_s is not None or transport.is_closing():
+            return
+        if self._has_ended:
+            if not self.has_requests:
+                transport.close()
             return
         budget = self._server.budget
         if not self._waits_for_budget and budget.held_bytes > budget.limit_bytes:

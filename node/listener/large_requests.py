@@ -43,12 +43,13 @@ class Place:
         """What others decide; the next in line need not wait for it for long."""
         deciding = asyncio.ensure_future(decision)
         try:
-            done, _ = await asyncio.wait((deciding,), timeout=ASIDE_AFTER_S)
-            if not done:
+            await asyncio.wait((deciding,), timeout=ASIDE_AFTER_S)
+            if not deciding.done():
                 self._line.step_aside(self)
             return await deciding
         finally:
             deciding.cancel()
+            del deciding  # its exception holds this frame
 
 
 class LargeRequests:
@@ -57,14 +58,14 @@ class LargeRequests:
     def __init__(self, in_work_bytes_max: int = IN_WORK_BYTES_MAX) -> None:
         self.in_work_bytes = self.aside_bytes = 0
         self._in_work_bytes_max = in_work_bytes_max
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[bool]]] = deque()
 
     @asynccontextmanager
     async def turn(self, client: RequestConnection, size_bytes: int) -> AsyncIterator[Place]:
         """Wait for the turn of a request, and hold its place. Raises ClientGone."""
         if client.is_closed:
             raise ClientGone
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((size_bytes, turn))
         self._let_in()
         place = Place(self, size_bytes)
@@ -75,7 +76,7 @@ class LargeRequests:
         finally:  # a cancelled request may have been given its turn without having heard of it
             if place.is_aside:
                 self.aside_bytes -= size_bytes
-            elif turn.done() and not turn.cancelled() and turn.exception() is None:
+            elif turn.done() and not turn.cancelled() and turn.result():
                 self.in_work_bytes -= size_bytes
                 self._let_in()
 
@@ -88,14 +89,15 @@ class LargeRequests:
             self._let_in()
 
     @staticmethod
-    async def _wait(client: RequestConnection, turn: "asyncio.Future[None]") -> None:
+    async def _wait(client: RequestConnection, turn: "asyncio.Future[bool]") -> None:
         def gone() -> None:
             if not turn.done():
-                turn.set_exception(ClientGone())
+                turn.set_result(False)  # an exception would hold the frames that hold the turn
 
         client.on_close.append(gone)
         try:
-            await turn
+            if not await turn:
+                raise ClientGone
         finally:
             if not client.is_closed:
                 client.on_close.remove(gone)
@@ -108,5 +110,5 @@ class LargeRequests:
                 if self.in_work_bytes and after > self._in_work_bytes_max:
                     return
                 self.in_work_bytes = after
-                turn.set_result(None)
+                turn.set_result(True)
             self._waiting.popleft()

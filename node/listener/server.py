@@ -137,7 +137,10 @@ class KafkaServer:
     # -- once a second
 
     def _sweep(self) -> None:
-        self.now_s = now_s = self.loop.time()
+        before_s, now_s = self.now_s, self.loop.time()
+        self.now_s = now_s
+        # Behind a stall nobody has had its time; what it lay in is done before the next sweep.
+        is_in_time = now_s - before_s < 2 * SWEEP_INTERVAL_S
         budget, idle_max_s = self.budget, self.config.connections_max_idle_ms / 1000
         receive_timeout_s = self.config.request_receive_timeout_ms / 1000
         for connection in list(self._connections):
@@ -149,7 +152,7 @@ class KafkaServer:
                 if stalled_s > idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
                     connection.close("it does not take its answers")
                     connection.abort()
-            elif connection.is_deserted(now_s):
+            elif is_in_time and connection.is_deserted(now_s):
                 connection.abort()
             elif connection.is_late(now_s, receive_timeout_s):
                 connection.close("a request was not finished in time")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from .rule import FindingRule, Recent, Tell
 from .seen import (
     Partition,
+    SeenClosed,
     SeenEnded,
     SeenEndTxn,
     SeenFetch,
@@ -33,13 +34,14 @@ ABORTS_MAX = 20  # that are watched, of an instance
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction. was_silent: its instance may have been paused, which is not its fault."""
+    """A transaction. is_excused: what it is suspected of may be somebody else's fault."""
 
     since_s: float
-    was_silent: bool = False
+    is_excused: bool = False
+    beatless_s: float = 0.0  # the longest time without a heartbeat
+    connections: set[int] = field(default_factory=set[int])
     keys: set[int] = field(default_factory=set[int])
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
-    is_excused: bool = False  # its input may be somebody else's now, or is read again already
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,14 @@ class _Instance:
     last_sign_s: float | None = None
     session_ms: int | None = None
     rebalance_ms: int | None = None
-    heartbeat_s: float | None = None  # the last one, or since when a transaction is open
-    beatless_s: float = 0.0  # the longest time without, while a transaction was open
+    heartbeat_s: float | None = None  # the last one
     open: Recent[str, _Open] = field(default_factory=lambda: Recent[str, _Open](OPEN_MAX))
 
 
 class TooLong(FindingRule):
     """A transaction is open longer than its timeout, than its consumer may stay away from poll, or
-    than a session without a heartbeat, while its instance was never silent; twice."""
+    than a session without a heartbeat; twice. Not where its instance was silent or lost a
+    connection of it meanwhile: it may have been paused, or have waited for another broker."""
 
     def __init__(self) -> None:
         self._instances = defaultdict[str, _Instance](_Instance)
@@ -81,13 +83,18 @@ class TooLong(FindingRule):
             self._timeouts.put(seen.transactional_id, seen.timeout_ms)
         elif isinstance(seen, SeenJoin):
             own.session_ms, own.rebalance_ms = seen.session_ms, seen.rebalance_ms
-            own.heartbeat_s, own.beatless_s = seen.at_s, 0.0
+            own.heartbeat_s = seen.at_s
+            for _, each in own.open.items():
+                each.beatless_s = 0.0
         elif isinstance(seen, SeenHeartbeat):
             own.heartbeat_s = seen.at_s
+        elif isinstance(seen, SeenClosed):
+            for _, each in own.open.items():
+                each.is_excused |= seen.connection in each.connections
         elif isinstance(seen, (SeenProduce, SeenTxnOffsetCommit)):
-            if seen.transactional_id and seen.transactional_id not in own.open:
-                own.open.put(seen.transactional_id, _Open(seen.at_s))
-                own.heartbeat_s, own.beatless_s = seen.at_s, 0.0
+            if seen.transactional_id:
+                current = own.open.setdefault(seen.transactional_id, _Open(seen.at_s))
+                current.connections.add(seen.connection)
         elif isinstance(seen, SeenEndTxn) and (ended := own.open.pop(seen.transactional_id)):
             self._ended(own, ended, seen, tell)
 
@@ -97,23 +104,25 @@ class TooLong(FindingRule):
             silent_s = min(SILENT_S, min(timeouts) / 2000)
             if own.last_sign_s is not None and seen.at_s - own.last_sign_s > silent_s:
                 for _, each in open_now:
-                    each.was_silent = True
+                    each.is_excused = True
             if own.heartbeat_s is not None:
-                own.beatless_s = max(own.beatless_s, seen.at_s - own.heartbeat_s)
+                for _, each in open_now:
+                    beatless_s = seen.at_s - max(own.heartbeat_s, each.since_s)
+                    each.beatless_s = max(each.beatless_s, beatless_s)
         own.last_sign_s = seen.at_s
 
     def _ended(self, own: _Instance, ended: _Open, seen: SeenEndTxn | SeenInit, tell: Tell) -> None:
         name, open_s = seen.transactional_id, seen.at_s - ended.since_s
-        if ended.was_silent:
+        if ended.is_excused:
             return
         timeout_s = (self._timeouts.get(name) or DEFAULT_TIMEOUT_MS) / 1000
         if open_s > timeout_s:
             reason = f"its timeout is {timeout_s:g} s"
         elif own.rebalance_ms is not None and open_s > own.rebalance_ms / 1000:
             reason = f"its consumer may stay away from poll for {own.rebalance_ms / 1000:g} s"
-        elif own.session_ms is not None and own.beatless_s > own.session_ms / 1000:
+        elif own.session_ms is not None and ended.beatless_s > own.session_ms / 1000:
             reason = (
-                f"its consumer sent no heartbeat for {own.beatless_s:.1f} s, and its session is "
+                f"its consumer sent no heartbeat for {ended.beatless_s:.1f} s, and its session is "
                 f"{own.session_ms / 1000:g} s"
             )
         else:

@@ -1,6 +1,8 @@
 """Large requests come one after the other, and those of clients that have gone do not come."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -147,6 +149,50 @@ async def test_who_waits_for_a_decision_for_long_steps_aside() -> None:
         with pytest.raises(RequestTimedOut):
             await asked[0]
     assert (line.in_work_bytes, line.aside_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["gone", "refused"])
+async def test_what_has_ended_without_an_answer_leaves_no_cycle(end: str) -> None:
+    """It holds its request, and brokers make no full collection."""
+
+    class Body(list[int]):
+        pass
+
+    line = LargeRequests(100)
+    first, client = Asking(line, 100), Client()
+    is_over = asyncio.Event()
+
+    async def decision() -> None:
+        await is_over.wait()
+        raise RequestTimedOut
+
+    async def ask(body: Body) -> None:
+        try:
+            async with line.turn(client, len(body)) as place:
+                await place.decided(decision())
+        except (ClientGone, RequestTimedOut):
+            return
+
+    gc.collect()
+    gc.disable()
+    try:
+        body = Body([0] * 50)
+        held = weakref.ref(body)
+        task = asyncio.ensure_future(ask(body))
+        del body
+        await settle()
+        if end == "gone":
+            client.close()
+        else:
+            await first.end()
+            is_over.set()
+        await task
+        del task
+        await settle(3)
+        assert held() is None
+    finally:
+        gc.enable()
+    await first.end()
 
 
 async def test_a_large_request_without_a_controller_keeps_no_other_from_its_answer() -> None:

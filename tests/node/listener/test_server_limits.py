@@ -347,3 +347,19 @@ async def test_who_has_gone_from_a_request_that_is_not_answered_is_given_up(
         client.writer.close()
         await until(lambda: bench.server.connection_count == 0)
         assert toys.abandoned == toys.started == [b"first"]
+
+
+async def test_a_stall_of_the_broker_is_not_held_against_who_has_gone(
+    quick_sweep: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "DESERTED_MAX_S", 0.1)
+    async with toy_server() as bench:
+        client, toys = await bench.connect(), bench.toys
+        client.send(WAIT, b"first")
+        client.send(PRODUCE, b"none")
+        await until(lambda: bool(toys.pending))
+        client.writer.close()
+        time.sleep(0.3)  # of the whole process
+        toys.pending[b"first"].complete(None)
+        await until(lambda: bench.server.connection_count == 0)
+        assert toys.started == [b"first", b"none"]

@@ -397,6 +397,20 @@ def works_on_while_its_coordinator_is_gone() -> History:
         app.at_s += 1
 
 
+def waits_for_another_leader() -> History:
+    """Its broker dies in a transaction, and the next one leads after longer than its timeout."""
+    app = yield from started(timeout_ms=3_000)
+    for _ in range(3):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        yield s.SeenClosed(**app.at(app.writer))
+        for _ in range(10):
+            app.at_s += 0.5
+            yield app.sign("Metadata")
+        yield from app.end()
+        app.offset += 3
+
+
 def filters_most_of_its_input() -> History:
     """Commits go on without any output; what comes out later is another input's."""
     app = yield from started()
@@ -424,6 +438,7 @@ RIGHT = (
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
     filters_most_of_its_input, works_on_while_its_coordinator_is_gone,
+    waits_for_another_leader,
 )  # fmt: skip
 
 

@@ -204,6 +204,19 @@ def open_longer_than_a_session_without_heartbeat() -> History:
         yield from app.join()
 
 
+def open_without_heartbeat_beside_short_ones() -> History:
+    app = yield from started()
+    for _ in range(3):
+        yield app.produce(app.offset)
+        for _ in range(48):
+            app.at_s += 1
+            yield app.sign("Produce")
+            yield app.produce(app.offset, name="another")
+            yield s.SeenEndTxn(**app.at(app.writer), transactional_id="another", is_commit=True)
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
 def abort_without_seek() -> History:
     app = yield from started()
     yield from app.run(3)
@@ -391,6 +404,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (fresh_producer_after_a_lost_answer, {"retry-in-fresh-producer"}),
     (open_longer_than_its_timeout, {"transaction-too-long"}),
     (open_longer_than_a_session_without_heartbeat, {"transaction-too-long"}),
+    (open_without_heartbeat_beside_short_ones, {"transaction-too-long"}),
     (abort_without_seek, {"abort-without-seek"}),
     (abort_before_offsets_without_seek, {"abort-without-seek"}),
     (abort_without_seek_of_one_partition, {"abort-without-seek"}),

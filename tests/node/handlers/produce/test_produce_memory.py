@@ -1,16 +1,21 @@
 """How long the bytes of a produce stay in memory: as long as the memory budget counts them."""
 
+import asyncio
 import gc
+import logging
 from pathlib import Path
 
 import pytest
 
+from oncelog.node.handlers.produce.record_checks import AT_ONCE_ITEMS_MAX
 from oncelog.node.listener.pending_answer import PendingAnswer
+from oncelog.node.listener.server import KafkaServer
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from oncelog.wire.records import Record, encode_batch
 
-from ....awaiting import settle
+from ....awaiting import settle, until
 from ...fake_broker import PRODUCE
 from ...leading_broker import LeadingBroker, batch, plain
 
@@ -52,6 +57,26 @@ async def test_a_produce_that_has_waited_does_not_stay_in_memory(tmp_path: Path,
             answer.abandon()
     assert answer.is_done and answer.is_abandoned == (end == "gone")
     assert not is_in_memory(frame)
+
+
+@pytest.mark.uvloop
+async def test_a_queue_of_acks_0_needs_no_client(tmp_path: Path) -> None:
+    """As in Kafka: nobody would say again what was sent before the connection was closed."""
+    broker = LeadingBroker(tmp_path, log_config={"is_compacted": True})
+    server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
+    await server.start("127.0.0.1", 0)
+    records = [Record(n, 1_700_000_000_000, b"k", b"v") for n in range(AT_ONCE_ITEMS_MAX + 1)]
+    wanted = ProduceTopic("t", None, [ProducePartition(0, bytearray(encode_batch(records)))])
+    body = b"".join(produce.encode_request(ProduceRequest(None, 0, 60_000, [wanted]), 9))
+    request = encode_request_header(PRODUCE, 9, 1, "test") + body
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write((len(request).to_bytes(4, "big") + request) * 40)
+    writer.close()
+    try:
+        await until(lambda: broker.log().log_end_offset == 40 * len(records))
+        await until(lambda: not server.connection_count)
+    finally:
+        await server.stop(0)
 
 
 async def test_a_produce_of_the_queue_goes_with_its_connection(tmp_path: Path) -> None:
