@@ -111,6 +111,8 @@ class FetchSession(StandingFetch):
 
     def update(self, request: FetchRequest, standing: StandingFetches) -> Steps[None]:
         """Take in what a request adds, moves and forgets; no other is in turn before the end."""
+        if self.is_closed:
+            return
         partitions, changed = self.partitions, self.changed
         self.epoch = _NO_EPOCH
         counter = StepCounter()

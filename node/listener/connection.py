@@ -30,8 +30,9 @@ PIPELINED_MAX = 64
 REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
 SIZE_PREFIX_BYTES = 4
+PRODUCE_KEY = b"\0\0"  # with which its frames begin
 PASSING_SILENCE_MAX_S = 2.0
-DESERTED_MAX_S = 5.0  # without an answer
+UNATTENDED_MAX_S = 60.0  # a large produce without a client may take so long
 TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
 TCP_ESTABLISHED = 1
 TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ago that was
@@ -152,14 +153,11 @@ class Connection(asyncio.BufferedProtocol):
         self._steer_reading()
 
     def eof_received(self) -> bool:
-        """The client is done; whether we stay open until its requests are done, too.
-
-        As in Kafka what it had sent is worked off: a produce with acks=0 needs no client. What only
-        waits for the time of its answer is given up.
-        """
+        """The client is done; whether we stay open until its requests are done, too."""
         self._has_ended = True
-        has_produces = self.context is not None and self.context.produce_queue is not None
-        return has_produces or bool(self._frames)
+        self.partial_since_s = None
+        self._server.budget.finished_request(self)
+        return self._needs_no_client()
 
     def pause_writing(self) -> None:
         """The client does not take its answers: start nothing more for it."""
@@ -184,7 +182,9 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def can_finish(self) -> bool:
         """See `memory_budget.Holder`."""
-        return bool(self._unframed_bytes) and not self._frames and not self._is_writing_paused
+        if self._frames or self._is_writing_paused or self._has_ended:
+            return False
+        return bool(self._unframed_bytes)
 
     def budget_allows(self) -> None:
         self._waits_for_budget = False
@@ -207,14 +207,13 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.partial_since_s > receive_timeout_s
 
     def is_deserted(self, now_s: float) -> bool:
-        """Whether the client is gone, which a socket that is not read does not tell by itself.
-
-        Then what is still to be done with its requests has some time, see `eof_received`.
-        """
+        """Whether the client is gone, which a socket that is not read does not tell by itself."""
         if not (self._is_reading_paused or self._has_ended) or self._transport is None:
             return False
-        if self.has_requests and now_s - self.last_active_s < DESERTED_MAX_S:
+        if now_s - self.last_active_s < UNATTENDED_MAX_S and self._needs_no_client():
             return False
+        if self._has_ended:
+            return True
         peer = self._transport.get_extra_info("socket")
         if peer is None or TCP_INFO is None or self._transport.is_closing():
             return False
@@ -275,6 +274,16 @@ class Connection(asyncio.BufferedProtocol):
             and self._is_pipelining
             and len(self._in_flight) < PIPELINED_MAX
         )
+
+    def _needs_no_client(self) -> bool:
+        """Whether a produce with acks=0 may wait here: nobody would say it again.
+
+        In Kafka all that was sent before the end is worked off.
+        """
+        queue = self.context.produce_queue if self.context is not None else None
+        if queue is not None and queue.needs_no_client:
+            return True
+        return any(frame[: len(PRODUCE_KEY)] == PRODUCE_KEY for frame in self._frames)
 
     def _send_now(self, answer: Answer) -> None:
         if isinstance(answer, PendingAnswer):

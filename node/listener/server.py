@@ -139,11 +139,11 @@ class KafkaServer:
     def _sweep(self) -> None:
         before_s, now_s = self.now_s, self.loop.time()
         self.now_s = now_s
-        # Behind a stall nobody has had its time; what it lay in is done before the next sweep.
-        is_in_time = now_s - before_s < 2 * SWEEP_INTERVAL_S
+        stalled_for_s = max(0.0, now_s - before_s - SWEEP_INTERVAL_S)  # nobody's time
         budget, idle_max_s = self.budget, self.config.connections_max_idle_ms / 1000
         receive_timeout_s = self.config.request_receive_timeout_ms / 1000
         for connection in list(self._connections):
+            connection.last_active_s += stalled_for_s
             if connection.closing_since_s is not None:
                 if now_s - connection.closing_since_s > CLOSING_MAX_S:
                     connection.abort()
@@ -152,7 +152,8 @@ class KafkaServer:
                 if stalled_s > idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
                     connection.close("it does not take its answers")
                     connection.abort()
-            elif is_in_time and connection.is_deserted(now_s):
+            elif connection.is_deserted(now_s):
+                self.note_closed(connection, "its client has gone")
                 connection.abort()
             elif connection.is_late(now_s, receive_timeout_s):
                 connection.close("a request was not finished in time")

@@ -57,6 +57,13 @@ def decode_parts_steps(body: memoryview, version: int) -> Steps[list[ProduceRequ
     return parts
 
 
+def peek_acks(body: memoryview, version: int) -> int:
+    """Raises MalformedFrame."""
+    reader = Reader(body)
+    reader.nullable_string(version >= FLEXIBLE_FROM)
+    return reader.int16()
+
+
 def encode_parts_steps(responses: Iterable[ProduceResponse], version: int) -> Steps[list[Buffer]]:
     """One answer, of those to the parts."""
     topics: list[ProducedTopic] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....wire.errors import InvalidRequiredAcks, KafkaError
 from ....wire.framing import Buffer
-from ....wire.messages.large_produce import decode_parts_steps, encode_parts_steps
+from ....wire.messages.large_produce import decode_parts_steps, encode_parts_steps, peek_acks
 from ....wire.messages.produce import ProduceRequest, ProduceResponse
 from ....wire.primitives import MalformedFrame
 from ....wire.steps import made
@@ -23,6 +23,7 @@ from .verification import TransactionalProducer, check_one_producer, producer_of
 class LargeProduce:
     def __init__(self, context: RequestContext, body: memoryview, version: int) -> None:
         self.pending = PendingAnswer(self._abandon)
+        self.acks = peek_acks(body, version)
         self._context = context
         self._version = version
         self._work = context.broker.work

@@ -48,6 +48,11 @@ class ProduceQueue:
         self._task: asyncio.Task[None] | None = None
         context.produce_queue = self
 
+    @property
+    def needs_no_client(self) -> bool:
+        """Whether something with acks=0 waits, which nobody would say again."""
+        return any(waiting.acks == 0 for waiting in self._waiting)
+
     def put(self, operation: ProduceOperation) -> PendingAnswer:
         """Let a request wait for its turn."""
         pending = operation.queue()

@@ -335,31 +335,39 @@ async def test_what_a_client_had_sent_before_it_went_is_worked_off(quick_sweep: 
         assert toys.started == [b"first", *(b"none %d" % number for number in range(100))]
 
 
-async def test_who_has_gone_from_a_request_that_is_not_answered_is_given_up(
-    quick_sweep: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("behind", "is_deserted"), [(WAIT, True), (PRODUCE, False)])
+async def test_who_has_gone_is_given_up_unless_a_produce_waits(
+    quick_sweep: None, behind: tuple[int, int], is_deserted: bool
 ) -> None:
-    monkeypatch.setattr(connection, "DESERTED_MAX_S", 0.1)
     async with toy_server() as bench:
         client, toys = await bench.connect(), bench.toys
         client.send(WAIT, b"first")
-        client.send(WAIT, b"behind it")
+        client.send(behind, b"none behind it")
         await until(lambda: bool(toys.pending))
         client.writer.close()
-        await until(lambda: bench.server.connection_count == 0)
-        assert toys.abandoned == toys.started == [b"first"]
+        if is_deserted:
+            await until(lambda: bench.server.connection_count == 0)
+            assert toys.abandoned == toys.started == [b"first"]
+            return
+        now_s = bench.server.now_s
+        await until(lambda: bench.server.now_s > now_s + 0.1)  # some sweeps
+        assert bench.server.connection_count == 1
 
 
-async def test_a_stall_of_the_broker_is_not_held_against_who_has_gone(
+async def test_a_produce_without_a_client_has_its_time(
     quick_sweep: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "DESERTED_MAX_S", 0.1)
+    """That in which the broker itself stood still is not counted."""
+    monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
     async with toy_server() as bench:
         client, toys = await bench.connect(), bench.toys
         client.send(WAIT, b"first")
         client.send(PRODUCE, b"none")
         await until(lambda: bool(toys.pending))
         client.writer.close()
-        time.sleep(0.3)  # of the whole process
-        toys.pending[b"first"].complete(None)
+        time.sleep(0.5)  # the whole process
+        now_s = bench.server.now_s
+        await until(lambda: bench.server.now_s != now_s)
+        assert bench.server.connection_count == 1
         await until(lambda: bench.server.connection_count == 0)
-        assert toys.started == [b"first", b"none"]
+        assert toys.abandoned == toys.started == [b"first"]

@@ -156,7 +156,8 @@ async def test_a_large_produce_of_a_closed_connection_is_not_appended(tmp_path: 
 
 
 async def test_a_large_produce_of_a_closed_connection_is_not_even_decoded(tmp_path: Path) -> None:
-    large = LargeProduce(LeadingBroker(tmp_path).connect(), memoryview(b"malformed"), 9)
+    body = memoryview(b"\0\0\1 malformed")  # no id, acks=1
+    large = LargeProduce(LeadingBroker(tmp_path).connect(), body, 9)
     large.pending.abandon()
     assert await large.parts() == []
     assert large.pending.is_abandoned and large.pending.close_reason is None
