@@ -61,7 +61,7 @@ class PlainCommits(FindingRule):
         elif isinstance(seen, SeenOpened):
             self._ticks.opened(seen.instance, seen.at_s)
         elif isinstance(seen, SeenClosed):
-            self._ticks.closed(seen.instance)
+            self._ticks.closed(seen.instance, seen.at_s)
         elif isinstance(seen, SeenOffsetCommit):
             self._committed(seen, tell)
 

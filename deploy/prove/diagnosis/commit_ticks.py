@@ -10,15 +10,24 @@ from dataclasses import dataclass, field
 DEFAULT_S, JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
 BEHIND_MAX = 2  # defaults
 TICKS_MIN, TICKS_SHARE, SPARSE_MAX = 3, 2 / 3, 5
+RECENT_MAX = 3 * SPARSE_MAX  # with those of rebalances, of which each may bring several
 REVOKED_S = 1.0  # so close before a JoinGroup or LeaveGroup it is a commit of the rebalance
 
 
 @dataclass(slots=True)
-class _Life:
-    """The commits of an instance in a group, across rebalances: (seconds, whether it is a tick)."""
+class _Commit:
+    at_s: float
+    is_tick: bool
+    is_first: bool  # of its client
+    is_revoked: bool = False  # of a rebalance
 
-    commits: list[tuple[float, bool]] = field(default_factory=list[tuple[float, bool]])
-    is_fresh: bool = False  # the last of them may turn out to be of a rebalance
+
+@dataclass(slots=True)
+class _Life:
+    """The last commits of an instance in a group, across rebalances."""
+
+    commits: list[_Commit] = field(default_factory=list[_Commit])
+    has_begun: bool = False  # since its client has started
 
 
 @dataclass(slots=True)
@@ -26,13 +35,35 @@ class _Counts:
     ticks: int = 0
     commits: int = 0
 
+    def add(self, commit: _Commit, sign: int = 1) -> None:
+        self.ticks += sign * commit.is_tick
+        self.commits += sign
+
+    @property
+    def is_clock(self) -> bool:
+        return self.ticks >= max(TICKS_MIN, TICKS_SHARE * self.commits)
+
+
+@dataclass(slots=True)
+class _Group:
+    """The first commit of a client is a tick if its timer began with its connections; where that
+    takes time (a busy machine) only what comes behind it tells."""
+
+    all: _Counts = field(default_factory=_Counts)
+    later: _Counts = field(default_factory=_Counts)
+
+    def add(self, commit: _Commit, sign: int = 1) -> None:
+        self.all.add(commit, sign)
+        if not commit.is_first:
+            self.later.add(commit, sign)
+
 
 class CommitTicks:
     """Of all groups that are seen. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._lives = defaultdict[str, dict[str, _Life]](dict[str, _Life])  # instance -> group
-        self._counts = defaultdict[str, _Counts](_Counts)
+        self._groups = defaultdict[str, _Group](_Group)
         self._connections = defaultdict[str, int](int)  # open ones, of an instance
         self._started_s = dict[str, float]()
 
@@ -40,35 +71,42 @@ class CommitTicks:
         """A connection; the first one is the start of a client."""
         if not self._connections[instance]:
             self._started_s[instance] = at_s
+            for life in self._lives[instance].values():
+                life.has_begun = False
         self._connections[instance] += 1
 
-    def closed(self, instance: str) -> None:
+    def closed(self, instance: str, at_s: float) -> None:
+        """The last one is the end of its client, which is as a rebalance."""
         self._connections[instance] = max(0, self._connections[instance] - 1)
+        if not self._connections[instance]:
+            self.rebalanced(instance, at_s)
 
     def rebalanced(self, instance: str, at_s: float) -> None:
-        """It joins or leaves a group: its last commit, if that is close, was part of it."""
+        """It joins or leaves a group: its commits just before were part of it."""
         for group, life in self._lives[instance].items():
-            if life.is_fresh and at_s - life.commits[-1][0] <= REVOKED_S:
-                life.is_fresh = False
-                _, is_tick = life.commits.pop()
-                self._counts[group].commits -= 1
-                self._counts[group].ticks -= is_tick
+            for commit in reversed(life.commits):
+                if commit.is_revoked or at_s - commit.at_s > REVOKED_S:
+                    break
+                commit.is_revoked = True
+                self._groups[group].add(commit, -1)
 
     def committed(self, instance: str, group: str, at_s: float) -> str:
         """What shows a timer, in words; empty as long as nothing does."""
-        life, counts = self._lives[instance].setdefault(group, _Life()), self._counts[group]
+        life, counts = self._lives[instance].setdefault(group, _Life()), self._groups[group]
         oldest_s = at_s - BEHIND_MAX * DEFAULT_S - JITTER_S
-        before = [each for each in life.commits if each[0] >= oldest_s]
-        moments = [self._started_s.get(instance, at_s), *(moment_s for moment_s, _ in before)]
-        is_tick = len(before) <= SPARSE_MAX and any(_is_multiple(at_s - each) for each in moments)
-        life.commits = [*before[-2 * SPARSE_MAX :], (at_s, is_tick)]
-        life.is_fresh = True
-        counts.commits += 1
-        counts.ticks += is_tick
-        if counts.ticks < max(TICKS_MIN, TICKS_SHARE * counts.commits):
+        recent = [each for each in life.commits if each.at_s >= oldest_s]
+        before = [each.at_s for each in recent if not each.is_revoked]
+        is_sparse = len(before) <= SPARSE_MAX and len(recent) <= RECENT_MAX
+        moments = [self._started_s.get(instance, at_s), *before]
+        is_tick = is_sparse and any(_is_multiple(at_s - each) for each in moments)
+        commit = _Commit(at_s, is_tick, not life.has_begun)
+        life.commits, life.has_begun = [*recent[-RECENT_MAX:], commit], True
+        counts.add(commit)
+        clock = next((each for each in (counts.all, counts.later) if each.is_clock), None)
+        if clock is None:
             return ""
         return (
-            f"{counts.ticks} of {counts.commits} OffsetCommits come a multiple of {DEFAULT_S:g} s "
+            f"{clock.ticks} of {clock.commits} OffsetCommits come a multiple of {DEFAULT_S:g} s "
             "after another, or after the start of their client, whatever is written between them"
         )
 

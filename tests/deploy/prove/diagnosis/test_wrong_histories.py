@@ -353,6 +353,19 @@ def auto_commit_beside_members_that_die() -> History:
         yield from app.join(waits_s=6.0)
 
 
+def auto_commit_of_a_busy_client() -> History:
+    """Its timer begins some time after its connections, and a rebalance brings several commits."""
+    for life in range(3):
+        begun_s = 100.0 + 40 * life
+        app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
+        for after_s in (5.4, 10.4, 11.9, 12.1, 12.2):
+            yield from app.copy(begun_s + after_s)
+        yield from app.join()
+        for after_s in (15.4, 17.0):
+            yield from app.copy(begun_s + after_s)
+        yield from app.stop()  # killed while it commits
+
+
 def state_not_rebuilt() -> History:
     offset = 0
     for life in range(2):
@@ -416,6 +429,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (auto_commit_between_rebalances, {"auto-commit"}),
     (abort_without_seek_and_an_answer_thrown_away, {"abort-without-seek"}),
     (auto_commit_between_restarts, {"auto-commit"}),
+    (auto_commit_of_a_busy_client, {"auto-commit"}),
     (auto_commit_beside_members_that_die, {"auto-commit"}),
     (state_not_rebuilt, {"state-not-rebuilt"}),
     (sink_not_atomic, {"sink-not-atomic"}),
