@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 DEFAULT_S, JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
+EARLY_S, LATE_S = 0.05, 0.25  # a timer begins with its client's first connection, or behind it
 BEHIND_MAX = 2  # defaults
 TICKS_MIN, TICKS_SHARE, SPARSE_MAX = 3, 2 / 3, 5
 RECENT_MAX = 3 * SPARSE_MAX  # with those of rebalances, of which each may bring several
@@ -97,8 +98,11 @@ class CommitTicks:
         recent = [each for each in life.commits if each.at_s >= oldest_s]
         before = [each.at_s for each in recent if not each.is_revoked]
         is_sparse = len(before) <= SPARSE_MAX and len(recent) <= RECENT_MAX
-        moments = [self._started_s.get(instance, at_s), *before]
-        is_tick = is_sparse and any(_is_multiple(at_s - each) for each in moments)
+        since_start_s = at_s - self._started_s.get(instance, at_s)
+        is_tick = is_sparse and (
+            _is_multiple(since_start_s, EARLY_S, LATE_S)
+            or any(_is_multiple(at_s - each, JITTER_S, JITTER_S) for each in before)
+        )
         commit = _Commit(at_s, is_tick, not life.has_begun)
         life.commits, life.has_begun = [*recent[-RECENT_MAX:], commit], True
         counts.add(commit)
@@ -111,6 +115,6 @@ class CommitTicks:
         )
 
 
-def _is_multiple(gap_s: float) -> bool:
+def _is_multiple(gap_s: float, early_s: float, late_s: float) -> bool:
     defaults = round(gap_s / DEFAULT_S)
-    return defaults > 0 and abs(gap_s - defaults * DEFAULT_S) <= JITTER_S
+    return defaults > 0 and -early_s <= gap_s - defaults * DEFAULT_S <= late_s
