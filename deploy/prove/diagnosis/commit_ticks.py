@@ -5,7 +5,7 @@ the start of its client. What a rebalance brings about says nothing, tick or not
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 DEFAULT_S, JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
 EARLY_S, LATE_S = 0.05, 0.25  # a timer begins with its client's first connection, or behind it
@@ -19,16 +19,7 @@ REVOKED_S = 1.0  # so close before a JoinGroup or LeaveGroup it is a commit of t
 class _Commit:
     at_s: float
     is_tick: bool
-    is_first: bool  # of its client
     is_revoked: bool = False  # of a rebalance
-
-
-@dataclass(slots=True)
-class _Life:
-    """The last commits of an instance in a group, across rebalances."""
-
-    commits: list[_Commit] = field(default_factory=list[_Commit])
-    has_begun: bool = False  # since its client has started
 
 
 @dataclass(slots=True)
@@ -40,31 +31,14 @@ class _Counts:
         self.ticks += sign * commit.is_tick
         self.commits += sign
 
-    @property
-    def is_clock(self) -> bool:
-        return self.ticks >= max(TICKS_MIN, TICKS_SHARE * self.commits)
-
-
-@dataclass(slots=True)
-class _Group:
-    """The first commit of a client is a tick if its timer began with its connections; where that
-    takes time (a busy machine) only what comes behind it tells."""
-
-    all: _Counts = field(default_factory=_Counts)
-    later: _Counts = field(default_factory=_Counts)
-
-    def add(self, commit: _Commit, sign: int = 1) -> None:
-        self.all.add(commit, sign)
-        if not commit.is_first:
-            self.later.add(commit, sign)
-
 
 class CommitTicks:
     """Of all groups that are seen. Times are seconds of one clock."""
 
     def __init__(self) -> None:
-        self._lives = defaultdict[str, dict[str, _Life]](dict[str, _Life])  # instance -> group
-        self._groups = defaultdict[str, _Group](_Group)
+        # The last ones of an instance, across rebalances; by instance and group.
+        self._commits = defaultdict[str, dict[str, list[_Commit]]](dict[str, list[_Commit]])
+        self._counts = defaultdict[str, _Counts](_Counts)
         self._connections = defaultdict[str, int](int)  # open ones, of an instance
         self._started_s = dict[str, float]()
 
@@ -72,8 +46,6 @@ class CommitTicks:
         """A connection; the first one is the start of a client."""
         if not self._connections[instance]:
             self._started_s[instance] = at_s
-            for life in self._lives[instance].values():
-                life.has_begun = False
         self._connections[instance] += 1
 
     def closed(self, instance: str, at_s: float) -> None:
@@ -84,18 +56,18 @@ class CommitTicks:
 
     def rebalanced(self, instance: str, at_s: float) -> None:
         """It joins or leaves a group: its commits just before were part of it."""
-        for group, life in self._lives[instance].items():
-            for commit in reversed(life.commits):
+        for group, commits in self._commits[instance].items():
+            for commit in reversed(commits):
                 if commit.is_revoked or at_s - commit.at_s > REVOKED_S:
                     break
                 commit.is_revoked = True
-                self._groups[group].add(commit, -1)
+                self._counts[group].add(commit, -1)
 
     def committed(self, instance: str, group: str, at_s: float) -> str:
         """What shows a timer, in words; empty as long as nothing does."""
-        life, counts = self._lives[instance].setdefault(group, _Life()), self._groups[group]
+        commits, counts = self._commits[instance].get(group, []), self._counts[group]
         oldest_s = at_s - BEHIND_MAX * DEFAULT_S - JITTER_S
-        recent = [each for each in life.commits if each.at_s >= oldest_s]
+        recent = [each for each in commits if each.at_s >= oldest_s]
         before = [each.at_s for each in recent if not each.is_revoked]
         is_sparse = len(before) <= SPARSE_MAX and len(recent) <= RECENT_MAX
         since_start_s = at_s - self._started_s.get(instance, at_s)
@@ -103,14 +75,13 @@ class CommitTicks:
             _is_multiple(since_start_s, EARLY_S, LATE_S)
             or any(_is_multiple(at_s - each, JITTER_S, JITTER_S) for each in before)
         )
-        commit = _Commit(at_s, is_tick, not life.has_begun)
-        life.commits, life.has_begun = [*recent[-RECENT_MAX:], commit], True
+        commit = _Commit(at_s, is_tick)
+        self._commits[instance][group] = [*recent[-RECENT_MAX:], commit]
         counts.add(commit)
-        clock = next((each for each in (counts.all, counts.later) if each.is_clock), None)
-        if clock is None:
+        if counts.ticks < max(TICKS_MIN, TICKS_SHARE * counts.commits):
             return ""
         return (
-            f"{clock.ticks} of {clock.commits} OffsetCommits come a multiple of {DEFAULT_S:g} s "
+            f"{counts.ticks} of {counts.commits} OffsetCommits come a multiple of {DEFAULT_S:g} s "
             "after another, or after the start of their client, whatever is written between them"
         )
 

@@ -358,10 +358,10 @@ def auto_commit_of_a_busy_client() -> History:
     for life in range(3):
         begun_s = 100.0 + 40 * life
         app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
-        for after_s in (5.4, 10.4, 11.9, 12.1, 12.2):
+        for after_s in (5.2, 10.2, 11.9, 12.1, 12.2):
             yield from app.copy(begun_s + after_s)
         yield from app.join()
-        for after_s in (15.4, 17.0):
+        for after_s in (15.2, 17.0):
             yield from app.copy(begun_s + after_s)
         yield from app.stop()  # killed while it commits
 
