@@ -43,10 +43,12 @@ class PlainCommits(FindingRule):
         self._commits = defaultdict[tuple[str, str], _Commits](_Commits)
         self._written = defaultdict[str, int](int)  # batches since the last commit
         self._in_transactions = defaultdict[str, int](int)
+        self._written_since_s = dict[str, float]()  # the first of them
         self._ticks = CommitTicks()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce):
+            self._written_since_s.setdefault(seen.instance, seen.at_s)
             for batch in seen.batches:
                 self._written[seen.instance] += 1
                 self._in_transactions[seen.instance] += batch.is_transactional
@@ -54,6 +56,7 @@ class PlainCommits(FindingRule):
             self._in_transactions[seen.instance] += 1
         elif isinstance(seen, SeenJoin):
             self._commits[seen.instance, seen.group].times.clear()
+            self._written_since_s.pop(seen.instance, None)
             self._ticks.rebalanced(seen.instance, seen.at_s)
         elif isinstance(seen, SeenRequest) and seen.api in ("JoinGroup", "LeaveGroup"):
             # When it is asked for: the answer waits for the others, a session where one is dead.
@@ -74,6 +77,7 @@ class PlainCommits(FindingRule):
             return
         written = self._written.pop(seen.instance, 0)
         in_transactions = self._in_transactions.pop(seen.instance, 0)
+        since_s = self._written_since_s.pop(seen.instance, None)
         if in_transactions and not is_first:
             known.outside += 1
         if known.outside >= OUTSIDE_MIN:
@@ -86,7 +90,8 @@ class PlainCommits(FindingRule):
         if written >= BATCHES_BETWEEN_MIN or in_transactions >= BATCHES_BETWEEN_MIN:
             known.times = [*known.times[-PERIODS_MIN:], seen.at_s]
             self._look_at_the_clock(seen, known, tell)
-            if found := self._ticks.committed(seen.instance, seen.group, seen.at_s):
+            found = self._ticks.committed(seen.instance, seen.group, seen.at_s, since_s)
+            if found:
                 tell("auto-commit", seen, seen.group, f"group {seen.group}: {found}")
         else:
             known.times.clear()

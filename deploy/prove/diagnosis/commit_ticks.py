@@ -11,7 +11,8 @@ DEFAULT_S, JITTER_S = 5.0, 0.1  # auto.commit.interval.ms of all clients
 EARLY_S, LATE_S = 0.1, 0.25  # a timer begins about when its client connects first, or behind that
 BEHIND_MAX = 2  # defaults
 TICKS_MIN, TICKS_SHARE, SPARSE_MAX = 3, 2 / 3, 5
-RECENT_MAX = 3 * SPARSE_MAX  # with those of rebalances, of which each may bring several
+RECENT_MAX = 8  # with those of rebalances, of which each may bring several
+WRITTEN_MIN_S = 0.3  # before a tick; who commits each batch does so at once
 REVOKED_S = 1.0  # so close before a JoinGroup or LeaveGroup it is a commit of the rebalance
 
 
@@ -63,17 +64,27 @@ class CommitTicks:
                 commit.is_revoked = True
                 self._counts[group].add(commit, -1)
 
-    def committed(self, instance: str, group: str, at_s: float) -> str:
-        """What shows a timer, in words; empty as long as nothing does."""
+    def committed(
+        self, instance: str, group: str, at_s: float, written_since_s: float | None = None
+    ) -> str:
+        """What shows a timer, in words; empty as long as nothing does.
+
+        written_since_s: when the first output was written that this commit covers.
+        """
         commits, counts = self._commits[instance].get(group, []), self._counts[group]
         oldest_s = at_s - BEHIND_MAX * DEFAULT_S - JITTER_S
         recent = [each for each in commits if each.at_s >= oldest_s]
         before = [each.at_s for each in recent if not each.is_revoked]
         is_sparse = len(before) <= SPARSE_MAX and len(recent) <= RECENT_MAX
+        has_waited = written_since_s is None or at_s - written_since_s >= WRITTEN_MIN_S
         since_start_s = at_s - self._started_s.get(instance, at_s)
-        is_tick = is_sparse and (
-            _is_multiple(since_start_s, EARLY_S, LATE_S)
-            or any(_is_multiple(at_s - each, JITTER_S, JITTER_S) for each in before)
+        is_tick = (
+            is_sparse
+            and has_waited
+            and (
+                _is_multiple(since_start_s, EARLY_S, LATE_S)
+                or any(_is_multiple(at_s - each, JITTER_S, JITTER_S) for each in before)
+            )
         )
         commit = _Commit(at_s, is_tick)
         self._commits[instance][group] = [*recent[-RECENT_MAX:], commit]

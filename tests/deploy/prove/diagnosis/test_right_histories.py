@@ -387,6 +387,16 @@ def state_that_is_rebuilt() -> History:
     yield s.SeenVerdict(**app.at(0), wrong_finals=3)
 
 
+def commits_each_batch_after_a_slow_start() -> History:
+    """Its first batch comes about five seconds after its start, and is committed at once."""
+    for life in range(5):
+        app = yield from started(name="", at_s=100.0 + 20 * life, step_s=0.01, offset=9 * life)
+        app.at_s += 4.9
+        yield from app.copy(app.at_s + 0.1)
+        app.at_s += 3
+        yield from app.stop()
+
+
 def works_on_while_its_coordinator_is_gone() -> History:
     """No heartbeat finds its broker for longer than a session; each transaction is short."""
     app = yield from started()
@@ -438,6 +448,7 @@ RIGHT = (
     restarted_with_a_plain_producer, assigned_partitions_without_a_group,
     v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
     filters_most_of_its_input, works_on_while_its_coordinator_is_gone,
+    commits_each_batch_after_a_slow_start,
     waits_for_another_leader,
 )  # fmt: skip
 
