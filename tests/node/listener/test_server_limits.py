@@ -319,20 +319,27 @@ def test_the_write_buffer_bound_is_the_one_we_count_with() -> None:
     assert connection.WRITE_BUFFER_HIGH_BYTES < 4 * MIB
 
 
+async def gone_from_a_long_poll(bench: Bench, behind: tuple[int, int], *bodies: bytes) -> None:
+    """A client that has closed while its first request waits, and others behind that."""
+    client = await bench.connect()
+    client.send(WAIT, b"first")
+    for body in bodies:
+        client.send(behind, body)
+    await until(lambda: bool(bench.toys.pending))
+    client.writer.close()
+
+
 async def test_what_a_client_had_sent_before_it_went_is_worked_off(quick_sweep: None) -> None:
     """As in Kafka: a produce with acks=0 needs no client that waits."""
     async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        client.send(WAIT, b"first")
-        for number in range(100):
-            client.send(PRODUCE, b"none %d" % number)
-        await until(lambda: bool(toys.pending))
-        client.writer.close()
+        toys = bench.toys
+        bodies = [b"none %d" % number for number in range(100)]
+        await gone_from_a_long_poll(bench, PRODUCE, *bodies)
         now_s = bench.server.now_s
         await until(lambda: bench.server.now_s > now_s + 0.1)  # some sweeps
         toys.pending[b"first"].complete(None)
         await until(lambda: bench.server.connection_count == 0)
-        assert toys.started == [b"first", *(b"none %d" % number for number in range(100))]
+        assert toys.started == [b"first", *bodies]
 
 
 @pytest.mark.parametrize(("behind", "is_deserted"), [(WAIT, True), (PRODUCE, False)])
@@ -340,11 +347,8 @@ async def test_who_has_gone_is_given_up_unless_a_produce_waits(
     quick_sweep: None, behind: tuple[int, int], is_deserted: bool
 ) -> None:
     async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        client.send(WAIT, b"first")
-        client.send(behind, b"none behind it")
-        await until(lambda: bool(toys.pending))
-        client.writer.close()
+        toys = bench.toys
+        await gone_from_a_long_poll(bench, behind, b"none behind it")
         if is_deserted:
             await until(lambda: bench.server.connection_count == 0)
             assert toys.abandoned == toys.started == [b"first"]
@@ -360,11 +364,8 @@ async def test_a_produce_without_a_client_has_its_time(
     """That in which the broker itself stood still is not counted."""
     monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
     async with toy_server() as bench:
-        client, toys = await bench.connect(), bench.toys
-        client.send(WAIT, b"first")
-        client.send(PRODUCE, b"none")
-        await until(lambda: bool(toys.pending))
-        client.writer.close()
+        toys = bench.toys
+        await gone_from_a_long_poll(bench, PRODUCE, b"none")
         time.sleep(0.5)  # the whole process
         now_s = bench.server.now_s
         await until(lambda: bench.server.now_s != now_s)

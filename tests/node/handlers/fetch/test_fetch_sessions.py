@@ -308,6 +308,21 @@ async def test_of_two_requests_that_are_decoded_with_one_epoch_the_later_is_refu
     assert refused.value.number == E.INVALID_FETCH_SESSION_EPOCH
 
 
+async def test_a_session_that_is_evicted_before_its_first_step_keeps_no_places(
+    broker: LeadingBroker,
+) -> None:
+    """A place and its session hold each other, and brokers make no full collection."""
+    topic = FetchTopic("t", None, all_at_start())
+    opening = FetchRequest(0, 1, [topic], session_epoch=0)
+    asked = session_fetch.begin(broker.connect(), opening, 12)
+    assert asked is not None
+    session_fetch.close_session(broker.services, asked.session)
+    with pytest.raises(KafkaError) as refused:
+        run_to_end(asked.update())
+    assert refused.value.number == E.FETCH_SESSION_ID_NOT_FOUND
+    assert not asked.session.partitions and not asked.session.changed
+
+
 async def test_a_client_that_goes_leaves_nothing_that_waits(broker: LeadingBroker) -> None:
     client = Client(broker)
     client.send(all_at_start(), max_wait_ms=FOREVER_MS).abandon()
