@@ -10,6 +10,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from .rate_limited_log import LimitedLog
+
 BACKGROUND_TASK = "background_task"  # key of the exception handler's context: the task's name
 
 
@@ -44,7 +46,7 @@ class TaskSet:
 
     def __init__(self, log: logging.Logger, failure: str) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        self._log = log
+        self._limited_log = LimitedLog(log)
         self._failure = failure  # a sentence for the log
 
     def __len__(self) -> int:
@@ -67,4 +69,5 @@ class TaskSet:
     def _finished(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error(self._failure, exc_info=error)
+            now_s = task.get_loop().time()
+            self._limited_log.log(logging.ERROR, self._failure, now_s, self._failure, error=error)

@@ -37,7 +37,7 @@ from ...coordinator.metadata.config_checks import (
 )
 from ...coordinator.metadata.results import Result, decode_result, merge_results
 from ...coordinator.raft.group import RaftGroup
-from ...replication.messages import PeerMessage
+from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
 from ...replication.sliced_work import SlicedWork
@@ -202,7 +202,7 @@ class ControllerClient:
                     return await self._service.serve(kind, payload)
             header, _ = await self._links.request(leader, kind, payload, timeout_ms=timeout_ms)
             return decode_message(ControllerReply, header)
-        except (PeerError, TimeoutError) as error:
+        except (PeerError, MalformedPeerMessage, TimeoutError) as error:
             return ControllerReply(ReplyStatus.RETRY, reason=str(error))
 
     def _applied(self, index: int) -> None:

@@ -22,6 +22,7 @@ from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
+from ...replication.rate_limited_log import LimitedLog
 from ...wire.errors import InvalidRequest, KafkaError
 from ...wire.fault_point import FaultPoint, no_fault_point
 from ..clock import until_tenth_s
@@ -59,6 +60,7 @@ class ControllerService:
         self._is_stopped = False
         self._asked = 0
         self._log = logging.getLogger(f"{__name__}.{node_id}")
+        self._limited_log = LimitedLog(self._log)
         self._tasks = TaskSet(self._log, "a task of the controller failed")
         raft_group.on_elected(self._elected)
         raft_group.on_resigned(self._resigned)
@@ -179,7 +181,10 @@ class ControllerService:
         try:
             answer = await self.serve(kind, header)
         except InvalidRequest as error:
-            self._log.warning("node %d: %s: %s", peer, kind.name, error)
+            self._limited_log.log(
+                logging.WARNING, f"{kind.name} from node {peer}", asyncio.get_running_loop().time(),
+                "node %d: %s: %s", peer, kind.name, error,
+            )  # fmt: skip
             answer = ControllerReply(ReplyStatus.DONE, encode_result(_invalid(error)))
         reply(encode_message(answer), ())
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from ...replication.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
 from ..environment import listening_socket
-from ..rate_limited_log import LimitedLog
 from .connection import Connection
 from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget

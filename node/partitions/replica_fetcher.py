@@ -24,12 +24,12 @@ from ...replication.messages import (
 )
 from ...replication.peer.handlers import Body, PeerError
 from ...replication.peer.transport import PeerTransport
+from ...replication.rate_limited_log import LimitedLog
 from ...replication.sliced_work import Steps, run_to_end
 from ...storage.partition_log import PartitionLog, UnexpectedAppendOffset
 from ...wire.errors import KafkaError, KafkaStorageError
 from ...wire.steps import StepCounter
 from ..config.broker_config import BrokerConfig
-from ..rate_limited_log import LimitedLog
 from .fetched_answers import (
     ANSWERS_A_STEP,
     SHORT_APPEND_BYTES,

@@ -29,7 +29,7 @@ from ...coordinator.transactions.messages import (
     WriteMarkers,
 )
 from ...replication.background_task import background_task, end_tasks
-from ...replication.messages import PeerMessage
+from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
 from ...wire.errors import ErrorCode
@@ -170,7 +170,7 @@ class HangingTransactionReaper:
         for open_one in due:
             try:
                 await self._settle(open_one)
-            except PeerError as error:
+            except (PeerError, MalformedPeerMessage) as error:
                 logger.info("%s: its coordinator does not answer: %s", open_one, error)
 
     async def _run(self) -> None:

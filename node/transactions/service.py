@@ -6,6 +6,7 @@ shard, late ones are fenced, and what is asked is put to the core's decisions; s
 executes it, shard_timeouts.py knows what is led.
 """
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterator
 
@@ -34,6 +35,7 @@ from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
+from ...replication.rate_limited_log import LimitedLog
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
 from .shard_leader import ShardLeader
@@ -54,6 +56,7 @@ class TransactionCoordinators:
         self.leaders = leaders
         self._settings = leaders.settings
         self._log = logging.getLogger(f"{__name__}.{leaders.node_id}")
+        self._limited_log = LimitedLog(self._log)
         self._questions = TaskSet(self._log, "a verification failed")
         links.on_request(PeerMessage.VERIFY_TRANSACTION, self._asked)
 
@@ -243,7 +246,10 @@ class TransactionCoordinators:
         try:
             request = decode_message(VerifyTransaction, header)
         except MalformedPeerMessage as error:
-            self._log.warning("node %d: %s", peer, error)
+            now_s = asyncio.get_running_loop().time()
+            self._limited_log.log(
+                logging.WARNING, f"verifications from {peer}", now_s, "node %d: %s", peer, error
+            )
             reply(encode_message(VerifyTransactionReply(ErrorCode.INVALID_REQUEST)), ())
             return
         if len(self._questions) >= QUESTIONS_MAX:

@@ -2,7 +2,8 @@
 
 Every message begins with what it is (one-way, request, reply, failure), its kind, the
 correlation id of its request, and the length of its header. A handler that raises hurts nobody
-else: the error is logged, and the asking side is told that its request failed.
+else: the error is logged, and the asking side is told that its request failed. A link that raises
+ends the request that was sent on it with PeerUnavailable, and nothing else.
 """
 
 import asyncio
@@ -13,6 +14,9 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
+
+from ...wire.errors import KafkaError
+from ..rate_limited_log import LimitedLog
 
 Buffer = bytes | bytearray | memoryview
 MessageHandler = Callable[[int, bytes], None]
@@ -81,6 +85,7 @@ class PeerHandlers:
         self._requests: dict[tuple[int, bool], RequestHandler] = {}
         self._changes: list[PeerChange] = []
         self._link_changes: list[PeerChange] = []
+        self._limited_log = LimitedLog(log)
 
     def on_message(self, kind: int, handler: MessageHandler) -> None:
         """Who gets one-way messages of this kind: handler(peer, payload)."""
@@ -148,8 +153,8 @@ class PeerHandlers:
             return
         try:
             handler(peer, payload)
-        except Exception:
-            log.exception("node %d: message of kind %d from %d", self.node_id, kind, peer)
+        except Exception as error:
+            self._report(f"a message of kind {kind} from broker {peer}", error)
 
     def _asked(
         self,
@@ -167,8 +172,22 @@ class PeerHandlers:
         try:
             handler(peer, header, frames, reply)
         except Exception as error:
-            log.exception("node %d: request of kind %d from %d", self.node_id, *kind_and_bulk)
+            self._report(f"a request of kind {kind_and_bulk[0]} from broker {peer}", error)
             reply(type(error).__name__.encode(), what=What.FAILURE)
+
+    def _report(self, message: str, error: Exception) -> None:
+        """Log what came of a message; with a traceback only where the message is not to blame."""
+        is_malformed = isinstance(error, KafkaError)
+        self._limited_log.log(
+            logging.WARNING if is_malformed else logging.ERROR,
+            message,
+            asyncio.get_running_loop().time(),
+            "node %d: %s: %r",
+            self.node_id,
+            message,
+            error,
+            error=None if is_malformed else error,
+        )
 
     def _changed(self, peer: int, is_up: bool) -> None:
         self._notify(self._changes, peer, is_up)

@@ -7,10 +7,13 @@ reply meant for our former incarnation finds nobody.
 """
 
 import asyncio
+from math import inf
 from typing import NamedTuple
 
 from ...wire.c_calls import new_tuple
 from .handlers import Answered, Body, PeerError, PeerTimeout, PeerUnavailable
+
+TIMER_RESOLUTION_S = 0.0005  # uvloop counts whole milliseconds, and rounds
 
 
 class _UnderWay(NamedTuple):
@@ -30,7 +33,9 @@ class RequestsUnderWay:
         self._loop = loop
         self._correlation_id = first_correlation_id
         self._under_way: dict[int, _UnderWay] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        # uvloop gives a plain handle, which knows no time, where the delay rounds to 0 ms.
+        self._timer: asyncio.Handle | None = None
+        self._wakes_at = inf
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -39,11 +44,11 @@ class RequestsUnderWay:
         """The correlation id of a new request."""
         self._correlation_id = correlation_id = self._correlation_id + 1
         deadline = self._loop.time() + timeout_ms / 1000
+        if deadline < self._wakes_at:
+            self._wake_at(deadline)
         self._under_way[correlation_id] = new_tuple(
             _UnderWay, (answered, connection, peer, timeout_ms, deadline)
         )
-        if self._timer is None or deadline < self._timer.when():
-            self._wake_at(deadline)
         return correlation_id
 
     def replied(self, correlation_id: int, connection: object, outcome: Body | PeerError) -> bool:
@@ -73,11 +78,12 @@ class RequestsUnderWay:
     def _wake_at(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._wakes_at = deadline
         self._timer = self._loop.call_at(deadline, self._deadlines)
 
     def _deadlines(self) -> None:
-        self._timer = None
-        now = self._loop.time()
+        self._timer, self._wakes_at = None, inf
+        now = self._loop.time() + TIMER_RESOLUTION_S
         late = [number for number, waiting in self._under_way.items() if waiting.deadline <= now]
         for number in late:
             _, _, peer, timeout_ms, _ = self._under_way[number]

@@ -11,6 +11,7 @@ restarted, or has lost the other end.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 import struct
@@ -22,6 +23,7 @@ from ...wire.frame_memory import FrameMemory
 from ...wire.framing import TRUSTED_BYTES, FrameReceiver
 from ...wire.primitives import MalformedFrame
 from ..background_task import background_task, end_tasks
+from ..rate_limited_log import LimitedLog
 from .address import PeerSocketError
 from .handlers import Buffer, PeerPacket, What
 from .sockets import listening_socket
@@ -199,6 +201,7 @@ class PeerStreams:
         self.frame_memory = FrameMemory()
         self._address = address
         self._lost = lost
+        self._limited_log = LimitedLog(logging.getLogger(__name__))
         self._streams: dict[tuple[int, bool], PeerStream] = {}  # by peer, and whether we dialled
         self._open: set[PeerStream] = set()  # those, and who has not said yet who he is
         self._is_stopped = False
@@ -247,10 +250,21 @@ class PeerStreams:
             )
 
     def _entered(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
-        """Also one that was cancelled before it had begun. An SSLError is an OSError, too."""
+        """Also one that was cancelled before it had begun."""
         self._entering.discard(task)
-        if task.cancelled() or isinstance(task.exception(), OSError):
+        if task.cancelled():
             accepted.close()
+        elif (error := task.exception()) is not None:
+            self._report("accepting a stream", error)
+            accepted.close()
+
+    def _report(self, attempt: str, error: BaseException) -> None:
+        """Log what a link should not raise. An SSLError is an OSError, and so is a TimeoutError."""
+        if not isinstance(error, OSError):
+            now_s = asyncio.get_running_loop().time()
+            self._limited_log.log(
+                logging.ERROR, attempt, now_s, "%s: %r", attempt, error, error=error
+            )
 
     async def stop(self) -> None:
         """End all streams, and wait until they are closed."""
@@ -306,7 +320,8 @@ class PeerStreams:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     stream = await self._dial(peer)
-            except (OSError, TimeoutError):  # ssl.SSLError is an OSError
+            except Exception as error:  # whatever a link raises, the next attempt is as good
+                self._report(f"dialling broker {peer}", error)
                 is_wanted.clear()
                 try:
                     async with asyncio.timeout(wait_s):

@@ -150,7 +150,11 @@ class PeerTransport(PeerHandlers):
             send_now = partial(self._send, link, *rest, is_admitted=True)
             self.gate.admit(peer, True, send_now, kind if what <= _REQUEST else None)
             return True
-        sent_bytes = link.send(what, kind, correlation_id, header, frames)
+        try:
+            sent_bytes = link.send(what, kind, correlation_id, header, frames)
+        except Exception as error:  # what could not be sent has not arrived
+            self._report(f"a message of kind {kind} to broker {peer}", error)
+            sent_bytes = 0
         if not sent_bytes:
             self.dropped["undelivered"] += 1
             return False

@@ -109,3 +109,15 @@ def test_a_file_has_at_most_400_lines() -> None:
 def test_every_folder_with_code_is_packaged() -> None:
     folders = {".".join(("oncelog", *f.parent.relative_to(ROOT).parts)) for f in FILES}
     assert folders | {"oncelog"} == set(PACKAGES)
+
+
+def test_no_handle_of_the_event_loop_is_asked_for_its_time() -> None:
+    """uvloop gives a plain handle, without `when`, where a delay rounds to 0 ms."""
+    asked = [
+        f"{name(file)}:{node.lineno}"
+        for file in FILES
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr == "when" and not node.args
+    ]
+    assert asked == []

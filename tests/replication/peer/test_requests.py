@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from oncelog.replication.peer.handlers import (
     PeerUnavailable,
 )
 from oncelog.replication.peer.requests import RequestsUnderWay
+
+from ...awaiting import until
 
 REPLY = (b"header", [])
 
@@ -73,6 +76,14 @@ def test_each_request_has_its_own_deadline(loop: Loop) -> None:
     assert "within 3000 ms" in str(heard[-1][1])
 
 
+def test_a_deadline_is_due_when_only_rounding_puts_it_behind_the_clock(loop: Loop) -> None:
+    """uvloop goes off at whole milliseconds; it would go round until the next of them."""
+    requests, heard = RequestsUnderWay(loop, 0), []
+    requests.add(heard.append, None, 2, 150)
+    loop.advance(math.nextafter(0.15, 0))
+    assert [type(error) for error in heard] == [PeerTimeout]
+
+
 def test_a_broken_connection_ends_what_was_asked_on_it(loop: Loop) -> None:
     requests, heard = RequestsUnderWay(loop, 0), []
     one, other = object(), object()
@@ -118,3 +129,14 @@ def test_a_request_that_fails_leaves_no_cycle(loop: Loop) -> None:
         assert len(after) == len(before)
     finally:
         gc.enable()
+
+
+@pytest.mark.uvloop
+async def test_requests_with_a_deadline_of_0_ms_end_at_their_deadlines() -> None:
+    """uvloop gives a handle without a time where a delay rounds to 0 ms."""
+    requests, heard = RequestsUnderWay(asyncio.get_running_loop(), 0), []
+    for timeout_ms in (0, 0, 1, 150, 0):
+        requests.add(heard.append, None, 2, timeout_ms)
+    await until(lambda: len(heard) == 5)
+    assert all(isinstance(error, PeerTimeout) for error in heard)
+    assert len(requests) == 0

@@ -12,7 +12,12 @@ import pytest
 from oncelog.replication.peer.address import PeerSocketError
 from oncelog.replication.peer.handlers import Body, PeerError, PeerPacket, What
 from oncelog.replication.peer.stream_message import encode
-from oncelog.replication.peer.streams import SEND_BUFFER_BYTES, UNSENT_BYTES_MAX, PeerStream
+from oncelog.replication.peer.streams import (
+    SEND_BUFFER_BYTES,
+    UNSENT_BYTES_MAX,
+    PeerStream,
+    PeerStreams,
+)
 from oncelog.replication.peer.transport import PeerTransport
 
 from ...awaiting import until
@@ -126,6 +131,29 @@ async def test_a_socket_that_cannot_be_set_up_does_not_end_the_listening(
             stream = await two.open_to(1)
             assert stream.send(What.REQUEST, BULK, 1, b"head", [])
             await until(lambda: bool(two.heard))
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("the loop"), ValueError("a name"), OSError(5, "io")]
+)
+async def test_dialling_goes_on_whatever_an_attempt_raises(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    dial, errors = PeerStreams._dial, [error, error]
+
+    async def dialling(self: PeerStreams, peer: int) -> PeerStream:
+        if errors:
+            raise errors.pop()
+        return await dial(self, peer)
+
+    monkeypatch.setattr(PeerStreams, "_dial", dialling)
+    one, two = pair(directory)
+    async with running(one, two):
+        await one.open_to(2)
+        await two.open_to(1)
+    assert not errors and not unhandled
 
 
 async def test_a_callback_that_raises_does_not_end_the_stream(directory: Path) -> None:

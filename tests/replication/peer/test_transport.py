@@ -1,6 +1,7 @@
 """The link between two real processes: requests, deadlines, kill -9 and return, cuts."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -10,6 +11,8 @@ import pytest
 import zmq
 
 from oncelog.replication.peer.address import PeerSocketError, routing_id
+from oncelog.replication.peer.control import ControlChannel
+from oncelog.replication.peer.streams import PeerStream
 from oncelog.replication.peer.transport import PeerTimeout, PeerTransport, PeerUnavailable
 
 from ...awaiting import until
@@ -205,3 +208,25 @@ async def test_the_same_node_twice_is_refused(directory: Path, transport: PeerTr
     with pytest.raises(PeerSocketError, match="another process"):
         await second.start()
     assert (await transport.request(2, ECHO, b"x", timeout_ms=5000))[0] == b"x"
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+async def test_request_on_a_link_that_raises_ends_unavailable(
+    transport: PeerTransport, bulk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(*_: object) -> int:
+        raise OSError("the link is broken")
+
+    unhandled: list[dict] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    for link in (ControlChannel, PeerStream):
+        monkeypatch.setattr(link, "send", send)
+    with pytest.raises(PeerUnavailable):
+        await transport.request(2, ECHO, b"", timeout_ms=5000, bulk=bulk)
+    assert not transport.send(2, ONE_WAY, b"")
+    assert not len(transport._under_way)
+    monkeypatch.undo()
+    header, _ = await transport.request(2, BULK, b"x", timeout_ms=5000, bulk=True)
+    assert header == b"x"
+    gc.collect()  # a future that nobody asked would complain
+    assert not unhandled

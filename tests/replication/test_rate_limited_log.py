@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from oncelog.node.rate_limited_log import LINES_PER_PERIOD, PERIOD_S, LimitedLog
+from oncelog.replication.rate_limited_log import LINES_PER_PERIOD, PERIOD_S, LimitedLog
 
 
 def test_ten_lines_a_minute_of_each_kind_and_then_how_many_more(

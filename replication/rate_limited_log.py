@@ -14,13 +14,24 @@ class LimitedLog:
         self._counts: dict[str, int] = {}
         self._period_began_s = 0.0
 
-    def log(self, level: int, kind: str, now_s: float, message: str, *arguments: object) -> None:
-        """Log a line of this kind, unless there were enough lately; now_s is monotonic."""
+    def log(
+        self,
+        level: int,
+        kind: str,
+        now_s: float,
+        message: str,
+        *arguments: object,
+        error: BaseException | None = None,
+    ) -> None:
+        """Log a line of this kind, unless there were enough lately; now_s is monotonic.
+
+        error: its traceback is part of the line.
+        """
         if now_s - self._period_began_s >= PERIOD_S:
             self._begin_period(now_s)
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
         if count <= LINES_PER_PERIOD:
-            self._log.log(level, message, *arguments)
+            self._log.log(level, message, *arguments, exc_info=error)
 
     def _begin_period(self, now_s: float) -> None:
         for kind, count in self._counts.items():
