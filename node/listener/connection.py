@@ -12,7 +12,6 @@ full) and when all connections together hold too much memory.
 
 import asyncio
 import socket
-import struct
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +21,7 @@ from ...wire.framing import Buffer, FrameReceiver
 from ...wire.primitives import MalformedFrame
 from .dispatch import Api, CloseConnection, RequestContext
 from .pending_answer import PendingAnswer
+from .tcp_info import has_peer_closed, since_last_data_ms
 
 if TYPE_CHECKING:
     from .server import KafkaServer
@@ -30,12 +30,9 @@ PIPELINED_MAX = 64
 REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
 SIZE_PREFIX_BYTES = 4
-PRODUCE_KEY = b"\0\0"  # with which its frames begin
+FETCH_KEY = b"\0\1"  # with which its frames begin
 PASSING_SILENCE_MAX_S = 2.0
 UNATTENDED_MAX_S = 60.0  # a large produce without a client may take so long
-TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)  # Linux; its first byte is the state
-TCP_ESTABLISHED = 1
-TCP_INFO_LAST_DATA_RECEIVED = 8 + 4 * 11  # where the kernel says how many ms ago that was
 Answer = list[Buffer] | PendingAnswer | None
 
 
@@ -215,9 +212,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._has_ended:
             return True
         peer = self._transport.get_extra_info("socket")
-        if peer is None or TCP_INFO is None or self._transport.is_closing():
+        if peer is None or self._transport.is_closing():
             return False
-        return peer.getsockopt(socket.IPPROTO_TCP, TCP_INFO, 1)[0] != TCP_ESTABLISHED
+        return has_peer_closed(peer)
 
     def close(self, reason: str) -> None:
         """Close this connection; what is written already may still leave."""
@@ -276,14 +273,15 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _needs_no_client(self) -> bool:
-        """Whether a produce with acks=0 may wait here: nobody would say it again.
+        """Whether requests wait here that have an effect without an answer.
 
-        In Kafka all that was sent before the end is worked off.
+        As in Kafka, all that was read before the end is worked off: a produce with acks=0, or the
+        end of a transaction. Fetches alone are given up: they only read.
         """
         queue = self.context.produce_queue if self.context is not None else None
         if queue is not None and queue.needs_no_client:
             return True
-        return any(frame[: len(PRODUCE_KEY)] == PRODUCE_KEY for frame in self._frames)
+        return any(frame[: len(FETCH_KEY)] != FETCH_KEY for frame in self._frames)
 
     def _send_now(self, answer: Answer) -> None:
         if isinstance(answer, PendingAnswer):
@@ -375,17 +373,3 @@ class Connection(asyncio.BufferedProtocol):
                 if self.partial_since_s is not None:
                     self.partial_since_s = self._server.now_s
                 transport.resume_reading()
-
-
-def since_last_data_ms(peer: socket.socket) -> int:
-    """How long the newest bytes of a connection have been here, in the kernel too; 0 unknown."""
-    if TCP_INFO is None:
-        return 0
-    size_bytes = TCP_INFO_LAST_DATA_RECEIVED + 4
-    try:
-        info = peer.getsockopt(socket.IPPROTO_TCP, TCP_INFO, size_bytes)
-    except OSError:  # closed meanwhile
-        return 0
-    if len(info) < size_bytes:
-        return 0
-    return struct.unpack_from("=I", info, TCP_INFO_LAST_DATA_RECEIVED)[0]

@@ -12,7 +12,7 @@ Without a transactional id any broker gives out a fresh producer id with epoch 0
 producer had before, as in Kafka. A request that is late (KAFKA-17754) closes its connection.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -120,10 +120,22 @@ async def add_offsets(
     return {"error_code": _known(error, header)}
 
 
-async def end_transaction(
+def end_transaction(
     context: RequestContext, header: RequestHeader, request: "requests.EndTxnRequest"
+) -> "Coroutine[Any, Any, responses.EndTxn.Response]":
+    """Commit or abort; answered as soon as that is decided for good.
+
+    How long the request waited is asked at once: a moment later its client may have closed.
+    """
+    return _end_transaction(context, header, request, context.waited_ms())
+
+
+async def _end_transaction(
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.EndTxnRequest",
+    waited_ms: int,
 ) -> "responses.EndTxn.Response":
-    """Commit or abort; answered as soon as that is decided for good."""
     answer = await context.broker.transactions.end_transaction(
         request.transactional_id,
         request.producer_id,
@@ -131,7 +143,7 @@ async def end_transaction(
         is_commit=request.committed,
         bumps_epoch=header.api_version >= EPOCH_RAISED_FROM,
         connection_id=context.connection_id,
-        waited_ms=context.waited_ms(),
+        waited_ms=waited_ms,
     )
     return {
         "error_code": _known(answer.error, header),

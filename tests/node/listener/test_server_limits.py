@@ -271,7 +271,10 @@ async def test_a_thousand_idle_connections_cost_little_and_hold_up_no_other(benc
     await until(lambda: bench.server.connection_count == 1)
 
 
-async def test_rubbish_holds_up_no_other_connection(quick_sweep: None) -> None:
+async def test_rubbish_holds_up_no_other_connection(
+    quick_sweep: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "UNATTENDED_MAX_S", 0.3)
     rng = random.Random(11)
     async with toy_server(socket_request_max_bytes=MIB) as bench:
         good = await bench.connect()

@@ -1,0 +1,108 @@
+"""Requests that were read are worked off when their client has closed, as in Kafka."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from oncelog.node.listener.pending_answer import PendingAnswer
+from oncelog.node.listener.server import KafkaServer
+from oncelog.wire.messages import api_keys, control
+
+from ...awaiting import until
+from ..fake_broker import FakeBroker
+from ..transactions.one_node import OneNode
+from .toy_server import ECHO, WAIT, Bench, Client
+
+pytestmark = pytest.mark.uvloop
+END_VERSION = 3
+
+
+@asynccontextmanager
+async def coordinator() -> AsyncIterator[tuple[OneNode, KafkaServer]]:
+    """A listener of a broker that coordinates the transactions of one shard."""
+    node, broker = OneNode(hold_ms=20), FakeBroker()
+    broker.services.transactions = node.coordinators
+    server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
+    await server.start("127.0.0.1", 0)
+    try:
+        yield node, server
+    finally:
+        await server.stop(0)
+
+
+def end_request(producer_id: int, producer_epoch: int) -> bytes:
+    fields = {
+        "transactional_id": "id",
+        "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+        "committed": True,
+    }
+    body = control.encode_request(api_keys.END_TXN, END_VERSION, fields)
+    return Client.frame((int(api_keys.END_TXN), END_VERSION), body)
+
+
+@pytest.mark.parametrize("closes", ["at once", "with a reset"])
+async def test_end_of_a_transaction_is_executed_when_its_client_has_closed(
+    closes: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with coordinator() as (node, server):
+        producer = await node.init()
+        await node.add(producer)
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await until(lambda: server.connection_count == 1)
+        writer.write(end_request(producer.producer_id, producer.producer_epoch))
+        if closes == "at once":
+            writer.close()
+        else:
+            connection = next(iter(server._connections))
+            await until(lambda: connection.has_requests or node.state() != "Ongoing")
+            writer.transport.abort()
+        await until(lambda: node.state() == "CompleteCommit")
+        await until(lambda: server.connection_count == 0)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_age_of_a_request_is_unknown_when_its_connection_is_closed(bench: Bench) -> None:
+    client = await bench.connect()
+    assert await client.ask(ECHO, b"here") == b"here"
+    context = next(iter(bench.server._connections)).context
+    assert context is not None
+    client.writer.close()
+    await until(lambda: bench.server.connection_count == 0)
+    assert context.waited_ms() == 0
+
+
+async def test_requests_behind_a_waiting_one_are_worked_off_and_fetches_are_not(
+    bench: Bench,
+) -> None:
+    gone, reading = await bench.connect(), await bench.connect()
+    gone.send(WAIT, b"first")
+    gone.send(ECHO, b"end of a transaction")
+    reading.send(WAIT, b"other")
+    reading.send(WAIT, b"fetch behind it")
+    await until(lambda: len(bench.toys.pending) == 2)
+    gone.writer.close()
+    reading.writer.close()
+    await until(lambda: bench.server.connection_count == 1)
+    bench.toys.pending[b"first"].complete(None)
+    await until(lambda: bench.server.connection_count == 0)
+    assert sorted(bench.toys.started) == [b"end of a transaction", b"first", b"other"]
+
+
+async def test_age_of_an_end_of_a_transaction_is_asked_before_its_client_can_close() -> None:
+    """A late one would count as fresh (KAFKA-17754): the kernel knows nothing of what is closed."""
+    broker, node = FakeBroker(), OneNode(hold_ms=20)
+    broker.services.transactions = node.coordinators
+    producer = await node.init(connection_id=1)
+    await node.add(producer)
+    ages_ms = iter((3_600_000, 0))
+    broker.context.waited_ms = lambda: next(ages_ms)
+    frame = memoryview(end_request(producer.producer_id, producer.producer_epoch))[4:]
+    answer = broker.dispatcher.dispatch(broker.context, broker.dispatcher.find(frame), frame)
+    assert isinstance(answer, PendingAnswer)
+    assert next(ages_ms) == 0, "it is asked in the turn that brings the request"
+    await until(lambda: answer.is_done)
+    assert answer.close_reason is not None and node.state() == "Ongoing"
