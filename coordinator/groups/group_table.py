@@ -134,12 +134,15 @@ class GroupTable:
             raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
 
-    def find_or_make_simple(self, group_id: str, wall_ms: int) -> ClassicGroup:
-        """The group, or a new one that is only a name for offsets."""
+    def check_room(self, group_id: str) -> None:
+        """Raise CoordinatorNotAvailable if the group is new and there are too many."""
+        if group_id not in self.groups and len(self.groups) >= GROUPS_MAX:
+            raise CoordinatorNotAvailable
+
+    def obtain_simple(self, group_id: str, wall_ms: int) -> ClassicGroup:
+        """Return the group, or make one that is only a name for offsets."""
         group = self.groups.get(group_id)
         if group is None:
-            if len(self.groups) >= GROUPS_MAX:
-                raise CoordinatorNotAvailable
             group = self.groups[group_id] = self._new(group_id, wall_ms)
         return group
 

@@ -162,7 +162,7 @@ class GroupShard:
                 yield
                 if self.state is ShardState.CLOSED:
                     return
-            if self.state is ShardState.LOADING and not header.is_control:
+            if not header.is_control:
                 self._replay_groups(some)
             if len(some) < len(records):
                 yield
@@ -171,13 +171,24 @@ class GroupShard:
         self.replayed = header.next_offset
 
     def _replay_groups(self, records: list[Record]) -> None:
-        """Only while loading: afterwards the groups are ahead of their records."""
+        """Take in the groups while loading; afterwards they are ahead of their records.
+
+        Only a tombstone says something then: offsets that were appended before it and that no
+        tombstone removes keep their group.
+        """
+        is_loading = self.state is ShardState.LOADING
         for record in records:
+            if not is_loading and record.value is not None:
+                continue
             try:
                 key = decode_key(record.key)
-                if isinstance(key, GroupKey):
+                if not isinstance(key, GroupKey):
+                    continue
+                if is_loading:
                     value = None if record.value is None else decode_group_value(record.value)
                     self.table.replay(key.group_id, value)
+                elif self.offsets.has_offsets(key.group_id):
+                    self.table.obtain_simple(key.group_id, self._clock.wall_ms())
             except InvalidRecord as error:
                 logger.error("%r: the record at %d is left out: %s", self, record.offset, error)
 
@@ -187,8 +198,8 @@ class GroupShard:
 
     def on_loaded(self, group_ids: Iterable[str], turn: Turn) -> None:
         """All is loaded: these groups go on."""
-        find = self.table.find_or_make_simple
-        self.table.on_loaded(turn, [find(group_id, turn.wall_ms) for group_id in group_ids])
+        obtain = self.table.obtain_simple
+        self.table.on_loaded(turn, [obtain(group_id, turn.wall_ms) for group_id in group_ids])
 
     # -- appends that wait
 
@@ -245,9 +256,7 @@ class GroupShard:
     # -- what handlers ask
 
     def find(self, group_id: str) -> ClassicGroup:
-        """The group. Raises GroupIdNotFound."""
-        if group_id not in self.groups and self.offsets.has_offsets(group_id):
-            return self.table.find_or_make_simple(group_id, self._clock.wall_ms())
+        """Return the group. Raises GroupIdNotFound, also while its tombstones are replicated."""
         return self.table.find(group_id)
 
     def check_offset_commit(
@@ -272,7 +281,8 @@ class GroupShard:
                 raise IllegalGeneration
             raise GroupIdNotFound(f"Group {group_id} not found.")
         turn = self.turn()
-        group = self.table.find_or_make_simple(group_id, turn.wall_ms)
+        self.table.check_room(group_id)
+        group = self.table.obtain_simple(group_id, turn.wall_ms)
         group.check_offset_commit(
             member_id, group_instance_id, generation, is_transactional=is_transactional
         )

@@ -350,6 +350,7 @@ async def test_a_record_that_no_batch_can_hold_ends_the_rebalance(
 async def test_an_empty_group_is_deleted_with_its_offsets(broker: CoordinatingBroker) -> None:
     joined = await stable(broker)
     await broker.groups.append(broker.shard, encode_batch([offset(5)]))
+    broker.shard.table.obtain_simple("simple", 1)  # as the check of a commit does
     await broker.groups.append(broker.shard, encode_batch([offset(3, group="simple")]))
     names = {"groups_names": ["g", "simple", "none", "g"]}
     results = (await broker.ask(DELETE, 2, names)).results

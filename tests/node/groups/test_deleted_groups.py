@@ -1,0 +1,132 @@
+"""A group that is deleted is gone: questions about it make nothing, offsets behind it keep it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.groups import group_table
+from oncelog.coordinator.groups.records import (
+    OffsetValue,
+    encode_offset_key,
+    encode_offset_value,
+)
+from oncelog.node.groups.coordinator import OFFSETS_TOPIC
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.records import Record, encode_batch
+
+from ...awaiting import turns_until
+from ..coordinating_broker import CoordinatingBroker
+from ..fake_broker import Answer
+
+COMMIT, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE = 8, 12, 13, 14, 15, 16, 42
+OFFSET_FETCH, OFFSET_DELETE = 9, 47
+
+
+def committing(topic: str = OFFSETS_TOPIC, group_id: str = "g") -> dict[str, Any]:
+    partitions = [{"partition_index": 0, "committed_offset": 7}]
+    return {"group_id": group_id, "topics": [{"name": topic, "partitions": partitions}]}
+
+
+def deleting(group_id: str = "g") -> dict[str, Any]:
+    return {"groups_names": [group_id]}
+
+
+def one_offset(partition: int) -> bytes:
+    key = encode_offset_key("g", OFFSETS_TOPIC, partition)
+    return encode_batch([Record(0, 1, key, encode_offset_value(OffsetValue(5, -1, "", 1)))])
+
+
+async def replicated(tmp_path: Path) -> CoordinatingBroker:
+    """A broker with a follower, so that what is appended waits for `replicate`."""
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2))
+    return broker
+
+
+async def begun_deletion(broker: CoordinatingBroker) -> Answer:
+    """DeleteGroups whose tombstones are in the log and not replicated yet."""
+    log = broker.partition().log
+    before = log.log_end_offset
+    deleted = broker.request(DELETE, 2, deleting())
+    await turns_until(lambda: log.log_end_offset > before)
+    return deleted
+
+
+async def listed(broker: CoordinatingBroker) -> list[str]:
+    return [group.group_id for group in (await broker.ask(LIST, 5, {})).groups]
+
+
+QUESTIONS: list[tuple[int, int, dict[str, Any]]] = [
+    (DESCRIBE, 6, {"groups": ["g"]}),
+    (OFFSET_FETCH, 5, {"group_id": "g", "topics": None}),
+    (OFFSET_FETCH, 8, {"groups": [{"group_id": "g", "topics": None}]}),
+    (OFFSET_DELETE, 0, {"group_id": "g", "topics": [{"name": "t", "partitions": []}]}),
+    (DELETE, 2, deleting()),
+    (HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"}),
+    (LEAVE, 3, {"group_id": "g", "members": [{"member_id": "m"}]}),
+    (SYNC, 3, {"group_id": "g", "generation_id": 1, "member_id": "m", "assignments": []}),
+    (COMMIT, 8, committing() | {"generation_id_or_member_epoch": 1, "member_id": "m"}),
+]
+
+
+@pytest.mark.parametrize(("api_key", "version", "question"), QUESTIONS)
+async def test_deleted_group_stays_deleted_when_it_is_asked_for(
+    tmp_path: Path, api_key: int, version: int, question: dict[str, Any]
+) -> None:
+    broker = await replicated(tmp_path)
+    committed = broker.request(COMMIT, 8, committing())
+    broker.replicate()
+    assert committed.outcome.is_done and await listed(broker) == ["g"]
+    deleted = await begun_deletion(broker)
+    await broker.ask(api_key, version, question)
+    assert await listed(broker) == []
+    broker.replicate()
+    (result,) = (await deleted.value()).results
+    assert result.error_code == ErrorCode.NONE
+    assert await listed(broker) == []
+    (again,) = (await broker.ask(DELETE, 2, deleting())).results
+    assert again.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_offset_committed_before_the_tombstones_keeps_its_group(tmp_path: Path) -> None:
+    """The deletion knows what is replicated; another partition's commit is still on its way."""
+    broker = await replicated(tmp_path)
+    broker.request(COMMIT, 8, committing())
+    broker.replicate()
+    shard = broker.shard
+    broker.groups.append_now(shard, one_offset(1))
+    deleted = await begun_deletion(broker)
+    assert await listed(broker) == []
+    broker.replicate()
+    assert (await deleted.value()).results[0].error_code == ErrorCode.NONE
+    assert shard.offsets.committed("g") == [(OFFSETS_TOPIC, 1)]
+    assert await listed(broker) == ["g"]
+
+
+async def test_offset_that_the_tombstones_remove_leaves_no_group(tmp_path: Path) -> None:
+    """A commit of a known partition is on its way when its group is deleted."""
+    broker = await replicated(tmp_path)
+    broker.request(COMMIT, 8, committing())
+    broker.replicate()
+    broker.request(COMMIT, 8, committing())
+    deleted = await begun_deletion(broker)
+    broker.replicate()
+    assert (await deleted.value()).results[0].error_code == ErrorCode.NONE
+    assert not broker.shard.offsets.size
+    assert await listed(broker) == []
+
+
+async def test_shard_with_more_groups_than_are_taken_in_still_serves_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve()
+    for group_id in ("g", "h"):
+        await broker.ask(COMMIT, 8, committing(group_id=group_id))
+    broker.resign()
+    monkeypatch.setattr(group_table, "GROUPS_MAX", 1)
+    await broker.serve(epoch=2)
+    assert sorted(await listed(broker)) == ["g", "h"]
+    refused = await broker.ask(COMMIT, 8, committing(group_id="i"))
+    assert refused.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
