@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 from .error_codes import ErrorCode
 
+MESSAGE_MAX = 1_000  # characters: it must fit in a field of an answer
+CUT = "..."
+
 
 class KafkaError(Exception):
     """An answer of the protocol other than success; str() is a sentence for people."""
@@ -22,7 +25,10 @@ class KafkaError(Exception):
     record_errors: Sequence[tuple[int, str | None]] = ()
 
     def __init__(self, message: str | None = None, *, number: int | None = None) -> None:
-        super().__init__(message or self.code.sentence)
+        text = message or self.code.sentence
+        if len(text) > MESSAGE_MAX:  # it may name what a client has sent, up to 32 kB
+            text = text[: MESSAGE_MAX - len(CUT)] + CUT
+        super().__init__(text)
         self.number = int(self.code) if number is None else number
 
     @property

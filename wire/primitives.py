@@ -13,6 +13,7 @@ from .errors import InvalidRequest
 Buffer = bytes | bytearray | memoryview
 Value = TypeVar("Value")
 
+STRING_BYTES_MAX = 0x7FFF  # of UTF-8, in any version
 TAGS_MAX = 64
 # In all arrays of one message: an element costs more memory, and more time, than its byte. What a
 # cluster answers may be ten times as long as what it is asked.
@@ -102,7 +103,7 @@ class Reader:
         length = self.unsigned_varint() - 1 if flexible else self.int16()
         if length == -1:
             return None
-        if length > 0x7FFF:
+        if length > STRING_BYTES_MAX:
             raise MalformedFrame("a string has at most 32767 bytes")
         try:
             return str(self.take(length), "utf-8")

@@ -179,12 +179,13 @@ def request(
     api_key: int,
     version: int,
     values: Mapping[str, Any] | bytes,
+    client_id: str = "test",
 ) -> "Answer":
     """Dispatch a request; values: its fields, or its encoded body."""
     body = values
     if not isinstance(body, bytes):
         body = control.encode_request(api_key, version, body)
-    frame = encode_request_header(api_key, version, CORRELATION_ID, "test") + body
+    frame = encode_request_header(api_key, version, CORRELATION_ID, client_id) + body
     view = memoryview(bytearray(frame))
     return Answer(api_key, version, dispatcher.dispatch(context, dispatcher.find(view), view))
 

@@ -169,12 +169,15 @@ class LeadingBroker:
         api_key: int,
         version: int,
         values: Mapping[str, Any] | bytes,
+        **more: Any,
     ) -> Answer:
-        return request(self.dispatcher, connection, api_key, version, values)
+        return request(self.dispatcher, connection, api_key, version, values, **more)
 
-    def request(self, api_key: int, version: int, values: Mapping[str, Any] | bytes) -> Answer:
+    def request(
+        self, api_key: int, version: int, values: Mapping[str, Any] | bytes, **more: Any
+    ) -> Answer:
         """On a connection of its own."""
-        return self.send(self.connect(), api_key, version, values)
+        return self.send(self.connect(), api_key, version, values, **more)
 
     def produce(
         self,

@@ -1,6 +1,7 @@
 """Every API that is served can say an error in each of its versions, in fields that it has."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,9 @@ from oncelog.node.listener.dispatch import Api
 from oncelog.wire.errors import UnknownServerError
 from oncelog.wire.framing import decode_request_header, encode_request_header
 from oncelog.wire.messages.apis import API_NAMES
+from oncelog.wire.primitives import STRING_BYTES_MAX
 
+from ..fake_broker import CLOSED
 from ..leading_broker import LeadingBroker
 from .large_requests import Names, plain_request
 
@@ -31,5 +34,32 @@ async def test_an_error_has_an_answer_in_every_version(tmp_path: Path, api: Api)
         header = decode_request_header(
             memoryview(encode_request_header(api.key, version, 1, "test"))
         )
-        outcome = api.on_error(connection, header, memoryview(body), UnknownServerError("broken"))
-        assert isinstance(outcome, list) and all(outcome), version
+        for error in (UnknownServerError("broken"), UnknownServerError(40_000 * "x")):
+            outcome = api.on_error(connection, header, memoryview(body), error)
+            assert isinstance(outcome, list) and all(outcome), version
+
+
+LONG = STRING_BYTES_MAX * "x"
+CONFIG = {"name": LONG, "value": LONG}
+RESOURCE = {"resource_type": 2, "resource_name": LONG}
+LONG_NAMES: dict[int, dict[str, Any]] = {
+    19: {"topics": [{"name": LONG, "num_partitions": 1, "replication_factor": 1}], "timeout": 9},
+    20: {"topics": [{"name": LONG}], "topic_names": [LONG], "timeout": 9},
+    32: {"resources": [RESOURCE | {"configuration_keys": [LONG]}]},
+    33: {"resources": [RESOURCE | {"configs": [CONFIG]}]},
+    37: {"topics": [{"name": LONG, "count": 3}], "timeout": 9},
+    43: {"topic_partitions": [{"topic": LONG, "partitions": [0]}], "timeout": 9},
+    44: {"resources": [RESOURCE | {"configs": [CONFIG | {"config_operation": 0}]}]},
+}
+
+
+@pytest.mark.parametrize("api_key", LONG_NAMES, ids=lambda key: API_NAMES[key])
+async def test_answer_to_a_name_of_the_largest_size_is_encoded_in_every_version(
+    tmp_path: Path, api_key: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = LeadingBroker(tmp_path)
+    api = next(each for each in APIS if each.key == api_key)
+    for version in range(api.min_version, api.max_version + 1):
+        answer = await broker.ask(api_key, version, LONG_NAMES[api_key])
+        assert answer is not CLOSED
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
