@@ -4,7 +4,8 @@
 memory is ahead of the log: a rebalance that is under way is in no record.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
@@ -54,11 +55,7 @@ class GroupTable:
     def on_loaded(self, turn: Turn, groups: Iterable[ClassicGroup]) -> None:
         """All is loaded: members have their session's time to show up, from now on."""
         for group in groups:
-            group.read_subscriptions(turn)
-            for member in group.members.values():
-                expect_heartbeat(group, member, turn)
-            if len(group.members) > turn.settings.max_size:
-                prepare_rebalance(group, turn, "it has more members than group.max.size now")
+            self.attempt(group.group_id, turn, partial(_begin_sessions, group, turn))
 
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -68,6 +65,18 @@ class GroupTable:
         if group is not None:
             group.release_metadata()
             release(group, turn, error)
+
+    def attempt(self, group_id: str, turn: Turn, action: Callable[[], object]) -> None:
+        """Do something with one group of many; an unexpected error ends that group only."""
+        try:
+            action()
+        except Exception as error:
+            self.set_aside(group_id, turn, error)
+
+    def set_aside(self, group_id: str, turn: Turn, error: Exception) -> None:
+        """End a group whose state a defect has made doubtful: its members join anew."""
+        turn.failures.append((group_id, error))
+        self.remove(group_id, turn, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     # -- requests
 
@@ -163,13 +172,25 @@ class GroupTable:
     def due(self, turn: Turn, count_max: int | None = None) -> int:
         """What is due by turn.now_ms, the earliest first; how many that were."""
         count = 0
-        for kind, group_id, member_id in islice(self.deadlines.pop_due(turn.now_ms), count_max):
+        for key in islice(self.deadlines.pop_due(turn.now_ms), count_max):
             count += 1
-            group = self.groups[group_id]
-            if kind == HEARTBEAT:
-                session_deadline(group, member_id, turn)
-            elif kind == JOIN:
-                join_deadline(group, turn)
-            else:
-                sync_deadline(group, turn)
+            self.attempt(key[1], turn, partial(self._meet, key, turn))
         return count
+
+    def _meet(self, key: DeadlineKey, turn: Turn) -> None:
+        kind, group_id, member_id = key
+        group = self.groups[group_id]
+        if kind == HEARTBEAT:
+            session_deadline(group, member_id, turn)
+        elif kind == JOIN:
+            join_deadline(group, turn)
+        else:
+            sync_deadline(group, turn)
+
+
+def _begin_sessions(group: ClassicGroup, turn: Turn) -> None:
+    group.read_subscriptions(turn)
+    for member in group.members.values():
+        expect_heartbeat(group, member, turn)
+    if len(group.members) > turn.settings.max_size:
+        prepare_rebalance(group, turn, "it has more members than group.max.size now")

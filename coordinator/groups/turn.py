@@ -42,6 +42,8 @@ class Turn:
     stores: list[Store] = field(default_factory=list[Store])
     notes: list[str] = field(default_factory=list[str])  # sentences for the log
     steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
+    # Groups that a defect has ended, with what was raised.
+    failures: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
 
     def answer(self, ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
         """Answer the request that the ticket stands for."""

@@ -13,14 +13,12 @@ time, the shard is loaded anew rather than to guess.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
-from ...coordinator.groups.group_messages import GroupSettings, JoinAnswer, SyncAnswer
-from ...coordinator.groups.records import encode_group_key, encode_group_value
-from ...coordinator.groups.turn import Store, Turn
+from ...coordinator.groups.group_messages import GroupSettings
+from ...coordinator.groups.turn import Turn
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.sharding import shard_for as partition_for
 from ...replication.sliced_work import SlicedWork
@@ -35,10 +33,8 @@ from ...wire.errors import (
     NotCoordinator,
     NotEnoughReplicas,
     NotLeaderOrFollower,
-    RecordListTooLarge,
 )
 from ...wire.record_batch import decode_header
-from ...wire.records import Record, encode_batch
 from ...wire.steps import Steps
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
@@ -46,12 +42,14 @@ from ..earliest_timer import EarliestTimer
 from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 from .shard import GroupShard, Replayed, ShardState
+from .turn_execution import TurnExecution, call_safely
 
 logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 STEPS_AT_ONCE = 4  # of some 0.5 ms: an offset commit is replayed in the turn that commits it
 GROUPS_A_STEP = 32
 DEADLINES_AT_ONCE = 16  # of sessions, mostly: each ends a generation, and writes a record
+Result = TypeVar("Result")
 
 
 class GroupCoordinator:
@@ -71,6 +69,7 @@ class GroupCoordinator:
         self._shards: dict[int, GroupShard] = {}
         self._is_appending = False
         self.is_stopping = False
+        self._execution = TurnExecution(self)
         self._timer = EarliestTimer(clock.monotonic_ms, self._due)
 
     def start(self) -> None:
@@ -169,7 +168,7 @@ class GroupCoordinator:
         deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
 
         def settled(error: Exception | None) -> None:
-            self.work.share.do(partial(_call, replayed, error))
+            self.work.share.do(partial(call_safely, replayed, error))
 
         shard.call_when_replayed(info.last_offset + 1, deadline_ms, settled)
         self._timer.set(deadline_ms)
@@ -246,7 +245,7 @@ class GroupCoordinator:
             turn = shard.turn()
             for group_id in group_ids[start : start + GROUPS_A_STEP]:
                 shard.table.remove(group_id, turn, ErrorCode.NOT_COORDINATOR)
-            self._answer(turn)
+            self._execution.answer(turn)
             yield
         yield from shard.offsets.clearing()
 
@@ -320,78 +319,58 @@ class GroupCoordinator:
 
     # -- what comes of a turn
 
+    def decide(self, shard: GroupShard, group_id: str, decide: Callable[[Turn], Result]) -> Result:
+        """Have a request of a group decided, and carry out what comes of it.
+
+        Raises what `decide` raises. If that is no KafkaError the group is set aside: its members
+        are answered UNKNOWN_SERVER_ERROR, and may join anew.
+        """
+        turn = shard.turn()
+        try:
+            return decide(turn)
+        except KafkaError:
+            raise
+        except Exception as error:
+            shard.table.set_aside(group_id, turn, error)
+            raise
+        finally:
+            self.execute(shard, turn)
+
     def execute(self, shard: GroupShard, turn: Turn) -> None:
         """Answer, append, and see to it that what is due is not forgotten."""
-        turns = deque([turn])
-        while turns:
-            turn = turns.popleft()
-            self._answer(turn)
-            for steps in turn.steps:
-                self.work.begin("subscriptions of a group", steps)
-            for store in turn.stores:
-                error = self._store(shard, store)
-                if error is not None and shard.state is ShardState.SERVING:
-                    turns.append(shard.turn())
-                    store.stored(error, turns[-1])
+        self._execution.execute(shard, turn)
         next_ms = shard.table.deadlines.next_ms
         if next_ms is not None:
             self._timer.set(next_ms)
-
-    def _answer(self, turn: Turn) -> None:
-        for sentence in turn.notes:
-            logger.info("%s", sentence)
-        for ticket, answer in turn.answers:
-            self.work.share.do(partial(_give, ticket, answer))
-
-    def _store(self, shard: GroupShard, store: Store) -> int | None:
-        """Append a group's record; the error if that cannot be, None if it is on its way."""
-        value = encode_group_value(store.value)
-        record = Record(0, self.clock.wall_ms(), encode_group_key(store.group_id), value)
-        try:
-            if len(value) > shard.partition.log.config.max_message_bytes:
-                raise MessageTooLarge  # before a batch of it is made, in five times as long
-            _, done = self.append_now(shard, encode_batch([record]), is_group_record=True)
-        except (MessageTooLarge, RecordListTooLarge) as error:
-            logger.warning("the record of group %s is too large: %s", store.group_id, error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        except KafkaError as error:
-            return error.number
-        done.add_done_callback(partial(self._stored, shard, store))
-        return None
-
-    def _stored(self, shard: GroupShard, store: Store, done: "asyncio.Future[None]") -> None:
-        if done.cancelled() or done.exception() or shard.state is not ShardState.SERVING:
-            return  # the shard is gone, and everybody who waited was told so
-        turn = shard.turn()
-        store.stored(ErrorCode.NONE, turn)
-        self.execute(shard, turn)
 
     # -- time
 
     def _due(self) -> None:
         now_ms, left = self.clock.monotonic_ms(), DEADLINES_AT_ONCE
         for shard in list(self._shards.values()):
-            if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
-                # A group's record may yet be committed or not; its log will tell.
-                logger.warning("%r: the replicas do not confirm a group's record", shard)
-                self._unload(shard)
-                self._role_changed(shard.partition)
-            elif shard.state is ShardState.SERVING:
-                turn = shard.turn()
-                left -= shard.table.due(turn, left)  # others in the next turn: they are overdue
-                self.execute(shard, turn)
+            try:
+                left -= self._meet_deadlines(shard, now_ms, left)
+            except Exception:
+                logger.exception("%r is loaded anew", shard)
+                self._load_anew(shard)
             next_ms = shard.next_deadline_ms
             if next_ms is not None and shard.state is not ShardState.CLOSED:
                 self._timer.set(next_ms)
 
+    def _meet_deadlines(self, shard: GroupShard, now_ms: int, count_max: int) -> int:
+        """Do what is due in one shard; return how many deadlines of groups that were."""
+        if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
+            # A group's record may yet be committed or not; its log will tell.
+            logger.warning("%r: the replicas do not confirm a group's record", shard)
+            self._load_anew(shard)
+            return 0
+        if shard.state is not ShardState.SERVING:
+            return 0
+        turn = shard.turn()
+        count = shard.table.due(turn, count_max)  # others in the next turn: they are overdue
+        self.execute(shard, turn)
+        return count
 
-def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
-    assert callable(ticket)
-    _call(ticket, answer)
-
-
-def _call(waiting: Callable[[Any], object], outcome: object) -> None:
-    try:
-        waiting(outcome)
-    except Exception:  # one client's answer must not keep others waiting
-        logger.exception("answering a request that had waited")
+    def _load_anew(self, shard: GroupShard) -> None:
+        self._unload(shard)
+        self._role_changed(shard.partition)

@@ -187,10 +187,17 @@ class GroupShard:
                 if is_loading:
                     value = None if record.value is None else decode_group_value(record.value)
                     self.table.replay(key.group_id, value)
-                elif self.offsets.has_offsets(key.group_id):
-                    self.table.obtain_simple(key.group_id, self._clock.wall_ms())
+                else:
+                    self.keep_offsets_group(key.group_id)
             except InvalidRecord as error:
                 logger.error("%r: the record at %d is left out: %s", self, record.offset, error)
+            except Exception:  # of one group of many
+                logger.exception("%r: the record at %d is left out", self, record.offset)
+
+    def keep_offsets_group(self, group_id: str) -> None:
+        """Make a group again that is gone, if it has offsets."""
+        if self.offsets.has_offsets(group_id):
+            self.table.obtain_simple(group_id, self._clock.wall_ms())
 
     def loaded_groups(self) -> list[str]:
         """The groups that were found, and those that have offsets and nothing else."""

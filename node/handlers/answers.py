@@ -1,13 +1,17 @@
 """What the answers of several APIs have in common: errors, and an entry for each partition."""
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypedDict
 
 from ...coordinator.metadata.results import Item
 from ...wire.errors import ErrorCode, KafkaError, error_for
+from ...wire.framing import Buffer
 from ...wire.messages.schema_encoder import Each
 from ...wire.steps import MADE_A_STEP, StepCounter, Steps
+from ..listener.pending_answer import PendingAnswer
 
+logger = logging.getLogger(__name__)
 _TOPIC_NAMES = ("name", "topic", "topic_id")  # what APIs and versions call a topic by
 
 
@@ -53,6 +57,28 @@ def nested(
             if counter.ends_step():
                 yield
     return entries
+
+
+def completing(
+    pending: PendingAnswer, encode: Callable[[Any], Buffer], broken: Any
+) -> Callable[[Any], None]:
+    """Return a function that completes a waiting request with what it is given.
+
+    broken: is answered where that cannot be encoded. Whatever fails, the request ends.
+    """
+
+    def complete(answer: Any) -> None:
+        try:
+            body = encode(answer)
+        except Exception:
+            logger.exception("an answer cannot be encoded")
+            try:
+                body = encode(broken)
+            except Exception as error:
+                return pending.abort(f"the answer could not be encoded: {error!r}")
+        pending.complete([body])
+
+    return complete
 
 
 # -- of a whole request: see `dispatch.control_api`, on_error

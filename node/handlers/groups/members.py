@@ -14,6 +14,7 @@ starts anew when it has loaded.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -32,14 +33,17 @@ from ....wire.errors import (
     InvalidRequest,
     InvalidSessionTimeout,
     KafkaError,
+    UnknownServerError,
 )
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ....wire.messages.apis import API_NAMES
+from ....wire.primitives import STRING_BYTES_MAX
 from ....wire.steps import Steps
 from ...listener.dispatch import (
     BODY_AT_ONCE_BYTES_MAX,
     Api,
+    CloseConnection,
     Handler,
     Request,
     RequestContext,
@@ -48,7 +52,7 @@ from ...listener.dispatch import (
 from ...listener.large_requests import LargeRequests
 from ...listener.pending_answer import PendingAnswer
 from ...services import BrokerServices
-from ..answers import code_only
+from ..answers import code_only, completing
 
 ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
 BATCHED_FROM = 3  # LeaveGroup
@@ -58,6 +62,7 @@ METADATA_BYTES_MAX = 1024 * 1024
 PROTOCOLS_MAX = 1_000  # of one member
 ASSIGNMENTS_MAX = 10_000  # of one group
 LEAVING_A_STEP = 50
+BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # of one that cannot be encoded
 _Proceed = Callable[[RequestContext, RequestHeader, Request], list[Buffer] | PendingAnswer]
 
 
@@ -86,6 +91,8 @@ def _decoding_in_slices(
             done = asyncio.Event()
             outcome.notify(done.set)
             await done.wait()
+        if outcome.close_reason is not None:
+            raise CloseConnection(outcome.close_reason)
         return outcome.buffers
 
     return handle
@@ -102,9 +109,12 @@ def join_group(
     except KafkaError as error:
         return [_join_answer(JoinAnswer(error=error.number, member_id=request.member_id), version)]
     pending = PendingAnswer()
-    turn = shard.turn()
-    shard.table.join(asked, lambda answer: pending.complete([_join_answer(answer, version)]), turn)
-    context.broker.groups.execute(shard, turn)
+    ticket = completing(
+        pending, partial(_join_answer, version=version), JoinAnswer(error=BROKEN_ANSWER)
+    )
+    context.broker.groups.decide(
+        shard, request.group_id, lambda turn: shard.table.join(asked, ticket, turn)
+    )
     return pending
 
 
@@ -127,10 +137,13 @@ def _join_request(
     rebalance_ms = getattr(request, "rebalance_timeout", -1)
     instance_id = getattr(request, "group_instance_id", None)
     client_id = header.client_id or ""
+    new_member_id = f"{client_id if instance_id is None else instance_id}-{uuid4()}"
+    if len(new_member_id.encode()) > STRING_BYTES_MAX:
+        raise UnknownServerError("The id of the new member is too long to be written.")  # as Kafka
     return JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
-        new_member_id=f"{client_id if instance_id is None else instance_id}-{uuid4()}",
+        new_member_id=new_member_id,
         group_instance_id=instance_id,
         client_id=client_id,
         client_host=f"/{context.peer_host}",
@@ -196,9 +209,12 @@ def sync_group(
         protocol_name=protocol_name,
         assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
     )
-    turn = shard.turn()
-    shard.table.sync(asked, lambda answer: pending.complete([_sync_answer(answer, version)]), turn)
-    context.broker.groups.execute(shard, turn)
+    ticket = completing(
+        pending, partial(_sync_answer, version=version), SyncAnswer(error=BROKEN_ANSWER)
+    )
+    context.broker.groups.decide(
+        shard, request.group_id, lambda turn: shard.table.sync(asked, ticket, turn)
+    )
     return pending
 
 
@@ -229,15 +245,17 @@ def heartbeat(
         shard = groups.shard_for(request.group_id)
     except CoordinatorLoadInProgress:
         return {"error_code": ErrorCode.NONE}
-    turn = shard.turn()
-    shard.table.heartbeat(
+    groups.decide(
+        shard,
         request.group_id,
-        request.member_id,
-        getattr(request, "group_instance_id", None),
-        request.generation_id,
-        turn,
+        lambda turn: shard.table.heartbeat(
+            request.group_id,
+            request.member_id,
+            getattr(request, "group_instance_id", None),
+            request.generation_id,
+            turn,
+        ),
     )
-    groups.execute(shard, turn)
     return {"error_code": ErrorCode.NONE}
 
 
@@ -282,10 +300,9 @@ def _left(member: LeavingMember, error: int) -> "responses.LeaveGroup.MemberResp
 def _leave(broker: BrokerServices, group_id: str, leaving: list[LeavingMember]) -> list[int]:
     _check_group_id(group_id)
     shard = broker.groups.shard_for(group_id)
-    turn = shard.turn()
-    errors = shard.table.leave(group_id, leaving, turn)
-    broker.groups.execute(shard, turn)
-    return errors
+    return broker.groups.decide(
+        shard, group_id, lambda turn: shard.table.leave(group_id, leaving, turn)
+    )
 
 
 def _check_group_id(group_id: str) -> None:

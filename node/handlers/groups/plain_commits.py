@@ -5,25 +5,23 @@ that brought it, and answered in the one that commits it: without a task, which 
 more, and with an answer that mostly has been encoded before. Others go on in slices.
 """
 
-import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from ....coordinator.groups.records import encode_offset_key
-from ....wire.errors import ErrorCode, KafkaError
+from ....wire.errors import ErrorCode, KafkaError, UnknownServerError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, control, requests
 from ....wire.steps import run_to_end
 from ...groups.shard import GroupShard
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.pending_answer import PendingAnswer
-from ..answers import of_each_partition
+from ..answers import completing, of_each_partition
 from .offset_commits import OFFSETS_A_STEP, SortedCommit, coordinator_error
 
 if TYPE_CHECKING:
     from .offset_commits import _Response
 
-logger = logging.getLogger(__name__)
 KEYS_REMEMBERED, REMEMBERED_GROUP_ID_MAX = 4096, 255
 ANSWERS_REMEMBERED, REMEMBERED_ITEMS_MAX = 512, 16
 TOPIC_IDS_FROM = 10
@@ -40,20 +38,15 @@ def short_offset_commit(
     broker, version, pending = context.broker, header.api_version, PendingAnswer()
     commit = SortedCommit(broker, request)
 
-    def committed(error: Exception | None) -> None:
+    def encode(error: Exception | None) -> bytes:
         answer = commit.answer()
         if isinstance(error, KafkaError):
             answer = commit.fail(coordinator_error(error))
         elif error is not None:
             answer = commit.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
-        try:
-            body = _encoded(version, answer, commit.is_refused)
-        except Exception:  # nobody else completes it, and all that follows it would wait for ever
-            logger.exception("an OffsetCommit of group %r cannot be answered", commit.group_id)
-            pending.abort("the answer to an OffsetCommit could not be encoded")
-        else:
-            pending.complete([body])
+        return _encoded(version, answer, commit.is_refused)
 
+    committed = completing(pending, encode, UnknownServerError())
     run_to_end(commit.sorting(broker.state, request))
     try:
         if commit.offsets:

@@ -64,6 +64,8 @@ class Groups:
         return Turn(self.now_ms, self.now_ms, self.settings, self.table.deadlines)
 
     def execute(self, turn: Turn) -> None:
+        for _, error in turn.failures:
+            raise error
         for ticket, answer in turn.answers:
             assert isinstance(ticket, Ticket)
             ticket.answers.append(answer)

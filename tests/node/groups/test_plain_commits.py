@@ -80,7 +80,7 @@ async def test_an_answer_that_cannot_be_encoded_closes_its_connection(
     monkeypatch.setattr(plain_commits, "_encoded", broken)
     broker.replicate()
     assert answer.is_done
-    assert answer.close_reason == "the answer to an OffsetCommit could not be encoded"
+    assert answer.close_reason == "the answer could not be encoded: KeyError('a defect')"
 
 
 async def test_what_was_refused_is_not_remembered(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from oncelog.coordinator.groups.records import (
 )
 from oncelog.coordinator.metadata.cluster_model import Changes
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
-from oncelog.node.groups import coordinator
+from oncelog.node.groups import turn_execution
 from oncelog.node.groups.coordinator import DEADLINES_AT_ONCE
 from oncelog.node.groups.removal import OffsetExpiry, forget_deleted_topics
 from oncelog.node.groups.shard import GroupShard, ShardState
@@ -121,7 +121,7 @@ async def test_no_batch_is_made_of_a_group_that_is_too_large(
     errors: list[int] = []
     turn = broker.shard.turn()
     turn.store("g", value, lambda error, _: errors.append(error))
-    monkeypatch.setattr(coordinator, "encode_batch", None)
+    monkeypatch.setattr(turn_execution, "encode_batch", None)
     broker.groups.execute(broker.shard, turn)
     assert errors == [ErrorCode.UNKNOWN_SERVER_ERROR]
 

@@ -1,0 +1,116 @@
+"""What comes of a turn of a group: answers, records to append, and what their outcome brings.
+
+A request that waits in a group is answered by a turn, and by nothing else. So an exception here, in
+an answer, a record or a rule, is held against its group: the others go on, and each client hears.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from ...coordinator.groups.group_messages import JoinAnswer, SyncAnswer
+from ...coordinator.groups.records import encode_group_key, encode_group_value
+from ...coordinator.groups.turn import Store, Turn
+from ...replication.sliced_work import SlicedWork
+from ...wire.errors import ErrorCode, KafkaError, MessageTooLarge, RecordListTooLarge
+from ...wire.records import Record, encode_batch
+from ..clock import Clock
+from .shard import GroupShard, ShardState
+
+logger = logging.getLogger(__name__)
+
+
+class Appending(Protocol):
+    """The coordinator, as far as a turn needs it."""
+
+    clock: Clock
+
+    @property
+    def work(self) -> SlicedWork: ...
+
+    def append_now(
+        self, shard: GroupShard, batch: bytes | bytearray, *, is_group_record: bool
+    ) -> "tuple[int, asyncio.Future[None]]": ...
+
+    def execute(self, shard: GroupShard, turn: Turn) -> None: ...
+
+
+class TurnExecution:
+    """Carries out the turns of all shards of one broker."""
+
+    def __init__(self, coordinator: Appending) -> None:
+        self._coordinator = coordinator
+
+    def execute(self, shard: GroupShard, turn: Turn) -> None:
+        """Answer and append, and go on with what cannot be appended."""
+        turns = deque([turn])
+        while turns:
+            turn = turns.popleft()
+            for group_id, error in turn.failures:
+                logger.error("%r: group %s is set aside", shard, group_id, exc_info=error)
+                shard.keep_offsets_group(group_id)
+            self.answer(turn)
+            for steps in turn.steps:
+                call_safely(
+                    partial(self._coordinator.work.begin, "subscriptions of a group"), steps
+                )
+            for store in turn.stores:
+                error_code = self._store(shard, store)
+                if error_code is not None and shard.state is ShardState.SERVING:
+                    turns.append(_stored(shard, store, error_code))
+
+    def answer(self, turn: Turn) -> None:
+        """Answer the requests that have waited."""
+        for sentence in turn.notes:
+            logger.info("%s", sentence)
+        for ticket, answer in turn.answers:
+            self._coordinator.work.share.do(partial(_give, ticket, answer))
+
+    def _store(self, shard: GroupShard, store: Store) -> int | None:
+        """Append a group's record; the error if that cannot be, None if it is on its way."""
+        try:
+            value = encode_group_value(store.value)
+            now_ms = self._coordinator.clock.wall_ms()
+            record = Record(0, now_ms, encode_group_key(store.group_id), value)
+            if len(value) > shard.partition.log.config.max_message_bytes:
+                raise MessageTooLarge  # before a batch of it is made, in five times as long
+            batch = encode_batch([record])
+            _, done = self._coordinator.append_now(shard, batch, is_group_record=True)
+        except (MessageTooLarge, RecordListTooLarge) as error:
+            logger.warning("the record of group %s is too large: %s", store.group_id, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        except KafkaError as error:
+            return error.number
+        except Exception:
+            logger.exception("the record of group %s cannot be written", store.group_id)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        done.add_done_callback(partial(self._appended, shard, store))
+        return None
+
+    def _appended(self, shard: GroupShard, store: Store, done: "asyncio.Future[None]") -> None:
+        if done.cancelled() or done.exception() or shard.state is not ShardState.SERVING:
+            return  # the shard is gone, and everybody who waited was told so
+        self._coordinator.execute(shard, _stored(shard, store, ErrorCode.NONE))
+
+
+def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
+    """Call one of many; an exception is logged, since the others wait, too."""
+    try:
+        waiting(outcome)
+    except Exception:
+        logger.exception("answering a request that had waited")
+
+
+def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
+    assert callable(ticket)
+    call_safely(ticket, answer)
+
+
+def _stored(shard: GroupShard, store: Store, error: int) -> Turn:
+    """Return the turn of a record that is in the log, or is known not to be."""
+    turn = shard.turn()
+    shard.table.attempt(store.group_id, turn, partial(store.stored, error, turn))
+    return turn
