@@ -24,7 +24,7 @@ from ...wire.errors import (
 )
 from ...wire.steps import StepCounter, Steps
 from .consumer_protocol import CONSUMER, EveryTopic, subscribed_topics
-from .group_member import HeldMetadata, Member, metadata_bytes
+from .group_member import HeldMetadata, Member, metadata_bytes, pending_member_bytes
 from .group_messages import (
     NO_MEMBER,
     JoinAnswer,
@@ -143,23 +143,33 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self.support.update(name for name, _ in member.protocols)
-        self.held_metadata.size_bytes += metadata_bytes(member.protocols)
+        self.held_metadata.size_bytes += member.held_bytes
         self.wait_for_join(member, ticket)
-        self.pending_join.discard(member.member_id)
+        self._forget_pending(member.member_id)
+
+    def expect(self, member_id: str) -> None:
+        """Note a member that is told its id now."""
+        self.pending_join.add(member_id)
+        self.held_metadata.size_bytes += pending_member_bytes(member_id)
+
+    def _forget_pending(self, member_id: str) -> None:
+        if member_id in self.pending_join:
+            self.pending_join.remove(member_id)
+            self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def remove(self, member_id: str) -> None:
         """Let a member, or a pending one, go; nothing happens if it is neither."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member.protocols, -1)
-            self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
+            self.held_metadata.size_bytes -= member.held_bytes
             if member.join_ticket is not None:
                 self.awaiting_join_count -= 1
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_join.discard(member_id)
+        self._forget_pending(member_id)
         self.pending_sync.discard(member_id)
 
     def update(self, member: Member, said: JoinRequest | Member) -> None:
@@ -175,7 +185,9 @@ class ClassicGroup:
     def release_metadata(self) -> None:
         """The group is no more: what its members have said is held no longer."""
         for member in self.members.values():
-            self.held_metadata.size_bytes -= metadata_bytes(member.protocols)
+            self.held_metadata.size_bytes -= member.held_bytes
+        for member_id in self.pending_join:
+            self.held_metadata.size_bytes -= pending_member_bytes(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str, turn: Turn) -> Member:
         """Give a static member's place to its new incarnation; the old one is fenced."""
@@ -186,6 +198,7 @@ class ClassicGroup:
         turn.cancel_deadline(HEARTBEAT, self.group_id, old.member_id)
         new = replace(old, member_id=new_member_id, is_new=False)
         self.members[new_member_id] = new
+        self.held_metadata.size_bytes += new.held_bytes - old.held_bytes
         self.static_members[instance_id] = new_member_id
         if old.member_id in self.pending_sync:
             self.pending_sync.remove(old.member_id)

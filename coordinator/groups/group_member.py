@@ -5,17 +5,30 @@ from dataclasses import dataclass
 
 from .group_messages import Protocols
 
+# What Python takes beside the texts.
+PROTOCOL_BYTES, MEMBER_BYTES, PENDING_MEMBER_BYTES = 200, 1_000, 500
+
 
 @dataclass(slots=True, eq=False)
 class HeldMetadata:
-    """How many bytes the members of some groups have said of themselves."""
+    """The bytes that the members of some groups hold by what they have said of themselves."""
 
     size_bytes: int = 0
 
 
+def text_bytes(*texts: str | None) -> int:
+    """Return the memory of some texts."""
+    return sum(len(text) if text.isascii() else 4 * len(text) for text in texts if text)
+
+
 def metadata_bytes(protocols: Protocols) -> int:
-    """How many bytes a member says of itself."""
-    return sum(len(metadata) for _, metadata in protocols)
+    """Return the memory of a member's protocols: their names and metadata."""
+    return sum(PROTOCOL_BYTES + text_bytes(name) + len(metadata) for name, metadata in protocols)
+
+
+def pending_member_bytes(member_id: str) -> int:
+    """Return the memory of a member that was told its id and has not come yet."""
+    return PENDING_MEMBER_BYTES + text_bytes(member_id)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -37,6 +50,12 @@ class Member:
     join_ticket: object | None = None
     sync_ticket: object | None = None
     is_new: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that the member holds."""
+        texts = text_bytes(self.member_id, self.group_instance_id, self.client_id)
+        return MEMBER_BYTES + texts + metadata_bytes(self.protocols)
 
     @property
     def is_static(self) -> bool:

@@ -11,7 +11,7 @@ from itertools import islice
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
 from .classic_group import ClassicGroup
 from .deadlines import Deadlines
-from .group_member import HeldMetadata, metadata_bytes
+from .group_member import MEMBER_BYTES, HeldMetadata, metadata_bytes, text_bytes
 from .group_messages import (
     NO_MEMBER,
     JoinAnswer,
@@ -28,7 +28,8 @@ from .records import GroupValue
 from .syncing import heartbeat, sync, sync_deadline
 from .turn import HEARTBEAT, JOIN, DeadlineKey, Turn
 
-METADATA_BYTES_MAX = 32 * 1024 * 1024  # of all members; for each a client may send a megabyte
+# Of all members, those pending, too; for each a client may send a megabyte.
+METADATA_BYTES_MAX = 32 * 1024 * 1024
 GROUPS_MAX = 1_000_000  # of one partition; expired ones go, so only a broken client comes here
 _SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
 
@@ -161,10 +162,15 @@ class GroupTable:
     def _has_room(self, group: ClassicGroup | None, request: JoinRequest) -> bool:
         """Whether what the member says of itself may be kept. Who says no more than before may."""
         more = metadata_bytes(request.protocols)
+        known = None
         if group is not None:
             holder = group.static_members.get(request.group_instance_id or "", "")
             known = group.members.get(request.member_id or holder)
-            more -= 0 if known is None else metadata_bytes(known.protocols)
+        if known is not None:
+            more -= metadata_bytes(known.protocols)
+        else:
+            names = request.new_member_id, request.group_instance_id, request.client_id
+            more += MEMBER_BYTES + text_bytes(*names)
         return more <= 0 or self.held_metadata.size_bytes + more <= METADATA_BYTES_MAX
 
     # -- deadlines

@@ -54,7 +54,7 @@ def join(group: ClassicGroup, request: JoinRequest, ticket: object, turn: Turn) 
     elif request.requires_member_id:
         if len(group.pending_join) >= PENDING_MAX:
             return refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        group.pending_join.add(request.new_member_id)
+        group.expect(request.new_member_id)
         turn.set_deadline(
             HEARTBEAT, group.group_id, request.new_member_id, request.session_timeout_ms
         )

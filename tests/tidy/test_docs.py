@@ -82,10 +82,13 @@ FIXED_CAPS = (
         f"{ASIDE_AFTER_S:g} s for a decision steps aside, "
         f"at most {ASIDE_BYTES_MAX:,} bytes of them",
     ),
-    (f"{MEMBER_BYTES_MAX:,} bytes of metadata of a member", "JoinGroup: INVALID_REQUEST"),
     (
-        f"{GROUPS_BYTES_MAX:,} bytes of metadata of all members of groups that are in one partition"
-        " of `__consumer_offsets`",
+        f"{MEMBER_BYTES_MAX:,} bytes of protocols of a member, names and metadata",
+        "JoinGroup: INVALID_REQUEST",
+    ),
+    (
+        f"{GROUPS_BYTES_MAX:,} bytes of ids and protocols of all members, pending ones, too, of"
+        " groups that are in one partition of `__consumer_offsets`",
         "JoinGroup: GROUP_MAX_SIZE_REACHED",
     ),
     (

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from ....coordinator.groups.group_member import metadata_bytes
 from ....coordinator.groups.group_messages import (
     JoinAnswer,
     JoinRequest,
@@ -57,7 +58,8 @@ from ..answers import code_only, completing
 ID_FIRST_FROM, NULL_NAME_FROM, SKIPPING_FROM = 4, 7, 9
 BATCHED_FROM = 3  # LeaveGroup
 NAMED_FROM = 5  # SyncGroup: from then on the member must say its protocol
-# The metadata of one member. Kafka has no limit, but a group's record must fit in a batch.
+# The protocols of one member, names and metadata. Kafka has no limit, but a group's record must
+# fit in a batch.
 METADATA_BYTES_MAX = 1024 * 1024
 PROTOCOLS_MAX = 1_000  # of one member
 ASSIGNMENTS_MAX = 10_000  # of one group
@@ -131,9 +133,10 @@ def _join_request(
         config.group_min_session_timeout_ms <= session_ms <= config.group_max_session_timeout_ms
     ):
         raise InvalidSessionTimeout
-    protocols = {each.name: bytes(each.metadata) for each in reversed(request.protocols)}
-    if sum(map(len, protocols.values())) > METADATA_BYTES_MAX:
-        raise InvalidRequest(f"The metadata of a member exceeds {METADATA_BYTES_MAX} bytes.")
+    by_name = {each.name: bytes(each.metadata) for each in reversed(request.protocols)}
+    protocols = tuple(reversed(by_name.items()))
+    if metadata_bytes(protocols) > METADATA_BYTES_MAX:
+        raise InvalidRequest(f"The protocols of a member exceed {METADATA_BYTES_MAX} bytes.")
     rebalance_ms = getattr(request, "rebalance_timeout", -1)
     instance_id = getattr(request, "group_instance_id", None)
     client_id = header.client_id or ""
@@ -150,7 +153,7 @@ def _join_request(
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=session_ms if rebalance_ms < 0 else rebalance_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(reversed(protocols.items())),
+        protocols=protocols,
         reason=getattr(request, "reason", None) or "",
         requires_member_id=version >= ID_FIRST_FROM,
         can_skip_assignment=version >= SKIPPING_FROM,

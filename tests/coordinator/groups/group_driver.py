@@ -97,15 +97,16 @@ class Groups:
         protocol_type: str = "consumer",
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
+        client_id: str = "client",
     ) -> Ticket:
         self.ids += 1
         ticket, turn = Ticket(), self.turn()
         request = JoinRequest(
             group_id=group_id,
             member_id=member_id,
-            new_member_id=f"{instance or 'client'}-{self.ids}",
+            new_member_id=f"{instance or client_id}-{self.ids}",
             group_instance_id=instance,
-            client_id="client",
+            client_id=client_id,
             client_host="/127.0.0.1",
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=rebalance_ms,

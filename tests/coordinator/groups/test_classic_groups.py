@@ -478,32 +478,55 @@ def test_many_long_subscriptions_are_read_in_steps(groups: Groups) -> None:
 
 def test_what_members_say_of_themselves_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte each, and a session of half an hour: some gigabytes by a client that is gone."""
-    monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100)
+    monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100_000)
     groups = Groups()
-    first, _ = groups.new_member(protocols=(("range", bytes(60)),))
+    held = groups.table.held_metadata
+    first, _ = groups.new_member(protocols=(("range", bytes(60_000)),))
     groups.pass_time(0)
-    refused = groups.join("", protocols=(("range", bytes(41)),))
-    assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
-    again = groups.join(first, protocols=(("range", bytes(100)),))
+    room = 100_000 - held.size_bytes
+    for said in ((("range", bytes(room)),), (("range", b""), (room * "x", b""))):
+        refused = groups.join("", protocols=said)
+        assert refused.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    again = groups.join(first, protocols=(("range", bytes(60_000 + room)),))
     assert again.error == ErrorCode.NONE
-    assert groups.table.held_metadata.size_bytes == 100
-    assert groups.join("", protocols=()).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert held.size_bytes == 100_000
     groups.pass_time(SESSION_MS + REBALANCE_MS)
     assert not groups.group.members
     assert not groups.table.held_metadata.size_bytes
-    groups.new_member(protocols=(("range", bytes(41)),))
-    assert groups.table.held_metadata.size_bytes == 41
+    member_id, _ = groups.new_member(protocols=(("range", bytes(41)),))
+    assert held.size_bytes == groups.group.members[member_id].held_bytes > 41
+
+
+def test_pending_members_count_in_the_bound_until_they_come_or_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client id of 32 kB is in each of the ten thousand ids that a group may give out."""
+    monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 200_000)
+    groups, held = Groups(), 0
+    while (told := groups.join("", client_id=30_000 * "x")).error == ErrorCode.MEMBER_ID_REQUIRED:
+        assert groups.table.held_metadata.size_bytes >= held + 30_000
+        held = groups.table.held_metadata.size_bytes
+    assert told.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert held <= 200_000
+    groups.pass_time(SESSION_MS)
+    assert not groups.table.held_metadata.size_bytes
+    assert groups.join("").error == ErrorCode.MEMBER_ID_REQUIRED
+    groups.release()
+    assert not groups.table.held_metadata.size_bytes
 
 
 def test_the_place_of_a_static_member_has_room_for_its_next_incarnation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", 100)
     groups = Groups()
     protocols = (("range", bytes(90)),)
     groups.join("", instance="i", protocols=protocols)
     groups.pass_time(0)
+    held = groups.table.held_metadata.size_bytes
+    monkeypatch.setattr(group_table, "METADATA_BYTES_MAX", held)
     again = groups.join("", instance="i", protocols=protocols)
     assert again.is_waiting or not again.error
+    assert abs(groups.table.held_metadata.size_bytes - held) < 10  # another id
     groups.fail_over()
-    assert groups.table.held_metadata.size_bytes in (0, 90)
+    members = groups.group.members.values()
+    assert groups.table.held_metadata.size_bytes == sum(each.held_bytes for each in members)

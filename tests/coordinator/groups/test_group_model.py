@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from oncelog.coordinator.groups.classic_group import ClassicGroup
+from oncelog.coordinator.groups.group_member import pending_member_bytes
 from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.wire.errors import ErrorCode
 
@@ -182,8 +183,9 @@ class GroupMachine(RuleBasedStateMachine):
         self.generation = group.generation
         assert group.awaiting_join_count == sum(m.join_ticket is not None for m in members)
         assert group.support == Counter(name for m in members for name, _ in m.protocols)
-        sent = sum(len(metadata) for m in members for _, metadata in m.protocols)
-        assert self.groups.table.held_metadata.size_bytes == sent
+        held = sum(m.held_bytes for m in members)
+        held += sum(map(pending_member_bytes, group.pending_join))
+        assert self.groups.table.held_metadata.size_bytes == held
         assert group.static_members == {
             m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None
         }
