@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
 from ..faults.client_proxies import ClientProxies
 from ..faults.faulty_cluster import FaultyCluster
@@ -239,7 +240,7 @@ class ChaosRun:
                 "python": sys.version.split()[0],
                 "system": platform.platform(),
             },
-            "replay": f"oncelog chaos replay {self.out}",
+            "replay": shell_command("chaos replay", self.out),
         }
         if outcome is not None:
             about["outcome"] = asdict(outcome)

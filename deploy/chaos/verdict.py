@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..cluster.advice import shell_command
 from ..judge.history.columns import History
 from ..judge.history.files import seal
 from ..judge.history.schema import OpOutcome
@@ -65,7 +66,8 @@ def words(run: Path, settings: RunSettings, outcome: RunOutcome, verdict: Verdic
     if not outcome.has_hit:
         yield "too many faults were not seen to happen: this run proves little"
     yield f"all of it: {run}"
-    yield f"again: oncelog chaos replay {run}   drawn: oncelog chaos report {run}"
+    again, drawn = (shell_command(f"chaos {verb}", run) for verb in ("replay", "report"))
+    yield f"again: {again}   drawn: {drawn}"
 
 
 def fields(

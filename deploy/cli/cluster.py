@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from ..cluster.advice import shell_command, shell_word
 from ..cluster.failure import Failure
 from ..cluster.lookup import bootstrap_line, open_cluster
 from ..cluster.targets import SYNTAX
@@ -96,11 +97,10 @@ def up(
         show_one({**described, "data": cluster.data, "nodes": _node_rows(cluster)}, format)
         return
     show(_node_rows(cluster), format, columns=STARTED_COLUMNS)
-    option = "" if data == DEFAULT_DATA else f" --data {data}"
+    where = None if data == DEFAULT_DATA else data
     print(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
-    print(
-        f'next: eval "$(oncelog env{option})"   oncelog topic create orders --partitions 6{option}'
-    )
+    create = shell_command("topic create", "orders", partitions=6, data=where)
+    print(f'next: eval "$({shell_command("env", data=where)})"   {create}')
 
 
 def ps(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
@@ -112,7 +112,9 @@ def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
     """Shell lines that tell clients where the cluster is: eval "$(oncelog env)"."""
     line = bootstrap_line(data)
     values = {"ONCELOG_BOOTSTRAP": line, "KAFKA_BOOTSTRAP_SERVERS": line}
-    print_report(values, (f"export {key}={value}" for key, value in values.items()), format)
+    print_report(
+        values, (f"export {key}={shell_word(value)}" for key, value in values.items()), format
+    )
 
 
 def doctor(

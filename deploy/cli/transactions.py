@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
 from ..cluster.targets import parse_partition
 from ..cluster.terminal import say, show, show_one
@@ -143,8 +144,8 @@ def hanging(
     ]
     show(rows, query.format, columns=HANGING_COLUMNS)
     for row in rows:
-        where = f"--partition {row['partition']} --producer-id {row['producer']}"
-        say(f"end it with: oncelog txn abort {where}")
+        end = shell_command("txn abort", partition=row["partition"], producer_id=row["producer"])
+        say(f"end it with: {end}")
     return 1 if rows else 0
 
 

@@ -72,7 +72,8 @@ def existing(data: Path, hint: str = "") -> ClusterFile:
     """cluster.json; Failure when there is none."""
     file = read(data)
     if file is None:
-        raise Failure(f"There is no cluster in {data}. Start one with: oncelog up{hint}")
+        words = f"There is no cluster in {data}. Start one with: oncelog up"
+        raise Failure(words + hint)
     return file
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from . import ports
+from .advice import shell_command
 from .failure import Failure
 from .layout import NodeEntry, node_directory
 
@@ -179,7 +180,8 @@ class NodeProcess:
         process = self.find(thorough=True)
         if process is None:
             raise Failure(
-                f"Node {self.node_id} is not running. Start it with: oncelog start {self.node_id}"
+                f"Node {self.node_id} is not running. Start it with: "
+                f"{shell_command('start', self.node_id)}"
             )
         return process
 
@@ -190,7 +192,7 @@ class NodeProcess:
                 what = "is still alive" if self._is_alive(process) else "left its port in use"
                 raise Failure(
                     f"Node {self.node_id} (pid {process.pid}) {what} {timeout_s:.0f} s after the "
-                    f"signal. See {self.log}, or end it with: oncelog kill {self.node_id}"
+                    f"signal. See {self.log}, or end it with: {shell_command('kill', self.node_id)}"
                 )
             time.sleep(POLL_S)
         self.pid_file.unlink(missing_ok=True)

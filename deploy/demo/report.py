@@ -5,6 +5,7 @@ import threading
 import time
 from typing import Any
 
+from ..cluster.advice import shell_command
 from ..cluster.local_cluster import Cluster
 from ..judge.contents import END_ANOMALIES, STREAM_ANOMALIES
 from . import verdict
@@ -40,7 +41,7 @@ class Screen:
         self._over = threading.Event()
         self._lock = threading.Lock()
         how = options + (f" --break {broken}" if broken != "none" else "")
-        self.say(f"seed {seed}   (again: oncelog demo --seed {seed}{how})")
+        self.say(f"seed {seed}   (again: {shell_command('demo', seed=seed)}{how})")
         if broken != "none":
             self.say(f"one guarantee is taken away: {broken}: {what_is_broken}")
 

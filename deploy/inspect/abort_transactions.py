@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...client.dual_write.names import writer_of
 from ...wire.identifiers import TopicPartition
+from ...wire.printable import printable
+from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
 from ..cluster.lookup import ClusterChoice
 from .explain import name_of
@@ -79,8 +81,8 @@ async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -
         if holder.producer.producer_id == producer_id:
             if known is not None and holder.is_known(key):
                 raise Failure(
-                    f"It does not hang: {known.transactional_id} has it open. End it "
-                    f"with: oncelog txn abort {known.transactional_id}"
+                    f"It does not hang: {printable(known.transactional_id)} has it open. End it "
+                    f"with: {shell_command('txn abort', known.transactional_id)}"
                 )
             suspects.add(holder.producer.first_offset)
     for opened in (await admin.transactions.producers([key]))[key]:
@@ -89,7 +91,7 @@ async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -
             return opened.first_offset
     raise Failure(
         f"Producer {producer_id} has no transaction open in {name_of(key)}. "
-        f"See: oncelog txn producers {name_of(key)}"
+        f"See: {shell_command('txn producers', name_of(key))}"
     )
 
 

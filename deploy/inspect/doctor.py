@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cluster import layout
+from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
         by_state.setdefault(status.state, []).append(str(status.node_id))
     for state, ids in by_state.items():
         verb = {"down": "start", "paused": "resume"}.get(state)
-        advice = f"oncelog {verb} {ids[0]}" if verb else ""
+        advice = shell_command(verb, ids[0]) if verb else ""
         checks.append(_unless(not verb, f"nodes {state}", ", ".join(ids), "bad", advice))
     if "running" not in by_state:
         return checks
@@ -134,7 +135,7 @@ def _event_loop(cluster: "Cluster", node_id: int) -> HealthCheck:
     name = f"event loop of node {node_id}"
     metrics = loop_metrics(cluster, node_id)
     if metrics is None:
-        return HealthCheck(name, "bad", "it does not say", f"oncelog logs {node_id}")
+        return HealthCheck(name, "bad", "it does not say", shell_command("logs", node_id))
     if not metrics["stalls"]:
         found = f"no turn above 100 ms; collector {metrics['gc_longest_ms']} ms"
         return HealthCheck(name, "ok", found)

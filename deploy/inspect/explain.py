@@ -21,6 +21,8 @@ from ...client.dual_write.names import writer_of
 from ...client.group_admin import GroupDescription
 from ...client.transaction_admin import DescribedTransaction, PartitionProducer
 from ...wire.identifiers import TopicPartition
+from ...wire.printable import printable
+from ..cluster.advice import shell_command
 
 ITS_DATABASE = "its database has decided it, or decides then"
 NO_TIMEOUT_MS = 2**31 - 1  # of a prepared transaction
@@ -38,7 +40,8 @@ class Explanation:
     lines: tuple[Line, ...] = ()
 
     def in_words(self) -> str:
-        return "\n".join([self.heading, *(f"  {about:<11}  {text}" for about, text in self.lines)])
+        lines = [self.heading, *(f"  {about:<11}  {text}" for about, text in self.lines)]
+        return "\n".join(map(printable, lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ def why(facts: PartitionFacts) -> Explanation:
         heading = f"{facts.name} has no leader: nobody can read or write it."
         replicas = f"{_listed(where.replicas)}; in sync were last: {_listed(where.isr)}"
         lines.append(("replicas", replicas))
-        lines.append(("to do", f"start one that was in sync: oncelog start {(*where.isr, 'N')[0]}"))
+        start = shell_command("start", (*where.isr, "N")[0])
+        lines.append(("to do", f"start one that was in sync: {start}"))
         return Explanation(heading, (*lines, *_group_lines(facts)))
     short = len(where.isr) < facts.min_insync
     if stable >= high:
@@ -210,7 +214,7 @@ def _holder_lines(
 
 
 def _end_of_open(known: DescribedTransaction, now_ms: int) -> list[Line]:
-    abort = ("to end it", f"oncelog txn abort {known.transactional_id}")
+    abort = ("to end it", shell_command("txn abort", known.transactional_id))
     if (writer := writer_of(known.transactional_id)) is not None:
         return [
             ("will end", f"when writer {writer} of a dual write ends it, or its next start does"),
@@ -252,8 +256,9 @@ def _end_of_hanging(producer: PartitionProducer, partition: TopicPartition) -> l
         ("will end", "when the partition's leader has found that out, where it looks for such"),
         (
             "to end it",
-            f"oncelog txn abort --partition {name_of(partition)} "
-            f"--producer-id {producer.producer_id}",
+            shell_command(
+                "txn abort", partition=name_of(partition), producer_id=producer.producer_id
+            ),
         ),
     ]
 

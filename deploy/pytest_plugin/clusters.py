@@ -98,7 +98,7 @@ class Clusters:
 def _log_sections(cluster: Cluster) -> list[tuple[str, str]]:
     with contextlib.suppress(Failure):
         return [
-            (f"oncelog node {i}", cluster.node(i).log_tail(LOG_LINES)) for i in cluster.node_ids
+            (f"oncelog node {i:d}", cluster.node(i).log_tail(LOG_LINES)) for i in cluster.node_ids
         ]
     return []
 

@@ -234,7 +234,7 @@ class ClusterInTest:
         for node_id in self.cluster.node_ids:
             start = self._log_starts.get(node_id, 0)
             text = self.cluster.node(node_id).log_tail(LOG_LINES, from_byte=start) or "(nothing)"
-            found.append((f"oncelog node {node_id}, its log since the test began", text))
+            found.append((f"oncelog node {node_id:d}, its log since the test began", text))
         again = f"python -m pytest {shlex.quote(self._test)} --oncelog-seed={self.seed}"
         found.append(("oncelog: the same faults again", f"{again}\ndata: {self.cluster.data}"))
         return found

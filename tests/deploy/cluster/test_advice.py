@@ -1,0 +1,54 @@
+"""An advised command, pasted into a shell, is that command with those words, and nothing else."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from oncelog.deploy.cluster.advice import shell_command
+
+NAMES = (
+    "x; touch PWNED; true",
+    "$(touch PWNED)",
+    "`touch PWNED`",
+    "x' ; touch PWNED ; '",
+    "t\x1b[2J\n touch PWNED\n",
+    "a\\'b!c\x7f'; touch PWNED",
+    "--prefix=a",
+    "",
+    "größer 東京",
+    "\u202egnp.exe; touch PWNED",
+)
+
+
+def pasted(command: str, directory: Path) -> list[str]:
+    """Return the arguments with which bash calls `oncelog` when the command is pasted."""
+    script = f"oncelog() {{ printf '%s\\0' \"$@\"; }}\n{command}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], cwd=directory, capture_output=True, text=True, check=True
+    )
+    assert list(directory.iterdir()) == []
+    return done.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pasted_command_gives_the_name_as_one_word(name: str, tmp_path: Path) -> None:
+    command = shell_command("txn abort", name)
+    assert command.isprintable()
+    words = pasted(command, tmp_path)
+    assert words[:2] == ["txn", "abort"]
+    assert words[2:] == (["--", name] if name.startswith("-") else [name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pasted_command_gives_the_option_as_it_is(name: str, tmp_path: Path) -> None:
+    words = pasted(shell_command("txn abort", group_id=name, left_out=None), tmp_path)
+    assert "=".join(words[2:]) == f"--group-id={name}"
+
+
+@given(name=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+@example(name="'\n'")
+def test_a_command_of_any_name_is_printable(name: str) -> None:
+    assert shell_command("txn abort", name).isprintable()

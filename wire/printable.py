@@ -1,0 +1,24 @@
+"""Text that clients chose, made fit to be read: in a terminal, in a log, in a table."""
+
+import unicodedata
+
+ESCAPED = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+"""Unicode's categories of what moves a cursor, ends a line or turns a text around."""
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Return the text with its control, format and line characters as Python's escapes.
+
+    Letters of all scripts, signs and spaces stay, and so does what `keep` holds.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each in keep or unicodedata.category(each) not in ESCAPED else _escaped(each)
+        for each in text
+    )
+
+
+def _escaped(character: str) -> str:
+    """Return a character as it stands in a literal of Python's."""
+    return character.encode("unicode_escape").decode("ascii")
