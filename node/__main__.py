@@ -20,8 +20,10 @@ from ..storage.corrupt_file import CorruptFile
 from ..storage.directory.lock import DirectoryInUse
 from ..storage.directory.log_directory import WrongCluster
 from ..wire.errors import KafkaError
+from ..wire.printable import printable
 from .broker import Broker
 from .config.broker_config import BrokerConfig
+from .log_format import PrintableFormatter
 from .membership.liveness import Replaced
 
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
@@ -94,16 +96,17 @@ def main(
     parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="server.properties of this node")
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.INFO, format=FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter(FORMAT, "%Y-%m-%d %H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     _allow_many_files()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         uvloop.run(_serve(BrokerConfig.from_file(options.config), make))
     except _REPORTED_IN_WORDS as problem:
         logging.getLogger(__name__).debug("the end", exc_info=True)
-        print(f"oncelog: this node stops: {problem}", file=sys.stderr, flush=True)
+        sentence = printable(f"oncelog: this node stops: {problem}")
+        print(sentence, file=sys.stderr, flush=True)
         return 1
     return 0
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say, show, show_one
+from ..cluster.terminal import say, show, show_one, tell
 from .common import (
     DEFAULT_CLUSTER,
     DEFAULT_DATA,
@@ -205,7 +205,7 @@ def replication(
     floors = {b: measure_floor(b) for b in grid.batch_bytes} if against_floor else None
     show(rows(results, floors), "table")
     for result in results:
-        print(f"{result.cell.name}: {perf_line(result.middle.throughput)}")
+        tell(f"{result.cell.name}: {perf_line(result.middle.throughput)}")
     figures = [r.as_json() | {"perf_line": perf_line(r.middle.throughput)} for r in results]
     floor_figures = {str(b): asdict(floor) for b, floor in (floors or {}).items()}
     _write(json_file, described, results=figures, floors=floor_figures)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say
+from ..cluster.terminal import say, tell
 from .common import Format, add_family, print_report, require
 
 DID_NOT_HIT = 3
@@ -46,7 +46,7 @@ def run(
     from ..faults.schedule import KINDS
 
     if faults == "help":
-        print("\n".join(KINDS))
+        tell(*KINDS)
         return 0
     kinds = tuple(name.strip() for name in faults.split(",")) if faults else KINDS
     if unknown := set(kinds) - set(KINDS):
@@ -89,7 +89,7 @@ def report(
     require("check", "numpy", "pyarrow")
     from ..chaos.report import write_report
 
-    print(write_report(directory, html or directory / "report.html"))
+    tell(str(write_report(directory, html or directory / "report.html")))
 
 
 def _go(settings: Any, out: Path, output: str) -> int:

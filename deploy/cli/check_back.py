@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say
+from ..cluster.terminal import say, tell
 from .common import QUERY, Query
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def _run(
 
 def _print(each: "Checked", output: str) -> None:
     if output != "json":
-        print(each.in_words(), flush=True)
+        tell(each.in_words())
         return
     fields: dict[str, Any] = {
         "id": each.key.transactional_id,

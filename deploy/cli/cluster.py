@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from ...wire.printable import printable
 from ..cluster.advice import shell_command, shell_word
 from ..cluster.failure import Failure
 from ..cluster.lookup import bootstrap_line, open_cluster
 from ..cluster.targets import SYNTAX
-from ..cluster.terminal import say, show, show_one
+from ..cluster.terminal import say, show, show_one, tell
 from .common import (
     DEFAULT_DATA,
     QUERY,
@@ -98,9 +99,9 @@ def up(
         return
     show(_node_rows(cluster), format, columns=STARTED_COLUMNS)
     where = None if data == DEFAULT_DATA else data
-    print(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
+    tell(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
     create = shell_command("topic create", "orders", partitions=6, data=where)
-    print(f'next: eval "$({shell_command("env", data=where)})"   {create}')
+    tell(f'next: eval "$({shell_command("env", data=where)})"   {create}')
 
 
 def ps(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
@@ -155,14 +156,15 @@ def logs(
 ) -> None:
     """The log of a node; -f goes on as it grows."""
     process = open_cluster(data).node(node)
-    tail = process.log_tail(lines)
-    print_report({"node": node, "file": process.log, "lines": tail.splitlines()}, [tail], format)
+    tail = process.log_tail(lines).split("\n")
+    print_report({"node": node, "file": process.log, "lines": tail}, tail, format)
     if format == "json" or not follow:
         return
     with process.log.open(errors="replace") as file:
         file.seek(0, os.SEEK_END)
         while True:
-            print(file.read(), end="", flush=True)
+            sys.stdout.write(printable(file.read(), keep="\n\t"))
+            sys.stdout.flush()
             time.sleep(0.1)
 
 
@@ -188,39 +190,39 @@ def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     node_id = cluster.resolve(target, states=("running", "paused"))
     pid = cluster.node(node_id).kill()
     killed_at = time.monotonic()
-    print(f"killed node {node_id} (pid {pid} gone, port refuses)", end="", flush=True)
+    tell(f"killed node {node_id} (pid {pid} gone, port refuses)", end="")
     if role in ("leader", "group", "txn"):
         what = f"{name}/{number}: leader" if role == "leader" else f"{target}: coordinator"
         taken_over = _successor(cluster, target, node_id, killed_at)
-        print(f"   {what} {node_id}{taken_over}", end="")
-    print()
+        tell(f"   {what} {node_id}{taken_over}", end="")
+    tell("")
 
 
 def stop(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Stop a node gracefully (SIGTERM): it moves its leaders away first."""
-    print(f"stopped node {open_cluster(data).stop(target)}")
+    tell(f"stopped node {open_cluster(data).stop(target)}")
 
 
 def start(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Start a node that is down; returns when it has proved that it serves."""
     began = time.monotonic()
     node_id = open_cluster(data).start(target)
-    print(f"started node {node_id}, ready in {time.monotonic() - began:.1f} s")
+    tell(f"started node {node_id}, ready in {time.monotonic() - began:.1f} s")
 
 
 def restart(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Stop a node gracefully and start it again on the same data."""
-    print(f"restarted node {open_cluster(data).restart(target)}")
+    tell(f"restarted node {open_cluster(data).restart(target)}")
 
 
 def pause(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """SIGSTOP: the node keeps its connections and answers nothing, as in a very long pause."""
-    print(f"paused node {open_cluster(data).pause(target)} (its process is in state T)")
+    tell(f"paused node {open_cluster(data).pause(target)} (its process is in state T)")
 
 
 def resume(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
     """Let a paused node go on."""
-    print(f"resumed node {open_cluster(data).resume(target)}")
+    tell(f"resumed node {open_cluster(data).resume(target)}")
 
 
 def partition(
@@ -236,7 +238,7 @@ def partition(
     if not separator or not all(sides):
         raise Failure(f"{groups!r} is not two groups. Write for instance 1,2/3.", exit_code=2)
     open_cluster(data).partition(*sides, one_way=one_way)
-    print(f"cut {left} {'->' if one_way else '|'} {right}; mend it with: oncelog heal")
+    tell(f"cut {left} {'->' if one_way else '|'} {right}; mend it with: oncelog heal")
 
 
 def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
@@ -245,13 +247,13 @@ def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
     if not number.isdigit():
         raise Failure(f"{delay!r} is not a delay. Write for instance 50ms.", exit_code=2)
     node_id = open_cluster(data).slow(target, int(number))
-    print(f"node {node_id} sends {number} ms late; mend it with: oncelog heal")
+    tell(f"node {node_id} sends {number} ms late; mend it with: oncelog heal")
 
 
 def heal(*, data: Data = DEFAULT_DATA) -> None:
     """Mend links, resume what is paused, start what is down."""
     open_cluster(data).heal()
-    print("all nodes run, all links are whole")
+    tell("all nodes run, all links are whole")
 
 
 def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]) -> None:
@@ -288,8 +290,8 @@ def _probe(query: Query, seconds: float) -> int:
     if query.format != "json":
         for row in rows:
             for sentence in row["stalls"] or ():
-                print(f"node {row['node']}: {sentence}")
-        print(f"the probe itself waited {seen.probe.waited_ms:.0f} ms for a processor")
+                tell(f"node {row['node']}: {sentence}")
+        tell(f"the probe itself waited {seen.probe.waited_ms:.0f} ms for a processor")
     return 1 if seen.fences or seen.probe.max_ms > LIMIT_MS else 0
 
 

@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.lookup import ClusterChoice
+from ..cluster.terminal import tell
 
 DEFAULT_DATA = Path(".oncelog")
 EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
@@ -85,8 +86,11 @@ def headings(*keys: str, **others: str) -> dict[str, str]:
 
 def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -> None:
     """A report as one JSON object, or in words."""
-    for line in [json.dumps(fields, default=str)] if output == "json" else lines:
-        print(line)
+    if output == "json":
+        print(json.dumps(fields, default=str))
+    else:
+        for line in lines:
+            tell(line)
 
 
 def require(extra: str, *modules: str) -> None:

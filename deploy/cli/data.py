@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from ...wire.printable import printable
 from ..cluster.failure import Failure
 from ..cluster.lookup import open_cluster
-from ..cluster.terminal import say
+from ..cluster.terminal import say, tell
 from .common import (
     DEFAULT_CLUSTER,
     DEFAULT_DATA,
@@ -85,7 +86,7 @@ async def consume(
     from ...client.admin import EARLIEST, LATEST, Admin
     from ...client.consumer import Consumer
 
-    count = 0
+    count, is_raw = 0, not sys.stdout.isatty()
     async with query.view() as view:
         admin = Admin(view)
         chosen = [p.partition for p in await admin.describe_topics([topic])]
@@ -107,7 +108,7 @@ async def consume(
             while unfinished and (max_records is None or count < max_records):
                 for record in await consumer.poll(1_000, max_records and max_records - count):
                     if follow or record.offset < ends[topic, record.partition]:
-                        _print_record(topic, record.partition, record, query.format)
+                        _print_record(topic, record.partition, record, query.format, raw=is_raw)
                         count += 1
                 for key in list(unfinished):
                     if not follow and consumer.position(*key) >= ends[key]:
@@ -116,11 +117,18 @@ async def consume(
     say(f"{count} records")
 
 
-def _print_record(topic: str, partition: int, record: Any, output: str) -> None:
+def _print_record(
+    topic: str, partition: int, record: Any, output: str, *, raw: bool = False
+) -> None:
+    """Print a record; `raw`: its bytes as they are, for a program or a file."""
     if output == "table":
         value = record.value if record.value is not None else b"(null)"
-        key = record.key.decode(errors="replace") + "\t" if record.key is not None else ""
-        print(f"{partition}@{record.offset}\t{key}{value.decode(errors='replace')}")
+        key = record.key + b"\t" if record.key is not None else b""
+        line = b"%d@%d\t%b%b" % (partition, record.offset, key, value)
+        if raw:
+            sys.stdout.buffer.write(line + b"\n")
+        else:
+            print(printable(line.decode(errors="backslashreplace"), keep="\t"))
         return
     fields = {
         "topic": topic,
@@ -157,10 +165,13 @@ def dump(
     for file in files:
         content = file.read_bytes()
         if format == "table":
-            print(f"{file} · {len(content)} bytes")
+            tell(f"{file} · {len(content)} bytes")
         for batch in dump_segment(file.name, content, deep=records):
             is_damaged |= bool(batch.problem)
-            print(json.dumps(batch.fields()) if format == "json" else f"  {batch.words()}")
+            if format == "json":
+                print(json.dumps(batch.fields()))
+            else:
+                tell(f"  {batch.words()}")
             for record in batch.records:
                 _print_record(file.parent.name, -1, record, format)
         if (torn := trailing_bytes(content)) and any(content[-torn:]):

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
-from ..cluster.terminal import say, show, show_one
+from ..cluster.terminal import say, show, show_one, tell
 from .common import (
     DEFAULT_CLUSTER,
     EARLIEST,
@@ -92,10 +92,10 @@ def describe(
         names = [member.member_id for member in idle]
         show_one({**summary, "idle members": names, "offsets": rows}, query.format)
         return
-    print("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
+    tell("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
     show(rows, query.format, columns=OFFSET_COLUMNS)
     for member in idle:
-        print(f"{member.member_id} at {member.host} has no partition")
+        tell(f"{member.member_id} at {member.host} has no partition")
 
 
 def reset(

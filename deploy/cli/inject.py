@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say
+from ..cluster.terminal import say, tell
 from .common import DEFAULT_CLUSTER, ClusterOptions
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def inject(
     try:
         with ProtocolProxy(plaintext_bootstrap(cluster), [_print_fault]) as proxy:
             proxy.add(rule)
-            print(f"bootstrap.servers={proxy.address_for()}", flush=True)
+            tell(f"bootstrap.servers={proxy.address_for()}")
             _wait(proxy, rule, seconds, exit_when_done)
             made = proxy.made(rule)
     finally:
@@ -203,6 +203,6 @@ def _print_fault(event: "Event") -> None:
 
     now = time.strftime("%H:%M:%S")
     if isinstance(event, FaultMade):
-        print(f"{now}  {event.request!r}: {event.what}", flush=True)
+        tell(f"{now}  {event.request!r}: {event.what}")
     elif isinstance(event, ConnectionClosed) and event.is_refusal:
         say(f"a connection was closed: {event.reason}")

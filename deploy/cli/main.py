@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from cyclopts import App
 
 from ..cluster.failure import Failure
+from ..cluster.terminal import say
 from . import (
     bench,
     chaos,
@@ -57,9 +58,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         result = build()(list(sys.argv[1:] if arguments is None else arguments), exit_on_error=True)
     except Failure as failure:
-        return _complain(str(failure), failure.exit_code)
+        return _complain(failure.exit_code, *str(failure).split("\n"))
     except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+        return _complain(130, "interrupted")
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
         return 0
@@ -68,10 +69,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         if not isinstance(problem, KafkaError):
             raise
-        return _complain(str(problem), 1)
+        return _complain(1, str(problem))
     return result if isinstance(result, int) else 0
 
 
-def _complain(sentence: str, exit_code: int) -> int:
-    print(f"oncelog: {sentence}", file=sys.stderr)
+def _complain(exit_code: int, sentence: str, *more: str) -> int:
+    say(f"oncelog: {sentence}", *more)
     return exit_code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say
+from ..cluster.terminal import say, tell
 from .common import DEFAULT_CLUSTER, ClusterOptions
 from .inject import plaintext_bootstrap
 
@@ -71,7 +71,7 @@ def _watch(bootstrap: str, instances: int, seconds: float | None, cluster: Clust
         with ProtocolProxy(bootstrap, [listener]) as proxy:
             for number in range(1, instances + 1):
                 name = f"instance-{number}" if instances > 1 else ""
-                print(f"bootstrap.servers={proxy.address_for(name)}", flush=True)
+                tell(f"bootstrap.servers={proxy.address_for(name)}")
             _wait_and_ask(listener, seconds, cluster)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -101,8 +101,8 @@ def _wait_and_ask(
 
 
 def _print_finding(found: "ApplicationFinding") -> None:
-    print("\n".join([f"{time.strftime('%H:%M:%S')}  {(lines := found.lines())[0]}", *lines[1:]]),
-          flush=True)  # fmt: skip
+    first, *more = found.lines()
+    tell(f"{time.strftime('%H:%M:%S')}  {first}", *more)
 
 
 def _sum_up(listener: "DiagnosisListener") -> int:
@@ -112,11 +112,12 @@ def _sum_up(listener: "DiagnosisListener") -> int:
         return SAW_NOTHING
     wrong = [found for found in findings if found.kind.weight == "wrong"]
     exposed = [found for found in findings if found.kind.weight != "wrong"]
-    print(f"\n{listener.requests} requests seen: {len(wrong)} mistakes, {len(exposed)} exposures")
+    counts = f"{len(wrong)} mistakes, {len(exposed)} exposures"
+    tell("", f"{listener.requests} requests seen: {counts}")
     for found in findings:
-        print(f"  {found.kind.weight:<8} {found.kind.name:<28} {found.subject}")
+        tell(f"  {found.kind.weight:<8} {found.kind.name:<28} {found.subject}")
     if not wrong:
-        print("No mistake was seen. What no rebalance, abort or lost answer has brought about was "
+        tell("No mistake was seen. What no rebalance, abort or lost answer has brought about was "
               "not to be seen.")  # fmt: skip
     return 1 if wrong else 0
 
@@ -142,10 +143,10 @@ def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
         facts.offsets_partitions = len(admin.describe_topics([v.OFFSETS_TOPIC]))
         facts.min_insync = {topic: _min_insync(admin, topic) for topic in v.outputs(facts)}
     for line in v.conclusions(facts):
-        print(line)
-    print("Not to be seen without the proxy (oncelog observe, without --group):")
+        tell(line)
+    tell("Not to be seen without the proxy (oncelog observe, without --group):")
     for line in v.NOT_SEEN:
-        print(f"  {line}")
+        tell(f"  {line}")
     return 0
 
 

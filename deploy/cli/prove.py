@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say
+from ..cluster.terminal import say, tell
 from .common import Bootstrap, Format, pairs, print_report
 
 Topics = list[str] | None
@@ -86,7 +86,7 @@ def prove(
     from ..prove.shrinking import shrunk
 
     if faults == "help":
-        print("\n".join(FAULTS))
+        tell(*FAULTS)
         return 0
     if not command:
         raise Failure("Say what to run: oncelog prove --in A --out B -- COMMAND", exit_code=2)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say, show, show_one
+from ..cluster.terminal import say, show, show_one, tell
 from .common import (
     DEFAULT_CLUSTER,
     EARLIEST,
@@ -106,7 +106,7 @@ def describe(
         return
     show(rows, query.format, columns=PARTITION_COLUMNS)
     for key, value in changed.items():
-        print(f"{key}={value}")
+        tell(f"{key}={value}")
 
 
 def alter(

@@ -256,7 +256,9 @@ def _producer_row(producer: "PartitionProducer") -> dict[str, Any]:
 
 def _print_explanation(explanation: "Explanation", output: str) -> None:
     lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
-    print_report({"heading": explanation.heading, "lines": lines}, [explanation.in_words()], output)
+    print_report(
+        {"heading": explanation.heading, "lines": lines}, explanation.in_words().split("\n"), output
+    )
 
 
 def _timeout(timeout_ms: int) -> str | float:

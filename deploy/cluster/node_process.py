@@ -164,7 +164,7 @@ class NodeProcess:
                 text = file.read().decode(errors="replace")
         except OSError:
             return ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(text.removesuffix("\n").split("\n")[-lines:])
 
     def _is_ours(self, process: psutil.Process) -> bool:
         if not self._is_alive(process):

@@ -1,9 +1,14 @@
-"""Results on stdout, as a table or as JSON; words about progress on stderr."""
+"""Results on stdout, as a table or as JSON; words about progress on stderr.
+
+All but JSON, which escapes by itself, is made printable here: names and values are clients'.
+"""
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ...wire.printable import printable
 
 
 def show(
@@ -21,7 +26,9 @@ def show(
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for key, heading in shown.items():
         is_number = any(isinstance(row.get(key), (int, float)) for row in rows)
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+        table.add_column(
+            Text(printable(heading)), justify="right" if is_number else "left", overflow="fold"
+        )
     for row in rows:
         # Text, lest the table take "oncelog[bench]" for markup
         table.add_row(*[Text(cell(row.get(key))) for key in shown])
@@ -35,12 +42,17 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
         return
     width = max((len(key) for key in values), default=0)
     for key, value in values.items():
-        print(f"{key:<{width}}  {cell(value)}")
+        tell(f"{key:<{width}}  {cell(value)}")
 
 
-def say(text: str) -> None:
-    """A word about progress, for the person who waits."""
-    print(text, file=sys.stderr, flush=True)
+def tell(*lines: str, end: str = "\n") -> None:
+    """Print lines of a result; a line end within one is escaped as other control characters are."""
+    print("\n".join(map(printable, lines)), end=end, flush=True)
+
+
+def say(*lines: str) -> None:
+    """Print lines about progress, for the person who waits."""
+    print("\n".join(map(printable, lines)), file=sys.stderr, flush=True)
 
 
 def console() -> Any:
@@ -52,6 +64,7 @@ def console() -> Any:
 
 
 def cell(value: Any) -> str:
+    """Return a value as it stands in a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -59,5 +72,5 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, (list, tuple)):
-        return ",".join(str(item) for item in value) or "-"
-    return str(value)
+        return ",".join(map(cell, value)) or "-"
+    return printable(str(value))

