@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import os
 import resource
 import signal
 import sys
@@ -17,7 +18,7 @@ from ..coordinator.raft.outcomes import CorruptJournal
 from ..replication.background_task import BACKGROUND_TASK
 from ..replication.peer.address import PeerSocketError
 from ..storage.corrupt_file import CorruptFile
-from ..storage.directory.lock import DirectoryInUse
+from ..storage.directory.lock import DirectoryInUse, DirectoryOfAnother
 from ..storage.directory.log_directory import WrongCluster
 from ..wire.errors import KafkaError
 from ..wire.printable import printable
@@ -32,6 +33,7 @@ _REPORTED_IN_WORDS = (
     CorruptFile,
     CorruptJournal,
     DirectoryInUse,
+    DirectoryOfAnother,
     KafkaError,
     OSError,
     PeerSocketError,
@@ -99,6 +101,7 @@ def main(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter(FORMAT, "%Y-%m-%d %H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    os.umask(0o077)  # logs, journals and snapshots hold every record: for their owner alone
     _allow_many_files()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:

@@ -23,6 +23,7 @@ from typing import Any
 from ... import __version__
 from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
+from ..cluster.private import make_private_directory
 from ..faults.client_proxies import ClientProxies
 from ..faults.faulty_cluster import FaultyCluster
 from ..inspect.loop_stalls import stalls_in_log
@@ -89,7 +90,7 @@ class ChaosRun:
         """Do it. Failure when it could not be done at all."""
         if self.out.exists() and any(self.out.iterdir()):
             raise Failure(f"{self.out} is not empty. Name another directory with --out.")
-        self.out.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self.out)
         self._write_about()
         settings = self.settings
         roll_ms = max(ROLL_MS_MIN, int(settings.seconds * 1000 / SEGMENTS_OF_A_RUN))

@@ -7,6 +7,7 @@ bytes), so they live outside, in a folder of mode 0700 whose name is in cluster.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -19,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from .failure import Failure
+from .private import close_to_others, opener, require_ours
+from .terminal import say
 
 FORMAT = 1
 CLUSTER_FILE, LOCK_FILE = "cluster.json", ".lock"
@@ -82,8 +85,11 @@ def read(data: Path) -> ClusterFile | None:
     file = data / CLUSTER_FILE
     try:
         text = file.read_text()
+        require_ours(file)  # it names processes to end and directories to remove
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        raise Failure(f"{file} cannot be read by this user. Run this as its owner.") from None
     try:
         values = json.loads(text)
         if values["format"] != FORMAT:
@@ -100,9 +106,11 @@ def read(data: Path) -> ClusterFile | None:
 
 
 def write(data: Path, cluster: ClusterFile) -> None:
-    """Replace cluster.json in one step."""
+    """Replace cluster.json in one step; a cluster's directory is its owner's alone."""
+    if close_to_others(data):
+        say(f"{data} was open to other users; it is its owner's alone now")
     part = data / f".{CLUSTER_FILE}.part"
-    with part.open("w") as file:
+    with open(part, "w", encoding="utf-8", opener=opener) as file:
         json.dump(asdict(cluster), file, indent=1)
         file.flush()
         os.fsync(file.fileno())
@@ -136,18 +144,30 @@ def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
 @contextlib.contextmanager
 def locked(data: Path) -> Iterator[None]:
     """Hold the directory's lock, also of a new one; Failure when another command holds it."""
+    lock = _open_lock(data)
     try:
-        data.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise Failure(f"{data} is a file or lies in one; --data wants a directory.") from None
-    with (data / LOCK_FILE).open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Failure(
                 f"Another oncelog command is working on {data}. Wait for it, then try again."
             ) from None
         yield
+    finally:
+        os.close(lock)
+
+
+def _open_lock(data: Path) -> int:
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        require_ours(data)
+        return opener(str(data / LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    except (FileExistsError, NotADirectoryError):
+        raise Failure(f"{data} is a file or lies in one; --data wants a directory.") from None
+    except OSError as problem:
+        is_link = problem.errno == errno.ELOOP
+        why = "it is a link" if is_link else os.strerror(problem.errno or 0)
+        raise Failure(f"{data / LOCK_FILE} cannot be opened: {why}.") from None
 
 
 def peer_directory_for(cluster_id: str) -> Path:

@@ -26,6 +26,7 @@ from .failure import Failure
 from .layout import ClusterFile
 from .node_process import NodeProcess, NodeStatus
 from .plan import ClusterPlan
+from .private import write_private
 
 READY_TIMEOUT_S = 30.0
 T = TypeVar("T")
@@ -326,9 +327,9 @@ class Cluster:
         layout.make_peer_directory(self.peer_directory)
         started = [self._nodes[i] for i in node_ids]
         for node in started:
-            node.directory.mkdir(exist_ok=True)
+            node.directory.mkdir(mode=0o700, exist_ok=True)
             values = properties.node_properties(node.entry, self.file, node.directory)
-            node.properties.write_text(properties.render(values))
+            write_private(node.properties, properties.render(values))
             node.spawn()
         # Only now, when the nodes are on their way: these imports cost.
         from ...client.loop_thread import LoopThread

@@ -21,6 +21,7 @@ from . import ports
 from .advice import shell_command
 from .failure import Failure
 from .layout import NodeEntry, node_directory
+from .private import opener, write_private
 
 POLL_S = 0.002
 STOP_TIMEOUT_S = 30.0
@@ -82,7 +83,7 @@ class NodeProcess:
         """Start the process detached, log to node.log, write node.pid; it is not ready yet."""
         environment = {k: v for k, v in os.environ.items() if k in KEPT_ENVIRONMENT}
         command = [sys.executable, *self.program(), "--config", str(self.properties)]
-        with self.log.open("ab") as log:
+        with open(self.log, "ab", opener=opener) as log:
             self._child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -92,7 +93,7 @@ class NodeProcess:
                 env=environment,
                 start_new_session=True,
             )
-        self.pid_file.write_text(f"{self._child.pid}\n")
+        write_private(self.pid_file, f"{self._child.pid}\n")
 
     def exit_code(self) -> int | None:
         """The exit code when the node was started from here and has ended."""

@@ -51,7 +51,7 @@ class Supervisor:
     takes_reports = True
 
     def __init__(self, logs: Path) -> None:
-        logs.mkdir(parents=True, exist_ok=True)
+        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._logs = logs
         self._children: dict[str, ChildProcess] = {}
         self._changed = threading.Condition()  # holds an RLock

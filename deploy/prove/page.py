@@ -11,7 +11,7 @@ KILLS = ("kill", "stop", "remove", "broker")
 
 def keep_outcome(outcome: ProveOutcome, directory: Path) -> Path:
     """Write both; returns the page."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     (directory / "outcome.json").write_text(outcome.as_json())
     (directory / "settings.json").write_text(outcome.settings.as_json())
     page = directory / "report.html"

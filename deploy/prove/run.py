@@ -24,6 +24,7 @@ from ...wire.identifiers import TopicPartition
 from ..cluster.blocking_admin import blocking_admin
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
+from ..cluster.private import make_private_directory
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from .application import Application
 from .diagnosis.listener import DiagnosisListener, key_hashes
@@ -85,7 +86,7 @@ class Run:
     def go(self) -> ProveOutcome:
         """Failure with exit code 2 when there is no verdict: it did not work before the first
         fault, or something of ours did not."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self.directory)
         with term_as_interrupt():
             try:
                 outcome = self._closed_behind()

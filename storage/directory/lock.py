@@ -1,11 +1,16 @@
 """One broker process on a data directory: a lock that ends with the process, however that ends."""
 
+import contextlib
+import errno
 import fcntl
+import logging
 import os
+import stat
 from pathlib import Path
 
 from ..checkpoint import sync_directory
 
+logger = logging.getLogger(__name__)
 LOCK = ".lock"
 
 
@@ -13,17 +18,45 @@ class DirectoryInUse(Exception):
     """Another broker process holds the lock of the directory."""
 
 
+class DirectoryOfAnother(Exception):
+    """The directory belongs to another user, who could put anything into it."""
+
+
 def make_directory(path: Path) -> None:
     """Make it if it is missing, with those above it, so that it outlives a power cut."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for made in missing:
         sync_directory(made.parent)
 
 
+def close_to_others(path: Path) -> None:
+    """Let only its owner enter a data directory that an older release, or a person, left open."""
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        logger.warning("%s was open to other users; it is its owner's alone now", path)
+        with contextlib.suppress(PermissionError):  # a file system without modes
+            path.chmod(0o700)
+
+
 def take_lock(path: Path) -> int:
-    """The descriptor that holds the lock of a data directory. Raises DirectoryInUse."""
-    fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Return the descriptor that holds the lock of a data directory.
+
+    Raises DirectoryInUse, and DirectoryOfAnother when another user owns the directory or has put a
+    link where the lock is.
+    """
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise DirectoryOfAnother(
+            f"{path} belongs to user {owner}, and this is user {os.geteuid()}. Run the node as "
+            "that user, or give it a directory of its own"
+        )
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(path / LOCK, flags, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise DirectoryOfAnother(f"{path / LOCK} is a link. Remove it") from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

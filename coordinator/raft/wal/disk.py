@@ -75,7 +75,8 @@ class DirectoryDisk:
 
     def open(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        lock_file = os.open(self._directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock_file = os.open(self._directory / ".lock", flags, 0o600)
         try:
             fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

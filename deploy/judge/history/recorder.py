@@ -56,7 +56,7 @@ class Recorder:
         self._names_file = -1
         if folder is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            self._names_file = os.open(folder / "names.jsonl", flags, 0o644)
+            self._names_file = os.open(folder / "names.jsonl", flags, 0o600)
 
     @classmethod
     def open(cls, run: Path, clock_ns: Callable[[], int] = time.monotonic_ns) -> "Recorder":
@@ -64,7 +64,7 @@ class Recorder:
         for number in range(RECORDERS_MAX):
             folder = run / FOLDER / f"{number:04d}"
             try:
-                folder.mkdir(parents=True)
+                folder.mkdir(mode=0o700, parents=True)
             except FileExistsError:
                 continue
             about = {"format": FORMAT_VERSION, "recorder": number, "pid": os.getpid()}

@@ -76,7 +76,7 @@ class RecordedRows:
             self._memory.append(self._chunk)
         else:
             if self._file < 0:
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             start = self.count * self.table.row.size
             os.ftruncate(self._file, start + size_bytes)
             self._chunk = mmap.mmap(self._file, size_bytes, offset=start)

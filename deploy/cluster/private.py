@@ -1,0 +1,52 @@
+"""Directories and files for their owner alone: a cluster's hold every record and, soon, passwords.
+
+Other users of the machine cannot enter a directory of mode 0700, so what lies in one is safe
+whatever its own mode. A directory of another user is refused, by root, too: its owner could put a
+link where a file of ours is to be.
+"""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from .failure import Failure
+
+OTHERS = 0o077
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory of mode 0700, or take one of ours and make it so."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    require_ours(path)
+    close_to_others(path)
+
+
+def require_ours(path: Path) -> None:
+    """Failure when a directory or file belongs to another user."""
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise Failure(
+            f"{path} belongs to user {owner}, and this is user {os.geteuid()}: its owner could "
+            "have it hold anything. Run this as that user, or choose another directory."
+        )
+
+
+def close_to_others(path: Path) -> bool:
+    """Let only the owner enter a directory; whether others could until now."""
+    is_open = bool(stat.S_IMODE(path.stat().st_mode) & OTHERS)
+    if is_open:
+        with contextlib.suppress(PermissionError):  # a file system without modes
+            path.chmod(0o700)
+    return is_open
+
+
+def opener(path: str, flags: int) -> int:
+    """Open a file as `open` wants it: of mode 0600 when it is new, and never through a link."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a whole file that only its owner may read."""
+    with open(path, "w", encoding="utf-8", opener=opener) as file:
+        file.write(text)
