@@ -357,6 +357,7 @@ class Broker:
                 self._clock,
                 self._log_executor,
                 self._maintenance.recovery_points,
+                self._maintenance.cleaned_offsets,
                 self._work,
                 backoff_ms=config.log_cleaner_backoff_ms,
             )
@@ -372,6 +373,7 @@ class Broker:
             "client_connections": self.server.connection_count,
             "partitions": len(self.replicas),
             "partitions_led": sum(1 for p in self.replicas if p.leader is not None),
+            "uncleanable": self._logs.uncleanable(),
             **self._partition_transactions.metrics(),
             "loop": self.watchdog.metrics(),
         }

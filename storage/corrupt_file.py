@@ -1,6 +1,9 @@
-"""A file of ours that does not say what it should."""
+"""A file of ours that does not say what it should, and what a log that is read may raise."""
 
+import struct
 from pathlib import Path
+
+from ..wire.errors import CorruptMessage, InvalidRecord, KafkaError
 
 
 class CorruptFile(Exception):
@@ -11,3 +14,9 @@ class CorruptFile(Exception):
         self.path = path
         self.problem = problem
         self.remedy = remedy
+
+
+# What reading a damaged file of a log may raise; struct.error: it is shorter than it was.
+UNREADABLE = (CorruptFile, CorruptMessage, InvalidRecord, struct.error)
+# What one log may raise of its own. A task that looks after many goes on with the others.
+LOG_TROUBLE = (*UNREADABLE, KafkaError, OSError)

@@ -46,7 +46,7 @@ SNAPSHOT_BYTES_A_PRODUCER = 4 * BATCH_COUNTS_AS_BYTES
 
 
 class LocalLog:
-    """Segments with everything derived from them, up to `log_end_offset`; three offsets of a log.
+    """Segments with everything derived from them, up to `log_end_offset`; the offsets of a log.
 
     One thread owns it; the jobs that it makes run in any other. `now_ms` is wall clock; what does
     not get it goes by the last that was told. `config` may be replaced at any time. Public methods
@@ -61,6 +61,7 @@ class LocalLog:
         *,
         recovery_point: int,
         high_watermark: int,
+        cleaned_offset: int,
         disk: DiskGuard,
         now_ms: int,
         fault_point: FaultPoint,
@@ -73,6 +74,8 @@ class LocalLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = min(max(high_watermark, self.log_start_offset), self.log_end_offset)
+        # Compaction has been through below it, see compaction/plan.py; 0 where it has not.
+        self.cleaned_offset = min(cleaned_offset, self.log_end_offset)
         self.latest_epoch = self.leader_epochs.latest_epoch  # read at every append
         self.snapshots = loaded.snapshots
         self._unsaved_bytes = 0

@@ -21,6 +21,7 @@ class LogOpening:
     log_start_offset: int
     recovery_point: int
     high_watermark: int
+    cleaned_offset: int
     clean_shutdown: bool
     machine_restarted: bool
     now_ms: int
@@ -38,5 +39,6 @@ class LogOpening:
             log_start_offset=0,
             recovery_point=0,
             high_watermark=0,
+            cleaned_offset=0,
             clean_shutdown=False,
         )

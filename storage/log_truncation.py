@@ -111,6 +111,7 @@ class LogTruncation:
         log.log_end_offset = end_offset
         log.high_watermark = min(log.high_watermark, end_offset)
         log.log_start_offset = min(log.log_start_offset, end_offset)
+        log.cleaned_offset = min(log.cleaned_offset, end_offset)
         log.durability.cut(end_offset)
         if log.leader_epochs.truncate_from_end(end_offset):
             log.epochs_changed()
@@ -130,6 +131,7 @@ class LogTruncation:
             log.fault_point("log.truncate.after-move")
             log.log_start_offset = log.log_end_offset = offset
             log.high_watermark = min(log.high_watermark, offset)
+            log.cleaned_offset = min(log.cleaned_offset, offset)
             log.durability.cut(0)
             log.producer_state, log.rebuild = ProducerStateTable(offset), None
             if log.leader_epochs.clear():

@@ -76,6 +76,7 @@ class PartitionLog:
         self.truncation = LogTruncation(local)
         self.retention = LogRetention(local)
         self.aborted_transactions = AbortedTransactions(local)
+        self.uncleanable = ""  # why it is not compacted any more: it cannot be read
 
     @classmethod
     def open(cls, directory: Path, **options: Any) -> "PartitionLog":
@@ -94,6 +95,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         high_watermark: int = 0,
+        cleaned_offset: int = 0,
         clean_shutdown: bool = False,
         machine_restarted: bool = False,
         now_ms: int,
@@ -101,7 +103,7 @@ class PartitionLog:
     ) -> Steps["PartitionLog"]:
         """The log in `directory`, created if there is none, recovered unless `clean_shutdown`.
 
-        The three offsets are those of the data directory's checkpoints. machine_restarted: the
+        The four offsets are those of the data directory's checkpoints. machine_restarted: the
         machine was without power since. Raises InconsistentTopicId when the directory is another
         topic's, KafkaStorageError when it cannot be read or written.
         """
@@ -130,6 +132,7 @@ class PartitionLog:
             loaded,
             recovery_point=min(flushed_to, loaded.indexed_from),
             high_watermark=high_watermark,
+            cleaned_offset=cleaned_offset,
             disk=disk,
             now_ms=now_ms,
             fault_point=fault_point,

@@ -1,10 +1,9 @@
 """Keeps one checkpoint file of the data directory, and knows what it says on the disk.
 
-The checkpoints may lag behind, but two things may not happen before the recovery point of a log
-is on the disk:
+The checkpoints may lag behind, but two things may not happen before an offset is on the disk:
 
-  a truncation     below it: what grows there anew would count as synced, and be trusted unread
-  a compaction     above it: the gap that it leaves would count as a hole, made by a power cut
+  a truncation     below it: what grows there would count as synced, committed, cleaned or deleted
+  a compaction     above the recovery point: its gap would count as a hole, made by a power cut
 
 Both wait here. Whoever waits is served by the next write, however many they are.
 """

@@ -7,16 +7,15 @@ appended to and read meanwhile.
 
 import asyncio
 import logging
-import struct
 from concurrent.futures import Executor
 
 from ...replication.background_task import background_task, end_tasks
 from ...replication.sliced_work import SlicedWork
 from ...storage.compaction.cleaning import CleanedGroup, Cleaning
 from ...storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
-from ...storage.corrupt_file import CorruptFile
+from ...storage.corrupt_file import LOG_TROUBLE
 from ...storage.directory.log_directory import LogDirectory
-from ...wire.errors import KafkaError
+from ...wire.errors import KafkaStorageError
 from ..clock import Clock
 from .checkpoint_writer import CheckpointWriter
 
@@ -34,6 +33,7 @@ class LogCompaction:
         clock: Clock,
         executor: Executor,
         recovery_points: CheckpointWriter,
+        cleaned_offsets: CheckpointWriter,
         work: SlicedWork,
         *,
         backoff_ms: int,
@@ -43,6 +43,7 @@ class LogCompaction:
         self._clock = clock
         self._executor = executor
         self._recovery_points = recovery_points
+        self._cleaned_offsets = cleaned_offsets
         self._work = work
         self._backoff_ms = backoff_ms
         self._task = background_task("log compaction", self._run())
@@ -87,16 +88,17 @@ class LogCompaction:
         except SegmentsChanged as error:
             self._cleaner.give_up(error)
             return False
-        except (KafkaError, OSError, CorruptFile, struct.error) as error:
+        except LOG_TROUBLE as error:
             # Also that a new segment, with fewer entries, has the name of one that was cut off.
-            logger.warning("a log cannot be compacted: %s", error)
             self._cleaner.give_up(error)
             return False
         except asyncio.CancelledError as error:
             self._cleaner.give_up(error)
             raise
         try:
-            await loop.run_in_executor(self._executor, self._cleaner.save)
-        except OSError as error:  # a full disk, maybe: after a restart more is cleaned than need be
+            await self._cleaned_offsets.write_now_and_then()
+        except (
+            KafkaStorageError
+        ) as error:  # a full disk, maybe: after a restart more is cleaned than need be
             logger.warning("how far logs are compacted cannot be written down: %s", error)
         return True

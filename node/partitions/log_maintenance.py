@@ -11,7 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 
 from ...replication.background_task import background_task, end_tasks
-from ...storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from ...storage.checkpoint import (
+    CLEANED_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.topic_configs import LONG_MAX
 from ...wire.errors import KafkaError, KafkaStorageError
@@ -58,9 +63,15 @@ class LogMaintenance:
             return CheckpointWriter(directory, name, directory_executor, replicas.work)
 
         self.recovery_points = writer(RECOVERY_POINTS)
-        replicas.recovery_points = self.recovery_points
+        self.cleaned_offsets = writer(CLEANED_OFFSETS)  # written behind each cleaning
         high_watermarks = writer(HIGH_WATERMARKS)
         log_starts = writer(LOG_START_OFFSETS)
+        replicas.checkpoints = (
+            self.recovery_points,
+            self.cleaned_offsets,
+            high_watermarks,
+            log_starts,
+        )
         self._tasks = [
             background_task(f"log maintenance: {name}", self._every(interval_ms, work))
             for name, interval_ms, work in (

@@ -67,7 +67,7 @@ class Logs:
         self._state = state
         self._clock = clock
         self._configs: dict[str, LogConfig] = {}
-        self.cleaner = LogCleaner(directory.path, fault_point=fault_point)
+        self.cleaner = LogCleaner(fault_point=fault_point)
 
     # -- configurations
 
@@ -122,7 +122,11 @@ class Logs:
     def remove_partition(self, key: TopicPartition) -> None:
         """A log is served no longer; a job then removes its directory."""
         self.directory.remove_partition(*key)
-        self.cleaner.remove_partition(*key)
+
+    def uncleanable(self) -> dict[str, str]:
+        """The logs that are not compacted any more, and why."""
+        logs = self.directory.logs.values()
+        return {log.directory.name: log.uncleanable for log in logs if log.uncleanable}
 
     async def close(
         self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int

@@ -30,6 +30,7 @@ from ...storage.partition_log import PartitionLog, UnexpectedAppendOffset
 from ...wire.errors import KafkaError, KafkaStorageError
 from ...wire.steps import StepCounter
 from ..config.broker_config import BrokerConfig
+from .checkpoint_writer import CheckpointWriter
 from .fetched_answers import (
     ANSWERS_A_STEP,
     SHORT_APPEND_BYTES,
@@ -320,13 +321,15 @@ class ReplicaFetcher:
     def _may_cut(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> bool:
         """Whether the log may come to end at `bound`; if not it will be made so, and asked again.
 
-        What grows where synced records were would be trusted unread after a power cut.
+        A restart would believe of what grows where records were that it is synced, committed,
+        cleaned, or deleted.
         """
-        points, key = self._replicas.recovery_points, (partition.topic, partition.index)
-        if points is None or points.is_at_most(key, bound):
-            return True
-        self._begin(f"truncation of {partition!r}", self._lower(slot, partition, bound))
-        return False
+        key = (partition.topic, partition.index)
+        above = [each for each in self._replicas.checkpoints if not each.is_at_most(key, bound)]
+        if above:
+            work = self._lower(slot, partition, bound, above)
+            self._begin(f"truncation of {partition!r}", work)
+        return not above
 
     def _cut(
         self, slot: FollowerSlot, partition: HostedPartition, bound: int, steps: Steps[None]
@@ -348,12 +351,17 @@ class ReplicaFetcher:
                 break
         return False
 
-    async def _lower(self, slot: FollowerSlot, partition: HostedPartition, bound: int) -> None:
-        """Bring the recovery point on the disk below the cut, and ask the leader once more."""
-        points = self._replicas.recovery_points
-        assert points is not None
+    async def _lower(
+        self,
+        slot: FollowerSlot,
+        partition: HostedPartition,
+        bound: int,
+        checkpoints: Iterable[CheckpointWriter],
+    ) -> None:
+        """Bring what the disk says of the log below the cut, and ask the leader once more."""
         try:
-            await points.lower((partition.topic, partition.index), bound)
+            for checkpoint in checkpoints:
+                await checkpoint.lower((partition.topic, partition.index), bound)
         except KafkaStorageError as error:
             self._log_limited("cannot be truncated yet", partition, error)
             self._move(slot, partition, NO_ROOM_BACKOFF_MS)

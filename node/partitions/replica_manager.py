@@ -73,7 +73,7 @@ class ReplicaManager:
         # Led, and with an ISR that may change without being told: see `isr_proposer`.
         self.unsettled: dict[HostedPartition, None] = {}
         self.written: set[HostedPartition] = set()  # since `log_maintenance` looked last
-        self.recovery_points: CheckpointWriter | None = None  # None: nothing is kept on a disk
+        self.checkpoints: tuple[CheckpointWriter, ...] = ()  # that are lowered before a cut
         self.cleaner: LogCleaner | None = None
         self.flusher = LogFlusher(flushed=self._flushed, failed=self.fail)
         self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)

@@ -8,28 +8,30 @@ One cleaning at a time, of the dirtiest log. The shell that runs it decides wher
             have the recovery point of cleaner.partition on the disk: step.end_offset or above
             cleaner.swap(step)                     log's thread
     cleaner.finish()                               log's thread, the steps being done
-    cleaner.save()                                 an executor: it syncs
+    write the checkpoint of cleaned offsets
 
 If the steps raise, call `give_up(error)` instead of `finish`: what was swapped in stays, the rest
 is left as it was.
 """
 
+import logging
 from collections.abc import Iterable
-from pathlib import Path
 
-from ...wire.errors import CorruptMessage, InvalidRecord
 from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
-from ..checkpoint import CLEANED_OFFSETS, CorruptCheckpoint, OffsetCheckpoint
-from ..corrupt_file import CorruptFile
+from ..corrupt_file import LOG_TROUBLE, UNREADABLE
+from ..disk_guard import OUT_OF_RESOURCES
 from ..partition_log import PartitionLog
+from ..segments.segment import Segment
 from ..topic_configs import LONG_MAX
 from .cleaner import KEYS_MAX, ActiveProducer
 from .cleaning import CleanedGroup, Cleaning
 from .plan import CleaningPlan, SegmentSummary, plan_cleaning
 
+logger = logging.getLogger(__name__)
 _PRODUCERS_A_STEP = 256
+_SEGMENTS_A_STEP = 64  # of each the first header is read
 
 
 class SegmentsChanged(Exception):
@@ -37,27 +39,18 @@ class SegmentsChanged(Exception):
 
 
 class LogCleaner:
-    """Chooses and keeps count for the logs of one data directory."""
+    """Chooses what to clean among the logs of one data directory; how far each is, a log knows."""
 
     def __init__(
-        self,
-        data_directory: Path,
-        *,
-        keys_max: int = KEYS_MAX,
-        fault_point: FaultPoint = no_fault_point,
+        self, *, keys_max: int = KEYS_MAX, fault_point: FaultPoint = no_fault_point
     ) -> None:
-        self._checkpoint = OffsetCheckpoint(data_directory / CLEANED_OFFSETS, fault_point)
         self._keys_max = keys_max
         self._fault_point = fault_point
         self._log: PartitionLog | None = None
         self._cleaning: Cleaning | None = None
-        self._is_outdated = False  # what is being cleaned was cut, or deleted, since it began
-        # Why a log is not cleaned any more, by (topic, partition): a batch cannot be read.
-        self.uncleanable: dict[TopicPartition, str] = {}
-        try:
-            self._cleaned_offsets = self._checkpoint.read()
-        except CorruptCheckpoint:
-            self._cleaned_offsets = {}  # all logs count as dirty: more work, nothing wrong
+        self._segments: list[Segment] = []  # that the cleaning reads, and has not replaced
+        self._end_offset = 0  # of the part that is cleaned
+        self._is_outdated = False  # it was cut, or deleted, since the cleaning was planned
 
     def begin(self, logs: Iterable[PartitionLog], now_ms: int) -> Cleaning | None:
         """`beginning`, at once."""
@@ -66,51 +59,84 @@ class LogCleaner:
     def beginning(self, logs: Iterable[PartitionLog], now_ms: int) -> Steps[Cleaning | None]:
         """Begin to clean the log that needs it most, if one does. `now_ms` is wall clock.
 
-        What is appended meanwhile does no harm: that a producer has gone on by the time it is
-        looked at only makes less of it worth keeping.
+        A log that cannot be read is set aside, and the others go on.
         """
         assert self._cleaning is None, "one cleaning at a time"
         best: tuple[float, PartitionLog] | None = None
         for log in logs:
-            if not log.config.is_compacted or log.is_failed or _name(log) in self.uncleanable:
+            if not log.config.is_compacted or log.is_failed or log.uncleanable:
                 continue
-            plan = self.plan(log, now_ms)
-            if plan.is_worth_it(log.config) and (best is None or plan.dirty_ratio > best[0]):
+            plan = yield from self._planning(log, now_ms)
+            if plan is None or not plan.is_worth_it(log.config):
+                pass
+            elif best is None or plan.dirty_ratio > best[0]:
                 best = (plan.dirty_ratio, log)
             yield
         if best is None:
             return None
-        log = best[1]
+        self._log = best[1]
+        try:
+            self._cleaning = yield from self._beginning_with(best[1], now_ms)
+        finally:
+            if self._cleaning is None:
+                self._log = None
+        return self._cleaning
+
+    def _beginning_with(self, log: PartitionLog, now_ms: int) -> Steps[Cleaning | None]:
+        """Plan the cleaning, then note the producers. None if the log has changed meanwhile.
+
+        The plan and the segments are of one moment, and before the producers: a batch that is
+        newer than the one that was noted lies beyond the plan then, and is not touched.
+        """
+        plan = yield from self._planning(log, now_ms)
+        if plan is None or not plan.is_worth_it(log.config):
+            return None
+        segments, summaries, config = list(log.segments), _summaries(log), log.config
+        self._segments = [each for each in segments if each.base_offset < plan.end_offset]
+        self._end_offset, self._is_outdated = plan.end_offset, False
         producers: dict[int, ActiveProducer] = {}
         for entry in list(log.producer_state):
             producers[entry.producer_id] = ActiveProducer(
-                entry.epoch, entry.last_data_offset, entry.last_marker_offset
+                entry.epoch,
+                entry.last_data_offset_below(plan.end_offset),
+                entry.last_marker_offset,
             )
             if len(producers) % _PRODUCERS_A_STEP == 0:
                 yield
-        if log.is_failed:
-            return None  # it was deleted meanwhile
-        self._log = log
-        self._is_outdated = False
-        self._cleaning = Cleaning(
-            list(log.segments),
-            _summaries(log),
-            self.plan(log, now_ms),
-            log.config,
+        if self._has_changed():
+            return None
+        return Cleaning(
+            segments,
+            summaries,
+            plan,
+            config,
             producers,
             now_ms=now_ms,
             advanced_since_ms=log.local.advanced_since_ms,
             keys_max=self._keys_max,
             fault_point=self._fault_point,
         )
-        return self._cleaning
+
+    def _planning(self, log: PartitionLog, now_ms: int) -> Steps[CleaningPlan | None]:
+        """`plan`, after what takes long for it; None for a log that cannot be read."""
+        try:
+            if log.config.max_compaction_lag_ms < LONG_MAX:
+                for number, segment in enumerate(list(log.segments), 1):
+                    segment.find_first_timestamp()  # which remembers it
+                    if number % _SEGMENTS_A_STEP == 0:
+                        yield
+            yield from log.local.rebuilding()
+            return self.plan(log, now_ms)
+        except LOG_TROUBLE as error:
+            self._set_aside(log, error)
+            return None
 
     def plan(self, log: PartitionLog, now_ms: int) -> CleaningPlan:
         """What could be cleaned of a log."""
         return plan_cleaning(
             _summaries(log),
             log.config,
-            cleaned_offset=self._cleaned_offsets.get(_name(log)),
+            cleaned_offset=log.local.cleaned_offset,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             last_stable_offset=log.last_stable_offset,
@@ -133,46 +159,59 @@ class LogCleaner:
         ):
             raise SegmentsChanged
         self._log.local.replace_segments(group.base_offset, group.replaced)
+        self._segments = [each for each in self._segments if each not in group.replaced]
 
     def finish(self) -> None:
         """The steps are done: the log is clean up to where they got. SegmentsChanged."""
         assert self._log is not None and self._cleaning is not None
-        if self._is_outdated:
+        if self._is_outdated or self._log.is_failed:
             raise SegmentsChanged
-        self._cleaned_offsets[_name(self._log)] = self._cleaning.cleaned_offset
-        self._log = self._cleaning = None
+        self._log.local.cleaned_offset = self._cleaning.cleaned_offset
+        self._end()
 
     def give_up(self, error: BaseException) -> None:
         """The steps failed. A log with a file that cannot be read is not tried again."""
         assert self._log is not None and self._cleaning is not None
         self._cleaning.close()
-        is_damaged = isinstance(error, CorruptMessage | InvalidRecord | CorruptFile)
-        if is_damaged and not self._is_outdated:
-            self.uncleanable[_name(self._log)] = str(error)
-        self._log = self._cleaning = None
+        if not self._has_changed():
+            self._set_aside(self._log, error)
+        self._end()
 
     def truncated(self, topic: str, partition: int, end_offset: int) -> None:
-        """A log was cut to `end_offset`: what comes there now is dirty.
+        """A log is being cut to `end_offset`.
 
-        The segment that was cut is the same object still, so a cleaning has to be told.
+        The segment that is cut is the same object still, so a cleaning has to be told.
         """
-        name = (topic, partition)
-        if self._cleaning is not None and self._is_cleaning(name):
-            self._is_outdated |= end_offset < self._cleaning.plan.end_offset
-        if self._cleaned_offsets.get(name, end_offset) > end_offset:
-            self._cleaned_offsets[name] = end_offset
+        if self._log is not None and _name(self._log) == (topic, partition):
+            self._is_outdated |= end_offset < self._end_offset
 
-    def remove_partition(self, topic: str, partition: int) -> None:
-        self._is_outdated |= self._is_cleaning((topic, partition))
-        self._cleaned_offsets.pop((topic, partition), None)
-        self.uncleanable.pop((topic, partition), None)
+    def _has_changed(self) -> bool:
+        """Whether what is being cleaned is not in the log any more."""
+        assert self._log is not None
+        floor = self._log.segments.floor
+        return (
+            self._is_outdated
+            or self._log.is_failed
+            or any(floor(each.base_offset) is not each for each in self._segments)
+        )
 
-    def _is_cleaning(self, name: TopicPartition) -> bool:
-        return self._log is not None and _name(self._log) == name
+    def _set_aside(self, log: PartitionLog, error: BaseException) -> None:
+        """Clean a log no more if it cannot be read (in Kafka's words it is uncleanable).
 
-    def save(self) -> None:
-        """Write the checkpoint (blocks). Raises OSError."""
-        self._checkpoint.write(dict(self._cleaned_offsets))
+        What the machine lacks now it may have later. A log that has failed says so by itself.
+        """
+        if log.is_failed or not isinstance(error, LOG_TROUBLE):
+            return
+        is_lack = isinstance(error, OSError) and error.errno in OUT_OF_RESOURCES
+        if isinstance(error, (*UNREADABLE, OSError)) and not is_lack:
+            log.uncleanable = str(error) or repr(error)
+            logger.error("%s is not compacted any more: %s", log.directory.name, log.uncleanable)
+        else:
+            logger.warning("%s cannot be compacted now: %s", log.directory.name, error)
+
+    def _end(self) -> None:
+        self._log = self._cleaning = None
+        self._segments = []
 
 
 def _name(log: PartitionLog) -> TopicPartition:

@@ -5,7 +5,7 @@
     <topic>-<partition>/             a partition's log
     <topic>-<partition>.<hex>-delete/    a deleted one, which waits for its removal
     <topic>-<partition>.<hex>-stray/     one that is set aside: of a topic that nobody knows
-    three checkpoints                high watermarks, recovery points, log starts by partition
+    four checkpoints                 high watermarks, recovery points, log starts, cleaned offsets
     .kafka_cleanshutdown             everything was closed and synced; gone while a broker runs
     unrecovered-logs-checkpoint      those that nobody has opened since an end that was not clean
 
@@ -13,9 +13,10 @@ All names but the last are Kafka's, which opens every log when it starts. A brok
 those that its metadata names, and may end before it knows of all.
 
 The checkpoints may lag behind (they are written now and then): an old high watermark is raised
-again by the leader, an old recovery point costs reading, and an old log start may bring back
-records that DeleteRecords hid a moment before all replicas died. None may run ahead of its log:
-before a log is cut, or another one gets its name, what the disk says of it is lowered.
+again by the leader, an old recovery point costs reading, an old cleaned offset costs cleaning, and
+an old log start may bring back records that DeleteRecords hid a moment before all replicas died.
+None may run ahead of its log: before a log is cut, or another one gets its name, what the disk says
+of it is lowered.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
 from ..checkpoint import (
+    CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -130,6 +132,7 @@ class LogDirectory:
             log_start_offset=self.offsets.of(LOG_START_OFFSETS, key) if was_here else 0,
             recovery_point=self.offsets.of(RECOVERY_POINTS, key) if was_here else 0,
             high_watermark=self.offsets.of(HIGH_WATERMARKS, key) if was_here else 0,
+            cleaned_offset=self.offsets.of(CLEANED_OFFSETS, key) if was_here else 0,
             clean_shutdown=was_here and self.clean_shutdown_epoch is not None and is_recovered,
             machine_restarted=self.machine_restarted
             or self._unrecovered.get(key) == AFTER_A_POWER_CUT,

@@ -1,4 +1,4 @@
-"""The three checkpoints of a data directory: an offset for each partition, of which some lie open.
+"""The four checkpoints of a data directory: an offset for each partition, of which some lie open.
 
 What is known of partitions that are not open is what the files said at the start. One thread
 writes; another one may collect what is to be written.
@@ -11,6 +11,7 @@ from ...wire.fault_point import FaultPoint
 from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
 from ..checkpoint import (
+    CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -21,11 +22,12 @@ from ..partition_log import PartitionLog
 
 LOGS_A_STEP = 256  # some 0.2 ms
 
-# What each holds of a log.
-CHECKPOINTS: dict[str, Callable[[PartitionLog], int]] = {
+# What each holds of a log; None: no entry.
+CHECKPOINTS: dict[str, Callable[[PartitionLog], int | None]] = {
     HIGH_WATERMARKS: lambda log: log.high_watermark,
     RECOVERY_POINTS: lambda log: log.flushing.recovery_point,
     LOG_START_OFFSETS: lambda log: log.log_start_offset,
+    CLEANED_OFFSETS: lambda log: log.local.cleaned_offset or None,
 }
 
 
@@ -56,7 +58,7 @@ class PartitionOffsets:
         known, offset_of = self._known[name], CHECKPOINTS[name]
         for number, (key, log) in enumerate(list(logs.items()), 1):
             if not log.is_failed and logs.get(key) is log:  # nor another one's by now
-                known[key] = offset_of(log)
+                _note(known, key, offset_of(log))
             if number % LOGS_A_STEP == 0:
                 yield
         return dict(known)
@@ -88,14 +90,22 @@ class PartitionOffsets:
         """
         for name, offset_of in CHECKPOINTS.items():
             offsets = {key: offset_of(log) for key, log in found.items()}
-            self._known[name].update(offsets)
+            for key, offset in offsets.items():
+                _note(self._known[name], key, offset)
             on_disk = self.on_disk[name]
             if on_disk is None:  # then nothing is cut before the next write
                 self.write(name, run_to_end(self.collect(name, logs)))
                 continue
-            lower = {key: at for key, at in offsets.items() if at < on_disk.get(key, 0)}
+            lower = {key: at or 0 for key, at in offsets.items() if (at or 0) < on_disk.get(key, 0)}
             if lower:
                 self.write(name, {**on_disk, **lower})
+
+
+def _note(known: dict[TopicPartition, int], key: TopicPartition, offset: int | None) -> None:
+    if offset is None:
+        known.pop(key, None)
+    else:
+        known[key] = offset
 
 
 def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:

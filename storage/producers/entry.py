@@ -78,6 +78,17 @@ class ProducerEntry:
         """The offset of the last record, -1 without batches in this epoch."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
+    def last_data_offset_below(self, offset: int) -> int:
+        """Return the offset of the last record below `offset`, as far as the window reaches.
+
+        A batch above it may still be cut off, and then this is the last one. Where the whole window
+        lies above, no batch from below is sent again: this is the last one of all.
+        """
+        for batch in reversed(self.batches):
+            if batch.base_offset < offset:
+                return batch.last_offset
+        return self.last_data_offset
+
     def find(self, base_sequence: int, last_offset_delta: int) -> AppendedBatch | None:
         """The batch of the window with exactly these sequences."""
         for batch in self.batches:

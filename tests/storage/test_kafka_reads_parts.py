@@ -76,7 +76,7 @@ def test_kafka_reads_a_compacted_segment(tmp_path):
     log.advance_high_watermark(log.log_end_offset)
     log.roll(NOW)
     log.flushing.flush()
-    assert clean(LogCleaner(tmp_path), log, NOW)
+    assert clean(LogCleaner(), log, NOW)
     log.close()
     segment = tmp_path / "t-0" / "00000000000000000000.log"
     text = dump("--deep-iteration", segment, segment.with_suffix(".index"),

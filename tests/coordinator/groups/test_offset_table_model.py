@@ -47,7 +47,7 @@ class History:
             config=CONFIG,
             now_ms=self.now_ms,
         )
-        self.cleaner = LogCleaner(directory, keys_max=100)
+        self.cleaner = LogCleaner(keys_max=100)
         self.table = OffsetTable()
         self.epochs: dict[int, int] = {}
         self.open: set[int] = set()

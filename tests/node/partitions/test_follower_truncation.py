@@ -23,7 +23,7 @@ BATCHES, CUT_TO, SEGMENT_BYTES = 60, 7, 150
 
 
 class Points:
-    """What the disk says of recovery points."""
+    """A checkpoint on the disk."""
 
     def __init__(self) -> None:
         self.on_disk = 0
@@ -44,8 +44,8 @@ class Follower(FollowingBroker):
         ticks = iter(range(1 << 30))
         settings = {"replica_fetch_backoff_ms": "1"}
         super().__init__(directory, clock_s=lambda: next(ticks) * 0.003, **settings)
-        self.points = Points()
-        self.replicas.recovery_points = self.points  # type: ignore[assignment]
+        self.points, self.others = Points(), Points()
+        self.replicas.checkpoints = (self.points, self.others)  # type: ignore[assignment]
         self._answered = 0  # of the polls
         self.partition = self.host(segment_bytes=SEGMENT_BYTES)
         for offset in range(BATCHES):
@@ -163,6 +163,18 @@ async def test_a_checkpoint_that_is_written_meanwhile_is_lowered_again(
     assert node.log.log_end_offset == end_offset
     assert node.points.on_disk <= min(ENDS[how], CUT_TO)
     await turns_until(lambda: node.positions()[-1] == end_offset)
+    await node.answer(**ANSWERS[how])
+    await turns_until(lambda: node.positions()[-1] == ENDS[how])
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+async def test_truncation_waits_until_each_checkpoint_is_lowered(how: str, node: Follower) -> None:
+    """A cleaned offset above the cut would be believed of what grows there: keys came back."""
+    node.others.on_disk = BATCHES
+    await node.answer(**ANSWERS[how])
+    await turns_until(lambda: bool(node.others.lowered))
+    assert node.log.log_end_offset == BATCHES and not node.points.lowered
+    assert node.others.on_disk <= CUT_TO
     await node.answer(**ANSWERS[how])
     await turns_until(lambda: node.positions()[-1] == ENDS[how])
 

@@ -26,7 +26,7 @@ from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
 from oncelog.replication.replica_server import ReplicaServer
 from oncelog.replication.sliced_work import SlicedWork
-from oncelog.storage.checkpoint import RECOVERY_POINTS
+from oncelog.storage.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.directory.partition_offsets import CHECKPOINTS
@@ -135,13 +135,17 @@ def test_a_power_cut_around_a_compaction_takes_nothing_that_was_synced(
 
     async def compact(machine: Machine, directory: LogDirectory) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        cleaner = LogCleaner(directory.path)
+        cleaner = LogCleaner()
         executor = SameThread()
-        points = CheckpointWriter(directory, RECOVERY_POINTS, executor, SlicedWork())
-        compaction = LogCompaction(
-            directory, cleaner, SystemClock(), executor, points, SlicedWork(), backoff_ms=0
+        work, clock = SlicedWork(), SystemClock()
+        points, cleaned = (
+            CheckpointWriter(directory, name, executor, work)
+            for name in (RECOVERY_POINTS, CLEANED_OFFSETS)
         )
-        is_clean = lambda: (directory.path / "cleaner-offset-checkpoint").exists()  # noqa: E731
+        compaction = LogCompaction(
+            directory, cleaner, clock, executor, points, cleaned, work, backoff_ms=0
+        )
+        is_clean = OffsetCheckpoint(directory.path / CLEANED_OFFSETS).read
         await turns_until(lambda: machine.is_off or is_clean())
         await compaction.stop()
 
@@ -234,8 +238,8 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
         leader.broker.make_leader(led, record)
         replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda *_: True)
         replicas.flusher.executor = SameThread()
-        replicas.recovery_points = CheckpointWriter(
-            directory, RECOVERY_POINTS, SameThread(), SlicedWork()
+        replicas.checkpoints = (
+            CheckpointWriter(directory, RECOVERY_POINTS, SameThread(), SlicedWork()),
         )
         hosted = HostedPartition("t", 0, TOPIC_ID, log)
         replicas.add(hosted)

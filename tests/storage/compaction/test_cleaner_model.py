@@ -85,6 +85,7 @@ class Driver:
         self.last_batches: dict[int, tuple[bytes, int]] = {}  # bytes, base offset
         self.values = 0
         self.records: dict[int, tuple] = {}  # all ever written
+        self.cleaned_offset = 0  # that a checkpoint would hold
         self.start(clean=False)
 
     def fault_point(self, name: str) -> None:
@@ -102,14 +103,13 @@ class Driver:
             topic_id=TOPIC_ID,
             config=CONFIG,
             recovery_point=self.log.flushing.recovery_point if hasattr(self, "log") else 0,
+            cleaned_offset=self.cleaned_offset,
             clean_shutdown=clean,
             now_ms=self.now_ms,
             fault_point=self.fault_point,
         )
         self.log.advance_high_watermark(self.log.log_end_offset)
-        self.cleaner = LogCleaner(
-            self.directory, keys_max=self.keys_max, fault_point=self.fault_point
-        )
+        self.cleaner = LogCleaner(keys_max=self.keys_max, fault_point=self.fault_point)
 
     def append(self, batch: bytes, **options) -> int:
         info = append_as_leader(self.log, batch, now_ms=self.now_ms, **options)
@@ -167,7 +167,7 @@ class Driver:
         self.log.flushing.flush()
         if clean(self.cleaner, self.log, self.now_ms) is None:
             return False
-        self.cleaner.save()
+        self.cleaned_offset = self.log.local.cleaned_offset
         return True
 
     def check(self, expected: dict[bytes, bytes]) -> None:

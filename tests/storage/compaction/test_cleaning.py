@@ -1,5 +1,7 @@
 """Compaction on a real log, case by case. That nobody notices it: test_cleaner_model.py."""
 
+import errno
+import struct
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,9 @@ from oncelog.storage.compaction.cleaning import SLICE_BYTES, CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.producers.entry import ProducerEntry
+from oncelog.storage.segments.index import CorruptIndex
+from oncelog.storage.segments.segment import Segment
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import CorruptMessage, InvalidRecord
 from oncelog.wire.record_batch import decode_header, restamp
@@ -29,7 +34,7 @@ class Compacted:
         self.directory = directory
         self.config = config
         self.open_log()
-        self.cleaner = LogCleaner(directory, **cleaner_options)
+        self.cleaner = LogCleaner(**cleaner_options)
 
     def open_log(self, **options):
         self.log = PartitionLog.open(
@@ -291,7 +296,7 @@ def test_with_little_memory_a_log_is_cleaned_in_passes(tmp_path):
     passes = []
     while not passes or passes[-1] < 10:
         compacted.clean()
-        passes.append(compacted.cleaner._cleaned_offsets["t", 0])
+        passes.append(compacted.log.local.cleaned_offset)
     assert passes == [2, 4, 6, 8, 10]
     assert compacted.records() == [
         (5, b"a", b"2"), (6, b"b", b"2"), (7, b"c", b"2"), (8, b"d", b"2"), (9, b"e", b"2"),
@@ -316,7 +321,7 @@ def test_a_segment_in_which_nothing_changes_is_not_replaced(compacted):
     compacted.put((b"a", b"1"), (b"b", b"1"))
     files = sorted(compacted.log.segments.first.paths()[0].parent.iterdir())
     assert compacted.clean() == 0
-    assert compacted.cleaner._cleaned_offsets["t", 0] == 2
+    assert compacted.log.local.cleaned_offset == 2
     assert not [path for path in files if "cleaned" in path.name]
     assert compacted.clean() == 0
 
@@ -358,7 +363,7 @@ def test_a_batch_that_cannot_be_read_stops_the_cleaning_of_its_log(compacted):
     with pytest.raises((CorruptMessage, InvalidRecord)) as failure:
         list(cleaning.steps())
     compacted.cleaner.give_up(failure.value)
-    assert ("t", 0) in compacted.cleaner.uncleanable
+    assert "checksum" in compacted.log.uncleanable
     assert compacted.cleaner.begin([compacted.log], NOW) is None
     assert path.read_bytes() == content
 
@@ -372,7 +377,7 @@ def test_a_segment_that_retention_took_is_not_swapped(compacted):
     with pytest.raises(SegmentsChanged) as failure:
         compacted.cleaner.swap(group)
     compacted.cleaner.give_up(failure.value)
-    assert ("t", 0) not in compacted.cleaner.uncleanable
+    assert not compacted.log.uncleanable
 
 
 def follow(log, key, count, *, epoch):
@@ -422,10 +427,10 @@ def test_a_batch_that_was_cut_while_it_was_read_is_not_taken_for_damage(tmp_path
     log.truncation.truncate_to(3)
     cleaner.truncated("t", 0, 3)
     cleaner.give_up(CorruptMessage("there are fewer bytes than the size of the segment says"))
-    assert not cleaner.uncleanable
+    assert not log.uncleanable
 
 
-@pytest.mark.parametrize("change", ["cut above", "cut another", "delete another"])
+@pytest.mark.parametrize("change", ["cut above", "cut another"])
 def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
     compacted = following(tmp_path)
     log, cleaner = compacted.log, compacted.cleaner
@@ -433,10 +438,8 @@ def test_what_happens_elsewhere_ends_no_cleaning(tmp_path, change):
     if change == "cut above":
         log.truncation.truncate_to(29)
         cleaner.truncated("t", 0, 29)
-    elif change == "cut another":
-        cleaner.truncated("t", 1, 0)
     else:
-        cleaner.remove_partition("u", 0)
+        cleaner.truncated("t", 1, 0)
     for step in steps:
         if step is not None:
             cleaner.swap(step)
@@ -451,11 +454,11 @@ def test_a_topic_made_anew_while_the_old_one_is_cleaned_counts_as_dirty(compacte
     steps = compacted.cleaner.begin([compacted.log], NOW).steps()
     for _ in steps:
         pass
-    compacted.cleaner.remove_partition("t", 0)
+    compacted.log.local.retire()
     with pytest.raises(SegmentsChanged) as failure:
         compacted.cleaner.finish()
     compacted.cleaner.give_up(failure.value)
-    assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 0
+    assert compacted.log.local.cleaned_offset == 0
 
 
 def test_a_cleaning_that_fails_leaves_no_files(compacted):
@@ -466,7 +469,7 @@ def test_a_cleaning_that_fails_leaves_no_files(compacted):
 
     def fault_point(name):
         if name == "cleaner.before-fsync":
-            raise Full
+            raise Full(errno.ENOSPC, "no room")
 
     compacted.cleaner._fault_point = fault_point
     cleaning = compacted.cleaner.begin([compacted.log], NOW)
@@ -498,20 +501,15 @@ def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
     assert compacted.log.producer_state.first_ongoing_offset is None
 
 
-def test_the_checkpoint_keeps_cleaned_offsets_until_they_are_removed(compacted):
+def test_log_cleaned_up_to_a_cut_is_dirty_from_there(compacted):
     compacted.put((b"a", b"1"))
-    compacted.put((b"a", b"2"))
+    compacted.put((b"b", b"1"))
     compacted.clean()
-    compacted.cleaner.save()
-    path = compacted.directory / "cleaner-offset-checkpoint"
-    assert path.read_text() == "0\n1\nt 0 2\n"
-    assert LogCleaner(compacted.directory).plan(compacted.log, NOW).dirty_bytes == 0
-    compacted.cleaner.truncated("t", 0, 1)
+    assert compacted.cleaner.plan(compacted.log, NOW).dirty_bytes == 0
+    compacted.log.truncation.truncate_to(1)
     assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 1
-    compacted.cleaner.remove_partition("t", 0)
-    assert compacted.cleaner.plan(compacted.log, NOW).first_dirty_offset == 0
-    path.write_text("nonsense")
-    assert LogCleaner(compacted.directory).plan(compacted.log, NOW).first_dirty_offset == 0
+    compacted.log.truncation.truncate_fully_and_start_at(0)
+    assert compacted.log.local.cleaned_offset == 0
 
 
 def test_the_dirtiest_log_comes_first(tmp_path):
@@ -521,8 +519,8 @@ def test_the_dirtiest_log_comes_first(tmp_path):
         compacted.put((b"a", b"1"))
         compacted.roll()
         compacted.log.flushing.flush()
-    cleaner = LogCleaner(tmp_path)
-    cleaner._cleaned_offsets["t", 0] = 1
+    cleaner = LogCleaner()
+    first.log.local.cleaned_offset = 1
     cleaning = cleaner.begin([first.log, second.log], NOW)
     assert cleaning is not None
     assert cleaner._log is second.log
@@ -557,3 +555,109 @@ def test_what_is_to_be_cleaned_is_looked_for_in_steps(compacted, is_deleted):
                 compacted.cleaner.swap(step)
         compacted.cleaner.finish()
         assert compacted.records() == [(599, b"k", b"599"), (600, b"k", b"last")]
+
+
+def last_batches(compacted, producer_id):
+    """(base offset, sequence) of a producer's batches."""
+    headers = [header for header, _ in compacted.batches()]
+    return [(h.base_offset, h.base_sequence) for h in headers if h.producer_id == producer_id]
+
+
+def finish(cleaner, steps):
+    """Carry a cleaning out that has begun to be looked for."""
+    for step in present(run_to_end(steps)).steps():
+        if isinstance(step, CleanedGroup):
+            cleaner.swap(step)
+    cleaner.finish()
+
+
+@pytest.mark.parametrize("steps_before", [1, 2, 3])
+def test_cleaning_that_notes_producers_in_steps_keeps_their_newest_batches(compacted, steps_before):
+    """One that was noted wrote on before the plan was made: its sequence was lost in a copy."""
+    for producer_id in range(600):
+        compacted.put((b"k%d" % producer_id, b"1"), producer=(producer_id, 0, 0))
+    compacted.roll()
+    compacted.log.flushing.flush()
+    steps = compacted.cleaner.beginning([compacted.log], NOW)
+    for _ in range(steps_before):
+        next(steps)
+    compacted.put((b"k0", b"2"), producer=(0, 0, 1))
+    compacted.put((b"k0", b"3"), producer=(599, 0, 1))
+    compacted.roll()
+    compacted.log.flushing.flush()
+    finish(compacted.cleaner, steps)
+    assert last_batches(compacted, 0)[-1] == (600, 1)
+    compacted.clean()
+    assert last_batches(compacted, 0) == [(600, 1)]
+
+
+def test_cleaning_keeps_the_batch_that_a_cut_would_make_the_newest(compacted):
+    """A batch above the high watermark may be cut; the one below is the producer's last then."""
+    compacted.put((b"a", b"1"), producer=(7, 0, 0))
+    compacted.put((b"a", b"2"))
+    compacted.roll()
+    compacted.log.flushing.flush()
+    batch = encode_batch([Record(0, NOW, b"a", b"3")], producer_id=7, producer_epoch=0,
+                         base_sequence=1)  # fmt: skip
+    append_as_leader(compacted.log, batch, epoch=3, now_ms=NOW)
+    finish(compacted.cleaner, compacted.cleaner.beginning([compacted.log], NOW))
+    assert last_batches(compacted, 7) == [(0, 0), (2, 1)]
+    compacted.log.truncation.truncate_to(2)
+    entry = present(compacted.log.producer_state.entry(7))
+    assert (entry.next_sequence, entry.last_data_offset) == (1, 0)
+
+
+@pytest.mark.parametrize("change", ["cut", "dropped"])
+def test_log_that_changes_while_its_producers_are_noted_is_not_cleaned_then(tmp_path, change):
+    compacted = following(tmp_path)
+    log, cleaner = compacted.log, compacted.cleaner
+    for producer_id in range(300):
+        log.producer_state._entries[producer_id] = ProducerEntry(producer_id)
+    steps = cleaner.beginning([log], NOW)
+    for _ in range(2):
+        next(steps)
+    if change == "cut":
+        cleaner.truncated("t", 0, 3)
+        log.truncation.truncate_to(3)
+        follow(log, b"b", 20, epoch=5)
+    else:
+        log.retention.advance_log_start_offset(20)
+        log.retention.delete_old_segments(NOW)
+    assert run_to_end(steps) is None
+    assert present(cleaner.begin([log], NOW)).plan.end_offset > 3
+
+
+DAMAGES = {
+    "magic": (CorruptMessage("magic 7"), True),
+    "index": (CorruptIndex("t.index", "it is short", "Delete it"), True),
+    "short": (struct.error("unpack_from requires a buffer"), True),
+    "disk": (OSError(errno.EIO, "Input/output error"), True),
+    "no room": (OSError(errno.EMFILE, "Too many open files"), False),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_log_that_cannot_be_read_is_uncleanable_and_the_others_are_cleaned(
+    tmp_path, monkeypatch, caplog, damage
+):
+    error, is_set_aside = DAMAGES[damage]
+    config = replace(CONFIG, max_compaction_lag_ms=10)
+    broken, sound = Compacted(tmp_path / "1", config), Compacted(tmp_path / "2", config)
+    for each in (broken, sound):
+        each.put_twice()
+
+    def find_first_timestamp(self):
+        if self.directory == broken.log.directory:
+            raise error
+        return NOW
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "find_first_timestamp", find_first_timestamp)
+        for _ in range(2):
+            assert clean(sound.cleaner, sound.log, NOW) in (1, None)
+            assert sound.cleaner.begin([broken.log], NOW) is None
+    assert bool(broken.log.uncleanable) == is_set_aside
+    assert sound.records() == [(1, b"a", b"2")]
+    assert len(caplog.records) == (1 if is_set_aside else 2)
+    assert str(error) in caplog.text and not broken.log.is_failed
+    assert broken.clean() == (0 if is_set_aside else 1)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from oncelog.storage.checkpoint import (
+    CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
@@ -417,6 +418,7 @@ def checkpointed(directory, logs):
     logs.lead(log, 9)
     log.advance_high_watermark(9)
     log.retention.advance_log_start_offset(9)
+    log.local.cleaned_offset = 9
     log.flushing.flush()
     write_checkpoints(directory)
     return log
@@ -431,6 +433,7 @@ def test_a_new_topic_of_an_old_name_inherits_no_offsets_from_a_checkpoint(opened
     directory.release()  # killed before the next checkpoint
     log = open_partition(opened(), topic_id=OTHER_ID)
     assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    assert log.local.cleaned_offset == 0
     assert (log.high_watermark, log.flushing.recovery_point) == (0, 0)
 
 
@@ -467,6 +470,47 @@ def test_to_lower_the_offsets_of_one_log_raises_those_of_no_other(batch, directo
     cut.truncation.truncate_to(3)  # as a follower may, for the disk says no more
     LogMaker.lead(cut, 3)
     assert directory.offsets.on_disk[RECOVERY_POINTS] == on_disk
+
+
+def test_partition_that_leaves_and_returns_is_found_dirty_after_a_kill(
+    directory, opened, logs
+) -> None:
+    """A deleted key came back: below the old cleaned offset only tombstones were removed."""
+    checkpointed(directory, logs)
+    delete_partition(directory, "t", 0)
+    assert OffsetCheckpoint(directory.path / CLEANED_OFFSETS).read() == {("t", 0): 9}
+    log = open_partition(directory)  # of the same topic: reassigned away and back
+    assert OffsetCheckpoint(directory.path / CLEANED_OFFSETS).read() == {}
+    logs.lead(log, 20)
+    directory.release()
+    assert open_partition(opened()).local.cleaned_offset == 0
+
+
+def test_shortened_log_that_grew_again_is_found_dirty(directory, opened, logs) -> None:
+    log = checkpointed(directory, logs)
+    directory.release()
+    os.truncate(log.segments.first.paths()[0], 0)
+    (directory.path / LOG_START_OFFSETS).unlink()
+    directory = opened(boot_id="boot-2")
+    log = open_partition(directory)
+    assert (log.log_end_offset, log.local.cleaned_offset) == (0, 0)
+    logs.lead(log, 20)
+    log.flushing.flush()
+    directory.release()
+    assert open_partition(opened(boot_id="boot-2")).local.cleaned_offset == 0
+
+
+def test_cleaned_offset_of_an_unopened_log_stays_in_the_checkpoint(directory, opened, logs) -> None:
+    checkpointed(directory, logs)
+    directory.release()
+    directory = opened()
+    open_partition(directory, "u")
+    write_checkpoints(directory)
+    path = directory.path / CLEANED_OFFSETS
+    assert path.read_text() == "0\n1\nt 0 9\n", "a log that was never cleaned has no entry"
+    directory.release()
+    path.write_text("nonsense")
+    assert open_partition(opened()).local.cleaned_offset == 0
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
