@@ -8,6 +8,7 @@ from ..wire.steps import Steps, run_to_end
 from .local_log import LocalLog
 from .segments.index_mending import IndexMending, mending
 from .segments.segment import Segment
+from .segments.segment_list import while_unchanged
 from .segments.transaction_index import CorruptTransactionIndex
 
 
@@ -55,16 +56,27 @@ class AbortedTransactions:
                 log.roll(log.log_end_offset)
         newer = log.segments.after(segment)
         assert newer is not None
-        since_cut = log.durability.since_cut
-        steps = mending(log.segments, log.snapshots, segment, newer.base_offset, log.now_ms)
-        while log.durability.since_cut is since_cut:
+        steps = self._reading(segment, newer.base_offset)
+        while True:
             with log.disk.retriable:
                 try:
                     next(steps)
                 except StopIteration as end:
-                    self._mending_since = since_cut
                     return end.value
             yield
+
+    def _reading(self, segment: Segment, end_offset: int) -> Steps[IndexMending | None]:
+        """Read a segment, anew whenever another one was taken; None if it was itself, or cut."""
+        log, since_cut = self._log, self._log.durability.since_cut
+        while (
+            log.durability.since_cut is since_cut
+            and log.segments.floor(segment.base_offset) is segment
+        ):
+            at = log.segments, log.snapshots, segment, end_offset, log.now_ms
+            found = yield from while_unchanged(log.segments, mending(*at))
+            if found is not None:
+                self._mending_since = since_cut
+                return found
         return None
 
     def mended(self, mending: IndexMending) -> None:

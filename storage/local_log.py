@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ..wire.errors import CorruptMessage, KafkaStorageError
+from ..wire.errors import KafkaStorageError
 from ..wire.fault_point import FaultPoint, no_fault_point
 from ..wire.record_batch import CONTROL_BIT, LENGTH_COUNTS_FROM, BatchHeader
 from ..wire.steps import Steps
 from .checkpoint import LeaderEpochCheckpoint
+from .corrupt_file import UNREADABLE
 from .disk_guard import DiskGuard
 from .log_config import LogConfig
 from .log_durability import Durability
@@ -31,6 +32,7 @@ from .segments.advanced_clock import AdvancedSince, never_advanced
 from .segments.log_file import Buffer
 from .segments.retention import DeletedFiles
 from .segments.segment import Segment
+from .segments.segment_list import while_unchanged
 from .segments.segment_swap import swap_in
 from .topic_configs import INT_MAX
 
@@ -294,9 +296,15 @@ class LocalLog:
     def rebuild_soon(self) -> None:
         """The producers are those of another end of the log: `rebuilding` makes them again."""
         self.producer_state.cut = None  # a snapshot being encoded would lie above the end
-        self.rebuild = load_producers(
-            self.segments, self.snapshots, self.log_end_offset, self.now_ms
-        )
+        self.rebuild = self._loading()
+
+    def _loading(self) -> Steps[ProducerStateTable]:
+        """Load the producers, anew whenever retention or compaction has taken a segment."""
+        loaded: ProducerStateTable | None = None
+        while loaded is None:
+            at = self.segments, self.snapshots, self.log_end_offset, self.now_ms
+            loaded = yield from while_unchanged(self.segments, load_producers(*at))
+        return loaded
 
     def rebuilding(self) -> Steps[None]:
         """Make the producer state again after a cut, in steps; until then it is that of before.
@@ -310,10 +318,11 @@ class LocalLog:
                         next(self.rebuild)
                 except StopIteration as end:
                     self.producer_state, self.rebuild = end.value, None
-                except CorruptMessage as problem:
-                    raise OSError(f"what a truncation left is damaged: {problem}") from problem
-                except KafkaStorageError:  # too many open files: from the beginning, next time
-                    self.rebuild_soon()
+                except Exception as problem:  # too many open files, perhaps
+                    self.rebuild_soon()  # next time; a generator that has raised is at its end
+                    if isinstance(problem, UNREADABLE):
+                        message = f"what a truncation left is damaged: {problem}"
+                        raise OSError(message) from problem
                     raise
             yield
 
@@ -324,6 +333,9 @@ class LocalLog:
             newer = self.segments.after(replaced[-1])
             end_offset = self.log_end_offset if newer is None else newer.base_offset
             self.snapshots.remove([at for at in self.snapshots.offsets if at < end_offset])
+            cut = self.producer_state.cut
+            if cut is not None and cut.end_offset < end_offset:
+                self.producer_state.cut = None  # nor does the one that is being encoded
             segment = swap_in(
                 self.segments,
                 base_offset,

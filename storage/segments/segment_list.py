@@ -4,11 +4,16 @@ Readers go on where they stopped. The list remembers the positions of the last f
 so that a reader which follows the tail needs neither an index search nor a scan; a miss costs a
 search, never a wrong answer, since every cut and every swap forgets them all. So it does what was
 written last (`recent_writes`).
+
+A walk over segments that yields holds open .log files, but indexes are opened by path at each look.
+Between two steps a cut, a swap or retention may take them away, or put other files in their place.
+So each such walk of a log in use goes through `while_unchanged`.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from ...wire.steps import Result, Steps
 from .recent_writes import NO_RECENT_WRITES
 from .segment import Segment
 
@@ -19,11 +24,12 @@ REMEMBERED_POSITIONS_MAX = 32
 class SegmentList:
     """Segments by base offset; the last one is active. Never empty once the log is open."""
 
-    __slots__ = ("_in_order", "_remembered", "active", "recent")
+    __slots__ = ("_in_order", "_remembered", "active", "losses", "recent")
 
     def __init__(self) -> None:
         self._in_order: tuple[tuple[int, ...], tuple[Segment, ...]] = ((), ())
         self._remembered: dict[int, tuple[Segment, int]] = {}
+        self.losses = 0  # how often segments were taken out, replaced or cut; not appended to
         self.recent = NO_RECENT_WRITES  # until a broker serves the log
         self.active: Segment  # unset until the first `add`
 
@@ -47,7 +53,8 @@ class SegmentList:
         self._replace([*self._in_order[1], *segments])
 
     def remove(self, *segments: Segment) -> None:
-        """Take segments out; they stay readable for those who hold them."""
+        """Take segments out; their .log files stay readable for those who hold them."""
+        self.losses += 1
         gone = set(segments)
         self._replace([kept for kept in self._in_order[1] if kept not in gone])
 
@@ -97,5 +104,23 @@ class SegmentList:
 
     def drop_cached_reads(self) -> None:
         """Drop all remembered positions, and what was written last: files were cut."""
+        self.losses += 1
         self._remembered.clear()
         self.recent.discard(self.active)
+
+
+def while_unchanged(segments: SegmentList, steps: Steps[Result]) -> Steps[Result | None]:
+    """Return the result of steps that read `segments`; None as soon as one of these was lost.
+
+    No step begins with segments other than the first one has seen, but for newer ones. Who still
+    wants the result then begins anew.
+    """
+    losses = segments.losses
+    while segments.losses == losses:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        yield
+    steps.close()
+    return None

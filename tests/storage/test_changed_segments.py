@@ -1,0 +1,211 @@
+"""Sliced reads of a log whose segments are taken, replaced or cut between two steps."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oncelog.storage.compaction.cleaning import CleanedGroup
+from oncelog.storage.compaction.log_cleaner import LogCleaner
+from oncelog.storage.segments.index import CorruptIndex
+from oncelog.storage.segments.segment_list import while_unchanged
+from oncelog.wire.control_record import ControlType
+from oncelog.wire.errors import InvalidRecord, KafkaStorageError
+from oncelog.wire.steps import run_to_end
+
+from ..log_batches import end_transaction
+from ..present import present
+
+NOW_MS = 1_700_000_000_000
+PRODUCERS, BATCHES, HIGH_WATERMARK, CUT_TO = 300, 1200, 1150, 1160
+
+
+def filled(logs: Any) -> Any:
+    """Some seven segments, each producer's batches all over them; a follower's end is to be cut."""
+    log = logs.open(segment_bytes=30_000, index_interval_bytes=100, file_delete_delay_ms=0)
+    for n in range(BATCHES):
+        logs.lead(log, size=100, key=b"k%d" % (n % 50), producer_id=n % PRODUCERS,
+                  producer_epoch=0, base_sequence=n // PRODUCERS)  # fmt: skip
+    log.advance_high_watermark(HIGH_WATERMARK)
+    log.flushing.flush()
+    return log
+
+
+def drop_segments(log: Any) -> None:
+    log.config = replace(log.config, retention_bytes=60_000)
+    assert log.retention.delete_old_segments(NOW_MS) > 2
+
+
+def swap_segments(log: Any) -> None:
+    log.config = replace(log.config, is_compacted=True, is_deleted_by_retention=False,
+                         min_cleanable_dirty_ratio=0.0, segment_bytes=60_000)  # fmt: skip
+    cleaner = LogCleaner()
+    steps = log_steps_without_rebuild(log, cleaner)
+    for step in steps:
+        if isinstance(step, CleanedGroup):
+            cleaner.swap(step)
+    cleaner.finish()
+
+
+def log_steps_without_rebuild(log: Any, cleaner: LogCleaner) -> Any:
+    """A cleaning that began before the cut: it was planned with the producers of then."""
+    rebuild, log.local.rebuild = log.local.rebuild, None
+    cleaning = present(cleaner.begin([log], NOW_MS))
+    log.local.rebuild = rebuild
+    return cleaning.steps()
+
+
+def cut_further(log: Any) -> None:
+    run_to_end(log.truncation._cutting(CUT_TO - 7))
+
+
+CHANGES: dict[str, Callable[[Any], None]] = {
+    "nothing": lambda log: None,
+    "retention": drop_segments,
+    "compaction": swap_segments,
+    "cut": cut_further,
+}
+
+
+def expected_producers(log: Any) -> dict[int, tuple[int, int]]:
+    end = log.log_end_offset
+    last = {n % PRODUCERS: (n // PRODUCERS + 1, n) for n in range(end)}
+    assert len(last) == PRODUCERS
+    return last
+
+
+@pytest.mark.parametrize("step", range(0, 13, 3))
+@pytest.mark.parametrize("change", CHANGES)
+def test_rebuild_of_producers_that_meets_a_change_ends_as_without_it(
+    logs: Any, change: str, step: int
+) -> None:
+    log = filled(logs)
+    steps = log.truncation.truncating_to(CUT_TO)
+    for _ in range(step):
+        next(steps, None)
+    if step and log.local.rebuild is not None:
+        CHANGES[change](log)
+    run_to_end(steps)
+    run_to_end(log.local.rebuilding())
+    assert not log.is_failed and log.local.rebuild is None
+    found = {e.producer_id: (e.next_sequence, e.last_data_offset) for e in log.producer_state}
+    assert found == expected_producers(log)
+    logs.lead(log, epoch=1)
+
+
+@pytest.mark.parametrize("change", ["retention", "cut"])
+def test_reader_that_needs_the_producers_between_two_steps_gets_them(
+    logs: Any, change: str
+) -> None:
+    log = filled(logs)
+    steps = log.truncation.truncating_to(CUT_TO)
+    while log.local.rebuild is None or log.log_end_offset > CUT_TO:
+        next(steps)
+    CHANGES[change](log)
+    assert log.last_stable_offset == log.high_watermark
+    assert len(log.producer_state) == PRODUCERS
+
+
+DAMAGES = [
+    struct.error("unpack_from requires a buffer of at least 252 bytes"),
+    CorruptIndex("0.index", "it is short", "Delete it"),
+    InvalidRecord("no marker"),
+    OSError(5, "Input/output error"),
+]
+
+
+@pytest.mark.parametrize("error", DAMAGES, ids=lambda error: type(error).__name__)
+def test_rebuild_that_meets_damage_fails_the_log_and_leaves_its_producers(
+    logs: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    log = filled(logs)
+    before = log.producer_state
+    steps = log.truncation.truncating_to(CUT_TO)
+    while log.log_end_offset > CUT_TO:
+        next(steps)
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(type(log.segments.first.offset_index), "count_up_to", fail)
+    for _ in range(3):
+        with pytest.raises(KafkaStorageError, match=str(error).split(":", maxsplit=1)[0][:9]):
+            run_to_end(log.local.rebuilding())
+    assert log.is_failed and log.producer_state is before
+
+
+def test_rebuild_that_meets_a_bug_says_so_and_is_begun_anew(
+    logs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generator that has raised is at its end: `None` became the state of the producers."""
+    log = filled(logs)
+    steps = log.truncation.truncating_to(CUT_TO)
+    while log.log_end_offset > CUT_TO:
+        next(steps)
+
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(log.segments.first.offset_index), "count_up_to", fail)
+        with pytest.raises(ZeroDivisionError):
+            run_to_end(log.local.rebuilding())
+    assert not log.is_failed
+    run_to_end(log.local.rebuilding())
+    assert len(log.producer_state) == PRODUCERS
+
+
+@pytest.mark.parametrize("change", ["older", "itself", "cut"])
+def test_index_mended_while_segments_go_is_that_of_its_segment_or_none(
+    logs: Any, change: str
+) -> None:
+    log = logs.open(segment_bytes=1500, index_interval_bytes=100, file_delete_delay_ms=0)
+    for n in range(200):
+        logs.lead_transaction(log, producer_id=n % 4, sequence=n // 4)
+        end_transaction(log, n % 4, ControlType.ABORT, at_ms=NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    segment = list(log.segments)[-3]
+    path = segment.transaction_index.path
+    content = path.read_bytes()
+    path.write_bytes(b"\x40" + content[1:])
+    with pytest.raises(KafkaStorageError):
+        log.aborted_transactions.between(segment.base_offset, log.log_end_offset)
+    steps = log.aborted_transactions.mending()
+    for _ in range(3):
+        next(steps)
+    if change == "cut":
+        log.truncation.truncate_to(log.log_end_offset - 2)
+    else:
+        newer = present(log.segments.after(segment))
+        start = segment.base_offset if change == "older" else newer.base_offset
+        log.retention.advance_log_start_offset(start)
+        assert log.retention.delete_old_segments(NOW_MS) > 4
+    mending = run_to_end(steps)
+    assert not log.is_failed
+    if change != "older":
+        assert mending is None
+        return
+    mending.write()
+    log.aborted_transactions.mended(mending)
+    assert path.read_bytes() == content
+
+
+def test_while_unchanged_goes_on_beside_appends_and_ends_at_a_loss(logs: Any) -> None:
+    log = logs.open(segment_bytes=300)
+
+    def steps() -> Any:
+        for _ in range(10):
+            yield
+        return "done"
+
+    reading = while_unchanged(log.segments, steps())
+    for _ in reading:
+        logs.lead(log, 3)
+    assert len(log.segments) > 3
+    assert run_to_end(while_unchanged(log.segments, steps())) == "done"
+    reading = while_unchanged(log.segments, steps())
+    next(reading)
+    log.truncation.truncate_to(log.log_end_offset - 1)
+    assert run_to_end(reading) is None
