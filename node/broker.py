@@ -307,7 +307,7 @@ class Broker:
             metadata_group=self.metadata_group,
             replicas=self.replicas,
             clock=self._clock,
-            work=self._work,
+            work=self._work.clients,
         )
         self._partition_transactions = PartitionTransactions(
             self.services, self.transport, self._fault_point

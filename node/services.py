@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.raft.group import RaftGroup
 from ..replication.fetch_session_cache import FetchSessionCache
-from ..replication.sliced_work import SlicedWork
+from ..replication.sliced_work import SlicedWork, WorkLine
 from .clock import Clock, SystemClock
 from .config.broker_config import BrokerConfig
 from .connection_ids import ConnectionIds
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerServices:
-    """The broker, as its handlers see it. `broker_epoch` is -1 until it is registered."""
+    """The broker, as its handlers see it. `broker_epoch` is -1 until it is registered.
+
+    `work` is the line of clients' jobs; `replicas.work` is that of the broker's own.
+    """
 
     config: BrokerConfig
     state: ClusterState
@@ -39,7 +42,7 @@ class BrokerServices:
     transactions: TransactionCoordinators = field(init=False)
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
-    work: SlicedWork = field(default_factory=SlicedWork)
+    work: WorkLine = field(default_factory=lambda: SlicedWork().clients)
     connection_ids: ConnectionIds = field(default_factory=ConnectionIds)
     large_fetches: LargeRequests = field(default_factory=LargeRequests)
     compared_fetches: LargeRequests = field(default_factory=LargeRequests)

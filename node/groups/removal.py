@@ -32,7 +32,8 @@ async def delete_group(coordinator: GroupCoordinator, shard: GroupShard, group_i
     Raises GroupIdNotFound, NonEmptyGroup, and what `GroupCoordinator.append` raises.
     """
     removed: list[asyncio.Future[None]] = []
-    await coordinator.work.finish("DeleteGroups", _deleting(coordinator, shard, group_id, removed))
+    deleting = _deleting(coordinator, shard, group_id, removed)
+    await coordinator.work.clients.finish("DeleteGroups", deleting)
     await asyncio.gather(*removed)
 
 

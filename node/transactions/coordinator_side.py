@@ -117,7 +117,7 @@ class Transactions:
             write_here=markers.write_txn_markers,
             leadership_of=self._leadership_of,
             catch_up=catch_up,
-            work=services.work,
+            work=services.replicas.work,
         )
         self.leaders = ShardLeaders(
             node_id=node_id,
@@ -130,7 +130,7 @@ class Transactions:
                 next_producer_id=next_producer_id,
                 markers=sender,
                 fault_point=self._fault_point,
-                work=services.work,
+                work=services.replicas.work,
             ),
             connection_ids=services.connection_ids,
         )

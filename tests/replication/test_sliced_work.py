@@ -1,14 +1,22 @@
 """Slices: all jobs together keep the loop for one slice a turn, and every job comes to its end."""
 
 import asyncio
-import itertools
 from collections.abc import Generator
 
 import pytest
 
-from oncelog.replication.sliced_work import SLICE_S, SlicedWork, run_to_end
+from oncelog.replication.sliced_work import (
+    CLIENT_RUN_S,
+    CLIENTS_S,
+    SLICE_S,
+    SlicedWork,
+    WorkLine,
+    run_to_end,
+)
 
 from ..awaiting import settle, turns_until
+
+STEPS_A_SLICE = 10
 
 
 class StepClock:
@@ -18,7 +26,7 @@ class StepClock:
         self.now_s = 0.0
 
     def __call__(self) -> float:
-        self.now_s += SLICE_S / 10
+        self.now_s += SLICE_S / STEPS_A_SLICE
         return self.now_s
 
 
@@ -40,17 +48,76 @@ async def turns_between(trace: list[str]) -> None:
         await asyncio.sleep(0)
 
 
-async def test_jobs_share_one_slice_of_each_turn() -> None:
-    work, trace = SlicedWork(StepClock()), []
+def slices(trace: list[str]) -> list[str]:
+    """The steps of each turn that had any."""
+    return "".join(trace).replace("||", "|").strip("|").split("|")
+
+
+async def traced(work: SlicedWork, jobs: list[tuple[WorkLine, str, int]]) -> list[str]:
+    """Run jobs of so many steps to their ends: their names by steps, and the turns between."""
+    trace: list[str] = []
     ticker = asyncio.ensure_future(turns_between(trace))
-    done = [work.run(name, counting(40, trace, name)) for name in "abc"]
-    assert await asyncio.gather(*done) == [40, 40, 40]
+    done = [line.run(name, counting(steps, trace, name)) for line, name, steps in jobs]
+    assert await asyncio.gather(*done) == [steps for _, _, steps in jobs]
     ticker.cancel()
-    lengths = [len(list(steps)) for is_turn, steps in itertools.groupby(trace, "|".__eq__)
-               if not is_turn]  # fmt: skip
-    assert max(lengths) <= 10, "a slice ends after SLICE_S, however many jobs there are"
-    # Round robin: nobody waits until another has ended.
-    assert trace.index("c") < len(trace) - 1 - trace[::-1].index("a")
+    return trace
+
+
+def last(trace: list[str], name: str) -> int:
+    return len(trace) - 1 - trace[::-1].index(name)
+
+
+async def test_own_jobs_share_one_slice_of_each_turn_and_take_turns() -> None:
+    work = SlicedWork(StepClock())
+    trace = await traced(work, [(work, name, 40) for name in "abc"])
+    lengths = [len(steps) for steps in slices(trace)]
+    # The clock's rounding may let one step more in.
+    assert max(lengths) <= STEPS_A_SLICE + 1, "however many jobs there are"
+    assert trace.index("c") < last(trace, "a"), "none waits until another has ended"
+
+
+async def test_clients_jobs_end_one_after_the_other() -> None:
+    work = SlicedWork(StepClock())
+    trace = await traced(work, [(work.clients, name, 40) for name in "abc"])
+    assert "".join(trace).replace("|", "") == 40 * "a" + 40 * "b" + 40 * "c"
+    assert max(map(len, slices(trace))) <= STEPS_A_SLICE + 1
+
+
+async def test_a_very_long_job_of_a_client_lets_others_go_first() -> None:
+    work = SlicedWork(StepClock())
+    steps_of_run = round(CLIENT_RUN_S / SLICE_S * STEPS_A_SLICE)
+    lengths = {"a": 3 * steps_of_run, "b": 20, "c": 3 * steps_of_run, "d": 20}
+    trace = await traced(work, [(work.clients, name, steps) for name, steps in lengths.items()])
+    assert sorted(lengths, key=lambda name: last(trace, name)) == ["b", "d", "a", "c"]
+    assert trace[: last(trace, "b")].count("a") <= steps_of_run + 1
+    assert trace[: last(trace, "d")].count("c") <= steps_of_run + 1
+
+
+async def test_own_jobs_come_before_those_of_clients_that_came_first() -> None:
+    work = SlicedWork(StepClock())
+    trace = await traced(work, [(work.clients, "c", 200), (work, "o", 20)])
+    before = trace[: last(trace, "o")]
+    assert before.count("c") <= 2 * (CLIENTS_S / SLICE_S * STEPS_A_SLICE + 1)
+
+
+async def test_endless_own_jobs_leave_clients_their_share() -> None:
+    work = SlicedWork(StepClock())
+    trace: list[str] = []
+    own = work.run("own", counting(10**9, trace, "o"))
+    await work.clients.run("client", counting(30, trace, "c"))
+    own.cancel()
+    assert trace.count("o") < 30 / (CLIENTS_S / SLICE_S)
+    work.close()
+
+
+async def test_many_own_jobs_that_wake_their_waiters_leave_clients_their_share() -> None:
+    """Each that ends is charged for the one that it wakes: together for more than the slice."""
+    work = SlicedWork(StepClock())
+    trace: list[str] = []
+    own = [work.run("own", counting(1, trace, "o")) for _ in range(100)]
+    await work.clients.run("client", counting(10, trace, "c"))
+    assert not own[-1].done()
+    await asyncio.gather(*own)
 
 
 async def test_what_a_job_raises_reaches_its_waiters_only() -> None:
@@ -85,7 +152,8 @@ async def test_a_cancelled_job_is_closed_at_its_next_step() -> None:
 
 async def test_close_ends_all_jobs() -> None:
     work, trace = SlicedWork(StepClock()), []
-    futures = [work.run(name, counting(10**9, trace, name)) for name in "ab"]
+    lines = {"a": work, "b": work, "c": work.clients}
+    futures = [line.run(name, counting(10**9, trace, name)) for name, line in lines.items()]
     await asyncio.sleep(0)
     work.close()
     async with asyncio.timeout(10):

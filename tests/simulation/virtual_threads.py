@@ -22,7 +22,8 @@ from typing import Any, Protocol
 from unittest import mock
 
 import oncelog
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.replication import sliced_work
+from oncelog.replication.sliced_work import CLIENT_RUN_S, OWN_RUN_S, SlicedWork
 
 SHORT_S = (0.00002, 0.0008)
 SLOW_S = 0.06  # one job in a hundred
@@ -277,14 +278,22 @@ class SliceClock:
 
 @contextmanager
 def slices_take_time(rng: random.Random) -> Iterator[None]:
-    """Inside, something may arrive between two slices: time passes."""
+    """Inside, something may arrive between two slices: time passes.
+
+    For some seeds the jobs of clients take turns, as the broker's own do, and for others one of
+    them comes to its end before the next begins.
+    """
+    client_run_s = rng.choice((OWN_RUN_S, CLIENT_RUN_S))
 
     def schedule(self: SlicedWork) -> None:
-        if self._jobs and not self._is_scheduled:
+        if self.is_due:
             self._is_scheduled = True
             asyncio.get_running_loop().call_later(rng.uniform(*SLICE_S), self._turn)
 
-    with mock.patch.object(SlicedWork, "_schedule", schedule):
+    with (
+        mock.patch.object(SlicedWork, "_schedule", schedule),
+        mock.patch.object(sliced_work, "CLIENT_RUN_S", client_run_s),
+    ):
         yield
 
 
