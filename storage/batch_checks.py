@@ -9,6 +9,7 @@ from crc32c import crc32c
 from ..wire.control_record import decode_marker
 from ..wire.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
 from ..wire.record_batch import (
+    APPEND_TIME_BIT,
     CONTROL_BIT,
     CRC_COVERS_FROM,
     HEADER_BYTES,
@@ -16,6 +17,7 @@ from ..wire.record_batch import (
     BatchHeader,
     decode_header,
 )
+from ..wire.records import RECORD_BYTES_MIN
 from .log_config import LogConfig
 from .segments.index import NO_TIMESTAMP
 from .segments.log_file import Buffer
@@ -39,20 +41,36 @@ class UnexpectedAppendOffset(Exception):
 def check_client_batch(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Judge a batch that a client sent, on the leader; of its records see `record_checks`.
 
-    Raises InvalidRecord for a base offset other than 0; InvalidTimestamp when the largest
-    timestamp is too far from `now_ms` (wall clock). Kafka looks at each record's timestamp, we at
-    the largest: the one of the batch header, which the producer's own library sets.
+    Raises InvalidRecord for a base offset other than 0; InvalidTimestamp when the maximum
+    timestamp is too far from `now_ms` (wall clock).
     """
     if header.base_offset != 0:
         raise InvalidRecord(
             f"The base offset of a batch must be 0 when it is sent, but it is {header.base_offset}"
         )
     if not config.uses_append_time:
-        earliest = now_ms - config.timestamp_before_max_ms
-        latest = now_ms + config.timestamp_after_max_ms
-        timestamp = header.max_timestamp
-        if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
-            raise TimestampOutOfRange(timestamp, earliest, latest)
+        check_timestamp(header.max_timestamp, config, now_ms)
+
+
+def check_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> None:
+    """Raise TimestampOutOfRange for a record's timestamp that is too far from `now_ms`."""
+    earliest = now_ms - config.timestamp_before_max_ms
+    latest = now_ms + config.timestamp_after_max_ms
+    if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+        raise TimestampOutOfRange(timestamp, earliest, latest)
+
+
+def claims_too_much(header: BatchHeader) -> bool:
+    """Whether the header of a client's batch claims what only its records can confirm.
+
+    A maximum timestamp below the base: some clients send -1. The broker's own time. More records
+    than can stand in the bytes as they came, so that a few bytes cannot take many offsets.
+    """
+    return (
+        header.max_timestamp < header.base_timestamp
+        or header.attributes & APPEND_TIME_BIT != 0
+        or header.record_count * RECORD_BYTES_MIN > header.size_bytes - HEADER_BYTES
+    )
 
 
 def replicated_batches(records: Buffer, log_end_offset: int) -> list[tuple[int, BatchHeader]]:

@@ -2,9 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from functools import lru_cache
 
 from .topic_configs import LONG_MAX, parse_topic_configs
+
+
+class RecordCheck(IntEnum):
+    """How far the leader looks into a client's batch; each level includes those before it.
+
+    The first three are the values of oncelog.record.validation. BATCH: its header, unless that
+    cannot be true. SKELETON: how the records lie in it, their offsets and timestamps. FULL: every
+    field. KEYS: that no record lacks a key, on compacted topics.
+    """
+
+    BATCH = 0
+    SKELETON = 1
+    FULL = 2
+    KEYS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,8 +27,7 @@ class LogConfig:
     """A topic's configs as the storage needs them; names and defaults are Kafka's.
 
     Sizes in bytes, times in milliseconds, -1 = no bound for the two retentions.
-    `validates_every_record` (broker key oncelog.record.validation=full) makes the leader decode
-    each batch before it takes it; on compacted topics that happens always.
+    `record_validation` is the broker key oncelog.record.validation; compacted topics go beyond it.
     """
 
     segment_bytes: int = 1_073_741_824
@@ -37,13 +51,12 @@ class LogConfig:
     uses_append_time: bool = False
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = 3_600_000
-    validates_every_record: bool = False
-    # Whether the leader must look into the records of a batch before it appends it.
-    needs_every_record: bool = field(init=False, compare=False)
+    record_validation: RecordCheck = RecordCheck.SKELETON
+    record_check: RecordCheck = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        is_needed = self.is_compacted or self.validates_every_record
-        object.__setattr__(self, "needs_every_record", is_needed)
+        check = RecordCheck.KEYS if self.is_compacted else self.record_validation
+        object.__setattr__(self, "record_check", check)
 
     @classmethod
     def from_topic_configs(
@@ -51,18 +64,18 @@ class LogConfig:
         configs: Mapping[str, str],
         broker_defaults: Mapping[str, str] | None = None,
         *,
-        validates_every_record: bool = False,
+        record_validation: RecordCheck = RecordCheck.SKELETON,
     ) -> "LogConfig":
         """The config of a topic: what it sets, else the broker's defaults, else Kafka's.
 
         Both mappings are keyed by topic config names. Raises InvalidConfig.
         """
         merged = {**(broker_defaults or {}), **configs}
-        return _parsed(tuple(sorted(merged.items())), validates_every_record)
+        return _parsed(tuple(sorted(merged.items())), record_validation)
 
 
 @lru_cache(maxsize=1024)
-def _parsed(configs: tuple[tuple[str, str], ...], validates_every_record: bool) -> LogConfig:
+def _parsed(configs: tuple[tuple[str, str], ...], record_validation: RecordCheck) -> LogConfig:
     """Thousands of partitions share a few configurations."""
     values = parse_topic_configs(dict(configs))
     derived = {
@@ -72,7 +85,7 @@ def _parsed(configs: tuple[tuple[str, str], ...], validates_every_record: bool) 
         "uses_append_time": values["message.timestamp.type"] == "LogAppendTime",
         "timestamp_before_max_ms": values["message.timestamp.before.max.ms"],
         "timestamp_after_max_ms": values["message.timestamp.after.max.ms"],
-        "validates_every_record": validates_every_record,
+        "record_validation": record_validation,
     }
     names = [field.name for field in fields(LogConfig) if field.init]
     names = [name for name in names if name not in derived]

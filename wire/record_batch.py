@@ -183,9 +183,23 @@ def restamp(
 
 def restamp_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
     """Give a batch the broker's wall-clock time (message.timestamp.type=LogAppendTime)."""
+    _restamp_timestamp(buffer, position, now_ms, APPEND_TIME_BIT)
+
+
+def restamp_max_timestamp(
+    buffer: bytearray | memoryview, position: int, max_timestamp: int
+) -> None:
+    """Give a batch the largest of its records' own timestamps (CreateTime)."""
+    _restamp_timestamp(buffer, position, max_timestamp, 0)
+
+
+def _restamp_timestamp(
+    buffer: bytearray | memoryview, position: int, timestamp: int, append_time_bit: int
+) -> None:
     attributes = _attributes.unpack_from(buffer, position + ATTRIBUTES_AT)[0]
-    _attributes.pack_into(buffer, position + ATTRIBUTES_AT, attributes | APPEND_TIME_BIT)
-    _timestamp.pack_into(buffer, position + MAX_TIMESTAMP_AT, now_ms)
+    attributes = attributes & ~APPEND_TIME_BIT | append_time_bit
+    _attributes.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
+    _timestamp.pack_into(buffer, position + MAX_TIMESTAMP_AT, timestamp)
     rewrite_crc(buffer, position)
 
 

@@ -1,19 +1,34 @@
 """Looking through the records of a batch without making anything of them.
 
-As strict as `decode_batch`, but only lengths and deltas are read: what a broker must know of
-records that it stores as they came. Written as steps, since a megabyte can unfold to millions.
+Only lengths and deltas are read: what a broker must know of records that it stores as they came.
+`walk_skeleton` reads the beginning of each record, `records_without_key` is as strict as
+`decode_batch`. Written as steps, since a megabyte can unfold to millions.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .errors import InvalidRecord
+from .errors import InvalidRecord, InvalidTimestamp
 from .record_batch import BatchHeader
 from .records import RECORD_BYTES_MIN, bytes_at, header_count_at, varint_at
 from .steps import Steps
 
 ITEMS_PER_STEP = 400  # records and their headers: about 0.4 ms
+SKELETONS_PER_STEP = 1200  # records of which only the beginning is read: the same time
 NAMED_RECORDS_MAX = 10_000
+NO_TIMESTAMP = -1
+_FIELDS_BYTES_MIN = 3  # null key, null value, no headers
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+class RecordTimestamps(NamedTuple):
+    """The earliest and the latest timestamp (ms) of a batch's records.
+
+    Records without a timestamp (-1) do not count for the earliest, where others have one.
+    """
+
+    earliest: int
+    latest: int
 
 
 class RecordsWithoutKey(NamedTuple):
@@ -25,6 +40,76 @@ class RecordsWithoutKey(NamedTuple):
     total: int
     places: list[int]
     item_count: int
+
+
+def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[RecordTimestamps]:
+    """Check how the records of a client's batch lie in it; `data` is not compressed.
+
+    The lengths of the records must fill the batch exactly, their number be the header's, and their
+    offsets go up by one from 0. Keys, values and headers are not read. Raises InvalidRecord, and
+    InvalidTimestamp for a timestamp of more than 64 bits.
+    """
+    count, size_bytes = header.record_count, len(data)
+    if count <= 0 or count * RECORD_BYTES_MIN > size_bytes:
+        raise InvalidRecord(f"{count} records cannot stand in {size_bytes} bytes")
+    no_time = NO_TIMESTAMP - header.base_timestamp
+    at, previous = 0, -1
+    earliest, latest = _INT64_MAX, _INT64_MIN  # as deltas
+    try:
+        for start in range(0, count, SKELETONS_PER_STEP):
+            if start:
+                yield
+            # Varints of one and two bytes, the usual ones, are read here, and stay zigzag.
+            for index in range(start, min(start + SKELETONS_PER_STEP, count)):
+                number = data[at]
+                if number < 0x80:
+                    at += 1
+                elif (more := data[at + 1]) < 0x80:
+                    number = number & 0x7F | more << 7
+                    at += 2
+                else:
+                    length, at = varint_at(data, at)
+                    number = length << 1 if length > 0 else 1
+                end = at + (number >> 1)
+                time = data[at + 1]  # behind the attributes, which mean nothing yet
+                if time < 0x80:
+                    at += 2
+                elif (more := data[at + 2]) < 0x80:
+                    time = time & 0x7F | more << 7
+                    at += 3
+                else:
+                    delta, at = varint_at(data, at + 1)
+                    time = delta << 1 if delta >= 0 else ~(delta << 1)
+                if time != previous:
+                    previous = time
+                    delta = (time >> 1) ^ -(time & 1)
+                    if delta > latest:  # noqa: PLR1730 (no call for a record)
+                        latest = delta
+                    if delta < earliest and delta != no_time:
+                        earliest = delta
+                offset = data[at]
+                if offset < 0x80:
+                    at += 1
+                elif (more := data[at + 1]) < 0x80:
+                    offset = offset & 0x7F | more << 7
+                    at += 2
+                else:
+                    delta, at = varint_at(data, at)
+                    offset = delta << 1
+                if offset != index << 1:
+                    raise InvalidRecord("a record's offset does not fit its batch")
+                if number & 1 or end - at < _FIELDS_BYTES_MIN:
+                    raise InvalidRecord("a record is shorter than its fields")
+                at = end
+    except IndexError:
+        raise InvalidRecord("a record goes beyond its batch") from None
+    if at != size_bytes:
+        raise InvalidRecord("the records do not fill their batch")
+    earliest = min(earliest, latest)  # where none has a timestamp
+    times = RecordTimestamps(header.base_timestamp + earliest, header.base_timestamp + latest)
+    if times.earliest < _INT64_MIN or times.latest > _INT64_MAX:
+        raise InvalidTimestamp("a record's timestamp has more than 64 bits")
+    return times
 
 
 def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithoutKey]:

@@ -211,7 +211,7 @@ def _decode_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, i
     return Record(header.base_offset + delta, timestamp, key, value, headers), delta, at
 
 
-def varint_at(data: bytes, at: int) -> tuple[int, int]:
+def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """(number, position after it). Raises InvalidRecord, IndexError beyond the data."""
     value = data[at]
     at += 1

@@ -215,6 +215,6 @@ class BrokerSettings(CoordinatorSettings):
         "How often silent producers are looked for.", at_least(1),
     )  # fmt: skip
     record_validation: str = setting(
-        "oncelog.record.validation", STRING, "batch",
-        "batch: header, CRC, counts; full: every record inside, too.", one_of("batch", "full"),
+        "oncelog.record.validation", STRING, "skeleton",
+        "How far the leader looks into a batch; see below.", one_of("batch", "skeleton", "full"),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from ...coordinator.metadata.cluster_state import ClusterState
 from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk_guard import OUT_OF_RESOURCES
-from ...storage.log_config import LogConfig
+from ...storage.log_config import LogConfig, RecordCheck
 from ...storage.log_opening import LogOpening
 from ...storage.partition_log import PartitionLog
 from ...wire.errors import InvalidConfig, KafkaError, KafkaStorageError
@@ -87,17 +87,17 @@ class Logs:
                 self._configs.pop(name, None)
 
     def _read_config(self, topic: Topic) -> LogConfig:
-        full = self._config.record_validation == "full"
+        validation = RecordCheck[self._config.record_validation.upper()]
         defaults = topic_defaults_in_force(self._config, self._state.broker_configs)
         # Each part was judged before it was decided, but two parts may clash later on (a changed
         # default against a topic's own value). Metadata must be applied, so the nearest that
         # makes sense is taken, and said.
         for configs, below in ((topic.configs, defaults), (topic.configs, {})):
             try:
-                return LogConfig.from_topic_configs(configs, below, validates_every_record=full)
+                return LogConfig.from_topic_configs(configs, below, record_validation=validation)
             except InvalidConfig as error:
                 logger.error("the configuration of %s does not fit: %s", topic.name, error)
-        return LogConfig(validates_every_record=full)
+        return LogConfig(record_validation=validation)
 
     # -- on the loop
 

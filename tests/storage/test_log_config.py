@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.storage.log_config import LogConfig
+from oncelog.storage.log_config import LogConfig, RecordCheck
 from oncelog.storage.topic_configs import LONG_MAX, TOPIC_CONFIGS, parse_topic_configs
 from oncelog.wire.errors import InvalidConfig
 
@@ -62,7 +62,7 @@ def test_what_a_topic_sets_wins_over_the_broker():
     )
     assert (config.retention_ms, config.segment_ms) == (5, 9)
     assert config.is_compacted and config.is_deleted_by_retention and config.preallocate
-    assert config.uses_append_time and config.needs_every_record
+    assert config.uses_append_time and config.record_check == RecordCheck.KEYS
     assert not LogConfig.from_topic_configs({"cleanup.policy": "compact"}).is_deleted_by_retention
 
 

@@ -1,20 +1,24 @@
 """Looking through records finds what reading them finds, and refuses what reading refuses."""
 
 import random
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.wire.errors import InvalidRecord
+from oncelog.wire.errors import InvalidRecord, InvalidTimestamp
 from oncelog.wire.record_batch import HEADER_BYTES, decode_header
 from oncelog.wire.record_walk import (
     ITEMS_PER_STEP,
     NAMED_RECORDS_MAX,
+    SKELETONS_PER_STEP,
+    RecordTimestamps,
     records_without_key,
     timestamps,
+    walk_skeleton,
 )
-from oncelog.wire.records import Record, decode_batch, encode_batch
+from oncelog.wire.records import Record, decode_batch, encode_batch, varint_at
 from oncelog.wire.steps import run_to_end
 
 from .test_records import record_lists
@@ -76,3 +80,81 @@ def test_it_finds_the_times(records: list[Record]) -> None:
     batch = encode_batch(records)
     header = decode_header(batch)
     assert list(timestamps(batch[HEADER_BYTES:], header)) == [r.timestamp for r in records]
+
+
+# -- skeletons
+
+
+def skeleton(batch: bytes | bytearray) -> RecordTimestamps:
+    return run_to_end(walk_skeleton(memoryview(batch)[HEADER_BYTES:], decode_header(batch)))
+
+
+def damage(batch: bytearray, chance: random.Random) -> None:
+    for _ in range(chance.randint(1, 3)):
+        batch[chance.randrange(HEADER_BYTES, len(batch))] = chance.choice([0, 1, 2, 127, 128, 255])
+    if chance.random() < 0.3:
+        del batch[chance.randrange(HEADER_BYTES, len(batch)) :]
+        batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+
+
+@given(record_lists())
+def test_skeleton_of_a_batch_has_its_first_and_last_timestamp(records: list[Record]) -> None:
+    times = [record.timestamp for record in records]
+    timed = [time for time in times if time != -1] or times
+    assert skeleton(encode_batch(records)) == (min(timed), max(times))
+
+
+@settings(max_examples=500)
+@given(record_lists(), st.randoms(use_true_random=False))
+def test_skeleton_is_whole_in_every_batch_that_can_be_read(
+    records: list[Record], chance: random.Random
+) -> None:
+    batch = bytearray(encode_batch(records))
+    damage(batch, chance)
+    try:
+        read = decode_batch(batch)
+    except InvalidRecord:
+        with suppress(InvalidRecord, InvalidTimestamp):  # keys and values may be wrong
+            skeleton(batch)
+        return
+    times = [record.timestamp for record in read]
+    if all(-(2**63) <= time < 2**63 for time in times):
+        timed = [time for time in times if time != -1] or times
+        assert skeleton(batch) == (min(timed), max(times))
+    else:
+        with pytest.raises(InvalidTimestamp):
+            skeleton(batch)
+
+
+@settings(max_examples=500)
+@given(record_lists(), st.randoms(use_true_random=False))
+def test_skeleton_walk_finds_the_records_where_a_plain_one_finds_them(
+    records: list[Record], chance: random.Random
+) -> None:
+    """The plain one reads length, time and offset of each, and nothing else."""
+    batch = bytearray(encode_batch(records))
+    damage(batch, chance)
+    data, header = bytes(batch[HEADER_BYTES:]), decode_header(batch)
+    at, fits = 0, True
+    try:
+        for index in range(header.record_count):
+            length, at = varint_at(data, at)
+            end = at + length
+            _, at = varint_at(data, at + 1)
+            delta, at = varint_at(data, at)
+            fits &= delta == index and end - at >= 3
+            at = end if end >= at else len(data)
+    except (IndexError, InvalidRecord):
+        fits = False
+    if fits and at == len(data):
+        with suppress(InvalidTimestamp):
+            skeleton(batch)
+    else:
+        with pytest.raises(InvalidRecord):
+            skeleton(batch)
+
+
+def test_skeleton_walk_stops_often_enough_for_others() -> None:
+    batch = encode_batch([Record(i, 0, b"k", None) for i in range(20 * SKELETONS_PER_STEP)])
+    steps = walk_skeleton(memoryview(batch)[HEADER_BYTES:], decode_header(batch))
+    assert sum(1 for _ in steps) == 19

@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ....storage.batch_checks import check_timestamp
+from ....storage.log_config import LogConfig
 from ....wire.errors import KafkaError, NotLeaderOrFollower, error_for
 from ....wire.messages.produce import ProducedPartition
-from ....wire.record_batch import BatchHeader, Buffer
+from ....wire.record_batch import BatchHeader, Buffer, decode_header, restamp_max_timestamp
+from ....wire.record_walk import RecordTimestamps
 from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager
+
+NOT_CHECKED = -1
 
 
 class RecordError(NamedTuple):
@@ -33,7 +38,8 @@ class LeaderAppend:
     """A batch, its replica (None: not hosted here), its answer, what its records were found to be.
 
     header: None where the bytes do not begin with one; the append refuses them. records: None while
-    replicas are waited for: the memory of the frame serves the next one by then.
+    replicas are waited for: the memory of the frame serves the next one by then. record_check: how
+    far the records were looked into, a RecordCheck or NOT_CHECKED; with what came out of it.
     """
 
     topic_name: str | None
@@ -43,8 +49,9 @@ class LeaderAppend:
     header: BatchHeader | None
     answer: ProducedPartition
     partition: HostedPartition | None = None
-    records_checked: bool = False
+    record_check: int = NOT_CHECKED
     record_error: RecordError | None = None
+    timestamps: RecordTimestamps | None = None
 
     def look_up(self, replicas: ReplicaManager) -> None:
         """Find the replica; again after a wait, since a topic may be another of the same name."""
@@ -58,9 +65,13 @@ class LeaderAppend:
         """The topic as the client named it."""
         return self.topic_id or self.topic_name
 
-    def raise_record_error(self) -> None:
-        """Raise what is wrong with the records."""
-        if not self.records_checked:
+    def confirm(self, header: BatchHeader, config: LogConfig, now_ms: int) -> BatchHeader:
+        """Return the header of a sound batch, mended where its records say something else.
+
+        The maximum timestamp is the records', as in Kafka; who reads it (retention, the time index)
+        comes later. Raises what is wrong with the records.
+        """
+        if self.record_check < config.record_check:
             raise NotLeaderOrFollower(
                 f"{self.partition} has changed since its records were looked at"
             )
@@ -68,3 +79,13 @@ class LeaderAppend:
             error = error_for(self.record_error.number, self.record_error.message)
             error.record_errors = self.record_error.record_errors
             raise error
+        times = self.timestamps
+        if times is None or config.uses_append_time:
+            return header
+        if times.earliest != times.latest:  # the latest is checked by the log
+            check_timestamp(times.earliest, config, now_ms)
+        if times.latest != header.max_timestamp or header.is_log_append_time:
+            assert isinstance(self.records, memoryview)
+            restamp_max_timestamp(self.records, 0, times.latest)
+            self.header = header = decode_header(self.records)
+        return header

@@ -212,8 +212,9 @@ class ProduceOperation:
         )
         if header.attributes & COMPRESSION_MASK == ZSTD and self.version < ZSTD_FROM:
             raise UnsupportedCompressionType("zstd came with version 7 (KIP-110)")
-        if log.config.needs_every_record:
-            append.raise_record_error()
+        if append.record_check or log.config.record_check:
+            now_ms = broker.replicas.clock.wall_ms()
+            header = append.confirm(header, log.config, now_ms)
         if broker.refused_batches:
             broker.refused_batches.check(
                 self.context.connection_id,

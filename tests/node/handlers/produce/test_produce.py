@@ -12,6 +12,7 @@ from oncelog.node.handlers.produce import record_checks
 from oncelog.node.handlers.produce.produce import PRODUCE
 from oncelog.node.handlers.produce.record_checks import AT_ONCE_ITEMS_MAX
 from oncelog.node.partitions import batch_contents
+from oncelog.storage.log_config import RecordCheck
 from oncelog.wire.compression import ZSTD
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request_header
@@ -210,7 +211,7 @@ async def test_the_records_too_far_from_the_clock_are_named(tmp_path: Path) -> N
 async def test_full_validation_refuses_records_that_cannot_be_read(
     tmp_path: Path, count: int
 ) -> None:
-    broker = LeadingBroker(tmp_path, log_config={"validates_every_record": True})
+    broker = LeadingBroker(tmp_path, log_config={"record_validation": RecordCheck.FULL})
     good = keyed(*[None] * count)
     assert await broker.put(good[:]).errors() == {0: E.NONE}
     good[61] = 0x7F  # the length of the first record

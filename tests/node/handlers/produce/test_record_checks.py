@@ -1,0 +1,223 @@
+"""What a produced batch claims is what its records say, or it is refused, as far as asked for."""
+
+import dataclasses
+import struct
+from pathlib import Path
+
+import pytest
+
+from oncelog.node.clock import SystemClock
+from oncelog.node.handlers.produce import record_checks
+from oncelog.node.handlers.produce.record_checks import SKELETONS_AT_ONCE_MAX
+from oncelog.storage.log_config import RecordCheck
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.record_batch import (
+    MAX_TIMESTAMP_AT,
+    BatchHeader,
+    check_crc,
+    decode_header,
+    rewrite_crc,
+)
+from oncelog.wire.record_walk import RecordTimestamps, walk_skeleton
+from oncelog.wire.records import Record, decode_batch, encode_batch
+from oncelog.wire.steps import Steps
+
+from ....awaiting import turns_until
+from ....log_batches import batches_in
+from ....lying_batches import INVALID_RECORD, lying_batches
+from ...leading_broker import LeadingBroker
+
+E = ErrorCode
+HOUR_MS = 3_600_000
+NAMES = [each.name for each in lying_batches(0)]
+LEVELS = [RecordCheck.BATCH, RecordCheck.SKELETON, RecordCheck.FULL]
+
+
+def leading(directory: Path, level: RecordCheck, **config: object) -> LeadingBroker:
+    return LeadingBroker(directory, log_config={"record_validation": level, **config})
+
+
+def headed(
+    times: list[int], max_timestamp: int = -1, *, compression: int = 0, **fields: int
+) -> bytearray:
+    """A batch of a client that writes another maximum timestamp than that of its records."""
+    records = [Record(i, time_ms, b"k", b"v") for i, time_ms in enumerate(times)]
+    batch = bytearray(encode_batch(records, compression=compression, **fields))
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, max_timestamp)
+    rewrite_crc(batch)
+    return batch
+
+
+def stored(broker: LeadingBroker) -> BatchHeader:
+    """The header of the last batch in the log, whose checksum fits."""
+    batch = batches_in(broker.log())[-1]
+    header = decode_header(batch)
+    check_crc(batch, 0, header)
+    return header
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name.lower())
+@pytest.mark.parametrize("name", NAMES)
+async def test_lying_batch_is_answered_as_its_level_says(
+    tmp_path: Path, name: str, level: RecordCheck
+) -> None:
+    lie = lying_batches(SystemClock.wall_ms())[NAMES.index(name)]
+    broker = leading(tmp_path, level)
+    expected = (lie.batch, lie.skeleton, lie.full)[level]
+    assert await broker.put(bytearray(lie.data)).errors() == {0: expected}
+    assert broker.log().log_end_offset == (0 if expected else decode_header(lie.data).record_count)
+
+
+def test_full_differs_from_kafka_only_where_it_is_stricter_or_kafka_fails() -> None:
+    for lie in lying_batches(0):
+        kafka = INVALID_RECORD if lie.kafka == -1 else lie.kafka
+        assert lie.full in (kafka, INVALID_RECORD), lie.name
+        assert (lie.batch, lie.skeleton, lie.full) == (lie.batch,) * 3 or lie.full != lie.batch
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+async def test_record_before_the_earliest_time_is_named(tmp_path: Path, level: RecordCheck) -> None:
+    now_ms = SystemClock.wall_ms()
+    broker = leading(tmp_path, level, timestamp_before_max_ms=HOUR_MS)
+    times = [now_ms, now_ms - 2 * HOUR_MS, now_ms]
+    (answer,) = await broker.put(headed(times, now_ms)).partitions()
+    assert answer.error_code == E.INVALID_TIMESTAMP
+    assert [index for index, _ in answer.record_errors] == [1]
+    times[1] = -1  # it has none
+    assert await broker.put(headed(times, now_ms)).errors() == {0: E.NONE}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_batch_that_unfolds_to_too_much_is_refused_where_it_is_unfolded(
+    tmp_path: Path, level: RecordCheck
+) -> None:
+    broker = leading(tmp_path, level)
+    record = Record(0, SystemClock.wall_ms(), b"k", bytes(65 << 20))
+    bomb = bytearray(encode_batch([record], compression=4))
+    expected = E.INVALID_RECORD if level else E.NONE
+    assert await broker.put(bomb).errors() == {0: expected}
+
+
+# -- the maximum timestamp
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("count", [3, 3 * SKELETONS_AT_ONCE_MAX])
+async def test_missing_maximum_timestamp_becomes_that_of_the_records(
+    tmp_path: Path, count: int, compression: int, level: RecordCheck
+) -> None:
+    """Sarama wrote -1 until 2025; fresh records went by retention, and no search found them."""
+    broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
+    times = [now_ms - 5] * count
+    times[1] = now_ms
+    answer = broker.put(headed(times, compression=compression))
+    assert await answer.errors() == {0: E.NONE}
+    assert stored(broker).max_timestamp == now_ms
+    assert broker.log().segments.active.max_timestamp == now_ms
+    read = decode_batch(batches_in(broker.log())[-1])
+    assert [record.timestamp for record in read] == times
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+@pytest.mark.parametrize("claimed_ms", [-HOUR_MS, 0, HOUR_MS, 100 * HOUR_MS])
+async def test_maximum_timestamp_is_that_of_the_records_where_they_are_looked_at(
+    tmp_path: Path, level: RecordCheck, claimed_ms: int
+) -> None:
+    broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
+    times = [now_ms - 9, now_ms, now_ms - 3]
+    assert await broker.put(headed(times, now_ms + claimed_ms)).errors() == {0: E.NONE}
+    assert stored(broker).max_timestamp == now_ms
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_records_without_timestamps_have_no_maximum(
+    tmp_path: Path, level: RecordCheck
+) -> None:
+    broker = leading(tmp_path, level)
+    assert await broker.put(headed([-1, -1])).errors() == {0: E.NONE}
+    assert stored(broker).max_timestamp == -1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_append_time_of_a_client_is_not_taken_over(
+    tmp_path: Path, level: RecordCheck
+) -> None:
+    broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
+    batch = headed([now_ms - 9, now_ms - 5], now_ms, timestamp_type=1)
+    assert await broker.put(batch).errors() == {0: E.NONE}
+    assert (stored(broker).max_timestamp, stored(broker).is_log_append_time) == (now_ms - 5, False)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_append_time_of_the_broker_stands_whatever_the_records_say(
+    tmp_path: Path, level: RecordCheck
+) -> None:
+    broker, before_ms = leading(tmp_path, level, uses_append_time=True), SystemClock.wall_ms()
+    assert await broker.put(headed([5, 10])).errors() == {0: E.NONE}
+    assert stored(broker).is_log_append_time
+    assert before_ms <= stored(broker).max_timestamp <= SystemClock.wall_ms()
+
+
+async def test_damaged_batch_is_refused_before_anything_is_mended(tmp_path: Path) -> None:
+    broker = leading(tmp_path, RecordCheck.BATCH)
+    batch = headed([SystemClock.wall_ms()])
+    batch[-1] ^= 1
+    assert await broker.put(batch).errors() == {0: E.CORRUPT_MESSAGE}
+
+
+async def test_search_by_time_finds_records_below_a_missing_maximum(tmp_path: Path) -> None:
+    broker, now_ms = leading(tmp_path, RecordCheck.BATCH), SystemClock.wall_ms()
+    times = [now_ms - 600_000 + i * 60_000 for i in range(3)]
+    assert await broker.put(headed(times)).errors() == {0: E.NONE}
+    answer = await broker.list_offsets(times[1]).value()
+    (found,) = answer.topics[0].partitions
+    assert (found.offset, found.timestamp) == (1, times[1])
+
+
+async def test_fresh_records_with_a_missing_maximum_outlive_an_old_one_in_their_segment(
+    tmp_path: Path,
+) -> None:
+    broker = leading(tmp_path, RecordCheck.BATCH, retention_ms=HOUR_MS)
+    now_ms = SystemClock.wall_ms()
+    assert await broker.put(headed([now_ms - 2 * HOUR_MS], now_ms - 2 * HOUR_MS)).errors() == {0: 0}
+    assert await broker.put(headed([now_ms])).errors() == {0: E.NONE}
+    assert not broker.log().retention.delete_old_segments(now_ms=now_ms)
+    assert broker.log().log_start_offset == 0
+
+
+async def test_producer_is_listed_with_the_time_of_its_records(tmp_path: Path) -> None:
+    broker, now_ms = leading(tmp_path, RecordCheck.BATCH), SystemClock.wall_ms()
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    for _ in range(2):  # the second one is a duplicate
+        (answer,) = await broker.put(headed([now_ms, now_ms - 1], **producer)).partitions()
+        assert (answer.error_code, answer.base_offset) == (E.NONE, 0)
+    entry = broker.log().producer_state.entry(7)
+    assert entry is not None and entry.last_timestamp == now_ms
+
+
+# -- what changes while records are looked at
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+async def test_batch_checked_for_less_than_its_topic_asks_for_now_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_compacted: bool
+) -> None:
+    begun: list[BatchHeader] = []
+
+    def walk(data: memoryview, header: BatchHeader) -> Steps[RecordTimestamps]:
+        begun.append(header)
+        return walk_skeleton(data, header)
+
+    broker, now_ms = leading(tmp_path, RecordCheck.SKELETON), SystemClock.wall_ms()
+    monkeypatch.setattr(record_checks, "walk_skeleton", walk)
+    answer = broker.put(headed([now_ms] * 80_000, now_ms))
+    await turns_until(lambda: begun)
+    assert not answer.is_there
+    log = broker.log()
+    log.config = dataclasses.replace(log.config, is_compacted=is_compacted)
+    expected = E.NOT_LEADER_OR_FOLLOWER if is_compacted else E.NONE
+    assert await answer.errors() == {0: expected}
