@@ -198,7 +198,7 @@ class Producer:
         now = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
         by_key = None if settings.partitioner_ignore_keys else known.by_key
         groups = rows_by_partition(
-            values, keys, headers, now, partition, by_key, settings.batch_size
+            values, keys, headers, now, partition, by_key, settings.batch_size, known.stick
         )
         for where, rows in groups:
             if where is not None and not 0 <= where < known.count:

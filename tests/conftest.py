@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadlines, as fast as a machine is. A number that a test has of its own goes before these.
     settings.register_profile("oncelog", deadline=None, max_examples=60)
     settings.register_profile("thorough", deadline=None, max_examples=400)
+    settings.register_profile("exhaustive", deadline=None, max_examples=10_000)
     settings.load_profile("oncelog")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -139,11 +139,11 @@ class Rows(SizedRows):
             if isinstance(column, Sequence) and len(column) != len(values):
                 raise ValueError(f"columns of {len(values)} and {len(column)} records")
         self.timestamps = timestamps
-        self._values, lengths = _measure(values)
+        self._values, lengths = measure(values)
         sizes: Iterable[int] = map(_COST.__getitem__, lengths)
         self._keys: tuple[Sequence[bytes], list[int]] | None = None
         if keys is not None:
-            self._keys = _measure(keys)
+            self._keys = measure(keys)
             sizes = map(add, sizes, map(_COST.__getitem__, self._keys[1]))
         self._headers: list[bytes] | None = None
         if headers is not None:
@@ -208,8 +208,8 @@ def encode_headers(headers: Headers) -> bytes:
     return b"".join(pieces)
 
 
-def _measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
-    """The column with nothing in the place of nulls, and lengths with -1 there."""
+def measure(column: Column) -> tuple[Sequence[bytes], list[int]]:
+    """Return the column with nothing in the place of nulls, and the lengths with -1 there."""
     kinds = set(map(type, column))
     if not kinds <= BYTES_LIKE:
         wrong = ", ".join(sorted(kind.__name__ for kind in kinds - BYTES_LIKE))

@@ -5,17 +5,21 @@ Arrow's columnar format (validity bits, offsets, data), whoever made it. Those o
 stay what they are, where numpy is there (joined_rows.py).
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from ...wire.record_rows import Headers, Rows, SizedRows
+from ...wire.batch_builder import RECORD_BYTES_EXTRA, size_of_headers
+from ...wire.record_rows import Headers, Rows, SizedRows, measure
 from .joined_rows import ROWS_LEAST, JoinedRows, as_wall_ms, can_join
 from .key_hashing import vector_library
-from .partitioner import KeyPartitions
+from .partitioner import ANYWHERE, KeyPartitions
 
 Column = Sequence[bytes | None]
 Times = int | Sequence[int]
+# From the sizes of records to runs of them: (how many, partition), as `StickyPartitioner` says.
+Stick = Callable[[Iterable[int]], Iterable[tuple[int, int]]]
 IS_LARGE = {"binary": False, "string": False, "large_binary": True, "large_string": True}
 
 
@@ -51,11 +55,13 @@ def rows_by_partition(
     partitions: int | Sequence[int] | None,
     by_key: KeyPartitions | None,
     batch_bytes: int,
+    stick: Stick,
 ) -> Sequence[tuple[int | None, SizedRows]]:
-    """The records of each partition in their order; None: those that may go anywhere.
+    """Group records by partition, in the order of the call; None: all of them may go anywhere.
 
     partitions: one for all, one for each record, or None; None and ANYWHERE: by the key, where
-    `by_key` is given and there is one. batch_bytes: of the batches that they go into. Raises
+    `by_key` is given and there is one. batch_bytes: of the batches that they go into. stick:
+    chooses for records that may go anywhere beside others, whose partition they may share. Raises
     TypeError and ValueError as `Rows` does.
     """
     joins = can_join(values, keys, batch_bytes)
@@ -71,19 +77,26 @@ def rows_by_partition(
             partitions = by_key.of_array(keys) if joins else by_key.of_many(keys)
         elif min(partitions, default=0) < 0:
             chosen = zip(partitions, by_key.of_many(as_column(keys)), strict=True)
-            partitions = [mine if mine >= 0 else its for mine, its in chosen]
+            partitions = [its if mine == ANYWHERE else mine for mine, its in chosen]
     if partitions is None or isinstance(partitions, int):
         rows = JoinedRows if joins else Rows
         return [(partitions, rows(values, keys, headers, timestamps))]
     if joins:
-        return _arrays_by_partition(values, keys, headers, timestamps, partitions)
+        return _arrays_by_partition(values, keys, headers, timestamps, partitions, stick)
 
     places_of: dict[int, list[int]] = {}
     for place, partition in enumerate(partitions):
         places_of.setdefault(partition, []).append(place)
+    if len(places_of) > 1 and (loose := places_of.pop(ANYWHERE, None)):
+        sizes, at = _sizes(*(_those(column, loose) for column in (values, keys, headers))), 0
+        for count, partition in stick(sizes):
+            places_of.setdefault(partition, []).extend(loose[at : at + count])
+            at += count
+        for places in places_of.values():
+            places.sort()
     return [
         (
-            partition if partition >= 0 else None,
+            None if partition == ANYWHERE else partition,
             Rows(*(_those(column, places) for column in (values, keys, headers, timestamps))),
         )
         for partition, places in sorted(places_of.items())
@@ -97,12 +110,35 @@ def _those(column: Any, places: list[int]) -> Any:
     return taken
 
 
+def _sizes(values: Column, keys: Column | None, headers: Sequence[Headers] | None) -> list[int]:
+    """Return the size of each record, counted as `send` does."""
+    sizes = [
+        [max(length, 0) for length in measure(column)[1]]
+        for column in (values, keys)
+        if column is not None
+    ]
+    if headers is not None:
+        sizes.append(list(map(size_of_headers, headers)))
+    return [RECORD_BYTES_EXTRA + sum(row) for row in zip(*sizes, strict=True)]
+
+
 def _arrays_by_partition(
-    values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any
+    values: Any, keys: Any, headers: Any, timestamps: Any, partitions: Any, stick: Stick
 ) -> list[tuple[int | None, SizedRows]]:
     """As above: everything is brought into the order of partitions at once."""
     numpy = vector_library()
     partitions = numpy.asarray(partitions)
+    loose = numpy.flatnonzero(partitions == ANYWHERE)
+    if 0 < len(loose) < len(partitions):
+        partitions = partitions.astype(numpy.int64)  # a copy: it may be the caller's
+        sizes = numpy.full(len(values), RECORD_BYTES_EXTRA, numpy.int64)
+        for column in (values, keys):
+            if column is not None:
+                sizes += sys.modules["pyarrow"].compute.binary_length(column).fill_null(0)
+        if headers is not None:
+            sizes += numpy.fromiter(map(size_of_headers, headers), numpy.int64, len(values))
+        counts, chosen = zip(*stick(sizes[loose].tolist()), strict=True)
+        partitions[loose] = numpy.repeat(chosen, counts)
     order = numpy.argsort(partitions, kind="stable")
     distinct, firsts = numpy.unique(partitions[order], return_index=True)
     values, keys = values.take(order), None if keys is None else keys.take(order)
@@ -125,7 +161,7 @@ def _arrays_by_partition(
                 for each in columns
             ]
             rows = Rows(*lists)
-        found.append((partition if partition >= 0 else None, rows))
+        found.append((None if partition == ANYWHERE else partition, rows))
     return found
 
 

@@ -7,7 +7,9 @@ that batches are large; partitions without a leader are passed over.
 
 import struct
 import sys
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from .key_hashing import (
@@ -117,6 +119,19 @@ class StickyPartitioner:
         if led:
             return led[self._current % len(led)]
         return self._current % partitions
+
+    def choose_many(
+        self, sizes: Iterable[int], partitions: int, led: Sequence[int] = ()
+    ) -> Iterator[tuple[int, int]]:
+        """As `choose` for each of these records: (how many, their partition), run by run."""
+        edges = list(accumulate(sizes, initial=0))
+        at, last = 0, len(edges) - 1
+        while at < last:
+            partition = self.choose(0, partitions, led)
+            until = bisect_left(edges, edges[at] + self._bytes_max - self._bytes, at + 1, last)
+            self.took(edges[until] - edges[at])
+            yield until - at, partition
+            at = until
 
     def took(self, size_bytes: int) -> None:
         """So many more bytes went to the partition that was chosen last."""

@@ -7,6 +7,7 @@ a producer for hours: while that is fresh, they only have it looked for.
 
 import contextlib
 import random
+from collections.abc import Iterable, Iterator
 
 from ...wire.errors import UnknownTopicOrPartition
 from ..cluster_view import ClusterSnapshot, ClusterView, topic_error
@@ -38,6 +39,10 @@ class KnownTopic:
             self.by_key = before.by_key
         else:
             self.by_key = KeyPartitions(self.count)
+
+    def stick(self, sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Choose for records without keys: (how many, their partition), run by run."""
+        return self.sticky.choose_many(sizes, self.count, self.led)
 
 
 class TopicLookup:

@@ -4,6 +4,7 @@ import array
 import asyncio
 import struct
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,12 @@ from oncelog.client.produce.accumulator import Accumulator
 from oncelog.client.produce.columns import as_column, rows_by_partition
 from oncelog.client.produce.delivery import Deliveries, Outcome, RecordMetadata, RecordRange
 from oncelog.client.produce.key_hashing import WORTH_IT, vector_library
-from oncelog.client.produce.partitioner import KEYS_KEPT, KeyPartitions, partition_for_key
+from oncelog.client.produce.partitioner import (
+    KEYS_KEPT,
+    KeyPartitions,
+    StickyPartitioner,
+    partition_for_key,
+)
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import InvalidRecord, RequestTimedOut
@@ -26,6 +32,8 @@ from .filling import put
 
 some_partitions = st.integers(1, 1_000)
 fields = st.lists(st.none() | st.binary(max_size=9), max_size=40)
+STICKS_TO = 2
+stick = partial(StickyPartitioner(STICKS_TO, bytes_max=1 << 60).choose_many, partitions=4)
 
 
 @dataclass
@@ -83,7 +91,7 @@ def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_ke
     partitions = [partition for _, partition in listed] if has_partitions else None
     by_key = KeyPartitions(4)
     found: dict[int | None, list[bytes | None]] = {}
-    for where, rows in rows_by_partition(values, keys, None, 7, partitions, by_key, 1 << 20):
+    for where, rows in rows_by_partition(values, keys, None, 7, partitions, by_key, 1 << 20, stick):
         builder = BatchBuilder()
         if len(rows):
             builder.extend(rows, 0, 1 << 20)
@@ -96,6 +104,10 @@ def test_each_partition_gets_its_records_in_order(listed, has_partitions, has_ke
         elif has_keys and key is not None:
             where = partition_for_key(key, 4)
         expected.setdefault(where, []).append(b"%d" % i)
+    if len(expected) > 1 and None in expected:  # beside others they stick to one partition
+        stuck = expected.pop(None)
+        together = [*expected.get(STICKS_TO, []), *stuck]
+        expected[STICKS_TO] = sorted(together, key=values.index)
     assert found == expected
 
 
@@ -115,15 +127,15 @@ def test_many_keys_go_where_each_of_them_goes(numpy, keys, partitions):
 def test_keys_may_be_any_bytes():
     known = KeyPartitions(4)
     keys = [bytearray(b"1"), memoryview(b"1"), b"1"]
-    ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known, 1 << 20)
+    ((_, rows),) = rows_by_partition([b""] * 3, keys, None, 0, None, known, 1 << 20, stick)
     assert len(rows) == 3
 
 
 def test_columns_of_one_call_are_equally_long():
     with pytest.raises(ValueError, match="columns of 2 and 1 records"):
-        rows_by_partition([b"", b""], [b""], None, 0, None, KeyPartitions(1), 1 << 20)
+        rows_by_partition([b"", b""], [b""], None, 0, None, KeyPartitions(1), 1 << 20, stick)
     with pytest.raises(ValueError, match="columns of 2 and 3 records"):
-        rows_by_partition([b"", b""], None, None, 0, [0, 1, 2], None, 1 << 20)
+        rows_by_partition([b"", b""], None, None, 0, [0, 1, 2], None, 1 << 20, stick)
 
 
 def test_the_partitions_of_keys_are_remembered_within_bounds():

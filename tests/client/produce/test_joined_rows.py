@@ -1,6 +1,7 @@
 """Arrow's arrays make the bytes that lists of the same fields make, for the same partitions."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from oncelog.client.produce import columns, joined_rows
 from oncelog.client.produce.columns import rows_by_partition
 from oncelog.client.produce.joined_rows import ROWS_LEAST, TABLE_MAX, JoinedRows, can_join
-from oncelog.client.produce.partitioner import KeyPartitions, partition_for_key
+from oncelog.client.produce.partitioner import KeyPartitions, StickyPartitioner, partition_for_key
 from oncelog.wire.batch_builder import BatchBuilder
 from oncelog.wire.record_rows import ROWS_MAX, Rows, SizedRows
 
@@ -29,6 +30,10 @@ def _few_are_enough() -> Iterator[None]:
         for module in MODULES:
             patch.setattr(module, "ROWS_LEAST", 1)
         yield
+
+
+def sticking() -> Any:
+    return partial(StickyPartitioner(bytes_max=500).choose_many, partitions=4)
 
 
 some_bytes = (
@@ -93,8 +98,9 @@ def test_the_bytes_are_those_of_lists(rows, offset, kind, batch_bytes, has, part
         BATCH_BYTES,
     )
     arrays = column(values, offset, kind), None if keys is None else column(keys, offset, kind)
-    found = batches(rows_by_partition(*arrays, *rest), batch_bytes, JoinedRows)
-    assert found == batches(rows_by_partition(values, keys, *rest), batch_bytes, Rows)
+    found = batches(rows_by_partition(*arrays, *rest, sticking()), batch_bytes, JoinedRows)
+    of_lists = rows_by_partition(values, keys, *rest, sticking())
+    assert found == batches(of_lists, batch_bytes, Rows)
 
 
 @settings(deadline=None)
@@ -133,7 +139,8 @@ def test_few_rows_of_a_call_are_lists(monkeypatch):
     assert not can_join(array[: ROWS_LEAST - 1], None, BATCH_BYTES)
     where = [0] * (ROWS_LEAST + 1) + [1] * (ROWS_LEAST - 1)
     times = list(range(len(where)))
-    (_, many), (_, few) = rows_by_partition(array, None, None, times, where, None, BATCH_BYTES)
+    groups = rows_by_partition(array, None, None, times, where, None, BATCH_BYTES, sticking())
+    (_, many), (_, few) = groups
     assert isinstance(many, JoinedRows) and isinstance(few, Rows)
     same = Rows([b"v" * 100] * 5, None, None, times[ROWS_LEAST + 1 :][:5])
     assert few.encode(0, 5, 0, 0) == same.encode(0, 5, 0, 0)
@@ -142,7 +149,7 @@ def test_few_rows_of_a_call_are_lists(monkeypatch):
 def test_columns_of_one_call_are_equally_long():
     values, keys = (column([b""] * n, 0, "binary") for n in (ENOUGH, ENOUGH + 1))
     with pytest.raises(ValueError, match=f"columns of {ENOUGH} and {ENOUGH + 1} records"):
-        rows_by_partition(values, keys, None, 0, None, None, BATCH_BYTES)
+        rows_by_partition(values, keys, None, 0, None, None, BATCH_BYTES, sticking())
     with pytest.raises(ValueError, match=f"columns of {ENOUGH} and 1 records"):
         JoinedRows(values, None, None, [1])
 
@@ -154,4 +161,4 @@ def test_timestamps_that_are_no_whole_milliseconds_are_refused(partitions):
     several: list[Any] = [dates, [1.5] * len(values), ["5"] * len(values)]
     for wrong in several:
         with pytest.raises(TypeError, match="whole numbers of milliseconds"):
-            rows_by_partition(values, None, None, wrong, partitions, None, BATCH_BYTES)
+            rows_by_partition(values, None, None, wrong, partitions, None, BATCH_BYTES, sticking())

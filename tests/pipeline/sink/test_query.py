@@ -3,6 +3,7 @@
 One JVM serves all of it, so a death is an exception here; test_kills.py kills processes.
 """
 
+import asyncio
 import re
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from oncelog.pipeline.failure_words import sentence_of
 from oncelog.pipeline.sink.cluster import THREAD
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
 
+from ...interop.client_peers import read_to_end
 from . import stateful_job
 from .job import POINTS, Died, Job, MortalSink, start, write_input
 from .output import assert_once
@@ -345,3 +347,32 @@ def test_all_columns_arrive(
     }
     assert {r.timestamp for r in found.values()} == {1_700_000_000_000}
     assert {tuple(r.headers) for r in found.values()} == {(("h", b"x"),)}
+
+
+@pytest.mark.parametrize("mode", ["driver", pytest.param("prepared", marks=SLOW)])
+def test_rows_with_null_keys_and_partitions_keep_their_order(
+    spark: "SparkSession", cluster: Cluster, admin: BlockingAdmin, tmp_path: Path, mode: str
+) -> None:
+    from oncelog.pipeline import exactly_once
+
+    topic = f"order-{mode}"
+    admin.create_topic(topic, partitions=1)
+    job = Job(cluster.bootstrap, "", str(tmp_path))
+    values = write_input(job, batches=1, rows=400)
+    rows = spark.readStream.text(str(job.input)).selectExpr(
+        "value",
+        "if(int(right(value, 5)) % 2 = 0, value, null) AS key",
+        "if(int(right(value, 5)) % 3 = 0, 0, null) AS partition",
+    )
+    query = exactly_once(
+        rows,
+        sink_id=topic,
+        mode=mode,
+        bootstrap=cluster.bootstrap,
+        topic=topic,
+        checkpoint=job.checkpoint,
+        trigger={"availableNow": True},
+    )
+    query.awaitTermination()
+    found = asyncio.run(read_to_end(cluster.bootstrap, topic, timeout_s=60))
+    assert [(row.value or b"").decode() for row in found] == values
