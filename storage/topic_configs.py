@@ -10,6 +10,7 @@ bear the reason in `not_served`, and only the default value passes.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any
 
@@ -86,6 +87,27 @@ def parse_topic_configs(configs: Mapping[str, str | None]) -> dict[str, Any]:
     return values
 
 
+def text_as_parsed(config_type: ConfigType, text: str) -> str:
+    """Return a value as Kafka's DescribeConfigs prints it: what was parsed, not what was typed."""
+    try:
+        value = _PARSERS[config_type](text.strip())
+    except ValueError:
+        return text
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _java_double(value)
+    return ",".join(value) if config_type is ConfigType.LIST else str(value)
+
+
+def _java_double(value: float) -> str:
+    """Return what Double.toString makes of a number."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
 def _whole_number(bits: int, name: str) -> Callable[[str], int]:
     def parse(text: str) -> int:
         digits = text[1:] if text[:1] in ("-", "+") else text
@@ -119,6 +141,7 @@ def _list(text: str) -> list[str]:
 _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
     ConfigType.BOOLEAN: _boolean,
     ConfigType.STRING: str,
+    ConfigType.SHORT: _whole_number(16, "SHORT"),
     ConfigType.INT: _whole_number(32, "INT"),
     ConfigType.LONG: _whole_number(64, "LONG"),
     ConfigType.DOUBLE: _double,

@@ -206,7 +206,7 @@ MEANT: tuple[Meant, ...] = (
         kafka="'A SENTENCE'",
         ours="None",
     ),
-    Meant("ApiVersions", "*", "*_features[*", "one feature is served, and none can be switched"),
+    Meant("ApiVersions", "*", "*_features[*", "two features are served, and none can be switched"),
     Meant("ApiVersions", "*", "finalized_features_epoch", "no feature can be switched"),
     Meant(
         "DeleteTopics",

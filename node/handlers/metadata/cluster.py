@@ -6,9 +6,10 @@ DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KI
 ListConfigResources 0-1  KIP-1142: topics and brokers; v0 knew client metrics only, we have none.
 Describe-, Create-, DeleteAcls 1-3  KIP-140: SECURITY_DISABLED, as Kafka without an authorizer.
 
-One feature is shown: transaction.version 2, for ever (KIP-584, KIP-890). Producers that know it
-raise their epoch with each transaction and add partitions by producing; the others go on beside
-them.
+Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served, and are never
+changed. transaction.version 2 (KIP-890): producers that know it raise their epoch with each
+transaction and add partitions by producing; the others go on beside them. metadata.version is by
+what tools know a broker's version: 33 is 4.4-IV2.
 """
 
 import re
@@ -31,7 +32,7 @@ BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 SOFTWARE_FROM = FEATURES_FROM = 3
 FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
-TRANSACTION_VERSION = 2
+FEATURES = {"metadata.version": (7, 33), "transaction.version": (0, 2)}  # lowest and highest level
 
 
 class Address(TypedDict):
@@ -85,20 +86,19 @@ def _versions(table: Mapping[int, Api], version: int) -> "responses.ApiVersions.
 def _features(version: int) -> "responses.ApiVersions.Response":
     if version < FEATURES_FROM:
         return {}
-    supported: responses.ApiVersions.SupportedFeatureKey = {
-        "name": "transaction.version",
-        "min_version": 0,
-        "max_version": TRANSACTION_VERSION,
-    }
-    finalized: responses.ApiVersions.FinalizedFeatureKey = {
-        "name": "transaction.version",
-        "min_version_level": TRANSACTION_VERSION,
-        "max_version_level": TRANSACTION_VERSION,
-    }
+    supported: list[responses.ApiVersions.SupportedFeatureKey] = [
+        {"name": name, "min_version": lowest, "max_version": highest}
+        for name, (lowest, highest) in FEATURES.items()
+        if lowest or version >= FEATURES_FROM_ZERO_FROM
+    ]
+    finalized: list[responses.ApiVersions.FinalizedFeatureKey] = [
+        {"name": name, "min_version_level": highest, "max_version_level": highest}
+        for name, (_, highest) in FEATURES.items()
+    ]
     return {
-        "supported_features": [supported] if version >= FEATURES_FROM_ZERO_FROM else [],
+        "supported_features": supported,
         "finalized_features_epoch": 0,
-        "finalized_features": [finalized],
+        "finalized_features": finalized,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
-from ....storage.topic_configs import TOPIC_CONFIGS, TopicConfig
+from ....storage.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, text_as_parsed
 from ....wire.errors import InvalidRequest
 from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
@@ -47,6 +47,19 @@ def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) 
         for _, row in sorted(TOPIC_CONFIGS.items())
         if not row.is_internal
     ]
+
+
+def as_parsed(entry: Entry) -> Entry:
+    """Return the entry as Kafka's DescribeConfigs shows it: its value, and a topic's own synonym,
+    as they were parsed; what brokers give as it was typed.
+    """
+    if entry.value is None or entry.source == DEFAULT:
+        return entry
+    value = text_as_parsed(ConfigType(entry.type), entry.value)
+    synonyms = [
+        each._replace(value=value) if each.source == TOPIC else each for each in entry.synonyms
+    ]
+    return entry._replace(value=value, synonyms=synonyms)
 
 
 def broker_entries(broker: BrokerServices) -> list[Entry]:

@@ -51,6 +51,7 @@ from .config_entries import (
     CONFIGS_MAX,
     Entry,
     Synonym,
+    as_parsed,
     broker_entries,
     dynamic_cluster_entries,
     effective_topic_configs,
@@ -100,7 +101,7 @@ def _entries_of(broker: BrokerServices, resource: "_Described") -> list[Entry]:
         topic = broker.state.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition
-        return effective_topic_configs(broker, topic.configs)
+        return list(map(as_parsed, effective_topic_configs(broker, topic.configs)))
     if resource.resource_type == BROKER_RESOURCE:
         if name == WHOLE_CLUSTER:
             return dynamic_cluster_entries(broker)
@@ -109,7 +110,7 @@ def _entries_of(broker: BrokerServices, resource: "_Described") -> list[Entry]:
                 f"Unexpected broker id, expected {broker.node_id} or empty string, "
                 f"but received {name}"
             )
-        return broker_entries(broker)
+        return list(map(as_parsed, broker_entries(broker)))
     raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from oncelog.node.config.broker_config import BROKER_KEYS
-from oncelog.storage.topic_configs import TOPIC_CONFIGS, ConfigType
+from oncelog.storage.topic_configs import TOPIC_CONFIGS, ConfigType, text_as_parsed
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from ...fake_broker import FakeBroker
@@ -104,6 +104,86 @@ def test_a_cluster_wide_value_goes_before_the_file() -> None:
     assert (own.value, own.config_source, own.read_only) == ("3000000", 3, False)
     (cluster,) = described(broker, BROKER, "").values()
     assert (cluster.name, cluster.value) == ("log.segment.bytes", "3000000")
+
+
+TYPED = {
+    "retention.ms": (" 1000 ", "1000"),
+    "flush.ms": ("+09", "9"),
+    "preallocate": (" TRUE ", "true"),
+    "cleanup.policy": (" compact , delete ", "compact,delete"),
+    "min.cleanable.dirty.ratio": (" .50 ", "0.5"),
+    "delete.retention.ms": ("0012345", "12345"),
+    "compression.type": (" producer ", "producer"),
+}
+"""As a person types a value, and as Apache Kafka 4.4 describes it."""
+
+
+def test_describe_configs_shows_a_topics_values_as_parsed(broker: FakeBroker) -> None:
+    broker.create("a")
+    alterations = [(name, SET, typed) for name, (typed, _) in TYPED.items()]
+    assert alter(broker, change(TOPIC, "a", *alterations)) == [(0, None)]
+    configs = described(broker, TOPIC, "a")
+    assert {name: configs[name].value for name in TYPED} == {
+        name: shown for name, (_, shown) in TYPED.items()
+    }
+    assert synonyms_of(configs["preallocate"])[0] == ("preallocate", "true", 1)
+
+
+def test_describe_configs_shows_what_all_brokers_have_as_kafka_does() -> None:
+    """A broker's value is parsed; the resource that sets it for all, and synonyms, are as typed."""
+    broker = FakeBroker()
+    broker.create("a")
+    assert alter(broker, change(BROKER, "", ("log.preallocate", SET, " TRUE ")))[0][0] == 0
+    (cluster,) = described(broker, BROKER, "").values()
+    assert (cluster.value, synonyms_of(cluster)) == (
+        " TRUE ",
+        [("log.preallocate", " TRUE ", 3)],
+    )
+    for kind, name, key in ((BROKER, "1", "log.preallocate"), (TOPIC, "a", "preallocate")):
+        config = described(broker, kind, name)[key]
+        assert (config.value, config.config_source) == ("true", 3)
+        assert synonyms_of(config)[0] == ("log.preallocate", " TRUE ", 3)
+
+
+def test_create_topics_answers_with_values_as_typed() -> None:
+    """So does Apache Kafka 4.4, which parses them in DescribeConfigs only."""
+    answer = FakeBroker().ask(
+        19,
+        7,
+        {
+            "topics": [
+                {
+                    "name": "a",
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "configs": [{"name": "preallocate", "value": "TRUE"}],
+                }
+            ],
+            "timeout": 1000,
+        },
+    )
+    assert {c.name: c.value for c in answer.topics[0].configs}["preallocate"] == "TRUE"
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [("0.0001", "1.0E-4"), ("1e-5", "1.0E-5"), ("0.00015", "1.5E-4"), ("0.001", "0.001"),
+     ("1", "1.0"), ("0", "0.0"), ("no number", "no number")],
+)  # fmt: skip
+def test_a_ratio_is_shown_as_java_prints_it(typed: str, shown: str) -> None:
+    assert text_as_parsed(ConfigType.DOUBLE, typed) == shown
+
+
+@pytest.mark.parametrize("config_type", ConfigType)
+def test_a_value_of_any_type_is_shown(config_type: ConfigType) -> None:
+    assert text_as_parsed(config_type, " 1 ") in ("1", "1.0", " 1 ")
+
+
+def test_describe_configs_shows_a_brokers_file_as_parsed() -> None:
+    broker = FakeBroker(default_replication_factor=" 1", auto_create_topics_enable="FALSE")
+    configs = described(broker, BROKER, "1")
+    assert configs["default.replication.factor"].value == "1"
+    assert configs["auto.create.topics.enable"].value == "false"
 
 
 def test_a_broker_shows_all_its_keys() -> None:

@@ -220,13 +220,23 @@ def test_expressions_that_could_take_long_are_not(text: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_version_of_transactions_is_a_feature(version: int) -> None:
-    """KIP-890: a producer that reads this adds partitions by producing, and ends with v5."""
+def test_api_versions_shows_features_as_kafka_does(version: int) -> None:
+    """A producer that reads transaction.version 2 adds partitions by producing, and ends with v5
+    (KIP-890); tools take a broker's version from metadata.version. Before ApiVersions v4 a client
+    cannot read a feature that begins with 0.
+    """
     software = {"client_software_name": "test", "client_software_version": "1"}
     answer = FakeBroker().ask(API_VERSIONS, version, software)
-    shown = [(f.name, f.max_version_level) for f in getattr(answer, "finalized_features", ())]
-    assert shown == ([("transaction.version", 2)] if version >= 3 else [])
-    supported = [(f.name, f.min_version) for f in getattr(answer, "supported_features", ())]
-    assert supported == ([("transaction.version", 0)] if version >= 4 else [])
+    shown = {
+        f.name: (f.min_version_level, f.max_version_level)
+        for f in getattr(answer, "finalized_features", ())
+    }
+    known = {"metadata.version": (33, 33), "transaction.version": (2, 2)}
+    assert shown == (known if version >= 3 else {})
+    supported = {
+        f.name: (f.min_version, f.max_version) for f in getattr(answer, "supported_features", ())
+    }
+    expected = {"metadata.version": (7, 33)} if version >= 3 else {}
+    assert supported == expected | ({"transaction.version": (0, 2)} if version >= 4 else {})
     if version >= 3:
         assert answer.finalized_features_epoch >= 0
