@@ -168,6 +168,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 _KEY_AND_VALUE = re.compile(r"((?:\\.|[^\\=:])+)[=:](.*)", re.DOTALL)
+_END_OF_LINE = re.compile(r"\r\n|\n|\r")  # Java's, and no other of Unicode's
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -180,7 +181,8 @@ def _unescaped(escape: re.Match[str]) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations, by the number of the last; no comments, no empty ones."""
     begun = ""
-    for number, raw in enumerate(text.splitlines(), 1):
+    lines = _END_OF_LINE.split(text)
+    for number, raw in enumerate(lines, 1):
         line = begun + raw.strip()
         if not begun and line[:1] in ("", "#", "!"):
             continue
@@ -189,7 +191,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if not begun:
             yield number, line
     if begun:
-        yield len(text.splitlines()), begun
+        yield len(lines), begun
 
 
 def _parse(config_type: ConfigType, text: str) -> Any:

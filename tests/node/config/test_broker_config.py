@@ -195,6 +195,14 @@ def test_escapes_are_those_of_java(line: str, value: str) -> None:
     assert parse_properties(line) == {"a": value}
 
 
+@pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_properties_end_lines_as_java_does(character: str) -> None:
+    """A value cannot bring a key of its own behind a line end that Unicode knows and Java not."""
+    assert parse_properties(f"a=b{character}c=d\ne=f\r\ng=h\ri=j") == {
+        "a": f"b{character}c=d", "e": "f", "g": "h", "i": "j",
+    }  # fmt: skip
+
+
 def test_an_escaped_sign_belongs_to_the_key() -> None:
     assert parse_properties(r"a\=b=c") == {"a=b": "c"}
 
