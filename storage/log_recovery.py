@@ -117,7 +117,7 @@ def load_log(
                 recovery.is_as_closed = clean_shutdown
             except (CorruptIndex, CorruptTransactionIndex):
                 damaged = active
-            except CorruptMessage:  # what was written is not there after all
+            except (CorruptMessage, InvalidRecord):  # what was written is not there after all
                 unsynced = None if clean_shutdown else segments.floor(recovery_point - 1)
                 damaged = unsynced or active
         if damaged is not None:

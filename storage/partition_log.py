@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from ..wire.c_calls import attribute_of, new_tuple
 from ..wire.control_record import decode_marker
 from ..wire.errors import (
-    CorruptMessage,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
@@ -31,6 +30,7 @@ from ..wire.record_batch import (
 from ..wire.steps import Steps, run_to_end
 from .aborted_transactions import AbortedTransactions
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
+from .corrupt_file import UNREADABLE
 from .disk_guard import DiskGuard
 from .leader_epochs import LeaderEpochs
 from .local_log import LocalLog
@@ -120,7 +120,7 @@ class PartitionLog:
                     machine_restarted=machine_restarted,
                     now_ms=now_ms,
                 )
-        except CorruptMessage as problem:
+        except UNREADABLE as problem:
             raise KafkaStorageError(
                 f"{directory} is damaged where it had been synced: {problem}. If other replicas "
                 "have the partition, delete the directory and it is copied from them"

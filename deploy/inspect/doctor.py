@@ -6,6 +6,7 @@ import platform
 import resource
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,7 +110,9 @@ def _cluster(data: Path) -> list[HealthCheck]:
         checks.append(_unless(not verb, f"nodes {state}", ", ".join(ids), "bad", advice))
     if "running" not in by_state:
         return checks
-    checks += [_event_loop(cluster, int(node_id)) for node_id in by_state["running"]]
+    running = [int(node_id) for node_id in by_state["running"]]
+    checks += [_event_loop(cluster, node_id) for node_id in running]
+    checks += _compaction(cluster, running)
     try:
         with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
             described = admin.describe_cluster()
@@ -142,6 +145,20 @@ def _event_loop(cluster: "Cluster", node_id: int) -> HealthCheck:
     found = f"{metrics['stalls']} turns above 100 ms; the longest: {metrics['longest']}"
     state = "bad" if metrics["stalls_over_500_ms"] else "note"
     return HealthCheck(name, state, found, "deaf for its session it is fenced; report what it was")
+
+
+def _compaction(cluster: "Cluster", node_ids: list[int]) -> list[HealthCheck]:
+    """Name the logs that are not compacted any more because they cannot be read."""
+    found: list[HealthCheck] = []
+    advice = "stop the node, move that directory away, start it: a whole replica is copied"
+    for node_id in node_ids:
+        with suppress(Failure):
+            logs = cluster.ask_node(node_id, {"op": "metrics"}).get("uncleanable", {})
+            found += [
+                HealthCheck(f"{name} of node {node_id}", "bad", f"not compacted: {reason}", advice)
+                for name, reason in logs.items()
+            ]
+    return found or [HealthCheck("compaction", "ok", "every log can be read")]
 
 
 def _partitions(name: str, found: list[str], state: str) -> HealthCheck:

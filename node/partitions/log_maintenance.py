@@ -7,8 +7,9 @@ what recovery must read again, and what a power cut can take.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Executor
+from contextlib import contextmanager
 
 from ...replication.background_task import background_task, end_tasks
 from ...storage.checkpoint import (
@@ -17,12 +18,13 @@ from ...storage.checkpoint import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
 )
+from ...storage.corrupt_file import LOG_TROUBLE
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.topic_configs import LONG_MAX
-from ...wire.errors import KafkaError, KafkaStorageError
 from ...wire.steps import Steps
 from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig
+from ..rate_limited_log import LimitedLog
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
@@ -58,6 +60,7 @@ class LogMaintenance:
         # How much of which log the kernel was not told yet to write out, and the sum.
         self._dirty: dict[HostedPartition, int] = {}
         self._dirty_bytes = 0
+        self._limited_log = LimitedLog(logger)
 
         def writer(name: str) -> CheckpointWriter:
             return CheckpointWriter(directory, name, directory_executor, replicas.work)
@@ -109,7 +112,7 @@ class LogMaintenance:
             try:
                 await work()
                 silent_until_ms = 0
-            except (KafkaError, OSError) as error:
+            except LOG_TROUBLE as error:
                 now_ms = self._replicas.clock.monotonic_ms()
                 if now_ms >= silent_until_ms:
                     silent_until_ms = now_ms + REPEAT_ERROR_MS
@@ -128,13 +131,12 @@ class LogMaintenance:
             log = partition.log
             if log.is_failed:
                 continue
-            if log.aborted_transactions.damaged is not None:
-                await self._mend(partition)
-            if log.local.snapshot_needed:
-                try:
+            with self._one(partition):
+                if log.aborted_transactions.damaged is not None:
+                    await self._mend(partition)
+            with self._one(partition):
+                if log.local.snapshot_needed:
                     await self._replicas.work.run("producer snapshot", log.local.snapshotting())
-                except KafkaStorageError:
-                    self._replicas.fail(partition)
         for partition in [p for p in written if self._dirty.get(p, 0) >= WRITE_BACK_BYTES]:
             await self._write_back(partition)
         while self._dirty_bytes > DIRTY_BYTES_MAX:  # of many logs with little each: oldest first
@@ -165,27 +167,40 @@ class LogMaintenance:
                 found.append(partition)
         return found
 
+    @contextmanager
+    def _one(self, partition: HostedPartition) -> Generator[None, None, None]:
+        """Guard a piece of work about one of many: its trouble keeps no other from its turn.
+
+        A log that has failed is reported; of another one it is tried again, when it is due again.
+        """
+        try:
+            yield
+        except LOG_TROUBLE as error:
+            if not partition.log.is_failed:
+                now_s = self._loop.time()
+                text = "maintenance of %r failed, and is tried again: %s"
+                kind = "maintenance of one log"
+                self._limited_log.log(logging.ERROR, kind, now_s, text, partition, error)
+            self._replicas.fail(partition)
+
     async def _mend(self, partition: HostedPartition) -> None:
         """Make an index again that a reader found damaged; if that fails, when it is read again."""
         log, segment = partition.log, partition.log.aborted_transactions.damaged
         assert segment is not None
         path = segment.transaction_index.path
         logger.error("%s cannot be read, and is made again from the log", path)
-        try:
-            steps = log.aborted_transactions.mending()
-            mending = await self._replicas.work.run("transaction index", steps)
-            if mending is not None:
-                await self._loop.run_in_executor(self._executor, mending.write)
-                log.aborted_transactions.mended(mending)
-        except (KafkaError, OSError) as error:
-            logger.error("%s cannot be made again now: %s", path, error)
-            self._replicas.fail(partition)
+        steps = log.aborted_transactions.mending()
+        mending = await self._replicas.work.run("transaction index", steps)
+        if mending is not None:
+            await self._loop.run_in_executor(self._executor, mending.write)
+            log.aborted_transactions.mended(mending)
 
     async def _write_back(self, partition: HostedPartition) -> None:
         self._dirty_bytes -= self._dirty.pop(partition)
         if not partition.log.is_failed:
             job = partition.log.flushing.write_back_job()
-            await self._loop.run_in_executor(self._executor, job)
+            with self._one(partition):
+                await self._loop.run_in_executor(self._executor, job)
 
     async def _flush_due(self) -> None:
         """flush.ms, of the logs for which it is set."""
@@ -204,17 +219,15 @@ class LogMaintenance:
             log = partition.log
             if log.is_failed:
                 continue
-            try:
+            with self._one(partition):
                 deleting = log.retention.deleting_old_segments(self._replicas.clock.wall_ms())
-                count = await self._replicas.work.run("retention", deleting)
-            except KafkaStorageError:
-                self._replicas.fail(partition)
-                continue
-            if count:
-                self._replicas.log_start_moved(partition)
-                self._replicas.written.add(partition)
+                if await self._replicas.work.run("retention", deleting):
+                    self._replicas.log_start_moved(partition)
+                    self._replicas.written.add(partition)
 
     async def _purge(self) -> None:
-        await self._loop.run_in_executor(self._directory_executor, self._directory.retry_renames)
-        now_ms = self._replicas.clock.wall_ms()
-        await self._loop.run_in_executor(self._executor, self._directory.purge_deleted, now_ms)
+        directory, now_ms = self._directory, self._replicas.clock.wall_ms()
+        try:
+            await self._loop.run_in_executor(self._directory_executor, directory.retry_renames)
+        finally:  # what was renamed before gives its room back
+            await self._loop.run_in_executor(self._executor, directory.purge_deleted, now_ms)

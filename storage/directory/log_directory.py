@@ -187,10 +187,9 @@ class LogDirectory:
         as Kafka does. `found` and the offsets stay for `remove_partition`.
         """
         path = self.path / f"{topic}-{partition}"
-        try:
+        meta = None
+        with contextlib.suppress(CorruptCheckpoint), self._disk():
             meta = PartitionMetadata.read(path)
-        except CorruptCheckpoint:
-            meta = None
         if meta is not None and meta.topic_id in self.known_elsewhere:
             return self.remove(topic, partition)
         with self._disk():
@@ -214,13 +213,21 @@ class LogDirectory:
     def purge_deleted(self, now_ms: int) -> int:
         """Remove deleted partitions, and dropped segments whose delay is over (blocks).
 
-        Returns how many partitions. May run in an executor.
+        Returns how many partitions. May run in an executor. What cannot be removed keeps nothing
+        else; the first error is raised at the end.
         """
+        problem: KafkaError | None = None
         for log in list(self.logs.values()):
             if log.retention.has_deleted_files and not log.is_failed:
-                log.retention.purge_deleted_files(now_ms)
+                try:
+                    log.retention.purge_deleted_files(now_ms)
+                except KafkaStorageError as error:
+                    problem = problem or error
         with self._disk():
-            return self._removed.purge()
+            count = self._removed.purge()
+        if problem is not None:
+            raise problem
+        return count
 
     def note_recovered(self) -> None:
         """The logs that are known to belong here are open: what a power cut left there is mended.

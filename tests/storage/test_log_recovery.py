@@ -19,7 +19,7 @@ from oncelog.storage.producers import snapshot_files
 from oncelog.storage.segments.log_file import scan_batches
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.record_batch import HEADER_BYTES, decode_header, iterate_batches
 from oncelog.wire.records import Record, encode_batch
 
 from ..log_batches import append_as_leader, batches_in, end_transaction
@@ -624,3 +624,31 @@ def test_indexes_that_recovery_made_again_outlive_a_power_cut(
             path.write_bytes(b"")  # the name was there, and nothing behind it
     again = open_log(directory, recovery_point=recovery_point, machine_restarted=True)
     assert derived(again) == before
+
+
+@pytest.mark.parametrize("is_in_last_segment", [False, True])
+def test_log_with_a_damaged_marker_is_opened_or_refused_by_itself(
+    logs, is_in_last_segment: bool
+) -> None:
+    """InvalidRecord is no CorruptMessage: it ended the thread that opens logs, and the broker."""
+    log = logs.open()
+    logs.lead_transaction(log)
+    end_transaction(log, 7, ControlType.COMMIT, at_ms=NOW_MS)
+    if not is_in_last_segment:
+        log.roll(NOW_MS)
+    logs.lead(log)
+    log.flushing.flush()
+    for path in logs.directory.glob("*.snapshot"):
+        path.unlink()
+    path, content = (
+        log.segments.first.file.path,
+        bytearray(log.segments.first.file.path.read_bytes()),
+    )
+    position = next(at for at, header in iterate_batches(content) if header.is_control)
+    content[position + HEADER_BYTES + 7] = 9  # no type that a marker has
+    path.write_bytes(content)
+    if is_in_last_segment:
+        assert logs.open().log_end_offset == 1, "as after any batch that is not whole"
+    else:
+        with pytest.raises(KafkaStorageError, match="is damaged where it had been synced"):
+            logs.open(recovery_point=3)

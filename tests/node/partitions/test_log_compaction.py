@@ -192,3 +192,28 @@ async def test_an_index_that_cannot_be_read_ends_a_cleaning_and_not_the_broker(
         await until(lambda: ended or disk.has_cleaned())
     assert not ended
     assert bool(broken.uncleanable) == (change == "flipped bit")
+
+
+async def test_log_that_cannot_be_planned_ends_neither_the_compaction_nor_the_broker(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One damaged byte at the begin of an old segment ended the broker 2 s after each start."""
+    broken, sound = disk.logs
+    for log in disk.logs:
+        log.config = replace(SMALL, max_compaction_lag_ms=1)
+        fill(log)
+    first = broken.segments.first
+    content = bytearray(first.file.path.read_bytes())
+    content[16] = 7  # the magic
+    first.file.path.write_bytes(content)
+    first.first_batch_timestamp = None  # as after a start
+    ended: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: ended.append(context))
+    async with disk.compacting():
+        await until(lambda: ended or disk.has_cleaned())
+        fill(sound)
+        cleaned_offset = sound.local.cleaned_offset
+        await until(lambda: ended or sound.local.cleaned_offset > cleaned_offset)
+    assert not ended and not broken.is_failed
+    assert "magic 7" in broken.uncleanable and not sound.uncleanable
+    assert len([record for record in caplog.records if "magic 7" in record.message]) == 1

@@ -1,10 +1,15 @@
 """The background work for logs: what the disk refuses is tried again."""
 
+import asyncio
 import errno
 import itertools
 import logging
 import os
+import struct
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,7 +22,9 @@ from oncelog.storage.checkpoint import (
     OffsetCheckpoint,
 )
 from oncelog.storage.log_config import LogConfig
+from oncelog.storage.segments.index import CorruptIndex
 from oncelog.storage.segments.retention import SEGMENTS_AT_ONCE
+from oncelog.wire.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from oncelog.wire.records import Record, encode_batch
 
 from ...awaiting import turns_until, until
@@ -116,3 +123,85 @@ async def test_a_replica_that_left_is_not_held_on_to(tmp_path: Path) -> None:
         leaving.log.local.retire()
         assert list(maintenance._dirty) == [staying]
         assert maintenance._dirty_bytes == staying.log.flushing.unwritten_bytes
+
+
+TROUBLES = [
+    struct.error("unpack_from requires a buffer"),
+    CorruptIndex("0.index", "it is short", "Delete it"),
+    CorruptMessage("no batch: magic 7"),
+    OffsetOutOfRange("the log start"),
+    OSError(errno.EIO, "Input/output error"),
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda error: type(error).__name__)
+async def test_maintenance_of_one_damaged_log_keeps_no_other_from_its_turn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Exception
+) -> None:
+    """One damaged byte ended the broker, or the look at all logs behind the damaged one."""
+    caplog.set_level(logging.ERROR)
+    config = {"segment_bytes": 200, "retention_ms": 1}
+    broker = LeadingBroker(tmp_path, log_config=config, partitions=3)
+    ended: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: ended.append(context))
+    damaged, *logs = [partition.log for partition in broker.replicas]
+    tried: Counter[str] = Counter()
+
+    def failing(kind: str) -> Any:
+        def steps(*_: Any) -> Any:
+            tried[kind] += 1
+            yield
+            raise trouble
+
+        return steps
+
+    for log in logs:
+        for _ in range(9):
+            append_as_leader(log, encode_batch([Record(0, 1, None, b"v" * 100)]), epoch=1)
+        log.advance_high_watermark(log.log_end_offset)
+    for log in (damaged, *logs):
+        log.local.snapshot_needed = True
+    retention: Any = SimpleNamespace(deleting_old_segments=failing("retention"))
+    damaged.retention = retention
+    damaged.local.snapshotting = failing("snapshot")  # type: ignore[method-assign]
+    mending: Any = failing("mending")
+    damaged.aborted_transactions = SimpleNamespace(  # type: ignore[assignment]
+        damaged=damaged.segments.active, mending=mending
+    )
+    intervals = {"log_retention_check_interval_ms": 10}
+    async with maintaining(broker.replicas, data_directory(tmp_path), **intervals):
+        await until(lambda: len(tried) == 3 and tried["retention"] > 1)
+        await until(lambda: all(one.log_start_offset == one.log_end_offset for one in logs))
+        await until(lambda: not any(one.local.snapshot_needed for one in logs))
+        retention.has_deleted_files = False
+    assert not ended and not damaged.is_failed
+    assert str(trouble) in caplog.text
+
+
+async def test_deleted_files_of_one_log_that_cannot_be_removed_keep_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = data_directory(tmp_path)
+    config = LogConfig(segment_bytes=200, file_delete_delay_ms=0)
+    logs = [open_partition(directory, topic, 0, TOPIC_ID, config, 0) for topic in "tuv"]
+    for log in logs:
+        for _ in range(9):
+            append_as_leader(log, encode_batch([Record(0, 1, None, b"v" * 100)]), epoch=1)
+        log.advance_high_watermark(5)
+        log.retention.advance_log_start_offset(5)
+        log.retention.delete_old_segments(0)
+    delete_partition(directory, "v", 0)
+    unlink = Path.unlink
+
+    def unlink_others(self: Path, missing_ok: bool = False) -> None:
+        if self.parent.name == "t-0":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", unlink_others)
+        with pytest.raises(KafkaStorageError, match="t-0"):
+            directory.purge_deleted(1)
+    assert not list(directory.path.glob("u-0/*.deleted")) and not list(directory.path.glob("v-0*"))
+    assert directory.purge_deleted(1) == 0 and not list(directory.path.glob("t-0/*.deleted"))
+    directory.release()
