@@ -1,0 +1,30 @@
+"""The doctor names a log that compaction has set aside."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.inspect.doctor import _compaction
+
+from ...awaiting import until
+from ...node.own_broker import running
+
+
+async def test_doctor_names_an_uncleanable_log_with_its_node_and_reason(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await broker.create("a")
+        await until(lambda: broker.serves("a"))
+
+        def ask_node(node_id: int, question: dict[str, str]) -> dict[str, object]:
+            if node_id == 2:
+                raise Failure("node 2 does not answer")
+            assert question == {"op": "metrics"}
+            return broker._metrics()
+
+        cluster: Any = SimpleNamespace(ask_node=ask_node)
+        assert [check.state for check in _compaction(cluster, [1, 2])] == ["ok"]
+        broker.replicas.partition("a", 1).log.uncleanable = "no batch: magic 7"
+        (check,) = _compaction(cluster, [1, 2])
+        assert (check.check, check.state) == ("a-1 of node 1", "bad")
+        assert "magic 7" in check.found and "stop the node" in check.advice
