@@ -5,11 +5,11 @@ A transaction index that cannot be read is made again while the log goes on, see
 
 from ..wire.errors import KafkaStorageError
 from ..wire.steps import Steps, run_to_end
+from .corrupt_file import INDEX_TROUBLE
 from .local_log import LocalLog
 from .segments.index_mending import IndexMending, mending
 from .segments.segment import Segment
 from .segments.segment_list import while_unchanged
-from .segments.transaction_index import CorruptTransactionIndex
 
 
 class AbortedTransactions:
@@ -36,7 +36,7 @@ class AbortedTransactions:
                     aborted, is_complete = segment.transaction_index.collect(
                         from_offset, upper_offset
                     )
-                except CorruptTransactionIndex as problem:
+                except INDEX_TROUBLE as problem:
                     self.damaged = segment
                     raise KafkaStorageError(f"{log.directory.name}: {problem}") from problem
                 found += [(each.producer_id, each.first_offset) for each in aborted]

@@ -16,7 +16,9 @@ class CorruptFile(Exception):
         self.remedy = remedy
 
 
-# What reading a damaged file of a log may raise; struct.error: it is shorter than it was.
-UNREADABLE = (CorruptFile, CorruptMessage, InvalidRecord, struct.error)
+# What a damaged index raises; struct.error: the file is shorter than it was.
+INDEX_TROUBLE = (CorruptFile, struct.error)
+# What any damaged file of a log may raise.
+UNREADABLE = (*INDEX_TROUBLE, CorruptMessage, InvalidRecord)
 # What one log may raise of its own. A task that looks after many goes on with the others.
 LOG_TROUBLE = (*UNREADABLE, KafkaError, OSError)

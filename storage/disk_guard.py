@@ -77,7 +77,7 @@ class DiskGuard:
             raise self.error(problem) from problem
         self.met(problem)
 
-    def error(self, problem: OSError) -> KafkaError:
+    def error(self, problem: Exception) -> KafkaError:
         """What to tell a client."""
         return KafkaStorageError(f"The log of {self._name} failed on disk: {problem}")
 

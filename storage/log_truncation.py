@@ -10,8 +10,9 @@ A step that lacks descriptors or room has changed nothing, and may be tried agai
 
 from contextlib import suppress
 
-from ..wire.errors import CorruptMessage, KafkaStorageError
+from ..wire.errors import KafkaStorageError
 from ..wire.steps import Steps, run_to_end
+from .corrupt_file import UNREADABLE
 from .local_log import LocalLog
 from .producers.state import ProducerStateTable
 from .segments.index import CorruptIndex
@@ -95,7 +96,7 @@ class LogTruncation:
                         if kept.next_offset >= log.log_end_offset:
                             path = last.offset_index.path
                             raise CorruptIndex(path, f"it finds nothing above {offset}", REMEDY)
-            except (CorruptIndex, CorruptMessage) as problem:
+            except UNREADABLE as problem:
                 raise OSError(f"what is to be cut cannot be read: {problem}") from problem
             log.fault_point("log.truncate.before-cut")
             if dropped is not None:

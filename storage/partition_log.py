@@ -30,7 +30,7 @@ from ..wire.record_batch import (
 from ..wire.steps import Steps, run_to_end
 from .aborted_transactions import AbortedTransactions
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
-from .corrupt_file import UNREADABLE
+from .corrupt_file import INDEX_TROUBLE, UNREADABLE
 from .disk_guard import DiskGuard
 from .leader_epochs import LeaderEpochs
 from .local_log import LocalLog
@@ -330,11 +330,17 @@ class PartitionLog:
             )
         except OSError as problem:
             disk.met_retriable(problem)
+        except INDEX_TROUBLE as problem:
+            raise disk.error(problem) from problem
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
         """One step of a search by time, see log_read. `offset` is at or above the log start."""
-        with self.local.disk.retriable:
-            return batch_not_older(self.segments, timestamp_ms, offset)
+        disk = self.local.disk
+        try:
+            with disk.retriable:
+                return batch_not_older(self.segments, timestamp_ms, offset)
+        except INDEX_TROUBLE as problem:
+            raise disk.error(problem) from problem
 
     @property
     def max_timestamp(self) -> int:

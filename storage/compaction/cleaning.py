@@ -156,8 +156,8 @@ class Cleaning:
             return
         aborts.clear()
         self._finish(output, group[-1])
-        self._output = None
         yield CleanedGroup(base_offset, self._ends[numbers[-1]], group)
+        self._output = None  # it was swapped in; else `close` removes it
 
     def _fills_slice(self, batch: Buffer) -> bool:
         """Whether the step has done its share once this batch is dealt with."""

@@ -430,3 +430,29 @@ def test_a_new_leader_epoch_costs_no_file(logs, log):
     assert logs.open().leader_epochs.entries == ((3, 0), (5, 1))
     log.roll(0)
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n3 0\n5 1\n"
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_reader_of_a_shortened_index_gets_a_storage_error_and_the_log_goes_on(logs, suffix):
+    """struct.error was no answer: a follower's poll of all partitions ended by it."""
+    log = logs.open(index_interval_bytes=60, segment_bytes=2000)
+    for n in range(40):
+        logs.lead_transaction(log, sequence=n)
+        end_transaction(log, 7, ControlType.ABORT, at_ms=NOW_MS + n)
+    log.advance_high_watermark(log.log_end_offset)
+    segment = list(log.segments)[1]
+    path = segment.paths()[(".index", ".timeindex", ".txnindex").index(suffix) + 1]
+    content = path.read_bytes()
+    reads = {
+        ".index": lambda: log.read(segment.base_offset + 9, 100, upper_offset=80),
+        ".timeindex": lambda: log.batch_not_older(NOW_MS + 12, segment.base_offset),
+        ".txnindex": lambda: log.aborted_transactions.between(segment.base_offset, 80),
+    }
+    expected = reads[suffix]()
+    log.segments.drop_cached_reads()
+    os.truncate(path, 0)
+    with pytest.raises(KafkaStorageError, match="t-0"):
+        reads[suffix]()
+    assert not log.is_failed
+    path.write_bytes(content)
+    assert reads[suffix]() == expected

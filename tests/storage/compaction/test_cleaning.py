@@ -15,7 +15,7 @@ from oncelog.storage.producers.entry import ProducerEntry
 from oncelog.storage.segments.index import CorruptIndex
 from oncelog.storage.segments.segment import Segment
 from oncelog.wire.control_record import ControlType
-from oncelog.wire.errors import CorruptMessage, InvalidRecord
+from oncelog.wire.errors import CorruptMessage, InvalidRecord, KafkaStorageError
 from oncelog.wire.record_batch import decode_header, restamp
 from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import run_to_end
@@ -479,6 +479,19 @@ def test_a_cleaning_that_fails_leaves_no_files(compacted):
     assert not list((compacted.directory / "t-0").glob("*.cleaned"))
     compacted.cleaner._fault_point = lambda name: None
     assert compacted.clean() == 1
+
+
+def test_group_that_is_not_swapped_in_leaves_no_files(compacted):
+    """They made the next swap of this directory count as incomplete, if a crash came into it."""
+    compacted.put_twice()
+    steps = present(compacted.cleaner.begin([compacted.log], NOW)).steps()
+    group = next(step for step in steps if step is not None)
+    assert list((compacted.directory / "t-0").glob("*.cleaned"))
+    compacted.log.local.retire("it is deleted")
+    with pytest.raises(KafkaStorageError) as failure:
+        compacted.cleaner.swap(group)
+    compacted.cleaner.give_up(failure.value)
+    assert not list((compacted.directory / "t-0").glob("*.cleaned"))
 
 
 def test_an_old_snapshot_does_not_bring_a_transaction_back(tmp_path):
