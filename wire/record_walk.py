@@ -8,27 +8,31 @@ Only lengths and deltas are read: what a broker must know of records that it sto
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .c_calls import new_tuple
 from .errors import InvalidRecord, InvalidTimestamp
 from .record_batch import BatchHeader
 from .records import RECORD_BYTES_MIN, bytes_at, header_count_at, varint_at
 from .steps import Steps
 
 ITEMS_PER_STEP = 400  # records and their headers: about 0.4 ms
-SKELETONS_PER_STEP = 1200  # records of which only the beginning is read: the same time
+_BLOCK, _THREE_BYTES_FROM = 64, 8192  # offset deltas that share all but the first byte
+SKELETONS_PER_STEP = 20 * _BLOCK  # records of which only the beginning is read: about 0.5 ms
 NAMED_RECORDS_MAX = 10_000
 NO_TIMESTAMP = -1
-_FIELDS_BYTES_MIN = 3  # null key, null value, no headers
+_FIELDS_BYTES_MIN = 4  # offset delta, null key, null value, no headers
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
-class RecordTimestamps(NamedTuple):
+class WalkedRecords(NamedTuple):
     """The earliest and the latest timestamp (ms) of a batch's records.
 
     Records without a timestamp (-1) do not count for the earliest, where others have one.
+    item_count: of the records and headers that were read in full.
     """
 
     earliest: int
     latest: int
+    item_count: int
 
 
 class RecordsWithoutKey(NamedTuple):
@@ -42,7 +46,7 @@ class RecordsWithoutKey(NamedTuple):
     item_count: int
 
 
-def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[RecordTimestamps]:
+def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[WalkedRecords]:
     """Check how the records of a client's batch lie in it; `data` is not compressed.
 
     The lengths of the records must fill the batch exactly, their number be the header's, and their
@@ -53,14 +57,17 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Record
     if count <= 0 or count * RECORD_BYTES_MIN > size_bytes:
         raise InvalidRecord(f"{count} records cannot stand in {size_bytes} bytes")
     no_time = NO_TIMESTAMP - header.base_timestamp
-    at, previous = 0, -1
+    at, previous, signs = 0, -1, 0
     earliest, latest = _INT64_MAX, _INT64_MIN  # as deltas
     try:
-        for start in range(0, count, SKELETONS_PER_STEP):
-            if start:
+        # Varints of one and two bytes, the usual ones, are read here, and stay zigzag. The offsets
+        # of a block share their second byte.
+        for start in range(0, count, _BLOCK):
+            if start and start % SKELETONS_PER_STEP == 0:
                 yield
-            # Varints of one and two bytes, the usual ones, are read here, and stay zigzag.
-            for index in range(start, min(start + SKELETONS_PER_STEP, count)):
+            high = start // _BLOCK if start < _THREE_BYTES_FROM else -1
+            more_follow = 128 if start else 0
+            for low in range(more_follow, more_follow + 2 * min(_BLOCK, count - start), 2):
                 number = data[at]
                 if number < 0x80:
                     at += 1
@@ -70,6 +77,7 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Record
                 else:
                     length, at = varint_at(data, at)
                     number = length << 1 if length > 0 else 1
+                signs |= number
                 end = at + (number >> 1)
                 time = data[at + 1]  # behind the attributes, which mean nothing yet
                 if time < 0x80:
@@ -87,29 +95,22 @@ def walk_skeleton(data: bytes | memoryview, header: BatchHeader) -> Steps[Record
                         latest = delta
                     if delta < earliest and delta != no_time:
                         earliest = delta
-                offset = data[at]
-                if offset < 0x80:
-                    at += 1
-                elif (more := data[at + 1]) < 0x80:
-                    offset = offset & 0x7F | more << 7
-                    at += 2
-                else:
-                    delta, at = varint_at(data, at)
-                    offset = delta << 1
-                if offset != index << 1:
+                if (
+                    data[at] != low or (high and data[at + 1] != high)  # or it has more bytes
+                ) and varint_at(data, at)[0] != start + ((low - more_follow) >> 1):
                     raise InvalidRecord("a record's offset does not fit its batch")
-                if number & 1 or end - at < _FIELDS_BYTES_MIN:
+                if end - at < _FIELDS_BYTES_MIN:
                     raise InvalidRecord("a record is shorter than its fields")
                 at = end
     except IndexError:
         raise InvalidRecord("a record goes beyond its batch") from None
-    if at != size_bytes:
+    if at != size_bytes or signs & 1:  # a length was negative
         raise InvalidRecord("the records do not fill their batch")
     earliest = min(earliest, latest)  # where none has a timestamp
-    times = RecordTimestamps(header.base_timestamp + earliest, header.base_timestamp + latest)
-    if times.earliest < _INT64_MIN or times.latest > _INT64_MAX:
+    earliest, latest = header.base_timestamp + earliest, header.base_timestamp + latest
+    if earliest < _INT64_MIN or latest > _INT64_MAX:
         raise InvalidTimestamp("a record's timestamp has more than 64 bits")
-    return times
+    return new_tuple(WalkedRecords, (earliest, latest, 0))
 
 
 def records_without_key(data: bytes, header: BatchHeader) -> Steps[RecordsWithoutKey]:

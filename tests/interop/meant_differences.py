@@ -131,9 +131,9 @@ MEANT: tuple[Meant, ...] = (
         "Produce",
         "garbage, marked as lz4",
         "*error_code",
-        "records are looked at when oncelog.record.validation=full",
+        "Kafka fails where we refuse",
         kafka="UNKNOWN_SERVER_ERROR",
-        ours="NONE",
+        ours="INVALID_RECORD",
     ),
     Meant(
         "*",

@@ -45,6 +45,20 @@ def _cap(what: str, key: str, beyond: str, librdkafka: str, java: str) -> tuple[
     return what, f"`{key}`", str(BROKER_KEYS[key].default), beyond, librdkafka, java
 
 
+VALIDATION = (
+    (
+        "`batch`", "the header and its checksum",
+        "any bytes as records. Readers stop at such a batch. A count or a maximum timestamp that "
+        "could be true; retention and searches by time go by it",
+    ),
+    (
+        "`skeleton`",
+        "the records' lengths fill the batch, their number is the header's, their offsets ascend by "
+        "one; the maximum timestamp is set to theirs",
+        "a wrong length of a key, a value or a header. Readers stop at such a record",
+    ),
+    ("`full`", "every field of every record", "nothing that cannot be read"),
+)  # fmt: skip
 CAPS = (
     _cap(
         "transactional ids of a shard", "oncelog.transactional.ids.max",
@@ -170,6 +184,18 @@ Set with `oncelog up --config KEY=VALUE`, or in a `server.properties`. The fourt
 where Kafka's default differs; `oncelog up --profile kafka` takes Kafka's.
 
 {table(("key", "type", "default", "Kafka's", "what"), broker_rows)}
+### Validation of records
+
+`oncelog.record.validation` says how far the leader looks into a client's batch. Each level checks
+what those above it check, and compacted topics always check everything, and that there is a key.
+Apache Kafka checks as `full` does. A refusal is INVALID_RECORD; a timestamp beyond
+`message.timestamp.before.max.ms` or `message.timestamp.after.max.ms` is INVALID_TIMESTAMP.
+
+{table(("level", "checks", "lets through"), VALIDATION)}
+At every level a header that cannot be true is confirmed by the records, or the batch is refused:
+more records than its bytes can hold, or a maximum timestamp below the base timestamp. The maximum
+timestamp is then set to that of the records. Compressed records are unfolded up to 64 MiB.
+
 ## Topic
 
 Set with `oncelog topic create NAME --config KEY=VALUE`, and changed while the cluster runs with

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.wire.errors import InvalidRecord, InvalidTimestamp
+from oncelog.wire.primitives import encode_varint
 from oncelog.wire.record_batch import HEADER_BYTES, decode_header
 from oncelog.wire.record_walk import (
     ITEMS_PER_STEP,
     NAMED_RECORDS_MAX,
     SKELETONS_PER_STEP,
-    RecordTimestamps,
     records_without_key,
     timestamps,
     walk_skeleton,
@@ -85,8 +85,9 @@ def test_it_finds_the_times(records: list[Record]) -> None:
 # -- skeletons
 
 
-def skeleton(batch: bytes | bytearray) -> RecordTimestamps:
-    return run_to_end(walk_skeleton(memoryview(batch)[HEADER_BYTES:], decode_header(batch)))
+def skeleton(batch: bytes | bytearray) -> tuple[int, int]:
+    walked = run_to_end(walk_skeleton(memoryview(batch)[HEADER_BYTES:], decode_header(batch)))
+    return walked.earliest, walked.latest
 
 
 def damage(batch: bytearray, chance: random.Random) -> None:
@@ -158,3 +159,20 @@ def test_skeleton_walk_stops_often_enough_for_others() -> None:
     batch = encode_batch([Record(i, 0, b"k", None) for i in range(20 * SKELETONS_PER_STEP)])
     steps = walk_skeleton(memoryview(batch)[HEADER_BYTES:], decode_header(batch))
     assert sum(1 for _ in steps) == 19
+
+
+@pytest.mark.parametrize("index", [0, 1, 63, 64, 127, 128, 8191, 8192, 8300, 16_384, 16_999])
+def test_skeleton_walk_finds_one_wrong_offset_among_many(index: int) -> None:
+    batch = bytearray(encode_batch([Record(i, 0, None, None) for i in range(17_000)]))
+    assert skeleton(batch) == (0, 0)
+    at = HEADER_BYTES
+    for _ in range(index):
+        at += 1 + (batch[at] >> 1)
+    size = len(encode_varint(index))
+    for place in range(at + 3, at + 3 + size):
+        for bit in (2, 16) if place == at + 3 else (1, 16):
+            batch[place] ^= bit
+            with pytest.raises(InvalidRecord):
+                skeleton(batch)
+            batch[place] ^= bit
+    assert skeleton(batch) == (0, 0)

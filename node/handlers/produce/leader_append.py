@@ -13,8 +13,15 @@ from ....storage.batch_checks import check_timestamp
 from ....storage.log_config import LogConfig
 from ....wire.errors import KafkaError, NotLeaderOrFollower, error_for
 from ....wire.messages.produce import ProducedPartition
-from ....wire.record_batch import BatchHeader, Buffer, decode_header, restamp_max_timestamp
-from ....wire.record_walk import RecordTimestamps
+from ....wire.record_batch import (
+    APPEND_TIME_BIT,
+    BatchHeader,
+    Buffer,
+    decode_header,
+    restamp_max_timestamp,
+)
+from ....wire.record_walk import WalkedRecords
+from ...clock import Clock
 from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager
 
@@ -51,7 +58,7 @@ class LeaderAppend:
     partition: HostedPartition | None = None
     record_check: int = NOT_CHECKED
     record_error: RecordError | None = None
-    timestamps: RecordTimestamps | None = None
+    walked: WalkedRecords | None = None
 
     def look_up(self, replicas: ReplicaManager) -> None:
         """Find the replica; again after a wait, since a topic may be another of the same name."""
@@ -65,7 +72,7 @@ class LeaderAppend:
         """The topic as the client named it."""
         return self.topic_id or self.topic_name
 
-    def confirm(self, header: BatchHeader, config: LogConfig, now_ms: int) -> BatchHeader:
+    def confirm(self, header: BatchHeader, config: LogConfig, clock: Clock) -> BatchHeader:
         """Return the header of a sound batch, mended where its records say something else.
 
         The maximum timestamp is the records', as in Kafka; who reads it (retention, the time index)
@@ -79,13 +86,13 @@ class LeaderAppend:
             error = error_for(self.record_error.number, self.record_error.message)
             error.record_errors = self.record_error.record_errors
             raise error
-        times = self.timestamps
-        if times is None or config.uses_append_time:
+        if self.walked is None or config.uses_append_time:
             return header
-        if times.earliest != times.latest:  # the latest is checked by the log
-            check_timestamp(times.earliest, config, now_ms)
-        if times.latest != header.max_timestamp or header.is_log_append_time:
+        earliest, latest, _ = self.walked
+        if earliest != latest:  # the latest is checked by the log
+            check_timestamp(earliest, config, clock.wall_ms())
+        if latest != header.max_timestamp or header.attributes & APPEND_TIME_BIT:
             assert isinstance(self.records, memoryview)
-            restamp_max_timestamp(self.records, 0, times.latest)
+            restamp_max_timestamp(self.records, 0, latest)
             self.header = header = decode_header(self.records)
         return header

@@ -213,8 +213,7 @@ class ProduceOperation:
         if header.attributes & COMPRESSION_MASK == ZSTD and self.version < ZSTD_FROM:
             raise UnsupportedCompressionType("zstd came with version 7 (KIP-110)")
         if append.record_check or log.config.record_check:
-            now_ms = broker.replicas.clock.wall_ms()
-            header = append.confirm(header, log.config, now_ms)
+            header = append.confirm(header, log.config, broker.replicas.clock)
         if broker.refused_batches:
             broker.refused_batches.check(
                 self.context.connection_id,

@@ -11,13 +11,18 @@ from collections.abc import Callable, Iterable
 
 from ....storage.batch_checks import TimestampOutOfRange, claims_too_much
 from ....storage.log_config import RecordCheck
-from ....wire.compression import NONE
 from ....wire.errors import InvalidRecord, KafkaError
-from ....wire.record_batch import HEADER_BYTES, BatchHeader
+from ....wire.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LENGTH_COUNTS_FROM,
+    BatchHeader,
+)
 from ....wire.record_walk import (
     ITEMS_PER_STEP,
     SKELETONS_PER_STEP,
     RecordsWithoutKey,
+    WalkedRecords,
     records_without_key,
     timestamps,
     walk_skeleton,
@@ -25,12 +30,14 @@ from ....wire.record_walk import (
 from ....wire.steps import Steps
 from ...listener.dispatch import RequestContext
 from ...partitions.batch_contents import contents, contents_at_once
+from ...partitions.hosted_partition import HostedPartition
 from .leader_append import LeaderAppend, RecordError
 
 SKELETONS_AT_ONCE_MAX = SKELETONS_PER_STEP  # records of a request: about 0.5 ms
 AT_ONCE_ITEMS_MAX = 250  # records, and their headers, that are read in full: about 0.3 ms
 AT_ONCE_BYTES_MAX = 64 * 1024  # that are copied or unfolded: as they came, or after that
 SHOWN_RECORDS = 3
+_BATCH, _SKELETON = RecordCheck.BATCH, RecordCheck.SKELETON
 
 
 def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
@@ -41,26 +48,29 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
         if not check or header is None:
             append.record_check = check
             continue
-        batch, count = memoryview(append.records or b""), header.record_count
-        skeletons += count
-        data: bytes | memoryview | None = batch[HEADER_BYTES:]
+        batch = memoryview(append.records or b"")
+        skeletons += header.record_count
         error = None
         try:
-            if check > RecordCheck.SKELETON or header.compression != NONE:
-                items += count if check > RecordCheck.SKELETON else 0
+            if check == _SKELETON and not header.attributes & COMPRESSION_MASK:
+                if skeletons > SKELETONS_AT_ONCE_MAX:
+                    return False
+                next(walk_skeleton(batch[HEADER_BYTES:], header))
+            else:
+                items += header.record_count if check > _SKELETON else 0
                 size_bytes += len(batch)
                 if items > AT_ONCE_ITEMS_MAX or size_bytes > AT_ONCE_BYTES_MAX:
                     return False
                 data = contents_at_once(batch, header)
-                if data is None:
+                if data is None or skeletons > SKELETONS_AT_ONCE_MAX:
                     return False
                 size_bytes += len(data) - (len(batch) - HEADER_BYTES)  # a little can unfold to much
-            if skeletons > SKELETONS_AT_ONCE_MAX:
-                return False
-            next(_check(data, header, check, append))
+                next(_steps(data, header, check, append.partition))
             return False  # many headers
         except StopIteration as end:
-            items += end.value
+            walked: WalkedRecords = end.value
+            append.walked = walked
+            items += walked.item_count
         except KafkaError as failure:
             items += ITEMS_PER_STEP  # at most, before the refusal
             error = RecordError.of(failure)
@@ -84,17 +94,16 @@ async def check_in_slices(
         batch = memoryview(append.records or b"")
         name, error = f"records produced to {append.partition}", None
         try:
-            if check == RecordCheck.SKELETON and header.compression == NONE:
-                if is_abandoned():
-                    break
-                steps = _check(batch[HEADER_BYTES:], header, check, append)
-                await broker.work.run(name, _unless(is_abandoned, steps))
+            if check == _SKELETON and not header.attributes & COMPRESSION_MASK:
+                steps = walk_skeleton(batch[HEADER_BYTES:], header)
+                append.walked = await broker.work.run(name, _unless(is_abandoned, steps))
             else:
                 async with broker.unfolded:
                     if is_abandoned():
                         break
-                    steps = _check(await contents(batch, header), header, check, append)
-                    await broker.work.run(name, _unless(is_abandoned, steps))
+                    data = await contents(batch, header)
+                    steps = _steps(data, header, check, append.partition)
+                    append.walked = await broker.work.run(name, _unless(is_abandoned, steps))
         except KafkaError as failure:
             error = RecordError.of(failure)
         append.record_check, append.record_error = check, error
@@ -103,18 +112,22 @@ async def check_in_slices(
 def _needed_check(append: LeaderAppend) -> RecordCheck:
     """How far to look; not into bytes that are refused for their header anyway."""
     header, partition = append.header, append.partition
-    if header is None or header.size_bytes != len(append.records or b""):
-        return RecordCheck.BATCH
-    check = RecordCheck.BATCH if partition is None else partition.log.config.record_check
-    if not check and claims_too_much(header):
-        return RecordCheck.SKELETON
-    return check
+    if header is None or header.batch_length + LENGTH_COUNTS_FROM != len(append.records or b""):
+        return _BATCH
+    check = _BATCH if partition is None else partition.log.config.record_check
+    return _SKELETON if check == _BATCH and claims_too_much(header) else check
 
 
-def _unless(is_abandoned: Callable[[], bool], steps: Steps[int]) -> Steps[None]:
-    for _ in steps:
+def _unless(
+    is_abandoned: Callable[[], bool], steps: Steps[WalkedRecords]
+) -> Steps[WalkedRecords | None]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
         if is_abandoned():
-            return
+            return None
         yield
 
 
@@ -145,20 +158,18 @@ def name_records_out_of_range(
     return max(1, header.record_count)
 
 
-def _check(
-    data: bytes | memoryview, header: BatchHeader, check: RecordCheck, append: LeaderAppend
-) -> Steps[int]:
-    """Returns how many items it has read in full. `data`: bytes where more than a skeleton is."""
-    append.timestamps = yield from walk_skeleton(data, header)
-    if check == RecordCheck.SKELETON:
-        return 0
-    assert isinstance(data, bytes)
+def _steps(
+    data: bytes, header: BatchHeader, check: RecordCheck, partition: HostedPartition | None
+) -> Steps[WalkedRecords]:
+    """Look through records that are not compressed."""
+    walked = yield from walk_skeleton(data, header)
+    if check == _SKELETON:
+        return walked
     without_key = yield from records_without_key(data, header)
     if check == RecordCheck.KEYS and without_key.total:
-        partition = append.partition
         reason = f"Compacted topic cannot accept message without key in topic partition {partition}"
         raise rejected(reason, without_key)
-    return without_key.item_count
+    return walked._replace(item_count=without_key.item_count)
 
 
 def rejected(reason: str, records: RecordsWithoutKey) -> KafkaError:

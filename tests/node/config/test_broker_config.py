@@ -81,7 +81,7 @@ def test_a_key_like_nothing_is_just_refused() -> None:
         ("max.connections", str(2**31), "Not a number of type INT"),
         ("log.retention.ms", "1" * 5000, "Not a number of type LONG"),
         ("auto.create.topics.enable", "yes", "true or false"),
-        ("oncelog.record.validation", "some", "batch, full"),
+        ("oncelog.record.validation", "some", "batch, skeleton, full"),
         ("log.segment.bytes", "5", "at least 1048576"),
         ("compression.type", "zstd", "as the producer compressed"),
         ("log.dirs", "/a,/b", "exactly one"),

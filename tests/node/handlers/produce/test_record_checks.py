@@ -18,7 +18,7 @@ from oncelog.wire.record_batch import (
     decode_header,
     rewrite_crc,
 )
-from oncelog.wire.record_walk import RecordTimestamps, walk_skeleton
+from oncelog.wire.record_walk import WalkedRecords, walk_skeleton
 from oncelog.wire.records import Record, decode_batch, encode_batch
 from oncelog.wire.steps import Steps
 
@@ -208,7 +208,7 @@ async def test_batch_checked_for_less_than_its_topic_asks_for_now_is_sent_again(
 ) -> None:
     begun: list[BatchHeader] = []
 
-    def walk(data: memoryview, header: BatchHeader) -> Steps[RecordTimestamps]:
+    def walk(data: memoryview, header: BatchHeader) -> Steps[WalkedRecords]:
         begun.append(header)
         return walk_skeleton(data, header)
 
