@@ -53,7 +53,7 @@ VALIDATION = (
     ),
     (
         "`skeleton`",
-        "the records' lengths fill the batch, their number is the header's, their offsets ascend by "
+        "the lengths of the records fill the batch, the header has their number, offsets ascend by "
         "one; the maximum timestamp is set to theirs",
         "a wrong length of a key, a value or a header. Readers stop at such a record",
     ),
