@@ -20,6 +20,7 @@ from inspect import iscoroutine, isgenerator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ...coordinator.transactions.connection_fence import StaleConnection
+from ...replication.rate_limited_log import LimitedLog
 from ...wire.errors import KafkaError, UnknownServerError
 from ...wire.framing import (
     Buffer,
@@ -226,7 +227,7 @@ class Dispatcher:
             for api in self.table.values()
             for version in range(api.min_version, api.max_version + 1)
         }
-        self._log = log
+        self._limited_log = LimitedLog(log)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, frame: memoryview) -> Api | None:
@@ -289,7 +290,9 @@ class Dispatcher:
             try:
                 try:
                     outcome = await coroutine
-                except Exception as error:
+                except (Exception, asyncio.CancelledError) as error:
+                    if pending.is_abandoned and isinstance(error, asyncio.CancelledError):
+                        raise  # else others have cancelled what it waits for
                     outcome = self._answer_error(context, api, header, body, error)
             except CloseConnection as reason:
                 pending.abort(str(reason))
@@ -310,7 +313,7 @@ class Dispatcher:
         api: Api,
         header: RequestHeader,
         body: memoryview,
-        error: Exception,
+        error: Exception | asyncio.CancelledError,
     ) -> Outcome:
         if isinstance(error, CloseConnection):
             raise error
@@ -319,14 +322,27 @@ class Dispatcher:
         if isinstance(error, MalformedFrame | StaleConnection):
             raise CloseConnection(f"API {header.api_key}: {error}") from error
         if not isinstance(error, KafkaError):
-            self._log.error(
-                "API %d version %d failed: %r", header.api_key, header.api_version, error,
-                exc_info=error,
-            )  # fmt: skip
+            self._report(header, "failed", error)
             error = UnknownServerError()
         if api.on_error is None:
             raise CloseConnection(f"API {header.api_key} failed: {error}") from error
-        return api.on_error(context, header, body, error)
+        try:
+            return api.on_error(context, header, body, error)
+        except CloseConnection:
+            raise
+        except Exception as failure:
+            self._report(header, "cannot say an error", failure)
+            raise CloseConnection(f"API {header.api_key} failed: {error}") from failure
+
+    def _report(self, header: RequestHeader, trouble: str, error: BaseException) -> None:
+        self._limited_log.log(
+            logging.ERROR,
+            f"API {header.api_key} {trouble}",
+            asyncio.get_running_loop().time(),
+            "API %d version %d %s: %r",
+            header.api_key, header.api_version, trouble, error,
+            error=error,
+        )  # fmt: skip
 
     def _refuse_api_versions(self, frame: memoryview) -> list[Buffer]:
         """KIP-511: version 0, error 35, and our own range, so that the client can ask again."""

@@ -1,10 +1,14 @@
 """An answer that is not there yet: what a handler and a connection have in common meanwhile."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...replication.turn_share import TurnShare
+from ...wire.errors import KafkaError, UnknownServerError
 from ...wire.framing import Buffer, frame_response
+
+logger = logging.getLogger("oncelog.requests")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -42,6 +46,28 @@ class PendingAnswer:
         """Close the connection instead of answering: an acks=0 produce failed, and the like."""
         self.close_reason = reason
         self.complete(None)
+
+    def fail(
+        self, error: Exception, refuse: Callable[[KafkaError], "list[Buffer] | PendingAnswer"]
+    ) -> None:
+        """Complete with an error: a waiting request has no dispatcher behind it that would.
+
+        refuse: makes the body of the answer that says an error. If it cannot, or has aborted this
+        answer, the connection ends.
+        """
+        if not isinstance(error, KafkaError):
+            logger.error("a request that had waited failed: %r", error, exc_info=error)
+            error = UnknownServerError()
+        if self.is_done:
+            return
+        try:
+            body = refuse(error)
+        except Exception:
+            logger.exception("a request that had waited cannot be refused")
+            self.abort(f"a request failed: {error}")
+            return
+        if not isinstance(body, PendingAnswer):
+            self.complete(body)
 
     def bind(self, response_header: bytes) -> None:
         """Say how the answer begins; the dispatcher's part."""

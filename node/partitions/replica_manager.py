@@ -15,6 +15,7 @@ from functools import partial
 
 from ...replication.follower_progress import PeerView
 from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
+from ...replication.rate_limited_log import LimitedLog
 from ...replication.sliced_work import SlicedWork
 from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.partition_log import AppendInfo, Origin
@@ -80,6 +81,7 @@ class ReplicaManager:
         self.followers, self.in_sync = Followers(), InSyncReplicas()
         self.failed_logs = FailedLogs()
         self.role_listeners: list[Callable[[HostedPartition], None]] = []
+        self._limited_log = LimitedLog(logger)
 
     # -- the table
 
@@ -316,6 +318,16 @@ class ReplicaManager:
         """Let it wait for bytes; its context is called with it when it is done."""
         self.purgatory.watch_fetch(operation)
         self._expiry.set(operation.deadline_ms)
+
+    def note_unreadable(self, topic: str | None, index: int, error: Exception) -> None:
+        """Log that a partition cannot be read, for a reason that nobody has foreseen."""
+        self._limited_log.log(
+            logging.ERROR,
+            "partitions that cannot be read",
+            self._loop.time(),
+            "partition %d of topic %r cannot be read: %r", index, topic, error,
+            error=error,
+        )  # fmt: skip
 
     def free_fetch(self, operation: DelayedFetch) -> None:
         """Let it look again now."""

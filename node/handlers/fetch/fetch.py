@@ -127,6 +127,16 @@ class _WaitingFetch:
     def _look_again(self, _: DelayedFetch) -> None:
         if self.pending.is_done:
             return
+        try:
+            self._answer_or_wait()
+        except Exception as error:
+            self.pending.fail(error, self._refuse)
+            self._asked.abandoned()
+
+    def _refuse(self, error: KafkaError) -> list[Buffer]:
+        return fetch.encode_response(run_to_end(_refusal(self._request, error)), self._version)
+
+    def _answer_or_wait(self) -> None:
         refusal = self._asked.refusal()
         if refusal is not None:
             self.pending.complete(fetch.encode_response(refusal, self._version))

@@ -98,6 +98,10 @@ class PartitionReader:
             answer = FetchedPartition(wanted.index, error.number)
             if error.code in _LEADER_ERRORS and name is not None:
                 answer.current_leader = self.hints.leader_of(name, wanted.index)
+        except Exception as error:  # a damaged index, say: the other partitions are answered
+            self.replicas.note_unreadable(name, wanted.index, error)
+            self.must_answer = True
+            answer = FetchedPartition(wanted.index, ErrorCode.UNKNOWN_SERVER_ERROR)
         return answer
 
     @property

@@ -99,8 +99,12 @@ class LargeProduce:
             self._work.run("Produce", steps).add_done_callback(self._encoded)
 
     def _encoded(self, encoding: "asyncio.Future[list[Buffer]]") -> None:
-        if not encoding.cancelled():
-            self.pending.complete(encoding.result())
+        try:
+            body = encoding.result()
+        except (Exception, asyncio.CancelledError) as error:
+            self.pending.abort(f"a produce cannot be answered: {error!r}")
+        else:
+            self.pending.complete(body)
 
     def _abandon(self) -> None:
         self._body = memoryview(b"")

@@ -297,19 +297,22 @@ class ProduceOperation:
         def done(operation: DelayedProduce) -> None:
             if pending.is_done:
                 return
-            for append, _, key, _ in waiting:
-                error = operation.outcomes.get(key, ErrorCode.REQUEST_TIMED_OUT)
-                if error in _WAIT_FOR_LEADER and replicas.stalled:
-                    _send_away(pending)
-                    return
-                if error:
-                    answer = append.answer
-                    answer.error_code = error
-                    answer.base_offset = answer.log_start_offset = -1
-                    answer.log_append_time_ms = -1
-                    if error in _WAIT_FOR_LEADER:
-                        self._hint(append)
-            pending.complete(self._encoded())
+            try:
+                for append, _, key, _ in waiting:
+                    error = operation.outcomes.get(key, ErrorCode.REQUEST_TIMED_OUT)
+                    if error in _WAIT_FOR_LEADER and replicas.stalled:
+                        _send_away(pending)
+                        return
+                    if error:
+                        answer = append.answer
+                        answer.error_code = error
+                        answer.base_offset = answer.log_start_offset = -1
+                        answer.log_append_time_ms = -1
+                        if error in _WAIT_FOR_LEADER:
+                            self._hint(append)
+                pending.complete(self._encoded())
+            except Exception as failure:
+                pending.fail(failure, self.refuse)
 
         required: dict[Hashable, int] = {}
         for _, _, key, end in waiting:

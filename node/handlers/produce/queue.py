@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 
-from ....wire.errors import ErrorCode, UnknownServerError
+from ....wire.errors import ErrorCode
 from ....wire.messages.large_produce import PARTITIONS_MAX
 from ....wire.steps import made
 from ...listener.dispatch import RequestContext
@@ -76,7 +76,7 @@ class ProduceQueue:
                 await self._context.broker.work.share.room()
                 first = self._waiting[0]
                 if isinstance(first, LargeProduce):  # its parts take its place
-                    parts = await first.parts()
+                    parts = await self._parts(first)
                     self._waiting.popleft()
                     self._waiting.extendleft(reversed(parts))
                     continue
@@ -101,15 +101,26 @@ class ProduceQueue:
                 if waiting.pending is not None and not waiting.pending.is_done:
                     waiting.pending.abort("the queue of produces broke")
 
+    async def _parts(self, large: LargeProduce) -> list[ProduceOperation]:
+        try:
+            return await large.parts()
+        except Exception as error:
+            logger.exception("a produce of many partitions failed")
+            large.pending.abort(f"a produce failed: {error!r}")
+            return []
+
     async def _check_records(self, operation: ProduceOperation) -> None:
         """Before the question: while we look, a marker may destroy a guard."""
         if not operation.records_checked:
             operation.records_checked = True
             operation.look_up()
             if not operation.is_abandoned:
-                await check_in_slices(
-                    self._context, operation.appends, lambda: operation.is_abandoned
-                )
+                appends, is_abandoned = operation.appends, lambda: operation.is_abandoned
+                try:
+                    await check_in_slices(self._context, appends, is_abandoned)
+                except Exception as error:
+                    assert operation.pending is not None
+                    operation.pending.fail(error, operation.refuse)
 
     def _next_question(self) -> tuple[int, TransactionalProducer | None, _Guards]:
         """How many can be appended after the next question; of whom; which guards they got.
@@ -183,7 +194,12 @@ class ProduceQueue:
         """In a slice of its own; if a marker came before that, we ask again."""
         for _ in range(QUESTIONS_MAX):
             trying = made(partial(self._try_to_append, verifications), [operation])
-            (guards,) = await self._context.broker.work.run("Produce", trying)
+            try:
+                (guards,) = await self._context.broker.work.run("Produce", trying)
+            except Exception as error:
+                assert operation.pending is not None
+                operation.pending.fail(error, operation.refuse)
+                return
             if operation.producer is None or not guards:
                 return
             verifications = await self._verify(1, operation.producer, guards, verifications)
@@ -196,20 +212,18 @@ class ProduceQueue:
         return guards
 
     def _append(self, operation: ProduceOperation, verifications: _Verifications) -> None:
-        if operation.is_abandoned:
-            return  # its client is gone, and says it again elsewhere
         pending, producer = operation.pending, operation.producer
         assert pending is not None
+        if pending.is_done:
+            return  # it has failed; or its client is gone, and says it again elsewhere
         if producer is not None and (stale := staleness(self._context, producer)):
             pending.abort(stale)
             return
         try:
             outcome = operation.append(verifications)
-        except Exception:
-            logger.exception("a produce of the queue failed")
-            if pending.is_done:
-                return
-            outcome = operation.refuse(UnknownServerError())
+        except Exception as error:
+            pending.fail(error, operation.refuse)
+            return
         if outcome is not pending:
             assert not isinstance(outcome, PendingAnswer)
             pending.complete(outcome)
