@@ -13,6 +13,7 @@ from .config.broker_config import BrokerConfig
 from .connection_ids import ConnectionIds
 from .controller.client import ControllerClient
 from .groups.coordinator import GroupCoordinator
+from .listener.large_answers import LargeAnswers
 from .listener.large_requests import LargeRequests
 from .membership.recently_fenced_brokers import RecentlyFencedBrokers
 from .membership.suspected_brokers import SuspectedBrokers
@@ -44,6 +45,7 @@ class BrokerServices:
     clock: Clock = field(default_factory=SystemClock)
     work: WorkLine = field(default_factory=lambda: SlicedWork().clients)
     connection_ids: ConnectionIds = field(default_factory=ConnectionIds)
+    large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     large_fetches: LargeRequests = field(default_factory=LargeRequests)
     compared_fetches: LargeRequests = field(default_factory=LargeRequests)
     unfolded: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PLACES))

@@ -62,6 +62,7 @@ class ClusterState(ClusterTables):
         listener_failed: Callable[[Exception], None] = _raise,
     ) -> None:
         super().__init__()
+        self.version = 0  # another one whenever readers may find something else; see `apply_steps`
         self._listeners: list[Callable[[Changes], None]] = []
         self._listener_failed = listener_failed
         self._outcomes: dict[bytes, bytes] = {}
@@ -79,12 +80,14 @@ class ClusterState(ClusterTables):
         """Do what the log says at `index`; raises MalformedCommand, changing nothing.
 
         A command may touch thousands of partitions. Who reads between two steps finds some of
-        them as before it and others as after it, each whole; listeners hear at the end.
+        them as before it and others as after it, each whole; listeners hear at the end. The
+        `version` changes with each step, the `revision` at the end.
         """
-        result = yield from self._decide(command, index)
+        result = yield from self._counting(self._decide(command, index))
         changes = self.take_changes()
         if changes:
             self.revision += 1
+            self.version += 1
             self._notify(changes)
         return result
 
@@ -110,11 +113,21 @@ class ClusterState(ClusterTables):
         before = ClusterTables()
         vars(before).update({name: vars(self)[name] for name in vars(before)})
         vars(self).update(vars(tables))
+        self.version += 1
         self._outcomes = outcomes
         self._outcomes_bytes = sum(map(len, outcomes.values()))
         if changes:
             self._notify(changes)
         yield from discarding(before)
+
+    def _counting(self, steps: Steps[Result]) -> Steps[Result]:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+            self.version += 1
+            yield
 
     def _decide(self, data: bytes, index: int) -> Steps[Result]:
         command, operation_id = decode_command(data)

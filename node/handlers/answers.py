@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from ...coordinator.metadata.results import Item
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.framing import Buffer
 from ...wire.messages.schema_encoder import Each
 from ...wire.steps import MADE_A_STEP, StepCounter, Steps
+from ..listener.large_answers import ENTRY_BYTES
 from ..listener.pending_answer import PendingAnswer
 
 logger = logging.getLogger(__name__)
+Asked = TypeVar("Asked")
 _TOPIC_NAMES = ("name", "topic", "topic_id")  # what APIs and versions call a topic by
 
 
@@ -79,6 +81,17 @@ def completing(
         pending.complete([body])
 
     return complete
+
+
+def entries_bytes(count: Callable[[Asked], int], items: Iterable[Asked]) -> Steps[int]:
+    """How much an answer will take while it is made, which has so many entries for each item."""
+    entries = 0
+    counter = StepCounter()
+    for item in items:
+        entries += count(item)
+        if counter.ends_step():
+            yield
+    return entries * ENTRY_BYTES
 
 
 # -- of a whole request: see `dispatch.control_api`, on_error

@@ -33,8 +33,9 @@ from ...wire.framing import (
 from ...wire.messages import api_keys, control, responses
 from ...wire.messages.apis import API_NAMES
 from ...wire.primitives import MalformedFrame
-from ...wire.steps import Steps
-from .large_requests import ClientGone, LargeRequests
+from ...wire.steps import Result, Steps
+from .large_answers import WAITS_BEYOND_BYTES
+from .large_requests import ClientGone, LargeRequests, Place
 from .memory_budget import MemoryBudget
 from .pending_answer import PendingAnswer
 
@@ -112,8 +113,9 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 Decide = Callable[
     [RequestContext, RequestHeader, Request],
-    Response | Coroutine[Any, Any, Response] | Steps[Response],
+    Response | Coroutine[Any, Any, Response | Steps[Response]] | Steps[Response],
 ]
+AnswerBytes = Callable[[RequestContext, Request], Steps[int]]
 
 Begin = Callable[[RequestContext, RequestHeader, Request], PendingAnswer | None]
 
@@ -125,15 +127,19 @@ def control_api(
     on_error: Callable[[Request, KafkaError], Response],
     *,
     begin: Begin[Request] | None = None,
+    answer_bytes: AnswerBytes[Request] | None = None,
 ) -> Api:
     """A row for an API of the control plane, whose messages the codec library carries.
 
     decide: (context, header, request) -> the fields of the answer, or a coroutine of them, or
     steps (`wire.steps`): what is done at their first yield is answered at once, else they go on in
-    slices. So do decoding a large request and encoding a long answer.
+    slices. So do decoding a large request and encoding a long answer. A coroutine waits for others,
+    and may leave steps, which make the answer.
     on_error: (request, error) -> the fields of the answer that says so, in Kafka's shape.
     begin: is asked before `decide` of a request that is not large. Its answer it encodes itself,
     and there is no task, nor a turn of the loop for one; None leaves the request to `decide`.
+    answer_bytes: (context, request) -> steps of how much the answer will take while it is made,
+    where that is more than in proportion to the request (`large_answers`).
     """
 
     def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
@@ -142,6 +148,10 @@ def control_api(
             return handle_large(context, header, body)
         version = header.api_version
         request = control.decode_request(key, version, body)
+        if answer_bytes is not None:
+            is_done, sizing = begin_steps(answer_bytes(context, request))
+            if not is_done or sizing > WAITS_BEYOND_BYTES:
+                return answer_in_turn(context, header, request, sizing)
         try:
             if begin is not None:
                 pending = begin(context, header, request)
@@ -151,8 +161,7 @@ def control_api(
             if isgenerator(values):
                 is_done, values = begin_steps(cast("Steps[Response]", values))
                 if not is_done:
-                    values = context.broker.work.run(API_NAMES[key], values)
-                    return finish(context, request, values, version)
+                    return finish(context, request, run(context, values), version)
             elif iscoroutine(values):
                 return finish(context, request, values, version)
         except KafkaError as error:
@@ -161,10 +170,13 @@ def control_api(
         return encode_large(context, values, version) if encoded is None else [encoded]
 
     async def finish(
-        context: RequestContext, request: Any, values: Awaitable[Response], version: int
+        context: RequestContext, request: Any, values: Awaitable[Any], version: int
     ) -> list[Buffer]:
         try:
-            known = await values
+            known: Any = await values
+            if isgenerator(known):
+                steps = cast("Steps[Response]", known)
+                known = await context.broker.work.finish(API_NAMES[key], steps)
         except KafkaError as error:
             known = on_error(request, error)
         await context.broker.work.share.room()
@@ -172,24 +184,43 @@ def control_api(
         return await encode_large(context, known, version) if encoded is None else [encoded]
 
     async def encode_large(context: RequestContext, values: Any, version: int) -> list[Buffer]:
-        steps = control.encode_response_steps(key, version, values)
-        return [await context.broker.work.run(API_NAMES[key], steps)]
+        return [await run(context, control.encode_response_steps(key, version, values))]
+
+    async def answer_in_turn(
+        context: RequestContext,
+        header: RequestHeader,
+        request: Any,
+        sizing: int | Steps[int],
+        place: Place | None = None,
+    ) -> list[Buffer]:
+        """What others decide is waited for before the turn comes: no answer waits for that."""
+        size_bytes = sizing if isinstance(sizing, int) else await run(context, sizing)
+        values: Any
+        try:
+            values = decide(context, header, request)
+            if iscoroutine(values):
+                values = await (values if place is None else place.decided(values))
+        except KafkaError as error:
+            values = on_error(request, error)
+        async with context.broker.large_answers.turn(context, context.budget, size_bytes):
+            try:
+                if isgenerator(values):
+                    values = await run(context, cast("Steps[Response]", values))
+            except KafkaError as error:
+                values = on_error(request, error)
+            return await encode_large(context, values, header.api_version)
 
     async def handle_large(
         context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Buffer]:
         async with large_requests.turn(context, len(body)) as place:
-            version, work, name = header.api_version, context.broker.work, API_NAMES[key]
-            request = await work.run(name, control.decode_request_steps(key, version, body))
-            try:
-                values: Any = decide(context, header, request)
-                if isgenerator(values):
-                    values = await work.run(name, cast("Steps[Response]", values))
-                elif iscoroutine(values):
-                    values = await place.decided(values)
-            except KafkaError as error:
-                values = on_error(request, error)
-            return await encode_large(context, values, version)
+            decoding = control.decode_request_steps(key, header.api_version, body)
+            request = await run(context, decoding)
+            sizing = 0 if answer_bytes is None else answer_bytes(context, request)
+            return await answer_in_turn(context, header, request, sizing, place)
+
+    def run(context: RequestContext, steps: Steps[Result]) -> "asyncio.Future[Result]":
+        return context.broker.work.run(API_NAMES[key], steps)
 
     def answer_error(
         context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError

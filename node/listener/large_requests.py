@@ -29,6 +29,14 @@ class RequestConnection(Protocol):
     on_close: list
 
 
+class Nobody:
+    """The connection of what is made for all that ask: it stays."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.on_close: list[Any] = []
+
+
 class ClientGone(Exception):
     """Nobody waits for the answer."""
 

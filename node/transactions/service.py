@@ -82,6 +82,11 @@ class TransactionCoordinators:
             return _description(leader, transactional_id)
         return TransactionDescription(transactional_id=transactional_id, error=leader)
 
+    def partition_count(self, transactional_id: str) -> int:
+        """How many partitions `describe` names."""
+        leader = self._leader(transactional_id)
+        return len(leader.unmarked(transactional_id)) if isinstance(leader, ShardLeader) else 0
+
     def descriptions(self) -> Iterator[TransactionDescription]:
         """All transactional ids of the shards that this node leads, without their partitions.
 

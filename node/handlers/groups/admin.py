@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 
 from ....coordinator.groups.classic_group import ClassicGroup
+from ....coordinator.groups.group_member import metadata_bytes
 from ....coordinator.groups.group_states import GroupState
 from ....wire.errors import (
     CoordinatorLoadInProgress,
@@ -21,12 +22,13 @@ from ....wire.errors import (
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import Steps, made
+from ....wire.steps import StepCounter, Steps, made
 from ...groups.removal import delete_group
 from ...groups.shard import ShardState
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...listener.large_answers import ENTRY_BYTES
 from ...services import BrokerServices
-from ..answers import code_only, of_each
+from ..answers import code_only, entries_bytes, of_each
 from ..metadata.cluster import NOT_ASKED
 
 NOT_FOUND_FROM = 6
@@ -49,6 +51,31 @@ def describe_groups(
         return _describe(context.broker, group_id, version, operations)
 
     return {"groups": Each(describe, request.groups)}
+
+
+def _described_bytes(
+    context: RequestContext, request: "requests.DescribeGroupsRequest"
+) -> Steps[int]:
+    size_bytes = 0
+    counter = StepCounter()
+    for group_id in request.groups:
+        try:
+            group = context.broker.groups.shard_for(group_id).groups.get(group_id)
+        except KafkaError:
+            group = None
+        for member in () if group is None else list(group.members.values()):
+            size_bytes += metadata_bytes(member.protocols) + len(member.assignment)
+            size_bytes += ENTRY_BYTES
+            if counter.ends_step():
+                yield
+        size_bytes += ENTRY_BYTES
+        if counter.ends_step():
+            yield
+    return size_bytes
+
+
+def _listed_bytes(context: RequestContext, request: "requests.ListGroupsRequest") -> Steps[int]:
+    return entries_bytes(lambda shard: len(shard.groups), list(context.broker.groups.shards))
 
 
 def _describe(
@@ -163,8 +190,14 @@ def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
         control_api(
-            api_keys.DESCRIBE_GROUPS, (0, 6), describe_groups, of_each("groups", "groups", _failed)
+            api_keys.DESCRIBE_GROUPS,
+            (0, 6),
+            describe_groups,
+            of_each("groups", "groups", _failed),
+            answer_bytes=_described_bytes,
         ),
-        control_api(api_keys.LIST_GROUPS, (0, 5), list_groups, code_only),
+        control_api(
+            api_keys.LIST_GROUPS, (0, 5), list_groups, code_only, answer_bytes=_listed_bytes
+        ),
         control_api(api_keys.DELETE_GROUPS, (0, 2), delete_groups, _deletion_error),
     )

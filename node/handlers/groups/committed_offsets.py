@@ -27,7 +27,7 @@ from ...groups.removal import append_tombstones, encoding_tombstones
 from ...groups.shard import GroupShard
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
-from ..answers import nested
+from ..answers import entries_bytes, nested
 from .offset_commits import coordinator_error
 
 BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
@@ -42,35 +42,78 @@ OFFSETS_A_STEP = 100
 
 async def offset_fetch(
     context: RequestContext, header: RequestHeader, request: "requests.OffsetFetchRequest"
-) -> "responses.OffsetFetch.Response":
-    """The committed offsets of one group, or of many."""
+) -> "Steps[responses.OffsetFetch.Response]":
+    """The committed offsets of one group, or of many: what has to settle has, when it returns."""
     broker = context.broker
     version = header.api_version
+    unsettled: dict[str, int] = {}
+    if getattr(request, "require_stable", False):
+        groups = request.groups if version >= BATCHED_FROM else [request]
+        for group in groups:
+            await broker.work.share.room()
+            unsettled[group.group_id] = await _settle(broker, group.group_id)
+    return _offsets(broker, request, version, unsettled)
+
+
+async def _settle(broker: BrokerServices, group_id: str) -> int:
+    """The error of a group that cannot settle."""
+    try:
+        await broker.groups.until_settled(broker.groups.shard_for(group_id))
+    except KafkaError as error:
+        return _fetch_error(error)
+    return ErrorCode.NONE
+
+
+def _offsets(
+    broker: BrokerServices,
+    request: "requests.OffsetFetchRequest",
+    version: int,
+    unsettled: dict[str, int],
+) -> "Steps[responses.OffsetFetch.Response]":
     stable = getattr(request, "require_stable", False)
     if version >= BATCHED_FROM:
         answers: list[responses.OffsetFetch.OffsetFetchResponseGroup] = []
-        for group in request.groups:
-            await broker.work.share.room()
-            error, found = await _fetch(broker, group.group_id, group.topics, version, stable)
+        for number, group in enumerate(request.groups):
+            if number:
+                yield
+            error, found = unsettled.get(group.group_id, 0), list["_Topic"]()
+            if not error:
+                fetching = _fetch(broker, group.group_id, group.topics, version, stable)
+                error, found = yield from fetching
             answers.append({"group_id": group.group_id, "error_code": error, "topics": found})
         return {"groups": answers}
     topics = cast("_Topics | None", request.topics)  # ids came with version 10
-    error, found = await _fetch(broker, request.group_id, topics, version, stable)
+    error, found = unsettled.get(request.group_id, 0), list["_Topic"]()
+    if not error:
+        error, found = yield from _fetch(broker, request.group_id, topics, version, stable)
     return _single(request, version, error, found)
 
 
-async def _fetch(
+def _offsets_bytes(context: RequestContext, request: "requests.OffsetFetchRequest") -> Steps[int]:
+    """Of those that ask for all topics; else an answer is as long as its question."""
+
+    def count(
+        group: "requests.OffsetFetchRequest | requests.OffsetFetchRequest.OffsetFetchRequestGroup",
+    ) -> int:
+        if group.topics is not None:
+            return 0
+        try:
+            return context.broker.groups.shard_for(group.group_id).offsets.count(group.group_id)
+        except KafkaError:
+            return 0
+
+    return entries_bytes(count, getattr(request, "groups", (request,)))
+
+
+def _fetch(
     broker: BrokerServices, group_id: str, topics: "_Topics | None", version: int, stable: bool
-) -> "tuple[int, list[_Topic]]":
+) -> "Steps[tuple[int, list[_Topic]]]":
     """The error and the topics of one group, in the terms of version 8 and later."""
     try:
         shard = broker.groups.shard_for(group_id)
-        if stable:
-            await broker.groups.until_settled(shard)
         offsets = shard.offsets if shard.check_offset_fetch(group_id) else None
         group = _Group(broker.state, offsets, group_id, version, stable)
-        steps = group.all_topics() if topics is None else group.asked_topics(topics)
-        answers = await broker.work.finish("OffsetFetch", steps)
+        answers = yield from group.all_topics() if topics is None else group.asked_topics(topics)
         if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone
             raise NotCoordinator
     except KafkaError as error:
@@ -274,6 +317,12 @@ def _delete_refusal(
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(api_keys.OFFSET_FETCH, (1, 10), offset_fetch, _fetch_refusal),
+        control_api(
+            api_keys.OFFSET_FETCH,
+            (1, 10),
+            offset_fetch,
+            _fetch_refusal,
+            answer_bytes=_offsets_bytes,
+        ),
         control_api(api_keys.OFFSET_DELETE, (0, 0), offset_delete, _delete_refusal),
     )

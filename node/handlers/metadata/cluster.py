@@ -21,8 +21,9 @@ from ....coordinator.metadata.commands import BROKER_RESOURCE, TOPIC_RESOURCE
 from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
+from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
-from ..answers import code_only, code_with_message, of_each
+from ..answers import code_only, code_with_message, entries_bytes, of_each
 
 NOT_ASKED = -(2**31)
 # Bits of the operations that an all-allowing authorizer names (KIP-430).
@@ -156,6 +157,12 @@ def list_config_resources(
     }
 
 
+def _resources_bytes(
+    context: RequestContext, request: "requests.ListConfigResourcesRequest"
+) -> Steps[int]:
+    return entries_bytes(len, [context.broker.state.topics])
+
+
 def in_order(brokers: Mapping[int, BrokerRegistration]) -> Iterable[BrokerRegistration]:
     """The registered brokers by number."""
     return (brokers[node] for node in sorted(brokers))
@@ -196,5 +203,11 @@ def apis() -> tuple[Api, ...]:
             of_each("filter_results", "filters", code_with_message),
         ),
         control_api(api_keys.DESCRIBE_CLUSTER, (0, 2), describe_cluster, code_with_message),
-        control_api(api_keys.LIST_CONFIG_RESOURCES, (0, 1), list_config_resources, code_only),
+        control_api(
+            api_keys.LIST_CONFIG_RESOURCES,
+            (0, 1),
+            list_config_resources,
+            code_only,
+            answer_bytes=_resources_bytes,
+        ),
     )

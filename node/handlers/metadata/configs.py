@@ -41,12 +41,12 @@ from ....wire.errors import (
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import made
+from ....wire.steps import Steps, made
 from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
-from ..answers import NO_ERROR, code_and_message, of_each
+from ..answers import NO_ERROR, code_and_message, entries_bytes, of_each
 from .config_entries import (
     CONFIGS_MAX,
     Entry,
@@ -91,6 +91,19 @@ def describe_configs(
         }
 
     return {"results": Each(describe, request.resources)}
+
+
+def _described_bytes(
+    context: RequestContext, request: "requests.DescribeConfigsRequest"
+) -> Steps[int]:
+    topics = context.broker.state.topics
+
+    def count(resource: "_Described") -> int:
+        if resource.resource_type == BROKER_RESOURCE:
+            return len(BROKER_KEYS)
+        return len(TOPIC_CONFIGS) if resource.resource_name in topics else 1
+
+    return entries_bytes(count, request.resources)
 
 
 def _entries_of(broker: BrokerServices, resource: "_Described") -> list[Entry]:
@@ -315,6 +328,7 @@ def apis() -> tuple[Api, ...]:
             (1, 4),
             describe_configs,
             of_each("results", "resources", _undescribed),
+            answer_bytes=_described_bytes,
         ),
         control_api(api_keys.ALTER_CONFIGS, (0, 2), alter_configs, unaltered),
         control_api(

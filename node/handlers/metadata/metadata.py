@@ -6,13 +6,14 @@ Metadata 0-13   v0: [] asks for all topics, and a replica on a dead broker is an
                 v10: topic ids in answers, v12 in questions (KIP-516); v13: a top-level error.
 
 The encoded answer is kept by the bytes of the question until the metadata changes, so the
-hundredth client that asks for the same costs a dictionary lookup.
+hundredth client that asks for the same costs a dictionary lookup. Those that ask while a long one
+is made share that (`shared_answers`).
 
 Against Kafka: a topic that the question itself creates is usually in the answer already, since a
 decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which all clients retry.
 """
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from ....coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration, Topic
@@ -29,10 +30,12 @@ from ...listener.dispatch import (
     CloseConnection,
     RequestContext,
 )
-from ...listener.large_requests import LargeRequests
+from ...listener.large_requests import LargeRequests, Nobody, RequestConnection
 from ...services import BrokerServices
+from ..answers import entries_bytes
 from .auto_creation import AutoCreation
 from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
+from .shared_answers import Computation, SharedAnswers
 
 ZERO_ID = bytes(16)
 CACHED_QUESTION_BYTES_MAX = 4096
@@ -57,6 +60,7 @@ class MetadataAnswers:
         self._cached: dict[tuple[int, bytes], bytes] = {}
         self._cached_bytes = 0
         self._cached_at = (-1, -1, -1)
+        self._shared: SharedAnswers[bytes] | None = None  # its moment is that of the broker
         self._large_requests = LargeRequests()
 
     def handle(
@@ -77,11 +81,8 @@ class MetadataAnswers:
     def _answer_now(
         self, context: RequestContext, header: RequestHeader, body: memoryview
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
-        now_at, version = _moment(context.broker), header.api_version
-        if now_at != self._cached_at:
-            self._cached.clear()
-            self._cached_bytes = 0
-            self._cached_at = now_at
+        self._forget_outdated(context.broker)
+        version = header.api_version
         key = (version, bytes(body)) if len(body) <= CACHED_QUESTION_BYTES_MAX else None
         if key in self._cached:
             return [self._cached[key]]
@@ -104,35 +105,52 @@ class MetadataAnswers:
                 encoding = control.encode_response_steps(api_keys.METADATA, version, refusal)
                 return [await work.run("Metadata", encoding)]
             to_create = await work.run("Metadata", self._to_create(question))
-            return await self._answer_in_slices(question, None, to_create)
+            return await self._create_and_answer(question, to_create)
 
     def _answer(
         self, question: "_Question", key: tuple[int, bytes] | None
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         if to_create := run_to_end(self._to_create(question)):
-            return self._answer_in_slices(question, None, to_create)
+            return self._create_and_answer(question, to_create)
         if _has_many_partitions(question.state, question.names):
-            return self._answer_in_slices(question, key)
+            return self._share_answer(question, key)
         values = run_to_end(_values(question, {}))
         answer = control.encode_response(api_keys.METADATA, question.version, values)
         self._keep(key, answer)
         return [answer]
 
-    async def _answer_in_slices(
-        self,
-        question: "_Question",
-        key: tuple[int, bytes] | None,
-        to_create: Sequence[str] = (),
+    async def _create_and_answer(
+        self, question: "_Question", to_create: Sequence[str]
     ) -> list[Any]:
-        """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
-        broker, asked_at = question.context.broker, self._cached_at
+        broker = question.context.broker
         errors = await self._creation.create(broker, to_create) if to_create else {}
-        values = await broker.work.run("Metadata", _values(question, errors))
-        encoding = control.encode_response_steps(api_keys.METADATA, question.version, values)
-        answer = await broker.work.run("Metadata", encoding)
-        if asked_at == self._cached_at == _moment(broker):
-            self._keep(key, answer)
-        return [answer]
+        return [await _answer_in_slices(question, question.context, errors, lambda: None)]
+
+    async def _share_answer(
+        self, question: "_Question", key: tuple[int, bytes] | None
+    ) -> list[Any]:
+        """One answer for all that ask the same; it depends on nothing of their connections."""
+        if key is None:
+            return await self._create_and_answer(question, ())
+        broker = question.context.broker
+        if self._shared is None:
+            self._shared = SharedAnswers(lambda: _moment(broker))
+
+        async def make(computation: Computation[bytes]) -> bytes:
+            answer = await _answer_in_slices(question, Nobody(), {}, computation.begin)
+            self._forget_outdated(broker)
+            if computation.began_at == self._cached_at:
+                self._keep(key, answer)
+            return answer
+
+        return [await self._shared.get(key, make)]
+
+    def _forget_outdated(self, broker: BrokerServices) -> None:
+        now_at = _moment(broker)
+        if now_at != self._cached_at:
+            self._cached.clear()
+            self._cached_bytes = 0
+            self._cached_at = now_at
 
     def _keep(self, key: tuple[int, bytes] | None, answer: bytes) -> None:
         if key is not None and self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
@@ -171,7 +189,7 @@ class _Question(NamedTuple):
 
 def _moment(broker: BrokerServices) -> tuple[int, int, int]:
     """What answers depend on; while it is the same, they are."""
-    return broker.state.revision, broker.controller_id, broker.recently_fenced_brokers.revision
+    return broker.state.version, broker.controller_id, broker.recently_fenced_brokers.revision
 
 
 def _question(
@@ -195,6 +213,32 @@ def _question(
         if counter.ends_step():
             yield
     return _Question(context, version, request, list(found or names), by_id=bool(found))
+
+
+async def _answer_in_slices(
+    question: _Question,
+    client: RequestConnection,
+    errors: dict[str, int],
+    begin: Callable[[], None],
+) -> bytes:
+    """Each partition is told as it is when its turn comes; a topic may go in the meantime."""
+    broker, budget = question.context.broker, question.context.budget
+    size_bytes = await broker.work.finish("Metadata", _answer_bytes(question))
+    async with broker.large_answers.turn(client, budget, size_bytes):
+        begin()
+        values = await broker.work.run("Metadata", _values(question, errors))
+        encoding = control.encode_response_steps(api_keys.METADATA, question.version, values)
+        return await broker.work.run("Metadata", encoding)
+
+
+def _answer_bytes(question: _Question) -> Steps[int]:
+    topics = question.state.topics
+
+    def count(name: str | bytes) -> int:
+        topic = topics.get(name) if isinstance(name, str) else None
+        return 1 if topic is None else 1 + len(topic.partitions)
+
+    return entries_bytes(count, list(topics) if question.names is None else question.names)
 
 
 def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | None) -> bool:

@@ -36,7 +36,13 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps, made
 from ...listener.dispatch import Api, RequestContext, control_api
-from ..answers import code_and_message, code_only, code_with_message, outcome_of
+from ..answers import (
+    code_and_message,
+    code_only,
+    code_with_message,
+    entries_bytes,
+    outcome_of,
+)
 from ..transactions.producers import named_partitions
 from .topics import bounded_timeout_ms
 
@@ -239,6 +245,18 @@ def describe_log_dirs(
     }
 
 
+def _log_dirs_bytes(
+    context: RequestContext, request: "requests.DescribeLogDirsRequest"
+) -> Steps[int]:
+    return entries_bytes(len, [context.broker.replicas])
+
+
+def _reassignments_bytes(
+    context: RequestContext, request: "requests.ListPartitionReassignmentsRequest"
+) -> Steps[int]:
+    return entries_bytes(len, [list(context.broker.state.reassigning_partitions())])
+
+
 async def describe_quorum(
     context: RequestContext, header: RequestHeader, request: "requests.DescribeQuorumRequest"
 ) -> "responses.DescribeQuorum.Response":
@@ -323,7 +341,13 @@ def _quorum_partition(quorum: Quorum, now_ms: int) -> "responses.DescribeQuorum.
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(api_keys.DESCRIBE_LOG_DIRS, (1, 5), describe_log_dirs, code_only),
+        control_api(
+            api_keys.DESCRIBE_LOG_DIRS,
+            (1, 5),
+            describe_log_dirs,
+            code_only,
+            answer_bytes=_log_dirs_bytes,
+        ),
         control_api(api_keys.ELECT_LEADERS, (0, 2), elect_leaders, _election_error),
         control_api(
             api_keys.ALTER_PARTITION_REASSIGNMENTS,
@@ -336,6 +360,7 @@ def apis() -> tuple[Api, ...]:
             (0, 0),
             list_partition_reassignments,
             code_with_message,
+            answer_bytes=_reassignments_bytes,
         ),
         control_api(api_keys.DESCRIBE_QUORUM, (0, 2), describe_quorum, code_with_message),
     )

@@ -10,7 +10,8 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.steps import StepCounter, Steps, made
 from ...listener.dispatch import Api, RequestContext, control_api
-from ..answers import of_each
+from ...listener.large_answers import ENTRY_BYTES
+from ..answers import entries_bytes, of_each
 from .cluster import TOPIC_OPERATIONS
 from .metadata import PARTITIONS_PER_STEP, missing_topic, partition_values
 
@@ -83,6 +84,19 @@ def describe_topic_partitions(
     return {"topics": topics}
 
 
+def _answer_bytes(
+    context: RequestContext, request: "requests.DescribeTopicPartitionsRequest"
+) -> Steps[int]:
+    topics = context.broker.state.topics
+
+    def count(name: str) -> int:
+        return 1 + len(topics[name].partitions) if name in topics else 1
+
+    asked = map(_name_of, request.topics) if request.topics else list(topics)
+    limit_bytes = context.broker.config.max_request_partition_size_limit * ENTRY_BYTES
+    return min(limit_bytes, (yield from entries_bytes(count, asked)))
+
+
 def _name_of(topic: "requests.DescribeTopicPartitionsRequest.TopicRequest") -> str:
     return topic.name
 
@@ -110,5 +124,6 @@ def apis() -> tuple[Api, ...]:
             (0, 0),
             describe_topic_partitions,
             of_each("topics", "topics", _failed),
+            answer_bytes=_answer_bytes,
         ),
     )

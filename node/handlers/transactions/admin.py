@@ -19,7 +19,7 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
-from ..answers import code_only, of_each
+from ..answers import code_only, entries_bytes, of_each
 
 IDS_MAX = 10_000  # of one DescribeTransactions
 PATTERN_LENGTH_MAX = 256
@@ -76,6 +76,20 @@ def list_transactions(
             }
         )
     return {"unknown_state_filters": unknown, "transaction_states": found}
+
+
+def _described_bytes(
+    context: RequestContext, request: "requests.DescribeTransactionsRequest"
+) -> Steps[int]:
+    count = context.broker.transactions.partition_count
+    return entries_bytes(lambda each: 1 + count(each), request.transactional_ids[:IDS_MAX])
+
+
+def _listed_bytes(
+    context: RequestContext, request: "requests.ListTransactionsRequest"
+) -> Steps[int]:
+    leaders = list(context.broker.transactions.leaders)
+    return entries_bytes(lambda leader: len(leader.shard.records), leaders)
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
@@ -141,6 +155,13 @@ def apis() -> tuple[Api, ...]:
             (0, 0),
             describe,
             of_each("transaction_states", "transactional_ids", _refused),
+            answer_bytes=_described_bytes,
         ),
-        control_api(api_keys.LIST_TRANSACTIONS, (0, 2), list_transactions, code_only),
+        control_api(
+            api_keys.LIST_TRANSACTIONS,
+            (0, 2),
+            list_transactions,
+            code_only,
+            answer_bytes=_listed_bytes,
+        ),
     )

@@ -14,11 +14,12 @@ from ....coordinator.metadata.topic_names import why_invalid
 from ....coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from ....wire.errors import ErrorCode, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ....wire.framing import RequestHeader
+from ....wire.identifiers import TopicPartition
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
-from ..answers import of_each, of_each_partition
+from ..answers import entries_bytes, of_each, of_each_partition
 from .producers import named_partitions
 
 PRODUCERS_PER_STEP = 200
@@ -149,6 +150,17 @@ def describe_producers(
     return {"topics": topics}
 
 
+def _producers_bytes(
+    context: RequestContext, request: "requests.DescribeProducersRequest"
+) -> Steps[int]:
+    def count(partition: TopicPartition) -> int:
+        hosted = context.broker.replicas.get(*partition)
+        return 1 if hosted is None else 1 + len(hosted.log.producer_state)
+
+    asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    return (yield from entries_bytes(count, asked))
+
+
 def _producers(
     context: RequestContext, topic: str, index: int
 ) -> "Steps[list[responses.DescribeProducers.ProducerState]]":
@@ -198,5 +210,6 @@ def apis() -> tuple[Api, ...]:
             (0, 0),
             describe_producers,
             of_each_partition(_failed, asked="partition_indexes"),
+            answer_bytes=_producers_bytes,
         ),
     )
