@@ -1,0 +1,155 @@
+"""Equal questions share one computation, and none gets an answer older than itself."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
+from oncelog.node.handlers.metadata import metadata
+from oncelog.node.handlers.metadata.shared_answers import Computation, SharedAnswers
+from oncelog.node.listener.dispatch import RequestContext
+
+from ....awaiting import settle
+from ...fake_broker import FakeBroker, request
+
+METADATA = 3
+MANY = metadata.PARTITIONS_AT_ONCE_MAX + 1
+
+
+class Asked:
+    """A state that changes, and computations that read it when they are let."""
+
+    def __init__(self) -> None:
+        self.state = 0
+        self.began: list[int] = []
+        self.go_on = asyncio.Event()
+        self.failure: Exception | None = None
+        self.shared: SharedAnswers[int] = SharedAnswers(lambda: self.state)
+
+    def ask(self, key: str = "all") -> "asyncio.Task[int]":
+        return asyncio.ensure_future(self.shared.get(key, self._make))
+
+    async def _make(self, computation: Computation[int]) -> int:
+        await asyncio.sleep(0)  # its turn in the line of large answers
+        computation.begin()
+        state = self.state
+        self.began.append(state)
+        await self.go_on.wait()
+        if self.failure is not None:
+            raise self.failure
+        return state
+
+    async def end(self) -> None:
+        self.go_on.set()
+        await settle()
+        self.go_on.clear()
+
+
+async def test_those_that_ask_while_nothing_changes_share_one_computation() -> None:
+    asked = Asked()
+    answers = [asked.ask()]
+    await settle()
+    answers += [asked.ask() for _ in range(9)]
+    await settle()
+    await asked.end()
+    assert await asyncio.gather(*answers) == [0] * 10
+    assert asked.began == [0]
+
+
+async def test_those_that_ask_after_a_change_get_no_older_state() -> None:
+    """And share the one computation that begins when the running one has ended."""
+    asked = Asked()
+    before = asked.ask()
+    await settle()
+    after = []
+    for asked.state in range(1, 6):
+        after.append(asked.ask())
+        await settle()
+    assert asked.began == [0], "one at a time"
+    await asked.end()
+    assert await before == 0
+    assert asked.began == [0, 5], "whatever the number of changes and of those that ask"
+    late = asked.ask()
+    await settle()
+    await asked.end()
+    assert await asyncio.gather(*after, late) == [5] * 6
+
+
+async def test_different_questions_share_nothing() -> None:
+    asked = Asked()
+    answers = [asked.ask("a"), asked.ask("b")]
+    await settle()
+    assert asked.began == [0, 0]
+    await asked.end()
+    assert await asyncio.gather(*answers) == [0, 0]
+
+
+async def test_one_that_goes_takes_the_answer_from_no_other() -> None:
+    asked = Asked()
+    gone, stays = asked.ask(), asked.ask()
+    await settle()
+    gone.cancel()
+    await settle()
+    await asked.end()
+    assert await stays == 0
+    assert asked.began == [0]
+
+
+async def test_an_error_reaches_all_that_share_and_is_not_kept() -> None:
+    asked = Asked()
+    asked.failure = LookupError()
+    answers = [asked.ask(), asked.ask()]
+    await settle()
+    await asked.end()
+    assert all(isinstance(each.exception(), LookupError) for each in answers)
+    asked.failure = None
+    again = asked.ask()
+    await settle()
+    await asked.end()
+    assert await again == 0
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The version of the state at the beginning of each computation."""
+    computed: list[int] = []
+    values = metadata._values
+
+    def counted(question: Any, errors: dict[str, int]) -> Any:
+        computed.append(question.state.version)
+        return values(question, errors)
+
+    monkeypatch.setattr(metadata, "_values", counted)
+    return computed
+
+
+def create(broker: FakeBroker, name: str, partitions: int = 1) -> None:
+    topic = NewTopic(name, name.encode().ljust(16), partitions, 3)
+    broker.controller.apply(CreateTopics((topic,)))
+
+
+async def test_metadata_of_all_topics_is_computed_once_for_many_clients(
+    broker: FakeBroker, computed: list[int]
+) -> None:
+    create(broker, "wide", MANY)
+    contexts = [RequestContext(broker.services, number, "127.0.0.1") for number in range(20)]
+    asked = [request(broker.dispatcher, c, METADATA, 12, {"topics": None}) for c in contexts]
+    answers = [await each.value() for each in asked]
+    assert len(computed) == 1
+    assert all(len(answer.topics[0].partitions) == MANY for answer in answers)
+
+
+async def test_metadata_asked_for_after_a_change_shows_it(
+    broker: FakeBroker, computed: list[int]
+) -> None:
+    create(broker, "wide", MANY)
+    asked = [broker.request(METADATA, 12, {"topics": None})]
+    while not computed:
+        await asyncio.sleep(0)
+    context = RequestContext(broker.services, 2, "127.0.0.1")
+    for number in range(5):
+        create(broker, f"new-{number}")
+        asked.append(request(broker.dispatcher, context, METADATA, 12, {"topics": None}))
+        names = {topic.name for topic in (await asked[-1].value()).topics}
+        assert f"new-{number}" in names
