@@ -16,12 +16,14 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from ..wire.batch_builder import Headers
-from ..wire.errors import KafkaError
+from ..wire.errors import KafkaError, TransactionAbortable
+from ..wire.identifiers import TopicPartition
 from .failures import ClientClosed, as_abortable
+from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .loop_thread import BlockingClient, waiting
 from .produce.delivery import UNSEEN_MAX, Delivery, RecordMetadata
 from .producer import Producer
@@ -253,7 +255,6 @@ class BlockingProducer(BlockingClient[Producer]):
             self._raise_refused()
 
     init_transactions = waiting(Producer.init_transactions)
-    send_offsets_to_transaction = waiting(Producer.send_offsets_to_transaction)
     complete = waiting(Producer.complete)
 
     def begin_transaction(self) -> None:
@@ -261,6 +262,21 @@ class BlockingProducer(BlockingClient[Producer]):
         self.run(Producer.begin_transaction)
         self._problem = None
         self._refused.clear()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata | str,
+    ) -> None:
+        """As `Producer.send_offsets_to_transaction`; interrupted, it makes the commit raise."""
+        try:
+            self.run(lambda p: p.send_offsets_to_transaction(offsets, group_metadata))
+        except KafkaError:
+            raise
+        except BaseException as interrupted:  # perhaps before the loop has begun it
+            words = f"send_offsets_to_transaction was interrupted ({interrupted!r})"
+            self._problem = self._problem or TransactionAbortable(f"{words}: abort, then try again")
+            raise
 
     def commit_transaction(self) -> None:
         """As `Producer.commit_transaction`; raises also what kept a record out of it."""

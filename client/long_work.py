@@ -41,6 +41,16 @@ class LongWork:
             task.result()
         return True
 
+    async def ended(self) -> None:
+        """Return when the piece that an interrupted call has left is done. Raises nothing of it."""
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task])
+            if self._task is task:
+                self._task = None
+            if not task.cancelled():
+                task.exception()
+
     def drop(self) -> None:
         """Give it up."""
         task, self._task = self._task, None

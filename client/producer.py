@@ -289,6 +289,8 @@ class Producer:
                 with contextlib.suppress(KafkaError):  # the cluster aborts it after its timeout
                     await self._session.abort(self._sender)
         finally:
+            if self._session is not None:
+                await self._session.close()
             await self._sender.close()
             if self._owns_view:
                 await self._view.close()

@@ -5,7 +5,8 @@ transaction and how it is ended in `scope`, what errors mean in `reactions`. Her
 are put in order, with waiting.
 
 A call that is cut off by its deadline may be made again, and only that one: what the coordinator
-has decided meanwhile is not known.
+has decided meanwhile is not known. Offsets are sent on when their call is cancelled, one call's
+after another's: a commit waits for them, and an abort gives them up.
 """
 
 import logging
@@ -16,8 +17,9 @@ from ...wire.errors import InvalidRequest, KafkaError
 from ...wire.identifiers import Identity, TopicPartition
 from ..failures import IllegalProducerState, TransactionAborted, as_abortable
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
+from ..long_work import LongWork
 from ..retries import now_ms
-from ..settings import Settings
+from ..settings import LONG_MAX, Settings
 from .prepared import PreparedTransaction
 from .producer_state import Call, ProducerIdentity, ProducerState
 from .requests import Session, TransactionRequests
@@ -51,6 +53,7 @@ class TransactionSession:
         self.timeout_ms: int = settings.max_block_ms
         # V1: something may still take effect under our epoch, so the next transaction gets another.
         self._needs_new_epoch = False
+        self._offsets = LongWork()
 
     @property
     def _producer(self) -> Identity:
@@ -123,12 +126,32 @@ class TransactionSession:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         """Offsets that count when the transaction commits."""
-        scope = self._open_scope(Call.SEND_OFFSETS)
+        self._open_scope(Call.SEND_OFFSETS)
         if not group.group_id:
             raise InvalidRequest("offsets in a transaction need a group id")
         if not offsets:
             return
+        while self._offsets.is_running:
+            await self._offsets.ended()
+        scope = self._open_scope(Call.SEND_OFFSETS)  # as it is after the others
         scope.sent()
+        is_sent = False
+
+        async def add() -> None:
+            nonlocal is_sent
+            await self._add_offsets(scope, offsets, group)
+            is_sent = True
+
+        await self._offsets.until(LONG_MAX, add)
+        if not is_sent:
+            raise TransactionAborted("the transaction was aborted while its offsets were sent")
+
+    async def _add_offsets(
+        self,
+        scope: TransactionScope,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+    ) -> None:
         deadline_ms = self._deadline_ms()
         try:
             if not scope.is_v2 and group.group_id not in scope.groups:
@@ -141,12 +164,9 @@ class TransactionSession:
                     self._producer, group, offsets, deadline_ms, is_v2=scope.is_v2
                 )
             )
-        except KafkaError as problem:
+        except BaseException as problem:  # or given up: the request may take effect yet
             scope.is_uncertain = True
-            self.failed(problem)
-            raise
-        except BaseException:
-            scope.is_uncertain = True  # the caller went away; the request did not
+            self.failed(problem if isinstance(problem, KafkaError) else KafkaError(repr(problem)))
             raise
 
     async def prepare(self, sending: Sending, *, may_time_out: bool = False) -> PreparedTransaction:
@@ -158,9 +178,14 @@ class TransactionSession:
                 "the cluster would abort the transaction after its timeout"
             )
         assert self.scope is not None
-        self.scope.prepared = True
-        await sending.flush()
-        self.identity.require(Call.PREPARE)
+        was_prepared, self.scope.prepared = self.scope.prepared, True
+        try:
+            await sending.flush()
+            await self._offsets.ended()
+            self.identity.require(Call.PREPARE)
+        except BaseException:
+            self.scope.prepared = was_prepared  # by this call nobody has a token
+            raise
         return PreparedTransaction(
             self.requests.transactional_id,
             *self._producer,
@@ -176,7 +201,8 @@ class TransactionSession:
         if self.identity.state is _S.IN_TRANSACTION:
             self.identity.move_to(_S.COMMITTING_TRANSACTION)
         await sending.flush()
-        self.identity.require(Call.COMMIT)  # a batch has failed meanwhile, perhaps
+        await self._offsets.ended()
+        self.identity.require(Call.COMMIT)  # a batch or offsets have failed meanwhile, perhaps
         if scope.ending(is_commit=True) is Ending.END_TRANSACTION:
             await self._end(scope, is_commit=True)
         self._over()
@@ -187,6 +213,7 @@ class TransactionSession:
         scope = self.scope
         if self.identity.state is not _S.ABORTING_TRANSACTION:
             self.identity.move_to(_S.ABORTING_TRANSACTION)
+        await self.close()
         were_on_their_way = await sending.abandon(
             TransactionAborted("the transaction was aborted before the record was acknowledged")
         )
@@ -208,6 +235,10 @@ class TransactionSession:
             self.scope = self.kept = None
             return
         self._over()
+
+    async def close(self) -> None:
+        """Give up the offsets that interrupted calls have left."""
+        await self._offsets.stop()
 
     def uncertain(self) -> None:
         """An answer about a batch was lost: it may be written later than we think."""

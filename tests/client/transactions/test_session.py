@@ -338,11 +338,11 @@ def test_a_prepared_transaction_takes_nothing_more_and_may_be_ended():
     assert context.run("commit") == ["commit"]
 
 
-def test_a_cancelled_call_leaves_doubt_and_no_wrong_state():
+def test_offsets_whose_request_was_given_up_leave_doubt_and_an_abort():
     context = SessionContext(is_v2=False)
     context.run("init", "begin", "write")
     context.coordinator.plan("offsets", asyncio.CancelledError())
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(KafkaError):
         context.run("offsets")
-    assert context.state is S.IN_TRANSACTION
+    assert context.state is S.ABORTABLE_ERROR
     assert context.run("abort") == ["raise epoch"]
