@@ -34,8 +34,6 @@ BACKOFF_MS_FIRST, BACKOFF_MS_MAX = 5, 500
 # Refusals that mean a newer coordinator or epoch, or a broken partition. While this node leads,
 # nobody else ends the transaction, so it is tried on, but not eagerly.
 SLOW_RETRY_MS = 1_000
-# A topic that this node does not know may be newer than its metadata; then the controller is asked.
-UNKNOWN_TOPIC_GRACE_MS = 2_000
 PARTITIONS_PER_MESSAGE = 250  # some 2 ms, here and there
 IN_FLIGHT_MAX = 64  # messages to one broker
 ITEMS_A_STEP = 32
@@ -79,7 +77,6 @@ class _Item:
     partition: TopicPartition
     leader_epoch: int = -1  # of the leadership to which it is sent
     attempts: int = 0
-    unknown_since_ms: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -147,28 +144,30 @@ class MarkerSender:
         try:
             counter = StepCounter(ITEMS_A_STEP)
             while self._arrived:
-                self._route(self._arrived.popleft())
+                self._attempt(self._route, self._arrived.popleft())
                 if counter.ends_step():
                     yield
         finally:
             self._is_routing = False
+
+    def _attempt(self, action: Callable[..., None], item: _Item, *arguments: object) -> None:
+        """Do something with one marker of many; the others go on where a defect shows."""
+        try:
+            action(item, *arguments)
+        except Exception:
+            self._log.exception("the marker for %s-%d is tried again", *item.partition)
+            self._retry(item, SLOW_RETRY_MS)
 
     def _route(self, item: _Item) -> None:
         if self._is_stopped or not item.task.is_wanted():
             return
         leadership = self._leadership_of(*item.partition)
         if leadership is None:
-            now_ms = self._loop.time() * 1_000
-            item.unknown_since_ms = item.unknown_since_ms or now_ms
-            if now_ms - item.unknown_since_ms >= UNKNOWN_TOPIC_GRACE_MS:
-                self._unknown.append(item)
-                if not self._is_catching_up:
-                    self._is_catching_up = True
-                    self._tasks.spawn(self._end_those_gone())
-                return
-            self._retry(item)
+            self._unknown.append(item)
+            if not self._is_catching_up:
+                self._is_catching_up = True
+                self._tasks.spawn(self._end_those_gone())
             return
-        item.unknown_since_ms = None
         leader, item.leader_epoch = leadership
         if leader == NO_LEADER:
             self._retry(item)
@@ -209,19 +208,32 @@ class MarkerSender:
                     self._log.info("which of %d partitions are gone is not known: %s",
                                    len(items), error)  # fmt: skip
                     is_up_to_date = False
-                for item in items:
-                    self._end_if_gone(item, is_up_to_date)
+                except Exception:  # nobody else has these markers
+                    self._log.exception("which of %d partitions are gone is not known", len(items))
+                    is_up_to_date = False
+                await self._work.finish(
+                    "transaction markers", self._ending_those_gone(items, is_up_to_date)
+                )
         finally:
             self._is_catching_up = False
+
+    def _ending_those_gone(self, items: list[_Item], is_up_to_date: bool) -> Steps[None]:
+        counter = StepCounter(ITEMS_A_STEP)
+        for item in items:
+            self._attempt(self._end_if_gone, item, is_up_to_date)
+            if counter.ends_step():
+                yield
 
     def _end_if_gone(self, item: _Item, is_up_to_date: bool) -> None:
         if not item.task.is_wanted():
             return
-        if is_up_to_date and self._leadership_of(*item.partition) is None:
+        if not is_up_to_date:
+            self._retry(item, SLOW_RETRY_MS)
+        elif self._leadership_of(*item.partition) is None:
             self._log.info("%s-%d is gone, and with it its marker", *item.partition)
             item.task.on_written(item.partition)
         else:
-            self._retry(item, SLOW_RETRY_MS)
+            self._retry(item)
 
     async def _deliver(self, node: int, queue: _Queue, items: list[_Item]) -> None:
         by_task: dict[MarkerTask, list[_Item]] = {}
@@ -238,9 +250,9 @@ class MarkerSender:
 
     async def _write(self, node: int, groups: list[list[_Item]]) -> list[tuple[int, ...]]:
         """An error for each item; network trouble is one, too."""
-        request = WriteMarkers(tuple(_marker(group) for group in groups))
         failed = [(int(ErrorCode.NETWORK_EXCEPTION),) * len(group) for group in groups]
         try:
+            request = WriteMarkers(tuple(_marker(group) for group in groups))
             if node == self._node_id:
                 reply = await self._write_here(request)
             else:
@@ -268,7 +280,7 @@ class MarkerSender:
         counter = StepCounter(ITEMS_A_STEP)
         for group, group_errors in zip(groups, errors, strict=True):
             for item, error in zip(group, group_errors, strict=True):
-                self._answered(item, error)
+                self._attempt(self._answered, item, error)
                 if counter.ends_step():
                     yield
 

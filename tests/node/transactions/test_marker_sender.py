@@ -102,7 +102,6 @@ async def test_a_refusal_is_not_hammered_but_never_forgotten(error, monkeypatch)
 
 
 async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
-    monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 30)
     node = OneNode()
     node.partitions.leadership_of = lambda topic, index: None  # type: ignore[method-assign]
     node.markers._leadership_of = node.partitions.leadership_of
@@ -113,7 +112,6 @@ async def test_a_topic_that_is_gone_needs_no_marker(monkeypatch) -> None:
 
 async def test_all_that_may_be_gone_are_asked_for_at_once(monkeypatch) -> None:
     """It costs an entry of the cluster's metadata; a large topic may be deleted under many."""
-    monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 30)
     node = OneNode()
     node.markers._leadership_of = lambda *partition: None
     under_way, later = asyncio.Event(), []
@@ -138,7 +136,6 @@ async def test_a_topic_not_yet_in_this_nodes_metadata_gets_its_marker(monkeypatc
     """Found by tests/simulation: a node that was behind the metadata took the partitions of a
     committed transaction for deleted, and its records stayed unreadable for ever.
     """
-    monkeypatch.setattr(marker_sender, "UNKNOWN_TOPIC_GRACE_MS", 10)
     monkeypatch.setattr(marker_sender, "SLOW_RETRY_MS", 10)
     node = OneNode()
     knows, leadership_of = False, node.partitions.leadership_of
