@@ -132,20 +132,30 @@ class OffsetExpiry:
     async def look_at(self, shard: GroupShard) -> None:
         """Remove what may go from one shard. Raises what `GroupCoordinator.append` raises."""
         for group_id in list(shard.groups):
-            where = shard.offsets.committed(group_id)
-            for start in range(0, len(where) or 1, BATCH_RECORDS):
-                await self._coordinator.work.share.room()
-                some = where[start : start + BATCH_RECORDS]
-                # A commit that is on its way to the replicas is newer than what the table has.
-                for _ in range(SETTLING_MAX):
-                    if not shard.waiters:
-                        break
-                    await self._coordinator.until_settled(shard)
-                if shard.state is not ShardState.SERVING:
-                    return
-                group = shard.groups.get(group_id)
-                if group is not None and not shard.waiters:
-                    await asyncio.gather(*self._expire(shard, group, some))
+            try:
+                await self._look_at_group(shard, group_id)
+            except KafkaError:
+                raise
+            except Exception:  # of one group of many
+                logger.exception("%r: offsets of group %s cannot expire", shard, group_id)
+            if shard.state is not ShardState.SERVING:
+                return
+
+    async def _look_at_group(self, shard: GroupShard, group_id: str) -> None:
+        where = shard.offsets.committed(group_id)
+        for start in range(0, len(where) or 1, BATCH_RECORDS):
+            await self._coordinator.work.share.room()
+            some = where[start : start + BATCH_RECORDS]
+            # A commit that is on its way to the replicas is newer than what the table has.
+            for _ in range(SETTLING_MAX):
+                if not shard.waiters:
+                    break
+                await self._coordinator.until_settled(shard)
+            if shard.state is not ShardState.SERVING:
+                return
+            group = shard.groups.get(group_id)
+            if group is not None and not shard.waiters:
+                await asyncio.gather(*self._expire(shard, group, some))
 
     def _expire(
         self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]

@@ -25,10 +25,10 @@ from ...replication.peer.transport import PeerTransport
 from ...storage.checkpoint import write_atomically
 from ...wire.fault_point import FaultPoint
 from ..config.broker_config import BrokerConfig
+from .leader_ports import LeaderPorts
 from .marker_sender import MarkerSender
 from .marker_writer import MarkerWriter
 from .service import TransactionCoordinators
-from .shard_leader import LeaderPorts
 from .shard_timeouts import ShardCountMismatch, ShardLeaders
 from .verifier import TransactionVerifier
 

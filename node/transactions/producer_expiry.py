@@ -74,7 +74,10 @@ class ProducerExpiry:
                 forgetting = log.producer_state.expiring(
                     clock.wall_ms(), silent_ms, clock.advanced_since_ms
                 )
-                count += await self._work.run("producer expiry", forgetting)
+                try:
+                    count += await self._work.run("producer expiry", forgetting)
+                except Exception:  # of one partition of many
+                    logger.exception("%r: forgetting silent producers", partition)
         return count
 
     async def _run(self) -> None:

@@ -13,8 +13,8 @@ never guessed. When the term ends everything is dropped.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot
@@ -41,12 +41,12 @@ from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import Applied, TransactionShard
 from ...coordinator.transactions.states import IDLE, PREPARED
-from ...replication.sliced_work import SlicedWork, Steps
+from ...replication.sliced_work import Steps
 from ...wire.errors import ErrorCode, KafkaError
-from ...wire.fault_point import FaultPoint
 from ...wire.identifiers import TopicPartition
 from .joint_additions import AdditionPorts, JointAdditions, Looked
-from .marker_sender import MarkerSender, MarkerTask
+from .leader_ports import LeaderPorts
+from .marker_sender import MarkerTask
 from .pending_transactions import PendingTransactions
 from .shard_limits import ShardLimits
 
@@ -57,18 +57,6 @@ COMPLETIONS_PER_COMMAND = 100  # some 2 ms, here and where it is applied
 IDS_A_STEP = 16
 
 Decide = Callable[[TransactionRecord | None, DecisionContext], Decision]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderPorts:
-    """What a leader needs of its broker. wall_ms, advanced_since_ms: as a broker's `Clock`."""
-
-    wall_ms: Callable[[], int]
-    advanced_since_ms: Callable[[int], int]
-    next_producer_id: Callable[[], Awaitable[int]]
-    markers: MarkerSender
-    fault_point: FaultPoint
-    work: SlicedWork = field(default_factory=SlicedWork)
 
 
 class ShardLeader:
@@ -184,9 +172,7 @@ class ShardLeader:
 
     async def add(self, transactional_id: str, addition: Addition) -> ErrorCode:
         """Have partitions added, with others of the id that come at the same time."""
-        ports = AdditionPorts(
-            look=self._look, limit=self._limits.check_change, write=self._begin_write
-        )
+        ports = AdditionPorts(look=self._look, limit=self._limits.check_change, write=self._write)
         hold_ms = self._settings.hold_ms
         return await self._joint_additions.add(transactional_id, addition, hold_ms, ports)
 
@@ -197,7 +183,6 @@ class ShardLeader:
             record = self.shard.get(name)
             if record is not None and record.state in IDLE and self._pending.get(name) is None:
                 writes.append(Write.after(name, record, None))
-                self._pending.obtain(name).is_pending = True
                 self.fence.remove(name)
         if writes:
             await self._propose([write.transactional_id for write in writes], writes)
@@ -213,13 +198,8 @@ class ShardLeader:
         context = DecisionContext(is_pending=is_pending, now_ms=self._ports.wall_ms())
         return self.current(transactional_id), context
 
-    async def _write(self, transactional_id: str, new: TransactionRecord) -> ErrorCode:
+    def _write(self, transactional_id: str, new: TransactionRecord) -> asyncio.Future[ErrorCode]:
         """Make a decision durable, and a completion before it that waits."""
-        return await self._begin_write(transactional_id, new)
-
-    def _begin_write(
-        self, transactional_id: str, new: TransactionRecord
-    ) -> asyncio.Future[ErrorCode]:
         entry = self._pending.obtain(transactional_id)
         assert not entry.is_pending
         old = self.shard.get(transactional_id)
@@ -234,12 +214,7 @@ class ShardLeader:
             completion = new.completed(self._ports.wall_ms())
             writes.append(Write.chained(transactional_id, new, completion))
         self._pass(BEFORE.get(new.state))
-        entry.is_pending = True
-        try:
-            written = self._propose([transactional_id], writes)
-        except BaseException:  # it has not begun
-            entry.is_pending = False
-            raise
+        written = self._propose([transactional_id], writes)
 
         def passed(outcome: "asyncio.Future[ErrorCode]") -> None:
             if not outcome.cancelled() and not outcome.result():
@@ -249,7 +224,7 @@ class ShardLeader:
         return written
 
     def _propose(self, names: list[str], writes: list[Write]) -> asyncio.Future[ErrorCode]:
-        """Propose writes of ids that are marked pending.
+        """Propose writes of ids, which are pending meanwhile.
 
         The future is done when they no longer are, or when knowing takes longer.
         """
@@ -264,15 +239,25 @@ class ShardLeader:
             elif applied is not None and not applied.is_done:
                 self._log.error("the log refuses a decision: %s", applied)
                 code = ErrorCode.CONCURRENT_TRANSACTIONS
-            if error is None or isinstance(error, DefinitelyNot):
-                self._settle(names)
-            else:
-                self._find_out(names)
-            if not future.done():
-                future.set_result(code)
+            try:
+                if error is None or isinstance(error, DefinitelyNot):
+                    self._settle(names)
+                else:
+                    self._find_out(names)
+            finally:
+                if not future.done():
+                    future.set_result(code)
 
         command = encode_transaction_command(WriteRecords(self.term, tuple(writes)))
-        self._raft_group.propose(command, WRITE_TIMEOUT_MS, done)
+        entries = list(map(self._pending.obtain, names))
+        for entry in entries:
+            entry.is_pending = True
+        try:
+            self._raft_group.propose(command, WRITE_TIMEOUT_MS, done)
+        except BaseException:  # it has not begun
+            for entry in entries:
+                entry.is_pending = False
+            raise
         return future
 
     def _find_out(self, names: list[str]) -> None:
@@ -290,16 +275,30 @@ class ShardLeader:
 
     def _settle(self, names: list[str]) -> None:
         """No write of these ids is under way any more."""
-        for name in names if self.is_current else ():
-            entry = self._pending.obtain(name)
-            entry.is_pending = False
-            if (prepared := self._refresh(name)) is not None:
-                self._loop.call_soon(self._send_markers, name, prepared)
-            if entry.completion is not None:
-                self._pending.note_completed(name)
-                self._write_completions_in(RETRY_PAUSE_MS)
-            entry.wake()
-            self._pending.tidy(name)
+        for name in names:
+            self._attempt(self._settle_one, name)
+
+    def _settle_one(self, name: str) -> None:
+        prepared = self._refresh(name)
+        entry = self._pending.obtain(name)
+        entry.is_pending = False  # from here on nothing raises: another write may begin
+        if prepared is not None:
+            sending = partial(self._send_markers, record=prepared)
+            self._loop.call_soon(self._attempt, sending, name)
+        if entry.completion is not None:
+            self._pending.note_completed(name)
+            self._write_completions_in(RETRY_PAUSE_MS)
+        entry.wake()
+        self._pending.tidy(name)
+
+    def _attempt(self, action: Callable[[str], None], name: str) -> None:
+        """Do something for one id of many, again later where a defect shows."""
+        try:
+            if self.is_current:
+                action(name)
+        except Exception:
+            self._log.exception("%r is looked at again", name)
+            self._loop.call_later(RETRY_PAUSE_MS / 1_000, self._attempt, action, name)
 
     def _refresh(self, transactional_id: str) -> TransactionRecord | None:
         """Fit what is remembered of an id to its durable record; that if its markers are due."""
@@ -311,8 +310,8 @@ class ShardLeader:
             entry.unmarked.clear()
         elif entry.marking_version != record.version:
             entry.completion = None
-            entry.marking_version = record.version
             entry.unmarked = set(record.partitions)
+            entry.marking_version = record.version
             return record
         return None
 
@@ -322,15 +321,16 @@ class ShardLeader:
         for count, name in enumerate(list(self.shard.prepared_ids), 1):
             if not self.is_current:
                 return
-            if (prepared := self._refresh(name)) is not None:
-                self._send_markers(name, prepared)
-            self._pending.tidy(name)
+            self._attempt(self._resume_one, name)
             if count % IDS_A_STEP == 0:
                 yield
 
+    def _resume_one(self, name: str) -> None:
+        if (prepared := self._refresh(name)) is not None:
+            self._attempt(partial(self._send_markers, record=prepared), name)
+        self._pending.tidy(name)
+
     def _send_markers(self, transactional_id: str, record: TransactionRecord) -> None:
-        if not self.is_current:
-            return
         if not record.partitions:
             self._complete(transactional_id, record)
             return
@@ -380,8 +380,6 @@ class ShardLeader:
         if not due:
             return
         writes = [Write.after(name, self.shard.get(name), record) for name, record in due]
-        for name, _ in due:
-            self._pending.obtain(name).is_pending = True
         written = self._propose([name for name, _ in due], writes)
         written.add_done_callback(self._completions_written)
         self._write_completions_in(0)  # the others, in another turn

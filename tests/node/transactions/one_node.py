@@ -17,9 +17,9 @@ from oncelog.coordinator.transactions.messages import (
 from oncelog.coordinator.transactions.settings import TransactionSettings
 from oncelog.coordinator.transactions.shard import TransactionShard
 from oncelog.node.connection_ids import ConnectionIds
+from oncelog.node.transactions.leader_ports import LeaderPorts
 from oncelog.node.transactions.marker_sender import MarkerSender
 from oncelog.node.transactions.service import TransactionCoordinators
-from oncelog.node.transactions.shard_leader import LeaderPorts
 from oncelog.node.transactions.shard_timeouts import ShardLeaders
 from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerTransport, PeerUnavailable

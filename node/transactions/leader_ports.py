@@ -1,0 +1,20 @@
+"""What the leader of a transaction shard needs of its broker."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ...replication.sliced_work import SlicedWork
+from ...wire.fault_point import FaultPoint
+from .marker_sender import MarkerSender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderPorts:
+    """The ports of all shards of one node. wall_ms, advanced_since_ms: as a broker's `Clock`."""
+
+    wall_ms: Callable[[], int]
+    advanced_since_ms: Callable[[int], int]
+    next_producer_id: Callable[[], Awaitable[int]]
+    markers: MarkerSender
+    fault_point: FaultPoint
+    work: SlicedWork = field(default_factory=SlicedWork)
