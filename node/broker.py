@@ -194,6 +194,7 @@ class Broker:
         await self._controlled_clock.stop()
         await self._expiry.stop()
         self.services.groups.stop()
+        self.replicas.awaited.close()
         await self.server.stop()
         await self.liveness.stop()
         self._isolated_leader.stop()

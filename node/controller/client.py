@@ -13,7 +13,9 @@ import asyncio
 import heapq
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
+from typing import Any
 
 from ...coordinator.controller.controller import Heartbeat, HeartbeatReply
 from ...coordinator.controller.messages import MESSAGE_OF, ControllerReply, ReplyStatus
@@ -87,6 +89,8 @@ class ControllerClient:
         self._numbers = count()
         self._producer_ids = ProducerIdBlock()
         self._refill: asyncio.Task[None] | None = None
+        self._last_look: asyncio.Task[int] | None = None
+        self._next_look: asyncio.Task[int] | None = None  # not asked yet
         raft_group.on_applied(self._applied)
 
     async def submit(
@@ -147,6 +151,25 @@ class ControllerClient:
         """Give up what is under way."""
         if self._refill is not None:
             self._refill.cancel()
+        for look in (self._last_look, self._next_look):
+            if look is not None:
+                look.cancel()
+
+    async def catch_up(self, deadline_ms: int) -> None:
+        """Return when this node has applied all that is decided by now, or at the deadline.
+
+        For a client that has heard of a decision from another broker. Calls that come while a
+        question is under way share the next one: its answer may be older than what they ask for.
+        """
+        if self._next_look is None:
+            loop = asyncio.get_running_loop()
+            look = loop.create_task(self._look_at_commit_index(self._last_look))
+            look.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._next_look = self._last_look = look
+        look = self._next_look
+        with suppress(RequestTimedOut):
+            await self._until(look, deadline_ms)
+            await self.until_applied(look.result(), deadline_ms)
 
     async def until_applied(self, index: int, deadline_ms: int) -> None:
         """Wait until this node has applied the metadata log up to index. RequestTimedOut."""
@@ -154,6 +177,12 @@ class ControllerClient:
             future = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (index, next(self._numbers), future))
             await self._until(future, deadline_ms)
+
+    async def _look_at_commit_index(self, before: "asyncio.Task[int] | None") -> int:
+        if before is not None:
+            await asyncio.wait((before,))
+        self._next_look = None
+        return (await self.describe_quorum(timeout_ms=ATTEMPT_MS)).commit_index
 
     async def _request(
         self, kind: int, payload: bytes, deadline_ms: int, attempt_ms: int = ATTEMPT_MS
@@ -226,7 +255,7 @@ class ControllerClient:
             raise error_for(result.error, result.message)
         self._producer_ids.add(result.first_producer_id, result.producer_id_count)
 
-    async def _until(self, awaited: asyncio.Future[None], deadline_ms: int) -> None:
+    async def _until(self, awaited: asyncio.Future[Any], deadline_ms: int) -> None:
         """Wait for it, but not longer; it goes on for others who wait."""
         timeout_ms = max(0, deadline_ms - self._now_ms())
         done, _ = await asyncio.wait((awaited,), timeout=timeout_ms / 1000)

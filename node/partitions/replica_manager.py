@@ -33,6 +33,7 @@ from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ..clock import Clock
 from ..earliest_timer import EarliestTimer
+from .awaited_leaders import AwaitedLeaders
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import ACKS_ALL, HostedPartition
 from .log_flusher import LogFlusher
@@ -61,7 +62,7 @@ class ReplicaManager:
         self.purgatory = Purgatory()
         self.clock = clock
         self._loop = asyncio.get_running_loop()
-        self._partition_exists = partition_exists
+        self.partition_exists = partition_exists
         self._fault_point = fault_point
         self._by_name: dict[TopicPartition, HostedPartition] = {}
         self._by_id: dict[tuple[bytes, int], HostedPartition] = {}
@@ -80,6 +81,7 @@ class ReplicaManager:
         self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
         self.followers, self.in_sync = Followers(), InSyncReplicas()
         self.failed_logs = FailedLogs()
+        self.awaited = AwaitedLeaders(clock.monotonic_ms)
         self.role_listeners: list[Callable[[HostedPartition], None]] = []
         self._limited_log = LimitedLog(logger)
 
@@ -139,7 +141,7 @@ class ReplicaManager:
         """The replica for a client's request by name, or the error that tells where to look."""
         hosted = self._by_name.get((topic, index))
         if hosted is None:
-            if self._partition_exists(topic, index):
+            if self.partition_exists(topic, index):
                 raise NotLeaderOrFollower(f"{topic}-{index} is not on this broker")
             raise UnknownTopicOrPartition
         return hosted

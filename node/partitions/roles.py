@@ -11,7 +11,8 @@ changed three times meanwhile is settled once.
 * A deleted topic is served no longer at once, however many partitions it has: one of the same
   name may follow at once, and nothing may be acknowledged into the old one.
 * Opening a log, and removing one, is a job of a thread (`logs`). A partition is hosted when its log
-  is open; until then clients are told NOT_LEADER_OR_FOLLOWER, and followers wait.
+  is open; until then requests of clients wait, for a second at most (`awaited_leaders`), and so do
+  followers.
 """
 
 import asyncio
@@ -70,6 +71,8 @@ class PartitionRoles:
         self._is_waiting, self._is_for_thread = asyncio.Event(), asyncio.Event()
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._awaited = replicas.awaited
+        self._awaited.is_awaited = self._is_awaited
 
     async def start(self, broker_epoch: int) -> None:
         """Take up every replica the metadata places here; returns when all are served.
@@ -98,6 +101,7 @@ class PartitionRoles:
     async def stop(self) -> None:
         """Follow the metadata no longer. What must be removed is, and what is being opened."""
         self._is_stopping = True
+        self._awaited.close()
         self._is_waiting.set()
         self._is_for_thread.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -119,6 +123,7 @@ class PartitionRoles:
             for key in [key for key in self._unusable if key[0] == name]:
                 self._unusable.discard(key)
                 self._remove_log(key)
+            self._awaited.topic_deleted(name)
             for hosted in self._replicas.remove_topic(topic_id):
                 hosted.leader = hosted.follower = None
                 self._left.append(hosted)
@@ -175,8 +180,20 @@ class PartitionRoles:
         is_here = record is not None and self._node_id in record.replicas
         return self._state.topics[name] if is_here else None
 
+    def _is_awaited(self, name: str, index: int) -> bool:
+        """Whether this broker leads a partition by the metadata, and will serve it soon."""
+        record = self._state.partition(name, index)
+        if record is None or record.leader != self._node_id or (name, index) in self._unusable:
+            return False
+        hosted = self._replicas.get(name, index)
+        return hosted is None or (hosted.leader is None and not hosted.log.is_failed)
+
     def _settle(self, key: TopicPartition) -> None:
-        """Bring one replica to where the metadata is now."""
+        """Bring one replica to where the metadata is now, and wake the requests that wait."""
+        self._bring_up_to_date(key)
+        self._awaited.settled(*key)
+
+    def _bring_up_to_date(self, key: TopicPartition) -> None:
         topic, hosted = self._placed(key), self._replicas.get(*key)
         if hosted is not None and (topic is None or hosted.topic_id != topic.topic_id):
             self._replicas.remove(hosted)
@@ -274,6 +291,7 @@ class PartitionRoles:
         if not may_pass or not (is_alone or key in self._unusable):
             self._replicas.failed_logs.report(topic_id, key[1])
         self._unusable.add(key)
+        self._awaited.settled(*key)
         if may_pass:
             asyncio.get_running_loop().call_later(REOPEN_S, self._have_done, key)
 

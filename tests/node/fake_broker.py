@@ -91,6 +91,9 @@ class FakeController:
         allowed, refused = run_to_end(refuse_invalid_configs(self.state, command, JUDGES))
         return run_to_end(with_refusals(command, self.apply(allowed), refused))
 
+    async def catch_up(self, deadline_ms: int) -> None:
+        pass
+
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
         if self.failure is not None:
             raise self.failure

@@ -77,8 +77,8 @@ def encode_parts_steps(responses: Iterable[ProduceResponse], version: int) -> St
                 last.partitions += topic.partitions
             else:
                 topics.append(topic)
-        if counter.ends_step():
-            yield
+            if counter.ends_step():
+                yield
     flexible = version >= FLEXIBLE_FROM
     chunks = [encode_count(len(topics), flexible)]
     pieces: list[bytes] = []

@@ -82,6 +82,8 @@ def handle(
         return _fetch_in_slices(context, request, version, asked)
     first = asked.look()
     first.run()
+    if first.awaited and request.max_wait_ms > 0:
+        return _fetch_in_slices(context, request, version, asked)
     if _is_enough(first, request) or first.is_partial:
         return fetch.encode_response(run_to_end(first.answer()), version)
     waiting = _WaitingFetch(context, request, version, asked)
@@ -185,7 +187,9 @@ async def _decode_in_slices(
             with _given_up_with_client(context, asked):
                 look = asked.look()
                 await work.run("Fetch", look.steps())
-                if _is_enough(look, request) and not look.is_void:  # many that are not here, maybe
+                if look.awaited:
+                    look = None
+                elif _is_enough(look, request) and not look.is_void:  # many that are not here
                     return await _answer(context, version, asked, look, repeated)
     if deadline_ms is None:
         deadline_ms = context.broker.replicas.clock.monotonic_ms() + request.max_wait_ms
@@ -225,12 +229,18 @@ async def _wait_in_slices(
     look: the first, which found too little.
     """
     replicas: ReplicaManager = context.broker.replicas
+    led_by_ms = min(deadline_ms, replicas.awaited.deadline_ms())
     with _given_up_with_client(context, asked):
         while True:
             if look is None:
                 look = asked.look()
                 await context.broker.work.run("Fetch", look.steps())
-                is_over = replicas.clock.monotonic_ms() >= deadline_ms
+                now_ms = replicas.clock.monotonic_ms()
+                if look.awaited and not look.is_void and now_ms < led_by_ms:
+                    await replicas.awaited.wait(look.awaited, led_by_ms)
+                    look = None
+                    continue
+                is_over = now_ms >= deadline_ms
                 if not look.is_void and (_is_enough(look, request) or is_over):
                     return await _answer(context, version, asked, look, repeated)
             if asked.refusal() is not None:

@@ -6,7 +6,7 @@ KIP-1005 (-4, -5: of a log without tiers).
 """
 
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +25,7 @@ from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ..answers import nested, of_each_partition
+from ..when_led import named_partitions, when_led
 from .time_search import find_by_time
 
 if TYPE_CHECKING:
@@ -243,6 +244,10 @@ def offset_for_leader_epoch(
     return {"topics": Each(of_topic, request.topics)}
 
 
+def _named_epochs(request: "requests.OffsetForLeaderEpochRequest") -> Iterator[TopicPartition]:
+    return ((topic.topic, each.partition) for topic in request.topics for each in topic.partitions)
+
+
 def _no_epoch(
     wanted: "_AskedEpoch", error: KafkaError
 ) -> "responses.OffsetForLeaderEpoch.EpochEndOffset":
@@ -252,11 +257,16 @@ def _no_epoch(
 def apis() -> tuple[Api, ...]:
     """The rows of the dispatch table."""
     return (
-        control_api(api_keys.LIST_OFFSETS, (1, 11), list_offsets, of_each_partition()),
+        control_api(
+            api_keys.LIST_OFFSETS,
+            (1, 11),
+            when_led(list_offsets, named_partitions),
+            of_each_partition(),
+        ),
         control_api(
             api_keys.OFFSET_FOR_LEADER_EPOCH,
             (2, 4),
-            offset_for_leader_epoch,
+            when_led(offset_for_leader_epoch, _named_epochs),
             of_each_partition(_no_epoch),
         ),
     )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
 from ....wire.errors import ErrorCode, KafkaError, KafkaStorageError, OffsetOutOfRange
+from ....wire.identifiers import TopicPartition
 from ....wire.messages.fetch import (
     FetchedPartition,
     FetchedTopic,
@@ -38,6 +39,7 @@ class FetchLook(Protocol):
     is_void: bool  # its session went or was overtaken meanwhile
     is_partial: bool  # there is more to look at than one look may take
     is_cut: bool  # there is more to read than one answer may take: waiting brings nothing
+    awaited: list[TopicPartition]  # refused, but this broker will soon lead them
 
     @property
     def is_empty(self) -> bool:
@@ -78,6 +80,7 @@ class PartitionReader:
         )
         self.bytes_read = 0
         self.must_answer = self.is_partial = self.is_void = self.is_cut = False
+        self.awaited: list[TopicPartition] = []
 
     def read(
         self, name: str | None, topic_id: bytes | None, wanted: FetchPartition
@@ -97,6 +100,8 @@ class PartitionReader:
             self.must_answer = True
             answer = FetchedPartition(wanted.index, error.number)
             if error.code in _LEADER_ERRORS and name is not None:
+                if self.replicas.awaited.is_awaited(name, wanted.index):
+                    self.awaited.append((name, wanted.index))
                 answer.current_leader = self.hints.leader_of(name, wanted.index)
         except Exception as error:  # a damaged index, say: the other partitions are answered
             self.replicas.note_unreadable(name, wanted.index, error)

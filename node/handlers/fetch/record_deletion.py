@@ -19,6 +19,7 @@ from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ..answers import nested, of_each_partition
+from ..when_led import named_partitions, when_led
 
 if TYPE_CHECKING:
     _Deleted = responses.DeleteRecords.DeleteRecordsPartitionResult
@@ -130,4 +131,5 @@ def _failed(
 def apis() -> tuple[Api, ...]:
     """The row of this file."""
     refuse = of_each_partition(_failed)
-    return (control_api(api_keys.DELETE_RECORDS, (0, 2), delete_records, refuse),)
+    decide = when_led(delete_records, named_partitions)
+    return (control_api(api_keys.DELETE_RECORDS, (0, 2), decide, refuse),)

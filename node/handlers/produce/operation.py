@@ -18,6 +18,7 @@ from ....wire.errors import (
     UnsupportedCompressionType,
 )
 from ....wire.framing import Buffer
+from ....wire.identifiers import TopicPartition
 from ....wire.messages import produce
 from ....wire.messages.produce import (
     ProducedPartition,
@@ -69,12 +70,13 @@ class ProduceOperation:
     """One request, or a part of one with many partitions.
 
     encode: what makes the body of an answer. pending: the answer that was promised, once the
-    request stands in a queue.
+    request stands in a queue. is_unled: this broker did not lead some partition when it came.
     """
 
     __slots__ = (
-        "_hints", "acks", "appends", "context", "encode", "is_part", "pending",
-        "producer", "records_checked", "response", "timeout_ms", "transactional_id", "version",
+        "_hints", "_led_by_ms", "acks", "appends", "context", "encode", "is_part", "is_unled",
+        "pending", "producer", "records_checked", "response", "timeout_ms", "transactional_id",
+        "version",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: ProduceRequest, version: int) -> None:
@@ -88,6 +90,7 @@ class ProduceOperation:
         self.producer: TransactionalProducer | None = None
         self.records_checked = False
         self.is_part = False  # of a request of many partitions
+        self.is_unled = False
         self._hints: LeaderHints | None = None
         replicas, topics = context.broker.replicas, list[ProducedTopic]()
         for topic in request.topics:
@@ -102,15 +105,46 @@ class ProduceOperation:
                     topic.name, topic.topic_id, wanted.index, records, header, answer
                 )
                 append.look_up(replicas)
+                partition = append.partition
+                if partition is None or partition.leader is None:
+                    self.is_unled = True
                 answers.append(answer)
                 self.appends.append(append)
             topics.append(ProducedTopic(topic.name, topic.topic_id, answers))
         self.response = ProduceResponse(topics)
+        if self.is_unled:
+            self._led_by_ms = replicas.awaited.deadline_ms(self.timeout_ms)
 
     def look_up(self) -> None:
         """Find the replicas again, after a wait."""
         for append in self.appends:
             append.look_up(self.context.broker.replicas)
+
+    def is_awaited(self) -> bool:
+        """Whether this broker will soon lead a partition that it does not lead, or may not know it.
+
+        A client may have heard of a partition from a broker that has applied more of the metadata.
+        """
+        awaited = self.context.broker.replicas.awaited
+        return any(self._is_unknown(key) or awaited.is_awaited(*key) for key in self._unled())
+
+    async def until_led(self) -> None:
+        """Return when no partition is awaited any more, or when that has taken too long."""
+        if self.is_unled and not self.is_abandoned:
+            broker = self.context.broker
+            if any(map(self._is_unknown, self._unled())):
+                await broker.controller.catch_up(self._led_by_ms)
+            await broker.replicas.awaited.wait(self._unled(), self._led_by_ms)
+
+    def _unled(self) -> list[TopicPartition]:
+        return [
+            (self._topic_name(append) or "", append.index)
+            for append in self.appends
+            if append.partition is None or append.partition.leader is None
+        ]
+
+    def _is_unknown(self, key: TopicPartition) -> bool:
+        return not self.context.broker.replicas.partition_exists(*key)
 
     def unverified(self) -> dict[HostedPartition, int]:
         """The partitions in which it opens a transaction, each with its guard."""

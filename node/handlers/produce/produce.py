@@ -8,8 +8,8 @@ acks=0 has no answer: an error closes the connection, so that the client looks a
 answered when the high watermark has passed the batch; a duplicate waits for the same.
 
 What need not wait is decoded, checked and appended in one pass, here and now. Requests that wait
-first (to be verified, with many records to be looked at, of many partitions), and all behind one of
-these on its connection, stand in a queue (`queue`).
+first (for a log that is being opened, to be verified, with many records to be looked at, of many
+partitions), and all behind one of these on its connection, stand in a queue (`queue`).
 """
 
 from ....wire.errors import InvalidRequiredAcks, KafkaError
@@ -47,7 +47,8 @@ def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> 
     )
     if producer is not None and (stale := staleness(context, producer)):
         raise CloseConnection(stale)
-    operation.records_checked = check_at_once(operation.appends)
+    if not (operation.is_unled and operation.is_awaited()):
+        operation.records_checked = check_at_once(operation.appends)
     is_next = queue is None and operation.records_checked
     if is_next and (producer is None or not operation.unverified()):
         return operation.append()

@@ -1,9 +1,10 @@
 """Produces of one connection that wait, because the first must be verified (KIP-890) or looked at.
 
-Requests of a connection are appended in their order. So when one waits for the transaction
-coordinator, or has so many records to be looked at that it is done in slices (`record_checks`), all
-behind it wait, too; those of the same producer are asked about together, and a
-transaction that opens in many partitions costs two questions, not one for each.
+Requests of a connection are appended in their order. So when one waits for a log that is being
+opened (`awaited_leaders`), for the transaction coordinator, or has so many records to be looked at
+that it is done in slices (`record_checks`), all behind it wait, too; those of the same producer are
+asked about together, and a transaction that opens in many partitions costs two questions, not one
+for each.
 
 What becomes of an answer of the coordinator:
 
@@ -80,6 +81,9 @@ class ProduceQueue:
                     self._waiting.popleft()
                     self._waiting.extendleft(reversed(parts))
                     continue
+                if first.is_unled:
+                    await first.until_led()
+                    await self._context.broker.work.share.room()
                 await self._check_records(first)
                 count, producer, guards = self._next_question()
                 verifications: _Verifications = {}

@@ -6,8 +6,8 @@ by `node/transactions/marker_writer.py`. Version 2 of
 WriteTxnMarkers tells the transaction version (KIP-1228).
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from ....coordinator.metadata.topic_names import why_invalid
@@ -20,6 +20,7 @@ from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import entries_bytes, of_each, of_each_partition
+from ..when_led import named_indexes, when_led
 from .producers import named_partitions
 
 PRODUCERS_PER_STEP = 200
@@ -44,6 +45,10 @@ async def write_txn_markers(
         wait_ms=broker.config.request_timeout_ms,
     )
     return await work.finish("WriteTxnMarkers", _outcomes(markers, reply.errors))
+
+
+def _marked(request: "requests.WriteTxnMarkersRequest") -> Iterator[TopicPartition]:
+    return chain.from_iterable(map(named_indexes, request.markers))
 
 
 def _has_producer(marker: TransactionMarker) -> bool:
@@ -202,13 +207,13 @@ def apis() -> tuple[Api, ...]:
         control_api(
             api_keys.WRITE_TXN_MARKERS,
             (1, 2),
-            write_txn_markers,
+            when_led(write_txn_markers, _marked),
             of_each("markers", "markers", _marker_failed),
         ),
         control_api(
             api_keys.DESCRIBE_PRODUCERS,
             (0, 0),
-            describe_producers,
+            when_led(describe_producers, named_indexes),
             of_each_partition(_failed, asked="partition_indexes"),
             answer_bytes=_producers_bytes,
         ),

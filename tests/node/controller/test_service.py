@@ -32,7 +32,7 @@ from oncelog.wire.errors import (
     StaleBrokerEpoch,
 )
 
-from ...awaiting import until
+from ...awaiting import settle, until
 from ...coordinator.metadata.metadata_cluster import topic_id
 from .small_cluster import SmallCluster, running_cluster
 
@@ -308,3 +308,44 @@ async def test_a_heartbeat_over_a_slow_link_is_answered(cluster: SmallCluster) -
     cluster.delay_ms = 400
     answer = await cluster.clients[2].heartbeat(heartbeat, timeout_ms=1_200)
     assert answer.error == ErrorCode.NONE
+
+
+async def test_catch_up_returns_when_all_that_is_decided_is_applied(cluster: SmallCluster) -> None:
+    await bring_up(cluster, 1, 2)
+    group = cluster.groups[2]
+    group.is_lagging = True
+    await cluster.clients[1].submit(creation())
+    deadline_ms = int(asyncio.get_running_loop().time() * 1000) + 10_000
+    waiting = asyncio.create_task(cluster.clients[2].catch_up(deadline_ms))
+    await settle()
+    assert not waiting.done()
+    group.is_lagging = False
+    group.catch_up()
+    await waiting
+    assert "t" in group.state.topics
+
+
+async def test_catch_up_of_many_asks_once_more_behind_the_question_that_is_under_way(
+    cluster: SmallCluster,
+) -> None:
+    """The answer that is on its way may be older than what the later callers have heard of."""
+    await bring_up(cluster, 2)
+    cluster.delay_ms = 20
+    client, loop = cluster.clients[2], asyncio.get_running_loop()
+    deadline_ms = int(loop.time() * 1000) + 10_000
+    first = asyncio.create_task(client.catch_up(deadline_ms))
+    await settle()
+    later = [asyncio.create_task(client.catch_up(deadline_ms)) for _ in range(50)]
+    await settle()
+    before = cluster.requests.count((2, 1, PeerMessage.DESCRIBE_QUORUM))
+    await asyncio.gather(first, *later)
+    assert before == 1
+    assert cluster.requests.count((2, 1, PeerMessage.DESCRIBE_QUORUM)) == 2
+
+
+async def test_catch_up_ends_at_its_deadline_when_there_is_no_controller(
+    cluster: SmallCluster,
+) -> None:
+    await bring_up(cluster, 2)
+    cluster.elect(None)
+    await cluster.clients[2].catch_up(int(asyncio.get_running_loop().time() * 1000) + 20)

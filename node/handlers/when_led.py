@@ -1,0 +1,74 @@
+"""Control requests that name partitions wait for those that this broker will soon lead."""
+
+from collections.abc import Callable, Iterable, Iterator
+from inspect import iscoroutine, isgenerator
+from typing import Any, TypeVar, cast
+
+from ...wire.framing import RequestHeader
+from ...wire.identifiers import TopicPartition
+from ...wire.messages.apis import API_NAMES
+from ...wire.steps import StepCounter, Steps
+from ..listener.dispatch import Decide, RequestContext, begin_steps
+from ..partitions.awaited_leaders import WAIT_MS_MAX
+from ..partitions.replica_manager import ReplicaManager
+
+PARTITIONS_PER_STEP = 500  # about 0.2 ms
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+def when_led(
+    decide: Decide[Request, Response], named: Callable[[Any], Iterable[TopicPartition]]
+) -> Decide[Request, Response]:
+    """Return `decide`, called after the wait where there is one (see `awaited_leaders`).
+
+    named: (request) -> the partitions in it. The request's own timeout bounds the wait.
+    """
+
+    def decide_when_led(context: RequestContext, header: RequestHeader, request: Request) -> Any:
+        is_done, found = begin_steps(_awaited(context.broker.replicas, named(request)))
+        if is_done and not found:
+            return decide(context, header, request)
+        return wait(context, header, request, is_done, found)
+
+    async def wait(
+        context: RequestContext, header: RequestHeader, request: Request, is_done: bool, found: Any
+    ) -> Any:
+        work, name = context.broker.work, API_NAMES[header.api_key]
+        awaited = context.broker.replicas.awaited
+        deadline_ms = awaited.deadline_ms(getattr(request, "timeout", WAIT_MS_MAX))
+        await awaited.wait(found if is_done else await work.run(name, found), deadline_ms)
+        values: Any = decide(context, header, request)
+        if isgenerator(values):
+            return await work.run(name, cast("Steps[Any]", values))
+        return await values if iscoroutine(values) else values
+
+    return decide_when_led
+
+
+def named_partitions(request: Any) -> Iterator[TopicPartition]:
+    """Return the partitions of a request whose topics have `name` and `partitions`."""
+    return (
+        (topic.name, wanted.partition_index)
+        for topic in request.topics
+        for wanted in topic.partitions
+    )
+
+
+def named_indexes(request: Any) -> Iterator[TopicPartition]:
+    """Return those of one whose topics have `name` and `partition_indexes`."""
+    return ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+
+
+def _awaited(
+    replicas: ReplicaManager, named: Iterable[TopicPartition]
+) -> Steps[list[TopicPartition]]:
+    found: list[TopicPartition] = []
+    counter = StepCounter(PARTITIONS_PER_STEP)
+    for topic, index in named:
+        hosted = replicas.get(topic, index)
+        if (hosted is None or hosted.leader is None) and replicas.awaited.is_awaited(topic, index):
+            found.append((topic, index))
+        if counter.ends_step():
+            yield
+    return found

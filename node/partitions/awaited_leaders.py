@@ -1,0 +1,69 @@
+"""Requests that wait until this broker leads a partition that the metadata says it leads.
+
+The metadata names a leader the moment it is decided. The broker opens a log before it serves it (a
+new topic, more partitions, a move), and takes up many elections one after the other. A request
+that comes in between waits here, and is then answered by what it finds: a log that cannot be
+opened, a topic that is deleted and another leader end the wait at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ...wire.identifiers import TopicPartition
+
+# A log is opened within milliseconds. Clients wait longer than a second for any answer; where a
+# disk takes that long they are sent to look again, as before.
+WAIT_MS_MAX = 1_000
+
+
+def _nothing_is(topic: str, index: int) -> bool:
+    return False
+
+
+class AwaitedLeaders:
+    """The waits of one broker, by partition. `is_awaited` is `roles.PartitionRoles`'s to say."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.is_awaited: Callable[[str, int], bool] = _nothing_is
+        self._now_ms = now_ms
+        self._waits: dict[str, dict[int, asyncio.Future[None]]] = {}
+
+    def deadline_ms(self, timeout_ms: int = WAIT_MS_MAX) -> int:
+        """Return until when a request that has come now may wait; its own timeout is a bound."""
+        return self._now_ms() + max(0, min(timeout_ms, WAIT_MS_MAX))
+
+    async def wait(self, partitions: Iterable[TopicPartition], deadline_ms: int) -> None:
+        """Return when none of these partitions is awaited any more, or at the deadline.
+
+        The caller looks everything up again: the leader, its epoch and the topic may be others.
+        """
+        for topic, index in partitions:
+            while self.is_awaited(topic, index):
+                left_ms = deadline_ms - self._now_ms()
+                if left_ms <= 0:
+                    return
+                of_topic = self._waits.setdefault(topic, {})
+                if index not in of_topic:
+                    of_topic[index] = asyncio.get_running_loop().create_future()
+                done, _ = await asyncio.wait((of_topic[index],), timeout=left_ms / 1000)
+                if not done:
+                    return
+
+    def settled(self, topic: str, index: int) -> None:
+        """Wake the requests that wait for a partition, unless it is still awaited."""
+        of_topic = self._waits.get(topic)
+        if of_topic and index in of_topic and not self.is_awaited(topic, index):
+            of_topic.pop(index).set_result(None)
+            if not of_topic:
+                del self._waits[topic]
+
+    def topic_deleted(self, topic: str) -> None:
+        """Wake the requests that wait for any partition of a topic."""
+        for wait in self._waits.pop(topic, {}).values():
+            wait.set_result(None)
+
+    def close(self) -> None:
+        """Wake all requests, and let none wait any more."""
+        self.is_awaited = _nothing_is
+        for topic in list(self._waits):
+            self.topic_deleted(topic)
