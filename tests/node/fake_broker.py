@@ -27,6 +27,7 @@ from oncelog.node.config.dynamic import judge_broker_configs, judge_cluster_conf
 from oncelog.node.handlers.api_table import control_plane_apis
 from oncelog.node.listener.dispatch import Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
+from oncelog.node.partitions.awaited_leaders import AwaitedLeaders
 from oncelog.node.services import BrokerServices
 from oncelog.replication.turn_share import TurnShare
 from oncelog.storage.topic_configs import parse_topic_configs
@@ -61,6 +62,7 @@ class Hosted(list[Any]):
     """Stands for the replica manager where only its partitions are looked at."""
 
     stalled: frozenset[Any] = frozenset()
+    awaited = AwaitedLeaders(lambda: 0)
 
 
 class FakeController:

@@ -7,8 +7,8 @@ A group's coordinator is the leader of its partition of __consumer_offsets; that
 the first group asks. A transactional id's is the leader of its shard. While there is none the
 answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 
-Against Kafka: the question that makes the topic waits for it, a moment at most, so that the first
-consumer of a cluster need not come twice.
+Against Kafka: the question that makes the topic waits for it, a moment at most, and for the logs of
+this broker's own partitions of it, so that the first consumer of a cluster need not come twice.
 """
 
 from typing import TypedDict
@@ -60,6 +60,8 @@ class CoordinatorSearch:
             raise InvalidRequest(f"There is no coordinator of kind {key_type}")
         if key_type == GROUP and OFFSETS_TOPIC not in broker.state.topics:
             await self._creation.create(broker, [OFFSETS_TOPIC])
+        if key_type == GROUP:
+            await _until_own_partitions_are_led(broker)
         if header.api_version < BATCHED_FROM:
             error, address = _coordinator(broker, key_type, request.key)
             return {"error_code": error, "error_message": _message(error), **address}
@@ -71,6 +73,14 @@ class CoordinatorSearch:
             return {"key": key, "error_code": error, **address}
 
         return {"coordinators": Each(find, request.coordinator_keys)}
+
+
+async def _until_own_partitions_are_led(broker: BrokerServices) -> None:
+    topic = broker.state.topics.get(OFFSETS_TOPIC)
+    if topic is not None:
+        awaited = broker.replicas.awaited
+        own = [(OFFSETS_TOPIC, index) for index in range(len(topic.partitions))]
+        await awaited.wait(own, awaited.deadline_ms())
 
 
 def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, CoordinatorAddress]:

@@ -16,6 +16,8 @@ from oncelog.coordinator.metadata.commands import (
     UnfenceBroker,
     encode_command,
 )
+from oncelog.coordinator.sharding import shard_for
+from oncelog.node.groups.coordinator import OFFSETS_TOPIC
 from oncelog.node.listener.dispatch import RequestContext
 from oncelog.node.partitions.awaited_leaders import AwaitedLeaders
 from oncelog.node.partitions.roles import SETTLED_AT_ONCE_MAX
@@ -33,6 +35,7 @@ from ..own_broker import OwnBroker, running
 
 E = ErrorCode
 LIST_OFFSETS, DELETE_RECORDS, EPOCH_END, DESCRIBE_PRODUCERS, WRITE_MARKERS = 2, 21, 23, 61, 27
+FIND_COORDINATOR = 10
 NEW_ID = b"another topic id"
 
 
@@ -385,6 +388,24 @@ async def test_describe_producers_waits_until_the_log_is_open(tmp_path: Path) ->
         broker.directories.release()
         (partition,) = await answer.partitions()
         assert partition.error_code == 0
+
+
+async def test_find_coordinator_waits_until_the_partition_of_its_group_is_led(
+    tmp_path: Path,
+) -> None:
+    """On a fresh broker: its client asks the coordinator at once, which is the same broker."""
+    values = {"key": "g", "key_type": 0}
+    async with running(tmp_path) as broker:
+        broker.directories.hold()
+        answer = request(broker.server.dispatcher, connect(broker), FIND_COORDINATOR, 3, values)
+        await until(broker.directories.is_entered.is_set)
+        await settle()
+        assert not answer.is_there
+        broker.directories.release()
+        found = await answer.value()
+        assert (found.error_code, found.node_id) == (0, 1)
+        index = shard_for("g", len(broker.state.topics[OFFSETS_TOPIC].partitions))
+        assert broker.replicas.partition(OFFSETS_TOPIC, index).leader is not None
 
 
 async def test_wait_ends_when_the_last_of_its_partitions_is_settled() -> None:
