@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 
 from ...replication.background_task import background_task, end_tasks
+from ...replication.rate_limited_log import LimitedLog
 from ...storage.checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -24,7 +25,6 @@ from ...storage.topic_configs import LONG_MAX
 from ...wire.steps import Steps
 from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig
-from ..rate_limited_log import LimitedLog
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager

@@ -14,7 +14,7 @@ from oncelog.node.handlers.fetch.fetch import PARTITIONS_AT_ONCE_MAX
 from oncelog.node.handlers.fetch.repeated_fetch import RepeatedFetch
 from oncelog.node.handlers.fetch.session_fetch import close_session
 from oncelog.node.listener.large_requests import LargeRequests
-from oncelog.replication.sliced_work import SLICE_S
+from oncelog.replication.sliced_work import SLICE_S, SlicedWork
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.fetch import FetchRequest, FetchTopic
@@ -225,7 +225,9 @@ async def test_large_fetches_are_compared_in_turn(
     monkeypatch.setattr(repeated_fetch, "fetch_rows", counted)
     broker = LeadingBroker(tmp_path, partitions=MANY)
     broker.services.compared_fetches = LargeRequests(in_work_bytes_max=1)
-    broker.services.work.clock = count(step=SLICE_S * 0.7).__next__  # a step ends a slice
+    work = SlicedWork()
+    work.clock = count(step=SLICE_S * 0.7).__next__  # a step ends a slice
+    broker.services.work = work.clients
     answers = [broker.fetch(indexes=range(MANY)) for _ in range(5)]
     for answer in answers:
         await answer.value()
