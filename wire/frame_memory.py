@@ -8,7 +8,6 @@ at a frame Python says itself: a bytearray of which a view exists refuses to be 
 from collections import deque
 
 STAGING_BYTES = 64 * 1024
-SPARES_MAX = 4
 LARGE_KEPT_BYTES_MAX = 4 * 1024 * 1024
 _UNIT_BYTES = 256 * 1024  # so that a frame finds memory which another had
 
@@ -17,25 +16,15 @@ class FrameMemory:
     """What all receivers of one event loop share: neither an idle nor a busy one needs its own.
 
     staging: where bytes arrive, for one receiver after the other, since each takes what came out
-    of it at once. Who has a part of a frame left there gets it for its own (`lend_staging`).
+    of it at once, parts of frames included.
     """
 
-    __slots__ = ("_large", "_large_bytes", "_spare", "staging")
+    __slots__ = ("_large", "_large_bytes", "staging")
 
     def __init__(self) -> None:
         self.staging = memoryview(bytearray(STAGING_BYTES))
-        self._spare: list[memoryview] = []
         self._large: deque[bytearray] = deque()
         self._large_bytes = 0
-
-    def lend_staging(self) -> memoryview:
-        staging, spare = self.staging, self._spare
-        self.staging = spare.pop() if spare else memoryview(bytearray(STAGING_BYTES))
-        return staging
-
-    def take_back(self, staging: memoryview) -> None:
-        if len(self._spare) < SPARES_MAX:
-            self._spare.append(staging)
 
     def large(self, size_bytes: int) -> bytearray:
         """At least so many bytes, with anything in them; free again with the last view of them."""

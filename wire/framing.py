@@ -4,9 +4,10 @@ A frame is a 4-byte length and so many bytes. The length is a stranger's word: a
 grows with the bytes that really arrive, never by more than `TRUSTED_BYTES` ahead of them.
 
 `FrameReceiver` is made for `asyncio.BufferedProtocol`. Small frames arrive together in one
-staging buffer and are copied out of it; a frame that does not fit there gets its own memory,
-into which the rest is received directly. Every frame handed out owns its memory and may be
-written to (a leader stamps batches in place).
+staging buffer, which all receivers share, and are copied out of it. So is the beginning of a frame:
+it takes no more memory than came, and goes back when the rest is received. A frame that does not
+fit there gets its own memory, into which the rest is received directly. Every frame handed out owns
+its memory and may be written to (a leader stamps batches in place).
 """
 
 import struct
@@ -39,7 +40,7 @@ class FrameReceiver:
         "_frame_bytes",
         "_max_bytes",
         "_memory",
-        "_staging",
+        "_rest",
         "_trusted_bytes",
     )
 
@@ -53,14 +54,14 @@ class FrameReceiver:
         self._max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
         self._memory = memory or FrameMemory()
-        self._staging: memoryview | None = None  # our own, while bytes wait in it
+        self._rest = b""  # bytes that came, and make no frame yet
         self._filled = 0  # of the staging buffer, or of the frame under way
         self._frame: memoryview | None = None  # as much of it as is believed
         self._frame_bytes = 0
 
     def peek(self, count: int) -> bytes:
         """The first of the bytes that no frame has been made of, for who has to explain them."""
-        return b"" if self._staging is None else bytes(self._staging[: min(count, self._filled)])
+        return self._rest[:count]
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes shall go; at least one byte long."""
@@ -69,15 +70,18 @@ class FrameReceiver:
             if self._filled == len(frame):
                 frame = self._grow(frame)
             return frame[self._filled :]
-        staging = self._staging
-        return self._memory.staging if staging is None else staging[self._filled :]
+        staging, rest = self._memory.staging, self._rest
+        if not rest:
+            return staging
+        staging[: len(rest)] = rest
+        return staging[len(rest) :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
         filled = self._filled = self._filled + count
         frame = self._frame
         if frame is None:
-            if self._staging is None and filled > _PREFIX:
+            if not self._rest and filled > _PREFIX:
                 staging = self._memory.staging
                 size = _size.unpack_from(staging)[0]
                 if size == filled - _PREFIX and size <= self._max_bytes:  # just one frame, whole
@@ -90,14 +94,13 @@ class FrameReceiver:
         return [frame]
 
     def _take_staged(self) -> list[memoryview]:
-        filled = self._filled
-        staging = self._memory.staging if self._staging is None else self._staging
+        filled, staging = self._filled, self._memory.staging
         frames: list[memoryview] = []
         position = 0
         while filled - position >= _PREFIX:
             size = _size.unpack_from(staging, position)[0]
             if not 0 < size <= self._max_bytes:
-                self._own_staging()
+                self._rest = bytes(staging[position:filled])
                 raise MalformedFrame(f"a frame of {size} bytes is not accepted here")
             start, end = position + _PREFIX, position + _PREFIX + size
             if end <= filled:
@@ -108,31 +111,15 @@ class FrameReceiver:
                 return frames
             else:
                 break
-        rest = filled - position
-        if rest == 0:
-            self._release()
-        else:
-            self._own_staging()
-            if position:
-                staging[:rest] = staging[position:filled]
-        self._filled = rest
+        self._rest = bytes(staging[position:filled])
+        self._filled = filled - position
         return frames
 
     def _begin_large(self, staging: memoryview, start: int, filled: int, size: int) -> None:
         arrived = filled - start
         self._frame = frame = self._large(min(size, arrived + self._trusted_bytes))
         frame[:arrived] = staging[start:filled]
-        self._frame_bytes, self._filled = size, arrived
-        self._release()
-
-    def _own_staging(self) -> None:
-        if self._staging is None:
-            self._staging = self._memory.lend_staging()
-
-    def _release(self) -> None:
-        staging, self._staging = self._staging, None
-        if staging is not None:
-            self._memory.take_back(staging)
+        self._frame_bytes, self._filled, self._rest = size, arrived, b""
 
     def _large(self, size_bytes: int) -> memoryview:
         return memoryview(self._memory.large(size_bytes))[:size_bytes]

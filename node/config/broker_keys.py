@@ -74,7 +74,8 @@ class BrokerSettings(CoordinatorSettings):
         kafka_default="50",
     )  # fmt: skip
     max_connections: int = setting(
-        "max.connections", INT, "2000", "Connections at a time; more are closed at once.",
+        "max.connections", INT, "2000",
+        "Connections at a time; one more takes the place of one without a request, or is closed.",
         at_least(1), kafka_default="2147483647",
     )  # fmt: skip
     max_connections_per_ip: int = setting(
@@ -94,6 +95,11 @@ class BrokerSettings(CoordinatorSettings):
     request_receive_timeout_ms: int = setting(
         "oncelog.request.receive.timeout.ms", INT, "30000",
         "A request that is not complete so long after its first byte closes its connection.",
+        at_least(1000),
+    )  # fmt: skip
+    first_request_timeout_ms: int = setting(
+        "oncelog.first.request.timeout.ms", INT, "10000",
+        "A connection without a complete request so long after it was made is closed.",
         at_least(1000),
     )  # fmt: skip
     request_timeout_ms: int = setting(

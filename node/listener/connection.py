@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
     context: RequestContext | None = None
     peer_host: str = ""
     last_active_s: float = field(init=False)
+    silent_since_s: float | None = field(init=False)  # None once it has sent a valid request
     partial_since_s: float | None = None
     stalled_since_s: float | None = None
     closing_since_s: float | None = None
@@ -69,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         server = self._server
         request_bytes_max = server.config.socket_request_max_bytes
         self._receiver = FrameReceiver(request_bytes_max, server.frame_memory)
-        self.last_active_s = server.now_s
+        self.last_active_s = self.silent_since_s = server.now_s
 
     @property
     def has_requests(self) -> bool:
@@ -203,6 +204,12 @@ class Connection(asyncio.BufferedProtocol):
             return now_s - self.last_active_s > PASSING_SILENCE_MAX_S
         return now_s - self.partial_since_s > receive_timeout_s
 
+    def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
+        """Whether the client has sent no request since it has connected."""
+        if self.silent_since_s is None or self._is_reading_paused:
+            return False
+        return now_s - self.silent_since_s > first_request_timeout_s
+
     def is_deserted(self, now_s: float) -> bool:
         """Whether the client is gone, which a socket that is not read does not tell by itself."""
         if not (self._is_reading_paused or self._has_ended) or self._transport is None:
@@ -249,6 +256,9 @@ class Connection(asyncio.BufferedProtocol):
                 frames.popleft()
                 assert self.context is not None
                 answer = server.dispatcher.dispatch(self.context, api, frame)
+                if self.silent_since_s is not None:
+                    self.silent_since_s = None
+                    server.heard_first(self)
                 size_bytes = len(frame) + SIZE_PREFIX_BYTES
                 del frame
                 if in_flight or (isinstance(answer, PendingAnswer) and not answer.is_done):
@@ -333,7 +343,8 @@ class Connection(asyncio.BufferedProtocol):
         is_due = self._frames or self._is_reading_paused or self._has_ended
         if is_due and not self._is_advance_due:
             self._is_advance_due = True
-            self._server.share.put(self._advance_now)
+            is_early = self.silent_since_s is not None
+            self._server.share.put(self._advance_now, is_early=is_early)
 
     def _advance_now(self) -> None:
         self._is_advance_due = False

@@ -51,6 +51,7 @@ class KafkaServer:
         self._log = log
         self._limited_log = LimitedLog(log)
         self._connections: dict[Connection, None] = {}  # in the order in which they came
+        self._silent: dict[Connection, None] = {}  # the same, without a request until now
         self._per_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -103,15 +104,21 @@ class KafkaServer:
     # -- called by connections
 
     def admit(self, connection: Connection) -> RequestContext | None:
-        """The context of a new connection; None when there are too many."""
+        """The context of a new connection; None when there are too many.
+
+        Where all places are taken, the connection that has been silent for longest since it
+        connected gives its place: whoever opens many and says nothing shuts nobody out.
+        """
         host, config = connection.peer_host, self.config
-        if self.is_stopping or len(self._connections) >= config.max_connections:
-            self._log_limited("too many", "closed a connection from %s: all places taken", host)
-            return None
         if not _is_loopback(host) and self._per_host[host] >= config.max_connections_per_ip:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
-        self._connections[connection] = None
+        if len(self._connections) >= config.max_connections:
+            self._displace_silent()
+        if self.is_stopping or len(self._connections) >= config.max_connections:
+            self._log_limited("too many", "closed a connection from %s: all places taken", host)
+            return None
+        self._connections[connection] = self._silent[connection] = None
         self._per_host[host] += 1
         return RequestContext(
             broker=self._services,
@@ -122,7 +129,19 @@ class KafkaServer:
             connected_at_ms=self._services.clock.monotonic_ms(),
         )
 
+    def _displace_silent(self) -> None:
+        silent = next((each for each in self._silent if not each.has_requests), None)
+        if silent is not None:
+            self.note_closed(silent, "all places are taken, and it has sent no request")
+            silent.abort()
+            self.removed(silent)
+
+    def heard_first(self, connection: Connection) -> None:
+        """A connection has sent its first valid request: its place is its own."""
+        self._silent.pop(connection, None)
+
     def removed(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
         if connection in self._connections:
             del self._connections[connection]
             self._per_host[connection.peer_host] -= 1
@@ -142,8 +161,11 @@ class KafkaServer:
         stalled_for_s = max(0.0, now_s - before_s - SWEEP_INTERVAL_S)  # nobody's time
         budget, idle_max_s = self.budget, self.config.connections_max_idle_ms / 1000
         receive_timeout_s = self.config.request_receive_timeout_ms / 1000
+        first_request_timeout_s = self.config.first_request_timeout_ms / 1000
         for connection in list(self._connections):
             connection.last_active_s += stalled_for_s
+            if connection.silent_since_s is not None:
+                connection.silent_since_s += stalled_for_s
             if connection.closing_since_s is not None:
                 if now_s - connection.closing_since_s > CLOSING_MAX_S:
                     connection.abort()
@@ -157,6 +179,8 @@ class KafkaServer:
                 connection.abort()
             elif connection.is_late(now_s, receive_timeout_s):
                 connection.close("a request was not finished in time")
+            elif connection.is_silent(now_s, first_request_timeout_s):
+                connection.close("no request came in time")
             elif now_s - connection.last_active_s > idle_max_s and not connection.has_requests:
                 connection.close("idle")
         budget.let_one_pass()

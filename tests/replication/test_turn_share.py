@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,12 +29,12 @@ class Counted:
         self.turn = 0
         self.done: list[tuple[str, int]] = []
 
-    def do(self, name: str) -> None:
-        def action() -> None:
-            self.clock.now_s += SHARE_S / 2
-            self.done.append((name, self.turn))
+    def act(self, name: str) -> None:
+        self.clock.now_s += SHARE_S / 2
+        self.done.append((name, self.turn))
 
-        self.share.do(action)
+    def do(self, name: str) -> None:
+        self.share.do(partial(self.act, name))
 
     async def turns(self, count: int) -> None:
         for _ in range(count):
@@ -61,6 +62,16 @@ async def test_what_comes_later_waits_behind_what_waits_already() -> None:
     counted.do("g")
     await counted.turns(4)
     assert "".join(name for name, _ in counted.done) == "abcdefg"
+
+
+async def test_early_actions_have_every_second_place() -> None:
+    counted = Counted()
+    for name in "abcdef":  # a and b are done at once
+        counted.do(name)
+    for name in "xyz":
+        counted.share.put(partial(counted.act, name), is_early=True)
+    await counted.turns(6)
+    assert "".join(name for name, _ in counted.done) == "abxcydzef"
 
 
 async def test_every_turn_has_its_own_share() -> None:

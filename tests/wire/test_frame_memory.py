@@ -5,8 +5,6 @@ from hypothesis import strategies as st
 
 from oncelog.wire.frame_memory import (
     LARGE_KEPT_BYTES_MAX,
-    SPARES_MAX,
-    STAGING_BYTES,
     FrameMemory,
 )
 
@@ -37,17 +35,6 @@ def test_a_frame_beyond_all_that_is_kept_drives_nothing_out() -> None:
     first = memory.large(MEGABYTE)
     memory.large(LARGE_KEPT_BYTES_MAX + 1)
     assert memory.large(MEGABYTE) is first
-
-
-def test_staging_is_kept_for_a_few() -> None:
-    memory = FrameMemory()
-    lent = [memory.lend_staging() for _ in range(2 * SPARES_MAX)]
-    assert all(staging is not memory.staging for staging in lent)
-    for staging in lent:
-        memory.take_back(staging)
-    again = [memory.staging, *(memory.lend_staging() for _ in range(2 * SPARES_MAX))]
-    assert sum(any(new is old for old in lent) for new in again) == SPARES_MAX
-    assert {len(staging) for staging in again} == {STAGING_BYTES}
 
 
 @given(

@@ -124,8 +124,21 @@ def test_a_length_is_not_believed_before_the_bytes_are_there() -> None:
 def test_an_idle_receiver_holds_no_buffer() -> None:
     receiver = FrameReceiver()
     feed(receiver, stream_of([b"abc"]), 10**6)
-    assert receiver._staging is None
+    assert receiver._rest == b""
     assert receiver._frame is None
+
+
+def test_half_a_frame_takes_no_more_memory_than_came() -> None:
+    memory = FrameMemory()
+    tracemalloc.start()
+    try:
+        receivers = [FrameReceiver(memory=memory) for _ in range(200)]
+        for receiver in receivers:
+            assert feed(receiver, struct.pack(">i", 20_000) + b"abc", 10**6) == []
+        assert tracemalloc.get_traced_memory()[0] < 200 * 1000
+    finally:
+        tracemalloc.stop()
+    assert len(feed(receivers[0], bytes(19_997), 10**6)[0]) == 20_000
 
 
 def header_class_of(api_key: int, version: int, direction: str) -> type:

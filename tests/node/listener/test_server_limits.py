@@ -111,6 +111,30 @@ async def test_places_are_limited() -> None:
         await honest(bench)
 
 
+async def test_connection_without_a_request_gives_its_place_to_a_new_one() -> None:
+    async with toy_server(max_connections=3) as bench:
+        good, oldest, half = [await bench.connect() for _ in range(3)]
+        half.writer.write(Client.frame(ECHO, b"half")[:7])
+        assert await good.ask(ECHO, b"a") == b"a"
+        for silent in (oldest, half):
+            await honest(bench)
+            assert await silent.is_closed()
+        late = await bench.connect()
+        assert await late.is_closed(), "all others have sent a request"
+        assert await good.ask(ECHO, b"b") == b"b"
+        assert bench.server.connection_count == 3
+
+
+async def test_connection_without_a_request_is_closed_at_its_deadline(quick_sweep: None) -> None:
+    async with toy_server(first_request_timeout_ms=100) as bench:
+        good, silent, half = [await bench.connect() for _ in range(3)]
+        assert await good.ask(ECHO, b"a") == b"a"
+        half.writer.write(Client.frame(ECHO, b"half")[:7])
+        assert await silent.is_closed() and await half.is_closed()
+        assert await good.ask(ECHO, b"b") == b"b"
+        assert bench.server.connection_count == 1
+
+
 async def test_places_of_one_address_are_limited_but_not_on_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
