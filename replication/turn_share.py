@@ -4,8 +4,8 @@ Each of them is short, but a thousand may become readable in one turn, or an app
 thousand that waited; the loop runs them all before it looks at other sockets and timers. So all
 that is done for a client, a request that begins or an answer that is due, is done while there is
 time left of SHARE_S, and else put in one line, first come, first served, for the turns that follow.
-What a new connection asks first stands in a line of its own, which has every second place: it does
-not wait for all that older connections have sent ahead.
+What a new connection asks first stands in a line of its own, which has the first half of each turn:
+it does not wait for all that older connections have sent ahead.
 
 What cannot be stopped in the middle, because a task of the loop does it in the next turn, is
 charged before, by an estimate. Jobs in slices have a share of their own (`sliced_work`), and so
@@ -32,7 +32,6 @@ class TurnShare:
         self._clock = clock
         self._waiting: deque[Callable[[], object]] = deque()
         self._early: deque[Callable[[], object]] = deque()
-        self._is_early_next = True
         self._deadline = 0.0
         self._ended = -inf  # when the last action ended
         self._is_counting = False  # `_next_turn` will be called
@@ -94,10 +93,12 @@ class TurnShare:
         """The loop calls it before it looks at its sockets again."""
         self._is_counting = False
         self._deadline = self._clock() + SHARE_S
-        waiting, early = self._waiting, self._early
-        if waiting or early:
+        if self._waiting or self._early:
             self._count()
-            while (waiting or early) and self._clock() < self._deadline:
-                line = early if early and (self._is_early_next or not waiting) else waiting
-                self._is_early_next = line is waiting
-                line.popleft()()
+            self._serve(self._early, self._deadline - SHARE_S / 2)
+            self._serve(self._waiting, self._deadline)
+            self._serve(self._early, self._deadline)
+
+    def _serve(self, line: deque[Callable[[], object]], deadline: float) -> None:
+        while line and self._clock() < deadline:
+            line.popleft()()

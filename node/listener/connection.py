@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PIPELINED_MAX = 64
 REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
+REQUESTS_AT_FIRST = 2  # of a new connection, which comes early: ApiVersions and Metadata
 WRITE_BUFFER_HIGH_BYTES = 64 * 1024  # unsent bytes that nobody counts
 SIZE_PREFIX_BYTES = 4
 FETCH_KEY = b"\0\1"  # with which its frames begin
@@ -243,13 +244,14 @@ class Connection(asyncio.BufferedProtocol):
     def _advance(self) -> None:
         server, frames, in_flight = self._server, self._frames, self._in_flight
         started = 0
+        stretch = REQUESTS_AT_A_STRETCH if self.silent_since_s is None else REQUESTS_AT_FIRST
         try:
             while frames and not self._is_writing_paused and self.closing_since_s is None:
                 frame = frames[0]
                 api = server.dispatcher.find(frame)
                 if in_flight and not self._may_overtake_answers(api):
                     return
-                if started == REQUESTS_AT_A_STRETCH or server.share.is_spent():
+                if started == stretch or server.share.is_spent():
                     self._advance_soon()
                     return
                 started += 1

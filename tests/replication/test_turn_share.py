@@ -64,7 +64,7 @@ async def test_what_comes_later_waits_behind_what_waits_already() -> None:
     assert "".join(name for name, _ in counted.done) == "abcdefg"
 
 
-async def test_early_actions_have_every_second_place() -> None:
+async def test_early_actions_have_the_first_half_of_each_turn() -> None:
     counted = Counted()
     for name in "abcdef":  # a and b are done at once
         counted.do(name)
