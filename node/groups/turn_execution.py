@@ -65,7 +65,7 @@ class TurnExecution:
     def answer(self, turn: Turn) -> None:
         """Answer the requests that have waited."""
         for sentence in turn.notes:
-            logger.info("%s", sentence)
+            logger.info("%.1000s", sentence)  # it names what clients have sent
         for ticket, answer in turn.answers:
             self._coordinator.work.share.do(partial(_give, ticket, answer))
 

@@ -98,6 +98,7 @@ class SortedCommit:
         self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
         self.is_refused = False  # some of it, or all; also a topic that does not exist
+        self._ids: dict[str, bytes] = {}  # of the topics that exist, by name
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP
         if retention_ms != -1:
@@ -120,6 +121,8 @@ class SortedCommit:
             topic, unknown = state.topic_by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
             entry = {"topic_id": topic_id}
         self.is_refused |= topic is None
+        if topic is not None:
+            self._ids[topic.name] = topic.topic_id
         answers: list[_Answer] = []
         entry["partitions"] = answers
         self.topics.append(entry)
@@ -179,6 +182,16 @@ class SortedCommit:
             if number % OFFSETS_A_STEP == 0:
                 yield
 
+    def check_topics(self, state: ClusterState) -> None:
+        """Raise CoordinatorNotAvailable if a topic was deleted since; call it before the append.
+
+        What is committed to it would take the place of a commit to its namesake.
+        """
+        for name, topic_id in self._ids.items():
+            topic = state.topics.get(name)
+            if topic is None or topic.topic_id != topic_id:
+                raise CoordinatorNotAvailable(f"Topic {name} was deleted meanwhile.")
+
     def fail(self, number: int) -> "_Response":
         """The same error of all partitions that exist."""
         for offset in self.offsets:
@@ -224,6 +237,7 @@ async def txn_offset_commit(
             api_version=version,
         )
         _check_connection(context, request, version)  # again: it may have become late
+        commit.check_topics(broker.state)
         if batch:
             partition.transactional_ids[request.producer_id] = request.transactional_id
             await broker.groups.append(shard, batch, guard=guard)

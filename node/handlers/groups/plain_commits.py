@@ -83,6 +83,7 @@ async def offset_commit(
         await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
         shard = broker.groups.shard_for(commit.group_id)  # again: it may have resigned meanwhile
         _check(shard, header, request)
+        commit.check_topics(broker.state)
         if batch:
             await broker.groups.append(shard, batch)
     except KafkaError as error:

@@ -11,9 +11,17 @@ from oncelog.coordinator.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
+from oncelog.coordinator.metadata.commands import (
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    TopicReference,
+)
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
+from oncelog.node.handlers.groups import offset_commits
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.records import Record, encode_batch
+from oncelog.wire.steps import Steps
 
 from ...awaiting import turns_until
 from ..coordinating_broker import CoordinatingBroker
@@ -130,3 +138,28 @@ async def test_shard_with_more_groups_than_are_taken_in_still_serves_them(
     assert sorted(await listed(broker)) == ["g", "h"]
     refused = await broker.ask(COMMIT, 8, committing(group_id="i"))
     assert refused.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_commit_to_a_topic_deleted_meanwhile_does_not_replace_its_namesakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
+) -> None:
+    """The key of its record names the topic: the namesake's offset would count as none."""
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve()
+    checking, apply = offset_commits.SortedCommit.checking_room, broker.fake.controller.apply
+    apply(CreateTopics((NewTopic("t", bytes(range(1, 17)), 200, 1),)))
+
+    def deleting_the_topic(commit: Any, table: Any) -> Steps[None]:
+        apply(DeleteTopics((TopicReference("t"),)))
+        if is_made_again:
+            apply(CreateTopics((NewTopic("t", bytes(range(2, 18)), 200, 1),)))
+        yield from checking(commit, table)
+
+    monkeypatch.setattr(offset_commits.SortedCommit, "checking_room", deleting_the_topic)
+    indexes = [{"partition_index": n, "committed_offset": 6} for n in range(200)]
+    values = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+    answer = await broker.ask(COMMIT, 8, values)
+    errors = {each.error_code for each in answer.topics[0].partitions}
+    assert errors == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert not broker.shard.offsets.size
