@@ -12,18 +12,21 @@ may use the consumer.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from ..wire.identifiers import TopicPartition
 from .admin import Admin
 from .blocking_producer import BlockingProducer
-from .consumer import Consumer
+from .consumer import Consumer, ConsumerRecord
+from .fetch.record_columns import RecordColumns
+from .fetch.state import RawBatch
 from .group_metadata import GroupMetadata
 from .loop_thread import BlockingClient, LoopThread, on_loop, waiting
 from .view_source import Source
 
 __all__ = ["BlockingAdmin", "BlockingConsumer", "BlockingProducer"]
 Callback = Callable[[list[TopicPartition]], object]
+T = TypeVar("T")
 
 
 class BlockingConsumer(BlockingClient[Consumer]):
@@ -31,6 +34,32 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
+        self._polling: asyncio.Task[Any] | None = None  # the last poll, on the loop
+        self._is_left = False  # its caller was interrupted, and has nothing of it
+
+    def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
+        """Run `work(consumer)`; first take back what a poll gave whose caller was interrupted."""
+
+        async def after_the_poll(consumer: Consumer) -> T:
+            if self._is_left and self._polling is not None:
+                self._polling.cancel()
+                await asyncio.wait([self._polling])
+                consumer.take_back()
+                self._is_left = False
+            return await work(consumer)
+
+        return super().run(after_the_poll)
+
+    def _poll(self, method: Callable[..., Awaitable[T]], *limits: int | None) -> T:
+        async def polled(consumer: Consumer) -> T:
+            self._polling = asyncio.current_task()
+            return await method(consumer, *limits)
+
+        try:
+            return self.run(polled)
+        except BaseException:
+            self._is_left = True
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._client.is_interrupted = kind is not None
@@ -53,14 +82,25 @@ class BlockingConsumer(BlockingClient[Consumer]):
     seek, pause, resume = on_loop(Consumer.seek), on_loop(Consumer.pause), on_loop(Consumer.resume)
     seek_to_beginning = waiting(Consumer.seek_to_beginning)
     seek_to_end = waiting(Consumer.seek_to_end)
-    poll = waiting(Consumer.poll)
-    poll_columns = waiting(Consumer.poll_columns)
-    poll_batches = waiting(Consumer.poll_batches)
     commit = waiting(Consumer.commit)
     committed = waiting(Consumer.committed)
     beginning_offsets = waiting(Consumer.beginning_offsets)
     end_offsets = waiting(Consumer.end_offsets)
     offsets_for_times = waiting(Consumer.offsets_for_times)
+
+    def poll(self, timeout_ms: int = 500, max_records: int | None = None) -> list[ConsumerRecord]:
+        """As `Consumer.poll`; what an interrupted one has taken is given out by the next one."""
+        return self._poll(Consumer.poll, timeout_ms, max_records)
+
+    def poll_columns(
+        self, timeout_ms: int = 500, max_records: int | None = None
+    ) -> list[RecordColumns]:
+        """As `Consumer.poll_columns`; interrupted as `poll`."""
+        return self._poll(Consumer.poll_columns, timeout_ms, max_records)
+
+    def poll_batches(self, timeout_ms: int = 500, max_records: int | None = None) -> list[RawBatch]:
+        """As `Consumer.poll_batches`; interrupted as `poll`."""
+        return self._poll(Consumer.poll_batches, timeout_ms, max_records)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -69,6 +109,8 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def position(self, topic: str, partition: int) -> int:
         """As `Consumer.position`."""
+        if self._is_left:
+            self.run(lambda _: asyncio.sleep(0))
         return self._client.position(topic, partition)
 
     def group_metadata(self) -> GroupMetadata:

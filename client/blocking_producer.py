@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from ..wire.batch_builder import Headers
 from ..wire.errors import KafkaError, TransactionAbortable
 from ..wire.identifiers import TopicPartition
-from .failures import ClientClosed, as_abortable
+from .failures import FORKED, ClientClosed, as_abortable, tell_of_forks
 from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .loop_thread import BlockingClient, waiting
 from .produce.delivery import UNSEEN_MAX, Delivery, RecordMetadata
@@ -106,6 +106,11 @@ class BlockingProducer(BlockingClient[Producer]):
         self._problem: KafkaError | None = None  # of a record that its transaction lacks
         self._refused: deque[HandedDelivery] = deque(maxlen=UNSEEN_MAX)
         self._taking = asyncio.run_coroutine_threadsafe(self._take(), self._thread.loop)
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """Take nothing more; called in a child of the process, whose loop is the parent's."""
+        self._is_closed = True
 
     @property
     def state(self) -> ProducerState:
@@ -128,7 +133,7 @@ class BlockingProducer(BlockingClient[Producer]):
         if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:
             self._wait_for_room()
         if self._is_closed:
-            raise ClientClosed("the producer is closed")
+            raise self._why_closed()
         record = (topic, value, key, partition, timestamp_ms, headers)
         delivery = HandedDelivery(self, record, size)
         with self._lock:
@@ -142,6 +147,9 @@ class BlockingProducer(BlockingClient[Producer]):
         return delivery
 
     send_many = waiting(Producer.send_many)
+
+    def _why_closed(self) -> ClientClosed:
+        return ClientClosed(FORKED if self._thread.is_forked else "the producer is closed")
 
     def _wait_for_room(self) -> None:
         while not self._is_closed and (
@@ -218,7 +226,7 @@ class BlockingProducer(BlockingClient[Producer]):
     def run(self, work: Callable[[Producer], Awaitable[T]]) -> T:
         """Run `work(producer)` to its end, after what was handed over before."""
         if self._is_closed:
-            raise ClientClosed("the producer is closed")
+            raise self._why_closed()
 
         async def in_order(producer: Producer) -> T:
             await self._all_taken()

@@ -23,7 +23,7 @@ from ..wire.errors import (
 )
 from ..wire.identifiers import Identity, TopicPartition
 from .connection import BrokerConnection
-from .failures import NOT_TRUSTED, HungUp
+from .failures import FORKED, NOT_TRUSTED, ClientClosed, HungUp, tell_of_forks
 from .retries import Backoff, now_ms
 from .security.listener_probe import refuse_other_protocol, refuse_without_sasl
 from .security.permissions import error_about
@@ -114,8 +114,21 @@ class ClusterView:
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
         self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}  # at last
+        self.is_forked = False
+        tell_of_forks(self)
+
+    @property
+    def has_connected(self) -> bool:
+        """Whether a connection was asked for."""
+        return bool(self._opening)
+
+    def forked(self) -> None:
+        """Raise from here on where the parent may have connections."""
+        self.is_forked = self.has_connected
 
     async def close(self) -> None:
+        if self.is_forked:
+            return
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -128,6 +141,8 @@ class ClusterView:
         fetch, a join) has a channel of its own. Who waits for one that then cannot be opened has
         the same answer: a host that is silent would cost each of them a timeout after the other.
         """
+        if self.is_forked:
+            raise ClientClosed(FORKED)
         place = (host, port, channel)
         lock = self._opening.setdefault(place, asyncio.Lock())
         waits = lock.locked()
@@ -180,7 +195,7 @@ class ClusterView:
         for address in dict.fromkeys([*is_connected, *addresses, *self._bootstrap]):
             try:
                 return await self.connection_to(*address)
-            except NOT_TRUSTED:
+            except (*NOT_TRUSTED, ClientClosed):
                 raise  # by the others, too
             except KafkaError as problem:
                 problems.append(str(problem))

@@ -16,20 +16,21 @@ given up, and at the end. Errors are classes of `wire.errors`; retriable ones ar
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 from ..wire.errors import InvalidGroupId, KafkaError
 from ..wire.identifiers import TopicPartition
 from .cluster_view import ClusterView
-from .failures import CommitFailed
+from .failures import FORKED, ClientClosed, CommitFailed, tell_of_forks
 from .fetch.fetcher import Fetcher, wait_for
 from .fetch.offset_queries import EARLIEST, LATEST, offsets_for_times
 from .fetch.positions import UNKNOWN_POSITION, Positions
 from .fetch.record_columns import RecordColumns
 from .fetch.record_reader import ConsumerRecord
 from .fetch.state import FetchState, RawBatch
+from .fetch.taking import Taking
 from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
 from .groups.member import GroupMember, RebalanceListener
 from .long_work import LongWork
@@ -39,19 +40,9 @@ from .view_source import Source, open_view, split_source
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
-TAKE_MS = 15  # of one poll that has found something: the event loop stands still meanwhile
+CLOSED = "the consumer is closed"
 T = TypeVar("T")
 Callback = Callable[[list[TopicPartition]], Any]
-
-
-@contextlib.contextmanager
-def _raised_by_the_next_poll(found: list[Any]) -> Generator[None, None, None]:
-    """What cannot be read is fetched again; behind what was found the next poll tells of it."""
-    try:
-        yield
-    except KafkaError:
-        if not found:
-            raise
 
 
 class Consumer:
@@ -68,12 +59,19 @@ class Consumer:
             self._member = GroupMember(self._view, s, self._change, self._before_revoking)
         committed = self._member.requests.committed if self._member is not None else None
         self._positions = Positions(self._view, s, committed)
+        self._taking = Taking(self._positions, read_committed=self._is_committed)
         self._looked_ms = self._committed_ms = now_ms()
         self._finding, self._refreshing, self._committing = LongWork(), LongWork(), LongWork()
-        self._turn = 0
         self._membership: GroupMetadata | None = None  # when records were given out last
         self.is_interrupted = False  # the program was, in its work on what the last poll gave
         self._is_closed = False
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """Read nothing more where the parent may have read; called in a child of the process."""
+        if self._view.has_connected:
+            self._is_closed = True
+            self._positions.close(FORKED)
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,6 +109,7 @@ class Consumer:
             if isinstance(partitions, Mapping)
             else dict.fromkeys(partitions, UNKNOWN_POSITION)
         )
+        self._positions.require_open()
         self._finding.drop()
         self._positions.states = {key: FetchState(*key, offset) for key, offset in given.items()}
 
@@ -156,7 +155,7 @@ class Consumer:
     ) -> list[ConsumerRecord]:
         """Records that came within the time, in order within each partition; may be empty."""
         limit = max_records or self.settings.max_poll_records
-        return await self._poll(timeout_ms, lambda: self._take(limit))
+        return await self._poll(timeout_ms, lambda: self._taking.records(limit))
 
     async def poll_columns(
         self, timeout_ms: int = 500, max_records: int | None = None
@@ -186,40 +185,36 @@ class Consumer:
         take: Callable[[FetchState], T | None],
         count: Callable[[T], int],
     ) -> list[T]:
-        def take_all() -> list[T]:
-            found: list[T] = []
-            left = max_records if max_records is not None else LONG_MAX
-            with _raised_by_the_next_poll(found):
-                for state in self._in_turn(found):
-                    if left > 0 and (batch := take(state)) is not None:
-                        found.append(batch)
-                        left -= count(batch)
-                    elif left <= 0:
-                        break
-            return found
-
-        return await self._poll(timeout_ms, take_all)
+        limit = max_records if max_records is not None else LONG_MAX
+        return await self._poll(timeout_ms, lambda: self._taking.batches(limit, take, count))
 
     async def _poll(self, timeout_ms: int, take: Callable[[], list[T]]) -> list[T]:
         """What there is to take within the time."""
         deadline_ms = now_ms() + timeout_ms
         while True:
+            self._require_polls()
             await self._prepare(deadline_ms)
-            states = self._positions.states.values()
-            before = [(s, s.position, s.position_epoch) for s in states if s.has_data]
+            self._require_polls()  # another task may have closed it meanwhile
+            before = self._positions.before_taking()
             if found := take():
-                self._fetcher.start(states)  # the next ones come meanwhile
-                given = [(s, s.position, *at) for s, *at in before if s.position != at[0]]
+                self._fetcher.start(self._positions.states.values())  # the next ones come meanwhile
+                self._positions.gives(before)
                 try:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # nobody gets these: they are read again
-                    for state, position, *at in given:
-                        if state.position == position:  # no seek came between
-                            state.seek(*at)
+                    self.take_back()
                     raise
                 return found
             if not await self._wait(deadline_ms):
                 return []
+
+    def take_back(self) -> None:
+        """Let the next poll give what the last one gave: its caller has not got it."""
+        self._positions.take_back()
+
+    def _require_polls(self) -> None:
+        if self._is_closed:
+            raise ClientClosed(self._positions.why_closed or CLOSED)
 
     async def _prepare(self, deadline_ms: int) -> None:
         """Everything that has to be settled before records are given out."""
@@ -265,25 +260,6 @@ class Consumer:
         topics = {topic for topic, _ in self._positions.states}
         return topics | set(self._member.topics if self._member is not None else ())
 
-    def _take(self, limit: int) -> list[ConsumerRecord]:
-        """From one partition after the other."""
-        found: list[ConsumerRecord] = []
-        with _raised_by_the_next_poll(found):
-            for state in self._in_turn(found):
-                found += state.take(limit - len(found), read_committed=self._is_committed)
-                if len(found) >= limit:
-                    break
-        return found
-
-    def _in_turn(self, found: list[Any]) -> Iterator[FetchState]:
-        """Each partition while it has something to give, from another one on each time."""
-        states = [s for s in self._positions.states.values() if s.has_data and not s.is_paused]
-        self._turn += 1
-        first, until_ms = self._turn % max(len(states), 1), now_ms() + TAKE_MS
-        for state in states[first:] + states[:first]:
-            while state.has_data and not (found and now_ms() > until_ms):
-                yield state
-
     # --- positions
 
     async def beginning_offsets(
@@ -300,6 +276,7 @@ class Consumer:
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
         """(offset, timestamp) of the first record at or after a wall time in ms; None without."""
+        self._positions.require_open()
         return await offsets_for_times(
             self._view,
             times_ms,
@@ -345,6 +322,7 @@ class Consumer:
         return await self._require_group().requests.committed(list(partitions))
 
     def _require_group(self) -> GroupMember:
+        self._positions.require_open()
         if self._member is None:
             raise InvalidGroupId("this needs a group.id")
         return self._member
@@ -386,15 +364,17 @@ class Consumer:
         self._is_closed = True
         if not self.is_interrupted:
             self._positions.settle()
-        for work in (self._finding, self._refreshing, self._committing):
-            await work.stop()
         try:
+            for work in (self._finding, self._refreshing, self._committing):
+                await work.stop()
             if self._member is not None:
                 if not self._member.topics:  # a member commits when it gives up its partitions
                     await self._commit_settled()
                 await self._member.close()
         finally:
+            if self._member is not None:
+                self._member.stop()  # where the rest of its end was cancelled
+            self._positions.close(CLOSED)
             await self._fetcher.close()
-            self._positions.states.clear()
             if self._owns_view:
                 await self._view.close()

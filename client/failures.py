@@ -3,7 +3,15 @@
 Every error is a `KafkaError`: `.code`, `.retriable` (the same request may succeed later),
 `.abortable` (the transaction must be aborted, then the producer may go on), `.fatal` (this producer
 cannot go on), and `str()` is a sentence.
+
+A child of a fork has the sockets of its parent and none of its threads: what it asked would go out
+between the parent's requests, and nothing would answer it. So a client that was in use raises
+ClientClosed in the child, and closes nothing there. The parent goes on.
 """
+
+import os
+import weakref
+from typing import Protocol
 
 from ..wire.errors import (
     ErrorCode,
@@ -88,6 +96,36 @@ NOT_TRUSTED = (
     UnsupportedSaslMechanism,
     IllegalSaslState,
 )
+
+
+FORKED = (
+    "the client was opened before this process was forked, and its connections are the parent's: "
+    "make a client of its own after the fork"
+)
+
+
+class Forked(Protocol):
+    """A client, or a part of one."""
+
+    def forked(self) -> None:
+        """Use the parent's connections no more; called in the child."""
+
+
+_clients: "weakref.WeakSet[Forked]" = weakref.WeakSet()
+
+
+def tell_of_forks(client: Forked) -> None:
+    """Call `client.forked` in each child, as long as there is such a client."""
+    _clients.add(client)
+
+
+def _tell() -> None:
+    for client in list(_clients):
+        client.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_tell)
 
 
 def as_abortable(problem: KafkaError) -> KafkaError:

@@ -19,7 +19,7 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ..wire.errors import KafkaError
-from .failures import ClientClosed
+from .failures import FORKED, ClientClosed, tell_of_forks
 
 
 class Closing(Protocol):
@@ -57,19 +57,28 @@ class LoopThread:
         self.loop = new_event_loop()
         self._lock, self._is_ending = threading.RLock(), False  # a finalizer may run within
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self.is_forked = False  # this is a child of the process that has the thread
         self._is_stopped = False  # the loop is at rest, and may be run by whoever needs it
         self._thread.start()
         _unclosed.add(self)
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """The thread is the parent's; called in the child."""
+        self.is_forked = True
+        _unclosed.discard(self)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run to its end and return what it returns; TimeoutError (and cancelled) after a time.
 
-        ClientClosed when the loop has ended, or ends meanwhile. RuntimeError from the loop's own
-        thread, where waiting would wait for itself.
+        ClientClosed when the loop has ended, or ends meanwhile, or is another process's.
+        RuntimeError from the loop's own thread, where waiting would wait for itself.
         """
         future: Future[T]
         try:
             self.refuse_own_thread()
+            if self.is_forked:  # the lock may be held, by a thread of the parent
+                raise ClientClosed(FORKED)
             with self._lock:  # what comes behind `close` would never be run
                 if self._is_ending:
                     raise ClientClosed("the client is closed")
@@ -92,6 +101,8 @@ class LoopThread:
     def close(self) -> None:
         """End the loop and the thread; what still runs there is cancelled. The first call does."""
         self.refuse_own_thread()
+        if self.is_forked:
+            return
         with self._lock:
             is_first, self._is_ending = not self._is_ending, True
         if not is_first:
@@ -117,7 +128,7 @@ class LoopThread:
         """Let the loop rest, and end the thread; nothing is closed. For the end of a program."""
         with self._lock:
             if self._is_ending or self._is_stopped or not self._thread.is_alive():
-                return  # not alive: a fork of the program that had it
+                return
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(STOP_S)
             self._is_stopped = not self._thread.is_alive()
@@ -159,6 +170,8 @@ class BlockingClient(Generic[C]):
     def close(self) -> None:
         """Close the client and its loop. Other threads that do wait for it, repeated calls not."""
         self._thread.refuse_own_thread()
+        if self._thread.is_forked:
+            return  # it is the parent's to close
         with self._closing:
             if not self._is_closing:  # by a handler of signals, perhaps, in the middle of this
                 self._is_closing = True
@@ -166,7 +179,7 @@ class BlockingClient(Generic[C]):
 
     def _close(self) -> None:
         try:
-            self._thread.run(self._client.close())
+            self.run(lambda client: client.close())
         finally:
             self._thread.close()
 

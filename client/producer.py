@@ -32,7 +32,7 @@ from ..wire.errors import InvalidPartitions, KafkaError, RecordListTooLarge, Req
 from ..wire.identifiers import TopicPartition
 from ..wire.record_rows import SizedRows
 from .cluster_view import ClusterView
-from .failures import ClientClosed, IllegalProducerState
+from .failures import FORKED, ClientClosed, IllegalProducerState, tell_of_forks
 from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
 from .produce.accumulator import Accumulator
 from .produce.columns import rows_by_partition
@@ -84,6 +84,14 @@ class Producer:
         self._bytes_max: int = s.buffer_memory
         self._ignores_keys: bool = s.partitioner_ignore_keys
         self._is_closed = False
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """Take nothing more where the parent may have sent; called in a child of the process."""
+        self._is_closed |= self._view.has_connected
+
+    def _why_closed(self) -> ClientClosed:
+        return ClientClosed(FORKED if self._view.is_forked else "the producer is closed")
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,7 +146,7 @@ class Producer:
     ) -> Delivery | None:
         """As `send` when that needs not wait; None when it has to. On the loop's thread only."""
         if self._is_closed:
-            raise ClientClosed("the producer is closed")
+            raise self._why_closed()
         size = RECORD_BYTES_EXTRA + (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             size += size_of_headers(headers)
@@ -191,7 +199,7 @@ class Producer:
         fails or nothing moves for max.block.ms, some may be on their way.
         """
         if self._is_closed:
-            raise ClientClosed("the producer is closed")
+            raise self._why_closed()
         while (known := self._lookup.known(topic)) is None:
             await self.until_sendable(topic)
         settings = self.settings
@@ -265,6 +273,8 @@ class Producer:
 
         Raises the first error of records whose deliveries nobody has looked at.
         """
+        if self._view.is_forked:
+            raise self._why_closed()
         await self._sender.flush()
         self._raise_unseen()
 
@@ -304,7 +314,7 @@ class Producer:
         if self._session is None:
             raise IllegalProducerState("this producer has no transactional.id")
         if self._is_closed:
-            raise ClientClosed("the producer is closed")
+            raise self._why_closed()
         return self._session
 
     @property

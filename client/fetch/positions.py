@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from ...wire.errors import OffsetOutOfRange
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
-from ..failures import LogTruncated, NoOffsetForPartition, PartitionNotAssigned
+from ..failures import ClientClosed, LogTruncated, NoOffsetForPartition, PartitionNotAssigned
 from ..group_metadata import OffsetAndMetadata
 from ..settings import Settings
 from .epoch_queries import EpochEnd
@@ -30,18 +30,47 @@ class Positions:
     def __init__(self, view: ClusterView, settings: Settings, committed: Committed | None) -> None:
         self._view, self._settings, self._committed = view, settings, committed
         self.states: dict[TopicPartition, FetchState] = {}
+        self._given: list[tuple[FetchState, int, int, int]] = []  # by the last poll
+        self.why_closed = ""
+
+    def require_open(self) -> None:
+        """Return while the consumer is open. Raises ClientClosed."""
+        if self.why_closed:
+            raise ClientClosed(self.why_closed)
+
+    def close(self, why: str) -> None:
+        """Forget everything; calls raise this from here on, unless another reason came first."""
+        self.states.clear()
+        self.why_closed = self.why_closed or why
 
     def of(self, topic: str, partition: int) -> FetchState:
         """The state of a partition. Raises PartitionNotAssigned."""
         state = self.states.get((topic, partition))
         if state is None:
+            self.require_open()
             raise PartitionNotAssigned(f"{topic}/{partition} is not assigned to this consumer")
         return state
 
     def settle(self) -> None:
         """A poll begins: the program has done with what the last one gave."""
+        self._given = []
         for state in self.states.values():
             state.settle()
+
+    def before_taking(self) -> list[tuple[FetchState, int, int]]:
+        """Where a poll begins to take: for `gives`."""
+        return [(s, s.position, s.position_epoch) for s in self.states.values() if s.has_data]
+
+    def gives(self, before: list[tuple[FetchState, int, int]]) -> None:
+        """A poll gives out what it has taken since then."""
+        self._given = [(s, s.position, at, epoch) for s, at, epoch in before if s.position != at]
+
+    def take_back(self) -> None:
+        """Give out once more what the last poll gave, but for seeks that came between."""
+        given, self._given = self._given, []
+        for state, position, at, epoch in given:
+            if state.position == position:
+                state.seek(at, epoch)
 
     def settled(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed without the program's word."""
@@ -141,6 +170,7 @@ class Positions:
 
     async def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """As `list_offsets`, for this reader's isolation."""
+        self.require_open()
         return await list_offsets(
             self._view,
             wanted,

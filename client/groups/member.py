@@ -138,6 +138,11 @@ class GroupMember:
         if self._settings.group_instance_id is None:
             await self.requests.leave()
 
+    def stop(self) -> None:
+        """Stop, without a word to the group."""
+        self._joining.drop()
+        self._heartbeats.drop()
+
     # --- joining
 
     def _topics_have_grown(self) -> bool:

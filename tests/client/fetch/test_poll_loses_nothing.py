@@ -87,7 +87,7 @@ async def test_a_poll_that_takes_long_gives_what_it_has(
     async with Consumer(NOWHERE) as consumer:
         consumer.assign({("t", 0): 0})
         load(consumer, 0, *map(batch, range(100)))
-        monkeypatch.setattr("oncelog.client.consumer.now_ms", later)
+        monkeypatch.setattr("oncelog.client.fetch.taking.now_ms", later)
         given = [len(await poll(consumer)) for _ in range(40)]
         assert sum(given) == 100 and 1 <= max(given) <= 10
         assert consumer.position("t", 0) == 100

@@ -1,0 +1,118 @@
+"""A poll of a blocking consumer that an exception of a signal handler leaves loses nothing."""
+
+import contextlib
+import random
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from oncelog.client import BlockingConsumer, BlockingProducer
+
+from .fetch.test_poll_loses_nothing import batch
+
+PLACE = ("t", 0)
+POLLS: list[Callable[[BlockingConsumer], Any]] = [
+    lambda consumer: consumer.poll(0),
+    lambda consumer: consumer.poll_columns(0),
+    lambda consumer: consumer.poll_batches(0),
+]
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def load(consumer: BlockingConsumer) -> None:
+    consumer._client._positions.states[PLACE].load(batch(0), ())
+
+
+committed: list[int] = []
+
+
+@pytest.fixture(params=POLLS)
+def interrupted(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[BlockingConsumer, Callable[[BlockingConsumer], Any]]]:
+    """A consumer whose poll was left when the loop had ended it, and another poll."""
+    with BlockingConsumer("127.0.0.1:1", group_id="g") as consumer:
+
+        async def commit(listed: Any) -> None:
+            committed.extend(each.offset for each in listed.values())
+
+        committed.clear()
+        consumer._client._commit = commit  # type: ignore[method-assign]
+        consumer.assign({PLACE: 0})
+        load(consumer)
+        run = consumer._thread.run
+
+        def run_and_leave(work: Any, timeout_s: float | None = None) -> None:
+            run(work, timeout_s)
+            raise Interrupted
+
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(consumer._thread, "run", run_and_leave)
+            request.param(consumer)
+        yield consumer, request.param
+
+
+def test_a_poll_after_an_interrupted_one_gives_its_records(interrupted: Any) -> None:
+    consumer, poll = interrupted
+    consumer.seek_to_beginning([])  # any call takes them back
+    load(consumer)  # as the next fetch does
+    assert len(poll(consumer)) == 1
+    assert consumer.position(*PLACE) == 1
+    load(consumer)
+    assert len(poll(consumer)) == 0
+
+
+def test_an_interrupted_poll_has_not_moved_the_position(interrupted: Any) -> None:
+    consumer, _ = interrupted
+    assert consumer.position(*PLACE) == 0
+
+
+def test_an_interrupted_poll_is_not_committed(interrupted: Any) -> None:
+    consumer, _ = interrupted
+    consumer.commit()
+    assert committed == [0]
+
+
+def test_a_close_after_an_interrupted_poll_does_not_commit_it(interrupted: Any) -> None:
+    consumer, _ = interrupted
+    consumer.close()
+    assert committed == [0]
+
+
+def test_a_seek_behind_an_interrupted_poll_stays(interrupted: Any) -> None:
+    consumer, _ = interrupted
+    consumer.seek(*PLACE, 7)
+    assert consumer.position(*PLACE) == 7
+
+
+def test_polls_between_signals_give_every_record_once(bootstrap: str, topic: str) -> None:
+    count = 1_000
+    with BlockingProducer(bootstrap) as producer:
+        producer.send_many(topic, [b"%d" % n for n in range(count)], partition=0)
+
+    def leave(_: int, __: Any) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, leave)
+    chance, found = random.Random(1), list[int]()
+    try:
+        with BlockingConsumer(bootstrap) as consumer:
+            consumer.assign({(topic, 0): 0})
+            for _ in range(10_000):
+                with contextlib.suppress(Interrupted):
+                    signal.setitimer(signal.ITIMER_REAL, chance.choice((0.0005, 0.002, 0.01)))
+                    records = consumer.poll(200, 20)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    found += [int(record.value or b"") for record in records]
+                if len(found) >= count:
+                    break
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert found == list(range(count))
