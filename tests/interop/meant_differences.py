@@ -136,6 +136,40 @@ MEANT: tuple[Meant, ...] = (
         ours="INVALID_RECORD",
     ),
     Meant(
+        "Produce",
+        "a lie: *",
+        "*error_code",
+        "Kafka fails where we refuse",
+        kafka="UNKNOWN_SERVER_ERROR",
+        ours="INVALID_RECORD",
+    ),
+    Meant(
+        "Produce",
+        "a lie: a time beyond 64 bits",
+        "*record_errors[0]",
+        "Kafka names the record by the time that is left of it in 64 bits",
+        ours=repr(MISSING),
+    ),
+    Meant(
+        "Produce",
+        "a lie: offset delta*",
+        "*error_code",
+        "Kafka stores offsets that readers cannot go by",
+        kafka="NONE",
+        ours="INVALID_RECORD",
+    ),
+    *(
+        Meant(
+            "Produce",
+            f"a lie: {name}",
+            "*error_code",
+            "keys, values and headers are read when oncelog.record.validation=full",
+            kafka="INVALID_RECORD",
+            ours="NONE",
+        )
+        for name in ("2^31-1 headers", "bytes behind the headers", "key beyond the record")
+    ),
+    Meant(
         "*",
         "isolation ?",
         "*error_code",

@@ -18,6 +18,7 @@ from .cases import (
     group_admin,
     groups,
     log,
+    lying,
     transaction_admin,
     transactions,
 )
@@ -38,6 +39,7 @@ SCENARIOS = {
     0: (
         log.produce,
         log.produce_batches,
+        lying.produce_lying_batches,
         log.produce_in_sequence,
         log.produce_to_configured,
         log.produce_in_no_transaction,

@@ -1,0 +1,14 @@
+"""Batches that do not hold what they claim."""
+
+from ...lying_batches import lying_batches
+from ..raw_peer import RawPeer
+from .log import T0, Scenario
+
+
+def produce_lying_batches(peer: RawPeer, version: int) -> Scenario:
+    """Each to a partition of its own."""
+    topic = f"lying-{version}"
+    lies = lying_batches(T0)
+    peer.create_topic(topic, partitions=len(lies))
+    for index, lie in enumerate(lies):
+        yield f"a lie: {lie.name}", peer.produce(version, topic, lie.data, index=index)
