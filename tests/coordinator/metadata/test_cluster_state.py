@@ -265,6 +265,24 @@ def test_a_large_command_is_applied_in_steps_and_partitions_are_whole_between_th
     assert changes
 
 
+def test_version_changes_with_each_step_of_a_command() -> None:
+    """What was read before a step is not taken for what can be read after it."""
+    cluster = MetadataCluster((1, 2, 3))
+    state, revision = cluster.state, cluster.state.revision
+    create = CreateTopics((NewTopic("big", topic_id("big"), 3_000, 3),))
+    versions = [state.version]
+    for _ in state.apply_steps(encode_command(create), 100):
+        versions.append(state.version)
+        assert state.revision == revision
+    versions.append(state.version)
+    assert len(set(versions)) == len(versions) > 50
+    assert state.revision == revision + 1
+    other = ClusterState()
+    before = other.version
+    other.restore(state.snapshot())
+    assert other.version > before
+
+
 def test_a_topic_is_deleted_as_a_whole_in_one_step() -> None:
     cluster = MetadataCluster((1, 2, 3))
     state = cluster.state
