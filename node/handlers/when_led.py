@@ -1,8 +1,8 @@
 """Control requests that name partitions wait for those that this broker will soon lead."""
 
 from collections.abc import Callable, Iterable, Iterator
-from inspect import iscoroutine, isgenerator
-from typing import Any, TypeVar, cast
+from inspect import iscoroutine
+from typing import Any, TypeVar
 
 from ...wire.framing import RequestHeader
 from ...wire.identifiers import TopicPartition
@@ -39,9 +39,7 @@ def when_led(
         deadline_ms = awaited.deadline_ms(getattr(request, "timeout", WAIT_MS_MAX))
         await awaited.wait(found if is_done else await work.run(name, found), deadline_ms)
         values: Any = decide(context, header, request)
-        if isgenerator(values):
-            return await work.run(name, cast("Steps[Any]", values))
-        return await values if iscoroutine(values) else values
+        return await values if iscoroutine(values) else values  # steps make the answer later
 
     return decide_when_led
 
