@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import time
 
 import psutil
@@ -12,7 +13,7 @@ from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, Holder
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import control
 
-from ...awaiting import until
+from ...awaiting import turns_until, until
 from ...present import present
 from .toy_server import ECHO, PRODUCE, WAIT, Bench, Client, toy_server
 
@@ -109,6 +110,18 @@ async def test_places_are_limited() -> None:
         clients[0].writer.close()
         await until(lambda: bench.server.connection_count == 2)
         await honest(bench)
+
+
+async def test_many_connections_are_accepted_in_a_turn() -> None:
+    """A full turn takes some 5 ms, and 200 clients may come at once."""
+    async with toy_server() as bench:
+        sockets = [socket.socket() for _ in range(200)]
+        for each in sockets:
+            each.connect(("127.0.0.1", bench.server.port))  # the kernel takes them all
+        turns = await turns_until(lambda: bench.server.connection_count == len(sockets))
+        for each in sockets:
+            each.close()
+        assert turns <= len(sockets) // 4
 
 
 async def test_connection_without_a_request_gives_its_place_to_a_new_one() -> None:
