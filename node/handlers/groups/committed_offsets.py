@@ -169,7 +169,7 @@ class _Group(NamedTuple):
     def all_topics(self) -> "Steps[list[_Topic]]":
         """All that is committed; from version 10 on not of deleted topics, which have no id."""
         answers: list[_Topic] = []
-        by_topic: dict[bytes | str, list[_Partition]] = {}
+        by_topic: dict[tuple[str, bytes], list[_Partition]] = {}  # a namesake may come meanwhile
         committed = () if self.offsets is None else self.offsets.committed(self.group_id)
         for count, (name, index) in enumerate(committed, 1):
             if count % OFFSETS_A_STEP == 0:
@@ -181,11 +181,11 @@ class _Group(NamedTuple):
             answer = self._answer(name, index, topic_id)
             if answer is None:  # deleted meanwhile, or a namesake's
                 continue
-            key = name if topic is None else topic_id  # a namesake may come between two steps
-            if key not in by_topic:
-                by_topic[key] = []
-                answers.append({"name": name, "topic_id": topic_id, "partitions": by_topic[key]})
-            by_topic[key].append(answer)
+            partitions = by_topic.get((name, topic_id))
+            if partitions is None:
+                partitions = by_topic[name, topic_id] = []
+                answers.append({"name": name, "topic_id": topic_id, "partitions": partitions})
+            partitions.append(answer)
         return answers
 
     def _answer(self, name: str, index: int, topic_id: bytes) -> "_Partition | None":

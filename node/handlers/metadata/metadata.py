@@ -13,7 +13,7 @@ Against Kafka: a topic that the question itself creates is usually in the answer
 decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which all clients retry.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from ....coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration, Topic
@@ -40,7 +40,7 @@ from .shared_answers import Computation, SharedAnswers
 ZERO_ID = bytes(16)
 CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
-PARTITIONS_AT_ONCE_MAX = 200  # about 2 ms
+ENTRIES_AT_ONCE_MAX = 200  # about 2 ms
 PARTITIONS_PER_STEP = 50
 
 
@@ -112,7 +112,7 @@ class MetadataAnswers:
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         if to_create := run_to_end(self._to_create(question)):
             return self._create_and_answer(question, to_create)
-        if _has_many_partitions(question.state, question.names):
+        if _is_long(question):
             return self._share_answer(question, key)
         values = run_to_end(_values(question, {}))
         answer = control.encode_response(api_keys.METADATA, question.version, values)
@@ -174,7 +174,7 @@ class MetadataAnswers:
 
 
 class _Question(NamedTuple):
-    """A request with the topics asked for: names, or unknown ids as bytes; None for all."""
+    """A request with the topics asked for: names, or ids as bytes; None for all."""
 
     context: RequestContext
     version: int
@@ -185,6 +185,17 @@ class _Question(NamedTuple):
     @property
     def state(self) -> ClusterState:
         return self.context.broker.state
+
+    def topic(self, asked: str | bytes) -> Topic | None:
+        """The topic of a name or an id now."""
+        if isinstance(asked, bytes):
+            return self.state.topic_by_id(asked)
+        return self.state.topics.get(asked)
+
+    def size(self, asked: str | bytes) -> int:
+        """How many entries tell of a topic."""
+        topic = self.topic(asked)
+        return 1 if topic is None else 1 + len(topic.partitions)
 
 
 def _moment(broker: BrokerServices) -> tuple[int, int, int]:
@@ -207,8 +218,7 @@ def _question(
         if topic_id != ZERO_ID and version < 12:
             raise InvalidRequest(f"Topic IDs are not supported in requests for version {version}")
         if topic_id != ZERO_ID:
-            known = context.broker.state.topic_by_id(topic_id)
-            found[topic_id if known is None else known.name] = None
+            found[topic_id] = None  # a namesake that comes meanwhile is another topic
         names[topic.name or ""] = None
         if counter.ends_step():
             yield
@@ -232,21 +242,15 @@ async def _answer_in_slices(
 
 
 def _answer_bytes(question: _Question) -> Steps[int]:
-    topics = question.state.topics
-
-    def count(name: str | bytes) -> int:
-        topic = topics.get(name) if isinstance(name, str) else None
-        return 1 if topic is None else 1 + len(topic.partitions)
-
-    return entries_bytes(count, list(topics) if question.names is None else question.names)
+    names = list(question.state.topics) if question.names is None else question.names
+    return entries_bytes(question.size, names)
 
 
-def _has_many_partitions(state: ClusterState, names: Iterable[str | bytes] | None) -> bool:
+def _is_long(question: _Question) -> bool:
     count = 0
-    for name in state.topics if names is None else names:
-        topic = state.topics.get(name) if isinstance(name, str) else None
-        count += 1 if topic is None else len(topic.partitions)
-        if count > PARTITIONS_AT_ONCE_MAX:
+    for name in question.state.topics if question.names is None else question.names:
+        count += question.size(name)
+        if count > ENTRIES_AT_ONCE_MAX:
             return True
     return False
 
@@ -259,13 +263,15 @@ def _values(question: _Question, errors: dict[str, int]) -> "Steps[responses.Met
     topics: list[responses.Metadata.MetadataResponseTopic] = []
     for name in list(state.topics) if names is None else names:
         values: responses.Metadata.MetadataResponseTopic
-        if isinstance(name, bytes):
-            values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
-        elif topic := state.topics.get(name):
+        if topic := question.topic(name):
             values = yield from topic_values(state, topic, version)
+        elif isinstance(name, bytes):
+            values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
+        elif names is None:  # it has gone since this began
+            continue
         else:
             values = {**missing_topic(name, errors.get(name))}
-        if with_operations and not isinstance(name, bytes):
+        if with_operations and (topic is not None or isinstance(name, str)):
             values["topic_authorized_operations"] = TOPIC_OPERATIONS
         topics.append(values)
         if len(topics) % PARTITIONS_PER_STEP == 0:

@@ -186,6 +186,7 @@ def list_partition_reassignments(
         )
         for name, index in sorted(state.reassigning_partitions())
         if (partition := state.partition(name, index)) is not None
+        and (partition.adding or partition.removing)  # else the move has ended meanwhile
     )
     return {"error_message": None, "topics": (yield from _by_topic(found, asked))}
 

@@ -52,6 +52,8 @@ def describe_topic_partitions(
         if remaining == 0:
             return _page(topics, name, 0)
         topic = state.topics.get(name)
+        if topic is None and not asked:  # it has gone since this began
+            continue
         if topic is None:
             topics.append({**missing_topic(name), "topic_authorized_operations": TOPIC_OPERATIONS})
             continue

@@ -1,20 +1,32 @@
 """Equal questions share one computation, and none gets an answer older than itself."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
-from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
+from oncelog.coordinator.metadata.commands import (
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    TopicReference,
+)
 from oncelog.node.handlers.metadata import metadata
 from oncelog.node.handlers.metadata.shared_answers import Computation, SharedAnswers
 from oncelog.node.listener.dispatch import RequestContext
+from oncelog.replication.sliced_work import SlicedWork
+from oncelog.wire.errors import ErrorCode
 
 from ....awaiting import settle
 from ...fake_broker import FakeBroker, request
 
-METADATA = 3
-MANY = metadata.PARTITIONS_AT_ONCE_MAX + 1
+METADATA, DESCRIBE_TOPIC_PARTITIONS = 3, 75
+ALL_TOPICS = {
+    METADATA: {"topics": None},
+    DESCRIBE_TOPIC_PARTITIONS: {"topics": [], "response_partition_limit": 2_000, "cursor": None},
+}
+MANY = metadata.ENTRIES_AT_ONCE_MAX + 1
 
 
 class Asked:
@@ -153,3 +165,36 @@ async def test_metadata_asked_for_after_a_change_shows_it(
         asked.append(request(broker.dispatcher, context, METADATA, 12, {"topics": None}))
         names = {topic.name for topic in (await asked[-1].value()).topics}
         assert f"new-{number}" in names
+
+
+def delete(broker: FakeBroker, name: str) -> None:
+    broker.controller.apply(DeleteTopics((TopicReference(name),)))
+
+
+async def test_metadata_by_id_of_a_topic_that_is_made_anew_meanwhile_does_not_show_its_namesake(
+    broker: FakeBroker, computed: list[int]
+) -> None:
+    create(broker, "wide", MANY)
+    wide = broker.state.topics["wide"].topic_id
+    asked = broker.request(METADATA, 12, {"topics": [{"name": None, "topic_id": wide}]})
+    delete(broker, "wide")
+    broker.controller.apply(CreateTopics((NewTopic("wide", b"another".ljust(16), 1, 3),)))
+    (topic,) = (await asked.value()).topics
+    assert (topic.error_code, topic.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, wide)
+
+
+@pytest.mark.parametrize("key", [METADATA, DESCRIBE_TOPIC_PARTITIONS])
+async def test_all_topics_do_not_show_one_that_is_deleted_meanwhile(
+    broker: FakeBroker, key: int
+) -> None:
+    ticks = itertools.count(0, 0.003)
+    broker.services.work = SlicedWork(lambda: next(ticks)).clients  # a step a turn
+    create(broker, "a", 2 * MANY)
+    create(broker, "gone")
+    asked = broker.request(key, 12 if key == METADATA else 0, ALL_TOPICS[key])
+    while not broker.services.large_answers.in_work_bytes:
+        await asyncio.sleep(0)
+    await settle(3)
+    delete(broker, "gone")
+    assert not asked.is_there
+    assert [topic.name for topic in (await asked.value()).topics] == ["a"]
