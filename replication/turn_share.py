@@ -95,10 +95,11 @@ class TurnShare:
         self._deadline = self._clock() + SHARE_S
         if self._waiting or self._early:
             self._count()
-            self._serve(self._early, self._deadline - SHARE_S / 2)
-            self._serve(self._waiting, self._deadline)
-            self._serve(self._early, self._deadline)
+            self._serve(self._early, SHARE_S / 2)
+            self._serve(self._waiting)
+            self._serve(self._early)
 
-    def _serve(self, line: deque[Callable[[], object]], deadline: float) -> None:
-        while line and self._clock() < deadline:
+    def _serve(self, line: deque[Callable[[], object]], kept_s: float = 0.0) -> None:
+        """Do what waits in a line, but keep some time; what it does may charge the turn."""
+        while line and self._clock() < self._deadline - kept_s:
             line.popleft()()

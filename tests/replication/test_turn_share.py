@@ -102,6 +102,20 @@ async def test_a_task_waits_for_room_and_is_charged_for_what_it_will_do() -> Non
     await asyncio.gather(*waiting)
 
 
+async def test_room_many_tasks_waiting_wakes_a_few_a_turn() -> None:
+    counted = Counted()
+    counted.do("a")
+    counted.do("b")
+    waiting = [asyncio.create_task(counted.share.room()) for _ in range(100)]
+    await counted.turns(1)
+    woken, most = 0, 0
+    while woken < len(waiting):
+        await counted.turns(1)
+        now = sum(task.done() for task in waiting)
+        woken, most = now, max(most, now - woken)
+    assert most <= 5
+
+
 async def test_answers_in_the_midst_of_what_takes_long_begin_no_share_of_their_own() -> None:
     counted = Counted()
     assert counted.share.has_room()
