@@ -49,7 +49,8 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
             append.record_check = check
             continue
         batch = memoryview(append.records or b"")
-        skeletons += header.record_count
+        count = max(0, header.record_count)  # a lie is refused, but gives no time
+        skeletons += count
         error = None
         try:
             if check == _SKELETON and not header.attributes & COMPRESSION_MASK:
@@ -57,7 +58,7 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
                     return False
                 next(walk_skeleton(batch[HEADER_BYTES:], header))
             else:
-                items += header.record_count if check > _SKELETON else 0
+                items += count if check > _SKELETON else 0
                 size_bytes += len(batch)
                 if items > AT_ONCE_ITEMS_MAX or size_bytes > AT_ONCE_BYTES_MAX:
                     return False

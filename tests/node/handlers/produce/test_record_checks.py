@@ -12,6 +12,7 @@ from oncelog.node.handlers.produce.record_checks import SKELETONS_AT_ONCE_MAX
 from oncelog.storage.log_config import RecordCheck
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.record_batch import (
+    HEADER_BYTES,
     MAX_TIMESTAMP_AT,
     BatchHeader,
     check_crc,
@@ -99,6 +100,21 @@ async def test_batch_that_unfolds_to_too_much_is_refused_where_it_is_unfolded(
     bomb = bytearray(encode_batch([record], compression=4))
     expected = E.INVALID_RECORD if level else E.NONE
     assert await broker.put(bomb).errors() == {0: expected}
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+async def test_count_below_zero_gives_the_batches_behind_it_no_more_time(
+    tmp_path: Path, level: RecordCheck
+) -> None:
+    broker, now_ms = leading(tmp_path, level), SystemClock.wall_ms()
+    liar = headed([now_ms], now_ms)
+    struct.pack_into(">i", liar, HEADER_BYTES - 4, -(1 << 31))
+    rewrite_crc(liar)
+    many = headed([now_ms] * (SKELETONS_AT_ONCE_MAX // 2), now_ms)
+    answer = broker.put([(0, liar), *[(0, bytearray(many))] * 5])
+    assert not answer.is_there, "all are looked at in one turn"
+    errors = [each.error_code for each in await answer.partitions()]
+    assert errors == [E.INVALID_RECORD, *[E.NONE] * 5]
 
 
 # -- the maximum timestamp
