@@ -198,3 +198,16 @@ async def test_all_topics_do_not_show_one_that_is_deleted_meanwhile(
     delete(broker, "gone")
     assert not asked.is_there
     assert [topic.name for topic in (await asked.value()).topics] == ["a"]
+
+
+async def test_metadata_by_id_asked_for_after_a_change_shows_it(broker: FakeBroker) -> None:
+    """Also where it joins a question of before the change that nothing was done for yet."""
+    create(broker, "wide", MANY)
+    ids = [name.ljust(16) for name in (b"wide", b"new")]
+    question = {"topics": [{"name": None, "topic_id": each} for each in ids]}
+    before = broker.request(METADATA, 12, question)
+    create(broker, "new")
+    context = RequestContext(broker.services, 2, "127.0.0.1")
+    after = await request(broker.dispatcher, context, METADATA, 12, question).value()
+    assert [topic.error_code for topic in after.topics] == [0, 0]
+    assert [topic.error_code for topic in (await before.value()).topics] == [0, 0]
