@@ -6,10 +6,10 @@ question says before its answer is made how many entries that will have, about. 
 for nothing; the others have their turn in the order in which they were asked for, a few at a time
 or one that is larger than all of them may be, so that no answer waits for ever.
 
-What is being made counts as held memory, so that requests are read with more care meanwhile. Once
-an answer is made its connection has it: what its client does not take is counted there
-(`Connection.pause_writing`), and ends that client when memory is short. So a slow reader never
-holds a place in this line.
+What is being made counts as held memory, so that requests are read with more care meanwhile; up to
+half of the budget, so that they are read at all. Once an answer is made its connection has it: what
+its client does not take is counted there (`Connection.pause_writing`), and ends that client when
+memory is short. So a slow reader never holds a place in this line.
 """
 
 from collections.abc import AsyncIterator
@@ -43,8 +43,9 @@ class LargeAnswers:
             yield
             return
         async with self._line.turn(client, size_bytes):
-            budget.hold(size_bytes)
+            held_bytes = min(size_bytes, budget.limit_bytes // 2)
+            budget.hold(held_bytes)
             try:
                 yield
             finally:
-                budget.release(size_bytes)
+                budget.release(held_bytes)

@@ -75,6 +75,16 @@ async def test_an_answer_larger_than_the_budget_is_made_alone() -> None:
     assert budget.held_bytes == 2 * LARGE
 
 
+async def test_answer_larger_than_the_budget_keeps_no_request_from_being_read() -> None:
+    line, budget = LargeAnswers(LARGE), MemoryBudget(LARGE)
+    larger = Making(line, budget, 100 * LARGE)
+    await settle()
+    assert larger.began and budget.held_bytes == LARGE // 2
+    larger.may_end.set()
+    await larger.task
+    assert budget.held_bytes == 0
+
+
 @pytest.mark.parametrize("how", ["gone", "error", "cancelled"])
 async def test_every_end_of_an_answer_lets_go_of_what_it_held(how: str) -> None:
     line, budget = LargeAnswers(LARGE), MemoryBudget(100 * LARGE)
