@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ...coordinator.transactions.connection_fence import StaleConnection
 from ...replication.rate_limited_log import LimitedLog
-from ...wire.errors import KafkaError, UnknownServerError
+from ...wire.errors import InvalidRequest, KafkaError, UnknownServerError
 from ...wire.framing import (
     Buffer,
     RequestHeader,
@@ -34,7 +34,7 @@ from ...wire.messages import api_keys, control, responses
 from ...wire.messages.apis import API_NAMES
 from ...wire.primitives import MalformedFrame
 from ...wire.steps import Result, Steps
-from .large_answers import WAITS_BEYOND_BYTES
+from .large_answers import REFUSED_BEYOND_BYTES, WAITS_BEYOND_BYTES
 from .large_requests import ClientGone, LargeRequests, Place
 from .memory_budget import MemoryBudget
 from .pending_answer import PendingAnswer
@@ -197,6 +197,8 @@ def control_api(
         size_bytes = sizing if isinstance(sizing, int) else await run(context, sizing)
         values: Any
         try:
+            if size_bytes > REFUSED_BEYOND_BYTES:  # what is named again and again, mostly
+                raise InvalidRequest("The answer would be too large. Ask for less at a time.")
             values = decide(context, header, request)
             if iscoroutine(values):
                 values = await (values if place is None else place.decided(values))

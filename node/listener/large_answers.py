@@ -20,6 +20,7 @@ from .memory_budget import MemoryBudget
 
 ENTRY_BYTES = 400  # what one entry of an answer takes while it is made, about
 WAITS_BEYOND_BYTES = 300 * ENTRY_BYTES
+REFUSED_BEYOND_BYTES = 512 * 1024 * 1024  # by that estimate: the configs of 40,000 topics
 IN_WORK_BYTES_MAX = 8 * 1024 * 1024
 
 

@@ -10,12 +10,13 @@ from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
 from oncelog.node.listener.large_answers import ENTRY_BYTES, WAITS_BEYOND_BYTES, LargeAnswers
 from oncelog.node.listener.large_requests import ClientGone, Nobody
 from oncelog.node.listener.memory_budget import MemoryBudget
+from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.apis import APIS
 
 from ...awaiting import settle, turns_until
 from ..fake_broker import FakeBroker
 
-LIST_GROUPS = 16
+LIST_GROUPS, DESCRIBE_CONFIGS = 16, 32
 LARGE = 10 * WAITS_BEYOND_BYTES
 
 
@@ -162,6 +163,16 @@ async def test_question_with_a_long_answer_is_charged_before_the_answer_is_made(
     assert budget.held_bytes >= 400 * ENTRY_BYTES
     await asked.value()
     assert budget.held_bytes == line.in_work_bytes == 0
+
+
+async def test_question_whose_answer_would_fill_the_memory_is_refused() -> None:
+    """The configs of one broker are 5 bytes of a question, and 15 kB of its answer."""
+    broker = FakeBroker()
+    resource = {"resource_type": 4, "resource_name": str(broker.services.node_id)}
+    question = {"resources": [resource] * 20_000, "include_documentation": True}
+    answer = await broker.request(DESCRIBE_CONFIGS, 4, question).value()
+    assert {each.error_code for each in answer.results} == {ErrorCode.INVALID_REQUEST}
+    assert len(answer.results) == 20_000
 
 
 async def test_answer_whose_client_goes_while_it_waits_is_not_made() -> None:
