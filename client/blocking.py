@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
+from ..wire.errors import KafkaError
 from ..wire.identifiers import TopicPartition
 from .admin import Admin
 from .blocking_producer import BlockingProducer
@@ -34,31 +35,36 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
-        self._polling: asyncio.Task[Any] | None = None  # the last poll, on the loop
-        self._is_left = False  # its caller was interrupted, and has nothing of it
+        # Polls whose callers were interrupted and have nothing of them; empty: not begun.
+        self._left: list[list[asyncio.Task[Any]]] = []
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
         """Run `work(consumer)`; first take back what a poll gave whose caller was interrupted."""
 
-        async def after_the_poll(consumer: Consumer) -> T:
-            if self._is_left and self._polling is not None:
-                self._polling.cancel()
-                await asyncio.wait([self._polling])
-                consumer.take_back()
-                self._is_left = False
+        async def after_polls(consumer: Consumer) -> T:
+            while self._left:
+                for polling in self._left[0]:
+                    polling.cancel()
+                    await asyncio.wait([polling])
+                    consumer.take_back()
+                del self._left[0]
             return await work(consumer)
 
-        return super().run(after_the_poll)
+        return super().run(after_polls)
 
     def _poll(self, method: Callable[..., Awaitable[T]], *limits: int | None) -> T:
+        begun: list[asyncio.Task[Any]] = []
+
         async def polled(consumer: Consumer) -> T:
-            self._polling = asyncio.current_task()
+            begun.extend(filter(None, [asyncio.current_task()]))
             return await method(consumer, *limits)
 
         try:
             return self.run(polled)
+        except KafkaError:
+            raise
         except BaseException:
-            self._is_left = True
+            self._left.append(begun)
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -109,7 +115,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def position(self, topic: str, partition: int) -> int:
         """As `Consumer.position`."""
-        if self._is_left:
+        if self._left:
             self.run(lambda _: asyncio.sleep(0))
         return self._client.position(topic, partition)
 

@@ -84,6 +84,36 @@ def test_a_close_after_an_interrupted_poll_does_not_commit_it(interrupted: Any) 
     assert committed == [0]
 
 
+def test_a_poll_that_is_interrupted_before_it_begins_takes_back_nothing() -> None:
+    with BlockingConsumer("127.0.0.1:1") as consumer:
+        consumer.assign({PLACE: 0})
+        load(consumer)
+        assert len(consumer.poll(0)) == 1
+        with pytest.raises(Interrupted), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(consumer._thread, "run", leave_before_it_begins)
+            consumer.poll(0)
+        assert consumer.position(*PLACE) == 1
+
+
+def test_a_poll_that_is_refused_takes_back_nothing() -> None:
+    with BlockingConsumer("127.0.0.1:1") as consumer:
+        consumer.assign({PLACE: 0})
+        load(consumer)
+        assert len(consumer.poll(0)) == 1
+
+        async def poll_on_the_loop() -> None:
+            consumer.poll(0)
+
+        with pytest.raises(RuntimeError):
+            consumer._thread.run(poll_on_the_loop())
+        assert consumer.position(*PLACE) == 1
+
+
+def leave_before_it_begins(work: Any, timeout_s: float | None = None) -> None:
+    work.close()
+    raise Interrupted
+
+
 def test_a_seek_behind_an_interrupted_poll_stays(interrupted: Any) -> None:
     consumer, _ = interrupted
     consumer.seek(*PLACE, 7)
