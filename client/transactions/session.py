@@ -6,7 +6,8 @@ are put in order, with waiting.
 
 A call that is cut off by its deadline may be made again, and only that one: what the coordinator
 has decided meanwhile is not known. Offsets are sent on when their call is cancelled, one call's
-after another's: a commit waits for them, and an abort gives them up.
+after another's: a commit waits for them, and an abort gives them up. A call that is cancelled while
+it waits for another's has to be aborted.
 """
 
 import logging
@@ -131,8 +132,12 @@ class TransactionSession:
             raise InvalidRequest("offsets in a transaction need a group id")
         if not offsets:
             return
-        while self._offsets.is_running:
-            await self._offsets.ended()
+        try:
+            while self._offsets.is_running:
+                await self._offsets.ended()
+        except BaseException:
+            self.failed(KafkaError("a call to send offsets was interrupted while it waited"))
+            raise
         scope = self._open_scope(Call.SEND_OFFSETS)  # as it is after the others
         scope.sent()
         is_sent = False
@@ -177,20 +182,21 @@ class TransactionSession:
                 "prepare() needs transaction.two.phase.commit.enable=true: "
                 "the cluster would abort the transaction after its timeout"
             )
-        assert self.scope is not None
-        was_prepared, self.scope.prepared = self.scope.prepared, True
+        scope = self.scope
+        assert scope is not None
+        was_prepared, scope.prepared = scope.prepared, True
         try:
             await sending.flush()
             await self._offsets.ended()
             self.identity.require(Call.PREPARE)
         except BaseException:
-            self.scope.prepared = was_prepared  # by this call nobody has a token
+            scope.prepared = was_prepared  # by this call nobody has a token
             raise
         return PreparedTransaction(
             self.requests.transactional_id,
             *self._producer,
-            self.scope.is_v2,
-            is_empty=not self.scope.has_begun,
+            scope.is_v2,
+            is_empty=not scope.has_begun,
         )
 
     async def commit(self, sending: Sending) -> None:

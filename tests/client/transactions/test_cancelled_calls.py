@@ -168,3 +168,31 @@ async def test_a_call_whose_transaction_is_aborted_meanwhile_raises(slow: Slow) 
     with pytest.raises(TransactionAborted):
         await call
     assert slow.state is S.IN_TRANSACTION
+
+
+async def test_a_call_that_is_cancelled_behind_another_makes_the_commit_raise(slow: Slow) -> None:
+    await slow.begun()
+    await slow.interrupted_offset(5)
+    later = asyncio.create_task(slow.offset(6))
+    await asyncio.sleep(0)
+    later.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await later
+    slow.may_answer.set()
+    with pytest.raises(KafkaError) as raised:
+        await slow.commit()
+    assert raised.value.abortable
+    await slow.abort()
+    assert slow.state is S.READY
+
+
+async def test_a_prepare_whose_transaction_is_over_meanwhile_raises(slow: Slow) -> None:
+    await slow.begun()
+    is_flushed = asyncio.Event()
+    slow.sending.flush = is_flushed.wait  # type: ignore[assignment]
+    prepare = asyncio.create_task(slow.session.prepare(slow.sending, may_time_out=True))
+    await asyncio.sleep(0)
+    await slow.abort()
+    is_flushed.set()
+    with pytest.raises(KafkaError):
+        await prepare
