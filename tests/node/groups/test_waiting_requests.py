@@ -240,6 +240,19 @@ async def test_a_broken_record_of_a_group_does_not_keep_others_from_being_loaded
     assert len(broker.shard.groups) == 1
 
 
+async def test_a_group_that_cannot_begin_at_loading_keeps_its_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve()
+    assert await commit_error(broker.request(COMMIT, 8, committing())) == 0
+    broker.resign()
+    breaking(monkeypatch, group_table, "_begin_sessions")
+    await broker.serve(epoch=2)
+    assert list(broker.shard.groups) == ["g"]
+    assert "group g is set aside" in caplog.text
+
+
 @pytest.mark.parametrize("owner", [FakeVerifier, ProducerStateTable, GroupCoordinator])
 async def test_transactional_offset_commit_is_answered_when_a_step_of_it_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any
