@@ -2,7 +2,8 @@
 
 Other users of the machine cannot enter a directory of mode 0700, so what lies in one is safe
 whatever its own mode. A directory of another user is refused, by root, too: its owner could put a
-link where a file of ours is to be.
+link where a file of ours is to be. Root's own is taken: root may do anything anyway, and a volume
+of a container is root's.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from pathlib import Path
 from .failure import Failure
 
 OTHERS = 0o077
+ROOT = 0
 
 
 def make_private_directory(path: Path) -> None:
@@ -23,9 +25,9 @@ def make_private_directory(path: Path) -> None:
 
 
 def require_ours(path: Path) -> None:
-    """Failure when a directory or file belongs to another user."""
+    """Failure when a directory or file belongs to another user, who is not root."""
     owner = path.stat().st_uid
-    if owner != os.geteuid():
+    if owner not in (ROOT, os.geteuid()):
         raise Failure(
             f"{path} belongs to user {owner}, and this is user {os.geteuid()}: its owner could "
             "have it hold anything. Run this as that user, or choose another directory."
@@ -33,12 +35,16 @@ def require_ours(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> bool:
-    """Let only the owner enter a directory; whether others could until now."""
-    is_open = bool(stat.S_IMODE(path.stat().st_mode) & OTHERS)
-    if is_open:
-        with contextlib.suppress(PermissionError):  # a file system without modes
-            path.chmod(0o700)
-    return is_open
+    """Let only the owner enter a directory; whether others could until now, and cannot any more."""
+    if not _is_open(path):
+        return False
+    with contextlib.suppress(PermissionError):  # root's, or of a file system without modes
+        path.chmod(0o700)
+    return not _is_open(path)
+
+
+def _is_open(path: Path) -> bool:
+    return bool(stat.S_IMODE(path.stat().st_mode) & OTHERS)
 
 
 def opener(path: str, flags: int) -> int:

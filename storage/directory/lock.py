@@ -12,6 +12,8 @@ from ..checkpoint import sync_directory
 
 logger = logging.getLogger(__name__)
 LOCK = ".lock"
+OTHERS = 0o077
+ROOT = 0  # owns what a container mounts, and may do anything anyway
 
 
 class DirectoryInUse(Exception):
@@ -32,10 +34,13 @@ def make_directory(path: Path) -> None:
 
 def close_to_others(path: Path) -> None:
     """Let only its owner enter a data directory that an older release, or a person, left open."""
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        logger.warning("%s was open to other users; it is its owner's alone now", path)
-        with contextlib.suppress(PermissionError):  # a file system without modes
-            path.chmod(0o700)
+    if not stat.S_IMODE(path.stat().st_mode) & OTHERS:
+        return
+    with contextlib.suppress(PermissionError):  # root's, or of a file system without modes
+        path.chmod(0o700)
+    is_closed = not stat.S_IMODE(path.stat().st_mode) & OTHERS
+    now = "it is its owner's alone now" if is_closed else "and cannot be closed to them"
+    logger.warning("%s was open to other users; %s", path, now)
 
 
 def take_lock(path: Path) -> int:
@@ -45,7 +50,7 @@ def take_lock(path: Path) -> int:
     link where the lock is.
     """
     owner = path.stat().st_uid
-    if owner != os.geteuid():
+    if owner not in (ROOT, os.geteuid()):
         raise DirectoryOfAnother(
             f"{path} belongs to user {owner}, and this is user {os.geteuid()}. Run the node as "
             "that user, or give it a directory of its own"

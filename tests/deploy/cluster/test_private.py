@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -10,7 +11,12 @@ from confluent_kafka import Consumer, Producer
 from oncelog.deploy.cluster import layout
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.deploy.cluster.private import make_private_directory, write_private
+from oncelog.deploy.cluster.private import (
+    close_to_others,
+    make_private_directory,
+    write_private,
+)
+from oncelog.storage.directory import lock
 from oncelog.storage.directory.lock import DirectoryOfAnother, take_lock
 
 SOMEBODY_ELSE = 4_000_000_000
@@ -22,10 +28,23 @@ def open_to_others(directory: Path) -> list[str]:
     return [str(path) for path in found if not path.is_symlink() and path.lstat().st_mode & 0o077]
 
 
+def owned_by(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
+    """Let everything belong to a user, and this process run as another one."""
+    found = Path.stat
+
+    def stat_of_that(path: Path, **options: Any) -> os.stat_result:
+        values = list(found(path, **options))
+        values[4] = user
+        return os.stat_result(values)
+
+    monkeypatch.setattr(Path, "stat", stat_of_that)
+    monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY_ELSE)
+
+
 @pytest.fixture
 def of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process runs as a user to whom nothing here belongs."""
-    monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY_ELSE)
+    owned_by(monkeypatch, 1234)
 
 
 @pytest.mark.cluster
@@ -115,9 +134,27 @@ def test_cluster_file_of_another_user_is_not_believed(
     """It would name the processes that `down` ends and the directory that it removes."""
     with layout.locked(tmp_path):
         layout.write(tmp_path, layout.ClusterFile("id", "/tmp/oncelog-x", "local", []))
-    monkeypatch.setattr(os, "geteuid", lambda: SOMEBODY_ELSE)
+    owned_by(monkeypatch, 1234)
     with pytest.raises(Failure, match="belongs to user"):
         layout.existing(tmp_path)
+
+
+def test_directory_of_root_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A volume that a container has mounted: a group may write there, and nobody can change it."""
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    tmp_path.chmod(0o770)
+    owned_by(monkeypatch, 0)
+    monkeypatch.setattr(Path, "chmod", refuse)
+    make_private_directory(tmp_path)
+    assert not close_to_others(tmp_path)
+    os.close(take_lock(tmp_path))
+    lock.close_to_others(tmp_path)
+    assert "cannot be closed" in caplog.text
 
 
 def test_private_file_does_not_follow_a_link(tmp_path: Path) -> None:
