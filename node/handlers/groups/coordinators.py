@@ -7,10 +7,12 @@ A group's coordinator is the leader of its partition of __consumer_offsets; that
 the first group asks. A transactional id's is the leader of its shard. While there is none the
 answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 
-Against Kafka: the question that makes the topic waits for it, a moment at most, and for the logs of
-this broker's own partitions of it, so that the first consumer of a cluster need not come twice.
+Against Kafka: the question that makes the topic waits for it, a moment at most, and for the log of
+its group's partition where that is this broker's own, so that the first consumer of a cluster need
+not come twice.
 """
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from ....coordinator.metadata.cluster_model import BrokerRegistration
@@ -61,7 +63,8 @@ class CoordinatorSearch:
         if key_type == GROUP and OFFSETS_TOPIC not in broker.state.topics:
             await self._creation.create(broker, [OFFSETS_TOPIC])
         if key_type == GROUP:
-            await _until_own_partitions_are_led(broker)
+            keys = getattr(request, "coordinator_keys", None)
+            await _until_led(broker, [request.key] if keys is None else keys)
         if header.api_version < BATCHED_FROM:
             error, address = _coordinator(broker, key_type, request.key)
             return {"error_code": error, "error_message": _message(error), **address}
@@ -75,11 +78,14 @@ class CoordinatorSearch:
         return {"coordinators": Each(find, request.coordinator_keys)}
 
 
-async def _until_own_partitions_are_led(broker: BrokerServices) -> None:
+async def _until_led(broker: BrokerServices, group_ids: Sequence[str]) -> None:
+    """Return when this broker serves the partition of a group, or of many any of its own."""
     topic = broker.state.topics.get(OFFSETS_TOPIC)
     if topic is not None:
-        awaited = broker.replicas.awaited
-        own = [(OFFSETS_TOPIC, index) for index in range(len(topic.partitions))]
+        count, awaited = len(topic.partitions), broker.replicas.awaited
+        one = len(group_ids) == 1
+        indexes = [shard_for(group_ids[0], count)] if one else range(count)
+        own = [(OFFSETS_TOPIC, index) for index in indexes]
         await awaited.wait(own, awaited.deadline_ms())
 
 

@@ -408,6 +408,20 @@ async def test_find_coordinator_waits_until_the_partition_of_its_group_is_led(
         assert broker.replicas.partition(OFFSETS_TOPIC, index).leader is not None
 
 
+async def test_find_coordinator_does_not_wait_for_partitions_of_other_groups(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as broker:
+        for version, values in ((3, {"key": "g"}), (4, {"coordinator_keys": ["g"]})):
+            asked = FIND_COORDINATOR, version, {"key_type": 0, **values}
+            await request(broker.server.dispatcher, connect(broker), *asked).value()
+            index = shard_for("g", len(broker.state.topics[OFFSETS_TOPIC].partitions))
+            broker.replicas.awaited.is_awaited = lambda _, at, served=index: at != served
+            answer = request(broker.server.dispatcher, connect(broker), *asked)
+            await settle()
+            assert answer.is_there
+
+
 async def test_wait_ends_when_the_last_of_its_partitions_is_settled() -> None:
     awaited, left = AwaitedLeaders(lambda: 0), {("t", 0), ("t", 1)}
     awaited.is_awaited = lambda topic, index: (topic, index) in left
