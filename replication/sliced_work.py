@@ -153,9 +153,10 @@ class SlicedWork(WorkLine):
             self.running = job.name
             began, until = now, min(deadline, now + line.run_s - job.ran_s)
             try:
-                while now < until:
+                while True:  # a step at least: what is left of a run may round to nothing
                     next(job.steps)
-                    now = self.clock()
+                    if (now := self.clock()) >= until:
+                        break
                 job.ran_s += now - began
                 line.put_back(job)
             except StopIteration as end:

@@ -162,3 +162,23 @@ async def test_close_ends_all_jobs() -> None:
     steps = len(trace)
     await settle(2)
     assert len(trace) == steps
+
+
+class UptimeClock:
+    """The clock of a machine that has run for eight days, where a run is a bit shorter than it."""
+
+    def __init__(self) -> None:
+        self.now_s = 700_000.0
+        self.look_s = (self.now_s + SLICE_S - self.now_s) / 2
+        assert 2 * self.look_s < SLICE_S, "the rest of a run rounds to nothing"
+
+    def __call__(self) -> float:
+        self.now_s += self.look_s
+        return self.now_s
+
+
+async def test_job_when_the_rest_of_its_run_rounds_to_nothing_goes_on() -> None:
+    work = SlicedWork(UptimeClock())
+    done = work.run("long", counting(100, []))
+    await turns_until(done.done, timeout_s=5)
+    assert done.result() == 100
