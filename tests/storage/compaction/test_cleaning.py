@@ -1,11 +1,13 @@
 """Compaction on a real log, case by case. That nobody notices it: test_cleaner_model.py."""
 
 import errno
+import os
 import struct
 from dataclasses import replace
 
 import pytest
 
+from oncelog.storage.compaction import cleaning
 from oncelog.storage.compaction.cleaner import KeyMap
 from oncelog.storage.compaction.cleaning import SLICE_BYTES, CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
@@ -674,3 +676,11 @@ def test_log_that_cannot_be_read_is_uncleanable_and_the_others_are_cleaned(
     assert len(caplog.records) == (1 if is_set_aside else 2)
     assert str(error) in caplog.text and not broken.log.is_failed
     assert broken.clean() == (0 if is_set_aside else 1)
+
+
+def test_cleaning_when_its_steps_are_done_has_synced_what_was_swapped_in(compacted, monkeypatch):
+    synced: list[list[str]] = []
+    monkeypatch.setattr(cleaning, "sync_directory", lambda path: synced.append(os.listdir(path)))
+    compacted.put_twice()
+    assert compacted.clean() == 1
+    assert sorted(synced[-1]) == sorted(os.listdir(compacted.directory / "t-0"))
