@@ -43,7 +43,7 @@ from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
 from ...replication.sliced_work import SlicedWork
-from ...wire.errors import ErrorCode, RequestTimedOut, error_for
+from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from .service import ControllerService
 
 ATTEMPT_MS = 1_000  # then it is asked anew, perhaps of another leader
@@ -167,7 +167,7 @@ class ControllerClient:
             look.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._next_look = self._last_look = look
         look = self._next_look
-        with suppress(RequestTimedOut):
+        with suppress(KafkaError):  # the caller goes by what is applied here
             await self._until(look, deadline_ms)
             await self.until_applied(look.result(), deadline_ms)
 

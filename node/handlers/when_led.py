@@ -60,13 +60,13 @@ def named_indexes(request: Any) -> Iterator[TopicPartition]:
 
 def _awaited(
     replicas: ReplicaManager, named: Iterable[TopicPartition]
-) -> Steps[list[TopicPartition]]:
-    found: list[TopicPartition] = []
+) -> Steps[dict[TopicPartition, None]]:
+    found: dict[TopicPartition, None] = {}  # a request may name one a million times
     counter = StepCounter(PARTITIONS_PER_STEP)
     for topic, index in named:
         hosted = replicas.get(topic, index)
         if (hosted is None or hosted.leader is None) and replicas.awaited.is_awaited(topic, index):
-            found.append((topic, index))
+            found[topic, index] = None
         if counter.ends_step():
             yield
     return found

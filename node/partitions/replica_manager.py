@@ -294,6 +294,7 @@ class ReplicaManager:
         partition.leader_id = -2
         partition.leader = partition.follower = None
         self.release_waiters(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.awaited.settled(partition.topic, partition.index)
         self.failed_logs.report(*partition.key)
 
     # -- requests that wait

@@ -1,4 +1,4 @@
-"""Which log is compacted next, and how far each has been: `cleaner-offset-checkpoint`.
+"""Which log is compacted next, and what is compacted of it.
 
 One cleaning at a time, of the dirtiest log. The shell that runs it decides where:
 

@@ -39,7 +39,7 @@ class FetchLook(Protocol):
     is_void: bool  # its session went or was overtaken meanwhile
     is_partial: bool  # there is more to look at than one look may take
     is_cut: bool  # there is more to read than one answer may take: waiting brings nothing
-    awaited: list[TopicPartition]  # refused, but this broker will soon lead them
+    awaited: dict[TopicPartition, None]  # refused, but this broker will soon lead them
 
     @property
     def is_empty(self) -> bool:
@@ -80,7 +80,7 @@ class PartitionReader:
         )
         self.bytes_read = 0
         self.must_answer = self.is_partial = self.is_void = self.is_cut = False
-        self.awaited: list[TopicPartition] = []
+        self.awaited: dict[TopicPartition, None] = {}
 
     def read(
         self, name: str | None, topic_id: bytes | None, wanted: FetchPartition
@@ -101,7 +101,7 @@ class PartitionReader:
             answer = FetchedPartition(wanted.index, error.number)
             if error.code in _LEADER_ERRORS and name is not None:
                 if self.replicas.awaited.is_awaited(name, wanted.index):
-                    self.awaited.append((name, wanted.index))
+                    self.awaited[name, wanted.index] = None
                 answer.current_leader = self.hints.leader_of(name, wanted.index)
         except Exception as error:  # a damaged index, say: the other partitions are answered
             self.replicas.note_unreadable(name, wanted.index, error)
