@@ -64,6 +64,19 @@ async def test_what_comes_later_waits_behind_what_waits_already() -> None:
     assert "".join(name for name, _ in counted.done) == "abcdefg"
 
 
+async def test_an_early_action_that_charges_the_next_turn_ends_this_one() -> None:
+    counted = Counted()
+    for name in "ab":
+        counted.do(name)
+    counted.share.put(partial(counted.share.charge, SHARE_S), is_early=True)
+    for name in "yz":
+        counted.share.put(partial(counted.act, name), is_early=True)
+    await counted.turns(1)
+    assert counted.done == [("a", 0), ("b", 0)]
+    await counted.turns(3)
+    assert [name for name, _ in counted.done[2:]] == ["y", "z"]
+
+
 async def test_early_actions_have_the_first_half_of_each_turn() -> None:
     counted = Counted()
     for name in "abcdef":  # a and b are done at once
