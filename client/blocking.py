@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
-from ..wire.errors import KafkaError
 from ..wire.identifiers import TopicPartition
 from .admin import Admin
 from .blocking_producer import BlockingProducer
@@ -35,36 +34,45 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def __init__(self, source: Source | None = None, /, **keywords: Any) -> None:
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
-        # Polls whose callers were interrupted and have nothing of them; empty: not begun.
-        self._left: list[list[asyncio.Task[Any]]] = []
+        self._calls: set[asyncio.Task[Any]] = set()  # on the loop
+        self._asked = self._gave = self._got = 0  # polls: called, ended on the loop, returned
+        self._is_left = False  # a poll was, by an exception in its caller
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
         """Run `work(consumer)`; first take back what a poll gave whose caller was interrupted."""
 
-        async def after_polls(consumer: Consumer) -> T:
-            while self._left:
-                for polling in self._left[0]:
-                    polling.cancel()
-                    await asyncio.wait([polling])
+        async def in_turn(consumer: Consumer) -> T:
+            others, task = list(self._calls), asyncio.current_task()
+            assert task is not None
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+            if self._is_left:
+                for each in others:
+                    each.cancel()
+                if others:
+                    await asyncio.wait(others)
+                if self._gave > self._got:
                     consumer.take_back()
-                del self._left[0]
+                self._got, self._is_left = self._gave, False
             return await work(consumer)
 
-        return super().run(after_polls)
+        return super().run(in_turn)
 
     def _poll(self, method: Callable[..., Awaitable[T]], *limits: int | None) -> T:
-        begun: list[asyncio.Task[Any]] = []
+        self._asked += 1
+        number = self._asked
 
         async def polled(consumer: Consumer) -> T:
-            begun.extend(filter(None, [asyncio.current_task()]))
-            return await method(consumer, *limits)
+            found = await method(consumer, *limits)
+            self._gave = number
+            return found
 
         try:
-            return self.run(polled)
-        except KafkaError:
-            raise
+            found = self.run(polled)
+            self._got = number  # the interpreter looks for signals at calls: not from here on
+            return found
         except BaseException:
-            self._left.append(begun)
+            self._is_left = True
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -115,7 +123,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def position(self, topic: str, partition: int) -> int:
         """As `Consumer.position`."""
-        if self._left:
+        if self._is_left:
             self.run(lambda _: asyncio.sleep(0))
         return self._client.position(topic, partition)
 

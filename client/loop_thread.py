@@ -14,7 +14,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -50,6 +50,41 @@ def _stop_at_exit() -> None:
         each.stop()
 
 
+class _Call(Generic[T]):
+    """A coroutine that the loop runs for a thread that waits.
+
+    An exception of a signal handler may leave the waiting anywhere. In a condition (of threading,
+    of a concurrent future) it can leave a lock behind that the loop then waits for, for ever; a
+    bare lock is taken in one piece.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._is_running = threading.Lock()
+        self._is_running.acquire()
+
+    def begin(self) -> None:
+        """Run it; on the loop."""
+        self._task = asyncio.ensure_future(self._work)
+        self._task.add_done_callback(lambda _: self._is_running.release())
+
+    def cancel(self) -> None:
+        """Give it up; on the loop, after `begin`."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    def result(self, timeout_s: float | None) -> T:
+        """Wait for it. Raises what it has raised, CancelledError, or TimeoutError."""
+        if not self._is_running.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
+            raise TimeoutError
+        assert self._task is not None
+        if self._task.cancelled():
+            raise CancelledError
+        return self._task.result()
+
+
 class LoopThread:
     """Runs coroutines for callers in other threads."""
 
@@ -74,7 +109,7 @@ class LoopThread:
         ClientClosed when the loop has ended, or ends meanwhile, or is another process's.
         RuntimeError from the loop's own thread, where waiting would wait for itself.
         """
-        future: Future[T]
+        call: _Call[T]
         try:
             self.refuse_own_thread()
             if self.is_forked:  # the lock may be held, by a thread of the parent
@@ -84,18 +119,20 @@ class LoopThread:
                     raise ClientClosed("the client is closed")
                 if self._is_stopped:
                     return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
-                future = asyncio.run_coroutine_threadsafe(work, self.loop)
+                call = _Call(work)
+                self.loop.call_soon_threadsafe(call.begin)
         except (RuntimeError, ClientClosed):
             work.close()
             raise
         try:
-            return future.result(timeout_s)
+            return call.result(timeout_s)
         except CancelledError:
             if self._is_ending:
                 raise ClientClosed("the client was closed meanwhile") from None
             raise
         except BaseException:
-            future.cancel()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(call.cancel)
             raise
 
     def close(self) -> None:

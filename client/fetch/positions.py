@@ -17,7 +17,7 @@ from ..group_metadata import OffsetAndMetadata
 from ..settings import Settings
 from .epoch_queries import EpochEnd
 from .offset_queries import EARLIEST, LATEST, list_offsets
-from .state import FetchState
+from .state import FetchState, Mark
 
 logger = logging.getLogger(__name__)
 UNKNOWN_POSITION = -1
@@ -30,7 +30,7 @@ class Positions:
     def __init__(self, view: ClusterView, settings: Settings, committed: Committed | None) -> None:
         self._view, self._settings, self._committed = view, settings, committed
         self.states: dict[TopicPartition, FetchState] = {}
-        self._given: list[tuple[FetchState, int, int, int]] = []  # by the last poll
+        self._given: list[tuple[FetchState, int, Mark]] = []  # by the last poll
         self.why_closed = ""
 
     def require_open(self) -> None:
@@ -57,20 +57,20 @@ class Positions:
         for state in self.states.values():
             state.settle()
 
-    def before_taking(self) -> list[tuple[FetchState, int, int]]:
+    def before_taking(self) -> list[tuple[FetchState, Mark]]:
         """Where a poll begins to take: for `gives`."""
-        return [(s, s.position, s.position_epoch) for s in self.states.values() if s.has_data]
+        return [(state, state.mark()) for state in self.states.values() if state.has_data]
 
-    def gives(self, before: list[tuple[FetchState, int, int]]) -> None:
+    def gives(self, before: list[tuple[FetchState, Mark]]) -> None:
         """A poll gives out what it has taken since then."""
-        self._given = [(s, s.position, at, epoch) for s, at, epoch in before if s.position != at]
+        self._given = [(s, s.position, mark) for s, mark in before if s.position != mark.position]
 
     def take_back(self) -> None:
         """Give out once more what the last poll gave, but for seeks that came between."""
         given, self._given = self._given, []
-        for state, position, at, epoch in given:
+        for state, position, mark in given:
             if state.position == position:
-                state.seek(at, epoch)
+                state.back_to(mark)
 
     def settled(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed without the program's word."""

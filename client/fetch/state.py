@@ -51,6 +51,19 @@ class RawBatch(NamedTuple):
         return whole.between(from_offset, until_offset)
 
 
+class Mark(NamedTuple):
+    """Where a partition was before a poll took from it."""
+
+    position: int
+    position_epoch: int
+    drops: int
+    data: memoryview | None
+    at: int
+    answers: tuple[tuple[memoryview, Sequence[tuple[int, int]]], ...]
+    upcoming: tuple[tuple[int, int], ...]
+    aborting: frozenset[int]
+
+
 class FetchState:
     """One partition: the next offset to give out, and what the last answers said."""
 
@@ -69,6 +82,7 @@ class FetchState:
         self._next_offset = position  # behind the last batch that was taken apart
         self._upcoming: deque[tuple[int, int]] = deque()
         self._aborting: set[int] = set()
+        self._drops = 0  # of what was fetched
 
     @property
     def answers_waiting(self) -> int:
@@ -97,8 +111,34 @@ class FetchState:
         """The program has done with all that it was given."""
         self.settled = self.position, self.position_epoch
 
+    def mark(self) -> Mark:
+        """Return the place, for `back_to`."""
+        return Mark(
+            self.position,
+            self.position_epoch,
+            self._drops,
+            self._data,
+            self._batch_at if self._ready else self._at,  # as `_rewind`
+            tuple(self._answers),
+            tuple(self._upcoming),
+            frozenset(self._aborting),
+        )
+
+    def back_to(self, mark: Mark) -> None:
+        """Give out once more what was taken since; from memory, unless that was dropped."""
+        if mark.drops != self._drops:
+            self.seek(mark.position, mark.position_epoch)
+            return
+        begun = [each for each in mark.answers if all(each is not a for a in self._answers)]
+        self._answers.extendleft(reversed(begun))
+        self._ready.clear()
+        self._data, self._at = mark.data, mark.at
+        self._upcoming, self._aborting = deque(mark.upcoming), set(mark.aborting)
+        self.position, self.position_epoch = mark.position, mark.position_epoch
+
     def drop_fetched(self) -> None:
         """Fetch from the position again."""
+        self._drops += 1
         self.fetch_offset = self._next_offset = self.position
         self.fetch_epoch = self.position_epoch
         self._data = None

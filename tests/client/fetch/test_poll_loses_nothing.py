@@ -5,9 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oncelog.client import Consumer
+from oncelog.client.fetch.state import FetchState
 from oncelog.wire.batch_builder import BatchBuilder
+from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.errors import CorruptMessage
 from oncelog.wire.record_batch import restamp
 
@@ -68,7 +72,6 @@ async def test_a_poll_that_is_cancelled_at_its_end_gives_its_records_to_the_next
             await polling
         monkeypatch.undo()
         assert consumer.position("t", 0) == 0
-        load(consumer, 0, batch(0))
         assert len(await poll(consumer)) == 1
 
 
@@ -91,3 +94,65 @@ async def test_a_poll_that_takes_long_gives_what_it_has(
         given = [len(await poll(consumer)) for _ in range(40)]
         assert sum(given) == 100 and 1 <= max(given) <= 10
         assert consumer.position("t", 0) == 100
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["poll", "columns", "raw", "back", "load"]), st.integers(1, 5))
+    )
+)
+def test_taking_back_gives_the_same_records_again(steps: list[tuple[str, int]]) -> None:
+    """Records of three producers, one of which aborts, in batches that polls cut."""
+    loaded = 0
+    state = FetchState("t", 0, 0)
+    found: list[int] = []
+    mark, kept = state.mark(), 0
+    for step, number in [*steps, *[("load", 1)] * 3, *[("poll", 100)] * 40]:
+        if step == "back":
+            state.back_to(mark)
+            del found[kept:]
+            continue
+        if step == "load":
+            if loaded < 24:
+                state.load(b"".join(answer(loaded)), [(2, loaded)])
+                loaded += 8
+            continue
+        mark, kept = state.mark(), len(found)
+        if step == "poll":
+            found += [r.offset for r in state.take(number, read_committed=True)]
+        elif step == "columns":
+            columns = state.take_columns(read_committed=True)
+            found += [] if columns is None else list(columns.offsets)
+        else:
+            raw = state.take_raw()
+            if raw is not None and not (raw.header.is_control or raw.is_aborted):
+                found += [o for o in raw.columns().offsets if o >= mark.position]
+    assert found == [at + offset for at in range(0, loaded, 8) for offset in (0, 1, 2, 6, 7)]
+
+
+def answer(first: int) -> list[bytearray]:
+    """Three records, two of an aborted transaction, its marker, and two more."""
+    made: list[bytearray] = []
+    for offset, producer_id, count in ((0, 1, 3), (3, 2, 2), (6, 3, 2)):
+        builder = BatchBuilder()
+        for _ in range(count):
+            builder.append(1, None, b"v")
+        encoded = builder.build(
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=producer_id == 2,
+        )
+        restamp(encoded, 0, first + offset, 0)
+        made.append(encoded)
+    marker = bytearray(
+        encode_marker(
+            ControlType.ABORT,
+            producer_id=2,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp_ms=1,
+        )
+    )
+    restamp(marker, 0, first + 5, 0)
+    return [*made[:2], marker, made[2]]
