@@ -24,7 +24,7 @@ from ..wire.errors import KafkaError
 from ..wire.printable import printable
 from .broker import Broker
 from .config.broker_config import BrokerConfig
-from .log_format import PrintableFormatter
+from .log_format import INDENT, PrintableFormatter
 from .membership.liveness import Replaced
 
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
@@ -108,8 +108,9 @@ def main(
         uvloop.run(_serve(BrokerConfig.from_file(options.config), make))
     except _REPORTED_IN_WORDS as problem:
         logging.getLogger(__name__).debug("the end", exc_info=True)
-        sentence = printable(f"oncelog: this node stops: {problem}")
-        print(sentence, file=sys.stderr, flush=True)
+        first, *more = f"oncelog: this node stops: {problem}".split("\n")
+        print(printable(first), *(INDENT + printable(line) for line in more),
+              sep="\n", file=sys.stderr, flush=True)  # fmt: skip
         return 1
     return 0
 

