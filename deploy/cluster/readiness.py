@@ -39,7 +39,8 @@ async def _wait_for(
         if process is None:
             code = node.exit_code()
             told = f" with exit code {code}" if code is not None else ""
-            last = next((x for x in reversed(node.log_tail().splitlines()) if x.strip()), "")
+            lines = map(str.strip, reversed(node.log_tail().splitlines()))
+            last = next(filter(None, lines), "")
             raise Failure(
                 f"Node {node.node_id} ended{told} before it served. "
                 f"Its last words: {last or '(none)'}. The whole log: {node.log}"
