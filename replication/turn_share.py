@@ -96,6 +96,8 @@ class TurnShare:
         if self._waiting or self._early:
             self._count()
             self._serve(self._early, SHARE_S / 2)
+            # Whatever those have charged, the others have their half.
+            self._deadline = max(self._deadline, self._clock() + SHARE_S / 2)
             self._serve(self._waiting)
             self._serve(self._early)
 

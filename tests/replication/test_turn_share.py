@@ -129,6 +129,22 @@ async def test_room_many_tasks_waiting_wakes_a_few_a_turn() -> None:
     assert most <= 5
 
 
+async def test_put_early_actions_that_charge_a_whole_turn_leave_turns_to_the_others() -> None:
+    counted = Counted()
+
+    def begin() -> None:
+        counted.act("new")
+        counted.share.charge(SHARE_S)
+
+    counted.share.put(partial(counted.act, "old"))
+    for _ in range(10):
+        counted.share.put(begin, is_early=True)
+    await counted.turns(5)
+    names = [name for name, _ in counted.done]
+    assert names[0] == "new"
+    assert "old" in names
+
+
 async def test_answers_in_the_midst_of_what_takes_long_begin_no_share_of_their_own() -> None:
     counted = Counted()
     assert counted.share.has_room()
