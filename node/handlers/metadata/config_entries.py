@@ -15,6 +15,7 @@ from ...config.dynamic import topic_defaults_in_force
 from ...config.keys import COARSER_UNITS
 from ...services import BrokerServices
 
+NODE_ID_DIGITS_MAX = 10  # of 31 bits
 CONFIGS_MAX = 500  # of one topic in a request: more than there are
 TOPIC, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 3, 4, 5  # Kafka's ConfigSource
 
@@ -88,7 +89,8 @@ def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
 
 def node_id_of(resource_name: str) -> int:
     """The broker that a resource names; InvalidRequest unless it is a number."""
-    if not (resource_name.isascii() and resource_name.isdigit()):
+    is_number = resource_name.isascii() and resource_name.isdigit()
+    if not is_number or len(resource_name) > NODE_ID_DIGITS_MAX:
         raise InvalidRequest(f"Node id must be an integer, but it is: {resource_name}")
     return int(resource_name)
 

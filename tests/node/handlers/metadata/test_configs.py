@@ -359,3 +359,13 @@ def test_what_a_single_broker_may_not_have_is_named_without_what_is_deleted() ->
     ((error, message),) = alter(FakeBroker(), change(BROKER, "1", *operations))
     assert error == ErrorCode.INVALID_REQUEST
     assert message.startswith("log.retention.ms can be set")
+
+
+@pytest.mark.parametrize("name", ["x", "9" * 5_000], ids=["letter", "digits"])
+async def test_describe_configs_of_no_node_number_is_refused_and_the_others_answered(
+    broker: FakeBroker, name: str
+) -> None:
+    question = {"resources": [resource(BROKER, name), resource(BROKER, "1")]}
+    refused, answered = (await broker.request(DESCRIBE, 4, question).value()).results
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert answered.error_code == ErrorCode.NONE
