@@ -49,8 +49,9 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
             append.record_check = check
             continue
         batch = memoryview(append.records or b"")
-        count = max(0, header.record_count)  # a lie is refused, but gives no time
-        skeletons += count
+        count = header.record_count
+        if count > 0:  # else it is refused, but gives those behind it no time
+            skeletons += count
         error = None
         try:
             if check == _SKELETON and not header.attributes & COMPRESSION_MASK:
@@ -58,7 +59,7 @@ def check_at_once(appends: Iterable[LeaderAppend]) -> bool:
                     return False
                 next(walk_skeleton(batch[HEADER_BYTES:], header))
             else:
-                items += count if check > _SKELETON else 0
+                items += count if check > _SKELETON and count > 0 else 0
                 size_bytes += len(batch)
                 if items > AT_ONCE_ITEMS_MAX or size_bytes > AT_ONCE_BYTES_MAX:
                     return False
