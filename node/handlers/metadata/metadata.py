@@ -143,7 +143,7 @@ class MetadataAnswers:
                 self._keep(key, answer)
             return answer
 
-        return [await self._shared.get(key, make)]
+        return [await self._shared.get(key, question.context, make)]
 
     def _forget_outdated(self, broker: BrokerServices) -> None:
         now_at = _moment(broker)

@@ -3,12 +3,15 @@
 A question joins the newest computation of its key if that has not begun yet, or if nothing has
 changed since it began: what it reads is at no time older than the question. Else there is one more
 computation, which begins when that one has ended. So there are at most two of a key, one that runs
-and one that waits, however many ask and however often the state changes.
+and one that waits, however many ask and however often the state changes. One whose askers have all
+gone before it begins is given up.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
+
+from ...listener.large_requests import ClientGone, RequestConnection
 
 Answer = TypeVar("Answer")
 
@@ -17,15 +20,21 @@ class Computation(Generic[Answer]):
     """What answers all questions that joined it. Whoever makes the answer calls `begin` before the
     first look at anything."""
 
-    __slots__ = ("_moment", "began_at", "task")
+    __slots__ = ("_moment", "askers", "began_at", "task")
 
     def __init__(self, moment: Callable[[], Hashable]) -> None:
         self._moment = moment
+        self.askers: list[RequestConnection] = []
         self.began_at: Hashable | None = None
         self.task: asyncio.Task[Answer] | None = None
 
     def begin(self) -> None:
-        """Say that from now on the answer depends on the state of its moment."""
+        """Say that from now on the answer depends on the state of its moment.
+
+        Raises ClientGone where the clients of all questions have gone.
+        """
+        if all(asker.is_closed for asker in self.askers):
+            raise ClientGone
         self.began_at = self._moment()
 
     @property
@@ -47,7 +56,7 @@ class SharedAnswers(Generic[Answer]):
         self._moment = moment
         self._newest: dict[Hashable, Computation[Answer]] = {}
 
-    async def get(self, key: Hashable, make: Make[Answer]) -> Answer:
+    async def get(self, key: Hashable, asker: RequestConnection, make: Make[Answer]) -> Answer:
         """The answer to a question that is asked now. A client that goes takes nothing along."""
         newest = self._newest.get(key)
         if newest is None or not newest.may_be_joined:
@@ -56,6 +65,7 @@ class SharedAnswers(Generic[Answer]):
             newest.task = asyncio.get_running_loop().create_task(
                 self._compute(key, newest, before, make)
             )
+        newest.askers.append(asker)
         assert newest.task is not None
         return await asyncio.shield(newest.task)
 

@@ -15,6 +15,7 @@ from oncelog.coordinator.metadata.commands import (
 from oncelog.node.handlers.metadata import metadata
 from oncelog.node.handlers.metadata.shared_answers import Computation, SharedAnswers
 from oncelog.node.listener.dispatch import RequestContext
+from oncelog.node.listener.large_requests import Nobody
 from oncelog.replication.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
@@ -40,7 +41,7 @@ class Asked:
         self.shared: SharedAnswers[int] = SharedAnswers(lambda: self.state)
 
     def ask(self, key: str = "all") -> "asyncio.Task[int]":
-        return asyncio.ensure_future(self.shared.get(key, self._make))
+        return asyncio.ensure_future(self.shared.get(key, Nobody(), self._make))
 
     async def _make(self, computation: Computation[int]) -> int:
         await asyncio.sleep(0)  # its turn in the line of large answers
@@ -211,3 +212,23 @@ async def test_metadata_by_id_asked_for_after_a_change_shows_it(broker: FakeBrok
     after = await request(broker.dispatcher, context, METADATA, 12, question).value()
     assert [topic.error_code for topic in after.topics] == [0, 0]
     assert [topic.error_code for topic in (await before.value()).topics] == [0, 0]
+
+
+async def test_metadata_of_clients_that_have_gone_is_not_computed(
+    broker: FakeBroker, computed: list[int]
+) -> None:
+    """Else questions that are all different, of clients that close at once, would keep all others
+    that ask waiting."""
+    create(broker, "wide", MANY)
+    contexts = [RequestContext(broker.services, number, "127.0.0.1") for number in range(20)]
+    more = {"allow_auto_topic_creation": False}
+    asked = []
+    for number, context in enumerate(contexts):
+        names = ["wide", f"none-{number // 2}"]  # each question of two clients
+        question = {"topics": [{"name": name, "topic_id": bytes(16)} for name in names], **more}
+        asked.append(request(broker.dispatcher, context, METADATA, 12, question))
+    for context in contexts[:-1]:
+        context.is_closed = True
+    assert len((await asked[-1].value()).topics) == 2
+    await settle()
+    assert len(computed) == 1
