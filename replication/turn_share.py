@@ -95,9 +95,10 @@ class TurnShare:
         self._deadline = self._clock() + SHARE_S
         if self._waiting or self._early:
             self._count()
-            self._serve(self._early, SHARE_S / 2)
-            # Whatever those have charged, the others have their half.
-            self._deadline = max(self._deadline, self._clock() + SHARE_S / 2)
+            if self._early:
+                self._serve(self._early, SHARE_S / 2)
+                if self._waiting:  # whatever those have charged, the others have their half
+                    self._deadline = max(self._deadline, self._clock() + SHARE_S / 2)
             self._serve(self._waiting)
             self._serve(self._early)
 

@@ -243,7 +243,12 @@ def fetching(broker: Broker, indexes: range | None) -> "asyncio.Task[Any]":
     request: Any = SimpleNamespace(groups=[SimpleNamespace(group_id="g", topics=topics)])
     context: Any = SimpleNamespace(broker=broker.services)
     header: Any = SimpleNamespace(api_version=9)
-    return asyncio.ensure_future(offset_fetch(context, header, request))  # type: ignore[arg-type]
+
+    async def fetched() -> Any:
+        steps = await offset_fetch(context, header, request)  # type: ignore[arg-type]
+        return await broker.services.work.finish("OffsetFetch", steps)
+
+    return asyncio.ensure_future(fetched())
 
 
 @pytest.mark.parametrize("indexes", [None, range(OFFSETS)])
