@@ -26,8 +26,9 @@ class KafkaError(Exception):
 
     def __init__(self, message: str | None = None, *, number: int | None = None) -> None:
         text = message or self.code.sentence
-        if len(text) > MESSAGE_MAX:  # it may name what a client has sent, up to 32 kB
-            text = text[: MESSAGE_MAX - len(CUT)] + CUT
+        if len(text) > MESSAGE_MAX:  # it may name what a client has sent, up to 32 kB, in its midst
+            kept = (MESSAGE_MAX - len(CUT)) // 2
+            text = text[:kept] + CUT + text[-kept:]
         super().__init__(text)
         self.number = int(self.code) if number is None else number
 

@@ -39,7 +39,9 @@ def test_every_default_passes_its_own_check():
 def test_what_is_out_of_bounds_or_not_honoured_is_refused(name, value, complaint):
     with pytest.raises(InvalidConfig, match=complaint) as caught:
         parse_topic_configs({name: value})
-    assert str(caught.value).startswith(f"Invalid value {value} for configuration {name}: ")
+    text = str(caught.value)  # a long one is cut in its midst
+    assert text.startswith(f"Invalid value {value}"[:400])
+    assert f" for configuration {name}: " in text
 
 
 def test_unknown_names_and_nulls_are_refused():

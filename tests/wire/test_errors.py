@@ -5,7 +5,14 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from oncelog.wire import errors
-from oncelog.wire.errors import ErrorCode, KafkaError, UnknownServerError, error_for
+from oncelog.wire.errors import (
+    MESSAGE_MAX,
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    UnknownServerError,
+    error_for,
+)
 
 every_code = pytest.mark.parametrize("code", list(ErrorCode), ids=lambda code: code.name)
 
@@ -36,6 +43,12 @@ def test_each_code_has_a_class_named_after_it_and_a_sentence(code: ErrorCode) ->
 
 def test_an_own_message_takes_the_place_of_the_sentence() -> None:
     assert str(error_for(3, "no topic named t")) == "no topic named t"
+
+
+def test_message_longer_than_a_field_holds_keeps_both_ends() -> None:
+    text = str(InvalidRequest(f"Invalid value {'9' * 40_000} for it: not a number"))
+    assert len(text) <= MESSAGE_MAX
+    assert text.startswith("Invalid value 999") and text.endswith("999 for it: not a number")
 
 
 def test_an_unknown_number_is_kept() -> None:
