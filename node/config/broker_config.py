@@ -7,6 +7,7 @@ read server.properties answer DescribeConfigs and make the documentation.
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,16 @@ class Endpoint(NamedTuple):
 
     host: str
     port: int
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only clients of this machine reach, or come from, a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +108,9 @@ class BrokerConfig(BrokerSettings):
             values["offsets_topic_replication_factor"] = values.get(
                 "default_replication_factor", self.default_replication_factor
             )
+        if not self.record_validation:  # decision 0015
+            is_local = is_loopback(self.listener.host)
+            values["record_validation"] = "batch" if is_local else "skeleton"
         given = _in_milliseconds(self.static_values)
         topic_defaults = {
             row.name: given[row.broker_name]

@@ -221,6 +221,7 @@ class BrokerSettings(CoordinatorSettings):
         "How often silent producers are looked for.", at_least(1),
     )  # fmt: skip
     record_validation: str = setting(
-        "oncelog.record.validation", STRING, "skeleton",
-        "How far the leader looks into a batch; see below.", one_of("batch", "skeleton", "full"),
+        "oncelog.record.validation", STRING, "",
+        "How far the leader looks into a batch; unset: batch on loopback, else skeleton.",
+        one_of("batch", "skeleton", "full"),
     )  # fmt: skip

@@ -10,11 +10,11 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from ...replication.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
+from ..config.broker_config import is_loopback
 from ..environment import listening_socket
 from .connection import Connection
 from .dispatch import Dispatcher, RequestContext
@@ -117,7 +117,7 @@ class KafkaServer:
         connected gives its place: whoever opens many and says nothing shuts nobody out.
         """
         host, config = connection.peer_host, self.config
-        if not _is_loopback(host) and self._per_host[host] >= config.max_connections_per_ip:
+        if not is_loopback(host) and self._per_host[host] >= config.max_connections_per_ip:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
         if len(self._connections) >= config.max_connections:
@@ -195,10 +195,3 @@ class KafkaServer:
 
     def _log_limited(self, kind: str, message: str, *arguments: object) -> None:
         self._limited_log.log(logging.INFO, kind, self.loop.time(), message, *arguments)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

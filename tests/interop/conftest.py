@@ -41,6 +41,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
         "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.num.partitions": 4,
+        "oncelog.record.validation": "full",  # as Kafka checks
     }
     with Cluster(nodes=1, profile="kafka", data=data, config=config) as cluster:
         host, port = cluster.bootstrap.split(":")

@@ -158,17 +158,6 @@ MEANT: tuple[Meant, ...] = (
         kafka="NONE",
         ours="INVALID_RECORD",
     ),
-    *(
-        Meant(
-            "Produce",
-            f"a lie: {name}",
-            "*error_code",
-            "keys, values and headers are read when oncelog.record.validation=full",
-            kafka="INVALID_RECORD",
-            ours="NONE",
-        )
-        for name in ("2^31-1 headers", "bytes behind the headers", "key beyond the record")
-    ),
     Meant(
         "*",
         "isolation ?",

@@ -68,6 +68,28 @@ def test_an_unknown_key_is_refused_with_the_nearest_known(name: str, nearest: st
     )
 
 
+@pytest.mark.parametrize(
+    ("host", "level"),
+    [
+        ("127.0.0.1", "batch"),
+        ("localhost", "batch"),
+        ("[::1]", "batch"),
+        ("10.0.0.7", "skeleton"),
+        ("0.0.0.0", "skeleton"),
+        ("broker-1", "skeleton"),
+        ("", "skeleton"),
+    ],
+)
+def test_record_validation_that_is_unset_follows_the_listener(host: str, level: str) -> None:
+    properties = REQUIRED | {
+        "listeners": f"PLAINTEXT://{host}:9092",
+        "advertised.listeners": "PLAINTEXT://broker-1:9092",
+    }
+    assert BrokerConfig.from_properties(properties).record_validation == level
+    properties["oncelog.record.validation"] = "full"
+    assert BrokerConfig.from_properties(properties).record_validation == "full"
+
+
 def test_a_key_like_nothing_is_just_refused() -> None:
     assert refusal(REQUIRED | {"zzzzzzz": "1"}) == "Unknown configuration zzzzzzz."
 
