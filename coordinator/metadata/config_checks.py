@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ...replication.sliced_work import Steps
-from ...wire.errors import InvalidConfig
+from ...wire.errors import (
+    InvalidConfig,
+    KafkaError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from ...wire.steps import made
 from .cluster_tables import ClusterTables
 from .commands import (
@@ -43,15 +48,18 @@ def refuse_invalid_configs(
 ) -> Steps[tuple[Command, dict[object, Item]]]:
     """The command without what is refused, and the refusals by the key of `item_key`.
 
-    Alterations are judged by what they would make of the configs as this node knows them.
+    Alterations are judged by what they would make of the configs as this node knows them. It may
+    be behind: configs of a topic that it does not know, or creates again, are judged by themselves,
+    and refused with what it knows of the topic, which comes first in Kafka, too.
     """
     refused: dict[object, Item] = {}
     if isinstance(command, CreateTopics):
         for number, topic in enumerate(command.topics, 1):
-            # Of two reasons to refuse, a bad or taken name comes first, as in Kafka.
-            if topic.name not in tables.topics and not why_invalid(topic.name):
+            if not why_invalid(topic.name):  # which the controller says
                 item = Item(name=topic.name)
-                _validate(validators.topic, topic.configs, item, refused)
+                taken = TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+                known = taken if topic.name in tables.topics else None
+                _validate(validators.topic, topic.configs, item, refused, known)
             if number % VALIDATED_A_STEP == 0:
                 yield
         kept = tuple(topic for topic in command.topics if (0, topic.name) not in refused)
@@ -61,7 +69,7 @@ def refuse_invalid_configs(
             validate, configs = _outcome(tables, resource, validators)
             item = Item(name=resource.name, resource_type=resource.resource_type)
             if validate is not None:
-                _validate(validate, configs, item, refused)
+                _validate(validate, configs, item, refused, _absence(tables, resource))
             if number % VALIDATED_A_STEP == 0:
                 yield
         kept = tuple(r for r in command.resources if (r.resource_type, r.name) not in refused)
@@ -102,18 +110,29 @@ def item_key(item: Item) -> object:
 def _outcome(
     tables: ClusterTables, resource: ResourceConfigs, validators: ConfigValidators
 ) -> tuple[Validate | None, Mapping[str, str]]:
-    if resource.resource_type == TOPIC_RESOURCE and resource.name in tables.topics:
-        return validators.topic, changed_configs(tables.topics[resource.name].configs, resource)
+    if resource.resource_type == TOPIC_RESOURCE:
+        topic = tables.topics.get(resource.name)
+        return validators.topic, changed_configs(topic.configs if topic else {}, resource)
     if resource.resource_type == BROKER_RESOURCE:
         configs = changed_configs(tables.broker_configs.get(resource.name, {}), resource)
         return validators.broker if resource.name else validators.cluster, configs
     return None, {}
 
 
+def _absence(tables: ClusterTables, resource: ResourceConfigs) -> KafkaError | None:
+    if resource.resource_type != TOPIC_RESOURCE or resource.name in tables.topics:
+        return None
+    return UnknownTopicOrPartition(f"There is no topic {resource.name!r}.")
+
+
 def _validate(
-    validate: Validate, configs: Mapping[str, str], item: Item, refused: dict[object, Item]
+    validate: Validate,
+    configs: Mapping[str, str],
+    item: Item,
+    refused: dict[object, Item],
+    known: KafkaError | None,
 ) -> None:
     try:
         validate(configs)
     except InvalidConfig as error:
-        refused[item_key(item)] = item.refused(error)
+        refused[item_key(item)] = item.refused(known or error)
