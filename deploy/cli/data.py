@@ -2,28 +2,34 @@
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from ...wire.printable import printable
 from ..cluster.failure import Failure
 from ..cluster.lookup import open_cluster
-from ..cluster.terminal import say, tell
+from ..cluster.terminal import counted, say, tell
+from ..records.decoders import Decode
+from ..records.reading import Isolation
 from .common import (
-    DEFAULT_CLUSTER,
     DEFAULT_DATA,
     QUERY,
-    ClusterOptions,
     Data,
     Format,
     Query,
     add_family,
 )
+from .produce import produce
 
-LINES_AHEAD = 10_000
-Isolation = Literal["read_uncommitted", "read_committed"]
+NULL = b"(null)"
+Registry = Annotated[
+    str | None,
+    Parameter(help="URL of a Schema Registry; without: SCHEMA_REGISTRY_URL, or the profile's."),
+]
 
 
 def register(app: App) -> None:
@@ -33,117 +39,155 @@ def register(app: App) -> None:
     add_family(app, "log", "What stands in the log files.", dump)
 
 
-async def produce(
-    topic: str,
-    /,
-    *,
-    key_separator: Annotated[str | None, Parameter(help="Splits a line into key, value.")] = None,
-    acks: Annotated[Literal["all", "1", "0"], Parameter(help="all: idempotent.")] = "all",
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-) -> None:
-    """Send each line of stdin as a record, exactly once."""
-    import asyncio
-
-    from ...client.producer import Producer
-
-    futures: list[Any] = []
-    count = 0
-    async with cluster.view() as view, Producer(view, acks=acks) as producer:
-        while lines := await asyncio.to_thread(sys.stdin.buffer.readlines, 1 << 20):
-            for line in lines:
-                key, value = _split(line.rstrip(b"\r\n"), key_separator)
-                futures.append(await producer.send(topic, value, key=key))
-                count += 1
-                if len(futures) >= LINES_AHEAD:
-                    await asyncio.gather(*futures)
-                    futures.clear()
-        await producer.flush()
-        await asyncio.gather(*futures)
-    say(f"{count} records acknowledged" if acks != "0" else f"{count} records sent")
-
-
-def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
-    if separator is None:
-        return None, line
-    key, found, value = line.partition(separator.encode())
-    return (key, value) if found else (None, line)
-
-
 async def consume(
-    topic: str,
+    topic: Annotated[str, Parameter(help="TOPIC or TOPIC/PARTITION.")],
     /,
     *,
     partition: Annotated[list[int] | None, Parameter(help="Only these.", negative=())] = None,
-    offset: Annotated[str, Parameter(help="earliest, latest, or a number.")] = "earliest",
-    max_records: Annotated[int | None, Parameter(name=["--max", "-n"])] = None,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
+    offset: Annotated[
+        str,
+        Parameter(
+            help="earliest, latest, an offset, -N (the last N of each partition), or a time "
+            "(2026-01-31T12:00, or @ and milliseconds).",
+            allow_leading_hyphen=True,
+        ),
+    ] = "earliest",
+    until: Annotated[
+        str | None, Parameter(help="Stop before this offset, or at this time.")
+    ] = None,
+    max_records: Annotated[
+        int | None, Parameter(name=["--max", "-n"], help="At most so many records.")
+    ] = None,
+    follow: Annotated[
+        bool,
+        Parameter(name=["--follow", "-f"], help="Wait for more at the end.", negative=()),
+    ] = False,
+    group: Annotated[
+        str | None,
+        Parameter(help="Read as a member of this group: from its offsets, and commit them."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        Parameter(
+            help="How to print a record: %k key, %v value, %h headers, %T timestamp, %d date, "
+            "%t topic, %p partition, %o offset, %K %V sizes."
+        ),
+    ] = None,
+    decode: Annotated[Decode, Parameter(help="What values are.")] = "raw",
+    decode_key: Annotated[Decode, Parameter(help="What keys are.")] = "raw",
+    registry: Registry = None,
     isolation: Annotated[Isolation, Parameter(help="Transactions.")] = "read_uncommitted",
     query: Query = QUERY,
 ) -> None:
-    """Print records up to the present end of the topic, or on and on with -f."""
-    if offset not in ("earliest", "latest") and not offset.isdigit():
-        raise Failure("--offset is earliest, latest, or a number.", exit_code=2)
-    from ...client.admin import EARLIEST, LATEST, Admin
-    from ...client.consumer import Consumer
+    """Print records up to the present end of the topic, or on and on with -f.
 
-    count, is_raw = 0, not sys.stdout.isatty()
-    async with query.view() as view:
-        admin = Admin(view)
-        chosen = [p.partition for p in await admin.describe_topics([topic])]
-        if partition:
-            chosen = [p for p in partition if p in chosen]
-        if not chosen:
-            raise Failure(f"Topic {topic} has no such partition.")
-        keys = [(topic, p) for p in chosen]
-        ends = await admin.list_offsets(
-            dict.fromkeys(keys, LATEST), read_committed=isolation == "read_committed"
+    A line has PARTITION@OFFSET, the key and the value, with tabs between them.
+    """
+    from ..records.decoders import decoder
+    from ..records.places import parse_end, parse_start
+    from ..records.reading import ReadOrder, read
+
+    name, only = _partitions(topic, partition)
+    if max_records is not None and max_records < 0:
+        raise Failure("--max is 0 or more.", exit_code=2)
+    if template is not None and query.format == "json":
+        raise Failure("--template and --format json are two ways to print.", exit_code=2)
+    begin = parse_start(offset)
+    if group is not None and begin.kind not in ("earliest", "latest"):
+        raise Failure(
+            f"A group begins at its committed offsets; --offset {offset} needs no --group. To "
+            "move a group's offsets: oncelog group reset",
+            exit_code=2,
         )
-        if offset == "earliest":
-            starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))
-        else:
-            starts = ends if offset == "latest" else dict.fromkeys(keys, int(offset))
-        unfinished = {key for key in keys if follow or starts[key] < ends[key]}
-        async with Consumer(view, isolation_level=isolation, auto_offset_reset="none") as consumer:
-            consumer.assign({key: starts[key] for key in unfinished})
-            while unfinished and (max_records is None or count < max_records):
-                for record in await consumer.poll(1_000, max_records and max_records - count):
-                    if follow or record.offset < ends[topic, record.partition]:
-                        _print_record(topic, record.partition, record, query.format, raw=is_raw)
-                        count += 1
-                for key in list(unfinished):
-                    if not follow and consumer.position(*key) >= ends[key]:
-                        unfinished.discard(key)
-                        consumer.unassign(*key)
-    say(f"{count} records")
+    where = partial(_registry, registry, query)
+    decoders = decoder(decode_key, "key", where), decoder(decode, "value", where)
+    emit = _printer(query.format, template, decoders)
+    order = ReadOrder(
+        topic=name, partitions=only, begin=begin,
+        until=None if until is None else parse_end(until), group=group, limit=max_records,
+        follow=follow, isolation=isolation,
+    )  # fmt: skip
+    async with query.view() as view:
+        count = await read(view, order, emit)
+    say(counted(count, "record"))
 
 
-def _print_record(
-    topic: str, partition: int, record: Any, output: str, *, raw: bool = False
-) -> None:
-    """Print a record; `raw`: its bytes as they are, for a program or a file."""
-    if output == "table":
-        value = record.value if record.value is not None else b"(null)"
-        key = record.key + b"\t" if record.key is not None else b""
-        line = b"%d@%d\t%b%b" % (partition, record.offset, key, value)
-        if raw:
-            sys.stdout.buffer.write(line + b"\n")
-        else:
-            print(printable(line.decode(errors="backslashreplace"), keep="\t"))
-        return
-    fields = {
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": {name: _text(value) for name, value in record.headers},
-    }
-    print(json.dumps(fields))
+def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...]]:
+    """The topic and the partitions that TOPIC/P and --partition name."""
+    if "/" not in topic:
+        return topic, tuple(dict.fromkeys(only or ()))
+    if only:
+        raise Failure(f"{topic} names a partition, and so does --partition.", exit_code=2)
+    from ..cluster.targets import parse_partition
+
+    name, number = parse_partition(topic)
+    return name, (number,)
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode(errors="backslashreplace")
+def _registry(url: str | None, query: Query) -> str:
+    """Where the Schema Registry is."""
+    found = url or query.registry()
+    if not found:
+        raise Failure(
+            "Where is the Schema Registry? Give --registry http://HOST:PORT, or set "
+            "SCHEMA_REGISTRY_URL.",
+            exit_code=2,
+        )
+    return found
+
+
+def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
+    """Return what prints records: bytes as they are for a program, printable in a terminal."""
+    from ..records.decoders import decoded
+    from ..records.json_lines import Decoded, compact, fields_of
+    from ..records.template import compiled
+
+    shape = compiled(template) if template is not None else _columns
+    is_terminal = sys.stdout.isatty()
+    key_decoder, value_decoder = decoders
+
+    def bytes_of(found: Decoded | None, data: bytes | None) -> bytes | None:
+        if found is not None:
+            content = found.content
+            data = (content if found.encoding == "hex" else compact(content)).encode()
+        return _printable(data) if is_terminal else data
+
+    def emit_bytes(records: list[Any]) -> None:
+        sys.stdout.buffer.write(b"".join([shape(each, (each.key, each.value)) for each in records]))
+        sys.stdout.flush()
+
+    def emit(records: list[Any]) -> None:
+        for record in records:
+            key = decoded(key_decoder, record, "key")
+            value = decoded(value_decoder, record, "value")
+            if output == "json":
+                print(json.dumps(fields_of(record, key, value)))
+                continue
+            shown = bytes_of(key, record.key), bytes_of(value, record.value)
+            if not is_terminal:
+                sys.stdout.buffer.write(shape(record, shown))
+                continue
+            headers = tuple((printable(n), _printable(v)) for n, v in record.headers)
+            line = shape(record._replace(headers=headers), shown).decode(errors="backslashreplace")
+            print(printable(line, keep="\t\n"), end="")
+        if records:
+            sys.stdout.flush()
+
+    is_plain = decoders == (None, None) and output == "table" and not is_terminal
+    return emit_bytes if is_plain else emit
+
+
+def _columns(record: Any, shown: tuple[bytes | None, bytes | None]) -> bytes:
+    """PARTITION@OFFSET, key and value: the same columns for every record."""
+    key, value = (NULL if each is None else each for each in shown)
+    return b"%d@%d\t%b\t%b\n" % (record.partition, record.offset, key, value)
+
+
+def _printable(data: bytes | None) -> bytes | None:
+    """Bytes without what would move a cursor; a tab stays."""
+    if data is None:
+        return None
+    return printable(data.decode(errors="backslashreplace"), keep="\t").encode()
 
 
 def dump(
@@ -156,13 +200,16 @@ def dump(
     format: Format = "table",
 ) -> int:
     """Batches, producers, sequences and markers of a log, in words. Exit code 1 when damaged."""
+    from ...client.fetch.record_reader import ConsumerRecord
     from ..inspect.log_dump import dump_segment, segments, trailing_bytes
 
     files = segments(_place(target, data, node))
     if not files:
         raise Failure(f"There is no segment file in {target}.")
     is_damaged = False
+    emit = _printer(format, None, (None, None))
     for file in files:
+        whose = _partition_of(file.parent.name)
         content = file.read_bytes()
         if format == "table":
             tell(f"{file} · {len(content)} bytes")
@@ -172,11 +219,16 @@ def dump(
                 print(json.dumps(batch.fields()))
             else:
                 tell(f"  {batch.words()}")
-            for record in batch.records:
-                _print_record(file.parent.name, -1, record, format)
+            emit([ConsumerRecord(*whose, *record) for record in batch.records])
         if (torn := trailing_bytes(content)) and any(content[-torn:]):
             say(f"{file.name}: {torn} bytes after the last whole batch")
     return 1 if is_damaged else 0
+
+
+def _partition_of(folder: str) -> tuple[str, int]:
+    """The topic and the partition of a folder; -1 for one of another name."""
+    topic, _, number = folder.rpartition("-")
+    return (topic, int(number)) if topic and number.isdigit() else (folder, -1)
 
 
 def _place(target: str, data: Path, node: int | None) -> Path:

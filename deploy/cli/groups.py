@@ -1,7 +1,6 @@
 """Commands about consumer groups and what they have committed."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
@@ -9,6 +8,7 @@ from cyclopts import App, Parameter
 from ...wire.identifiers import TopicPartition
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, show, show_one, tell
+from ..records.places import TIMES, time_ms
 from .common import (
     DEFAULT_CLUSTER,
     EARLIEST,
@@ -93,7 +93,7 @@ def describe(
         show_one({**summary, "idle members": names, "offsets": rows}, query.format)
         return
     tell("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
-    show(rows, query.format, columns=OFFSET_COLUMNS)
+    show(rows, query.format, columns=OFFSET_COLUMNS, optional=("host", "member"))
     for member in idle:
         tell(f"{member.member_id} at {member.host} has no partition")
 
@@ -177,14 +177,11 @@ def target(text: str) -> tuple[str, int]:
         return "time", EARLIEST if text == "earliest" else LATEST
     if text.isdigit():
         return "offset", int(text)
-    try:
-        return "time", round(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
+    if (found := time_ms(text)) is None:
         raise Failure(
-            f"{text!r} is neither earliest, nor latest, nor an offset, nor a time "
-            "(like 2026-01-31T12:00 or 2026-01-31T12:00:00+01:00).",
-            exit_code=2,
-        ) from None
+            f"{text!r} is neither earliest, nor latest, nor an offset, nor {TIMES}.", exit_code=2
+        )
+    return "time", found
 
 
 def destination(

@@ -22,7 +22,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [{"cli"}],
         [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}],
         [{"judge"}],
-        [{"inspect"}],
+        [{"inspect"}, {"records"}],
         [{"faults"}],
         [{"cluster"}],
     ],

@@ -1,0 +1,209 @@
+"""`oncelog produce`: records from lines, whole files, or JSON as `consume` prints it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from ..cluster.failure import Failure
+from ..cluster.terminal import counted, say
+from .common import DEFAULT_CLUSTER, ClusterOptions, pairs
+
+if TYPE_CHECKING:
+    from ..records.json_lines import NewRecord
+
+LINES_AHEAD = 10_000
+READ_BYTES = 1 << 20
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+async def produce(
+    topic: Annotated[str, Parameter(help="TOPIC or TOPIC/PARTITION.")],
+    /,
+    *files: Annotated[Path, Parameter(help="Read instead of stdin; - is stdin.")],
+    key: Annotated[str | None, Parameter(help="The key of all records.")] = None,
+    key_separator: Annotated[str | None, Parameter(help="Splits a line into key, value.")] = None,
+    header: Annotated[
+        list[str] | None,
+        Parameter(
+            name=["--header", "-H"], help="NAME=VALUE; may be given several times.", negative=()
+        ),
+    ] = None,
+    partition: Annotated[int | None, Parameter(help="Where all records go.")] = None,
+    timestamp: Annotated[
+        str | None, Parameter(help="Of all records: milliseconds, or a time (2026-01-31T12:00).")
+    ] = None,
+    json: Annotated[
+        bool,
+        Parameter(
+            help="Each line is a record as `consume --format json` prints it: key, value, "
+            "headers, partition, timestamp.",
+            negative=(),
+        ),
+    ] = False,
+    whole: Annotated[
+        bool, Parameter(help="Each file is one record, as it is.", negative=())
+    ] = False,
+    compression: Annotated[Compression, Parameter(help="Of batches.")] = "none",
+    acks: Annotated[Literal["all", "1", "0"], Parameter(help="all: idempotent.")] = "all",
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
+    """Send lines of stdin or of files as records, each exactly once."""
+    import asyncio
+
+    from ...client.producer import Producer
+
+    name, where = _place(topic, partition)
+    if sum((json, whole, key_separator is not None)) > 1:
+        raise Failure("--json, --whole and --key-separator are three ways to read.", exit_code=2)
+    if key is not None and key_separator is not None:
+        raise Failure("--key is the key of all; --key-separator finds one a line.", exit_code=2)
+    sources = _sources(files)
+    to_record = _reader(key_separator, is_json=json)
+    common = _Common(key, header, where, timestamp)
+    futures: list[Any] = []
+    count = 0
+    async with (
+        cluster.view() as view,
+        Producer(view, acks=acks, compression_type=compression) as producer,
+    ):
+        for source in sources:
+            chunks = _whole(source) if whole else _lines(source)
+            while (lines := await asyncio.to_thread(next, chunks, None)) is not None:
+                for number, line in lines:
+                    record = common.over(to_record(line, f"{source}:{number}"))
+                    futures.append(
+                        await producer.send(
+                            name,
+                            record.value,
+                            key=record.key,
+                            partition=record.partition,
+                            timestamp_ms=record.timestamp_ms,
+                            headers=record.headers,
+                        )
+                    )
+                    count += 1
+                    if len(futures) >= LINES_AHEAD:
+                        await asyncio.gather(*futures)
+                        futures.clear()
+        await producer.flush()
+        await asyncio.gather(*futures)
+    say(f"{counted(count, 'record')} {'sent' if acks == '0' else 'acknowledged'}")
+
+
+class _Common:
+    """What the options say of all records; it goes before what a line says."""
+
+    def __init__(
+        self,
+        key: str | None,
+        headers: list[str] | None,
+        partition: int | None,
+        timestamp: str | None,
+    ) -> None:
+        self._key = None if key is None else key.encode()
+        self._headers = tuple((name, value.encode()) for name, value in _headers(headers))
+        self._partition = partition
+        self._timestamp_ms = None if timestamp is None else _timestamp_ms(timestamp)
+
+    def over(self, record: "NewRecord") -> "NewRecord":
+        """Return a record with what all have."""
+        return record._replace(
+            key=record.key if self._key is None else self._key,
+            headers=(*record.headers, *self._headers),
+            partition=record.partition if self._partition is None else self._partition,
+            timestamp_ms=(
+                record.timestamp_ms if self._timestamp_ms is None else self._timestamp_ms
+            ),
+        )
+
+
+def _place(topic: str, partition: int | None) -> tuple[str, int | None]:
+    if "/" not in topic:
+        return topic, partition
+    if partition is not None:
+        raise Failure(f"{topic} names a partition, and so does --partition.", exit_code=2)
+    from ..cluster.targets import parse_partition
+
+    return parse_partition(topic)
+
+
+def _headers(texts: list[str] | None) -> Iterator[tuple[str, str]]:
+    """NAME=VALUE texts in order; a name may come twice."""
+    for text in texts or ():
+        yield from pairs([text]).items()
+
+
+def _timestamp_ms(text: str) -> int:
+    from ..records.places import TIMES, time_ms
+
+    found = int(text) if text.isascii() and text.isdigit() else time_ms(text)
+    if found is None or found < 0:
+        raise Failure(f"--timestamp {text} is neither milliseconds nor {TIMES}.", exit_code=2)
+    return found
+
+
+def _reader(separator: str | None, *, is_json: bool) -> Any:
+    """Return a function from a line, and where it stands, to its record."""
+    from ..records.json_lines import NewRecord, NotARecord, record_of
+
+    def from_json(line: bytes, where: str) -> NewRecord:
+        try:
+            return record_of(line)
+        except NotARecord as problem:
+            raise Failure(
+                f"{where} is no record: {problem}. What stands before it was sent."
+            ) from None
+
+    def from_line(line: bytes, where: str) -> NewRecord:
+        if separator is None:
+            return NewRecord(None, line)
+        key, found, value = line.partition(separator.encode())
+        return NewRecord(key, value) if found else NewRecord(None, line)
+
+    return from_json if is_json else from_line
+
+
+# -- where records come from
+
+
+def _sources(files: tuple[Path, ...]) -> list[str]:
+    """The names of what is read; Failure for a file that is not there, before anything is sent."""
+    for file in files:
+        if str(file) != "-" and not file.is_file():
+            raise Failure(f"{file} is not a file.", exit_code=2)
+    return [str(file) for file in files] or ["-"]
+
+
+def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
+    """Numbered lines, as many as there are to read: those of a pipe do not wait for more."""
+    number, rest = 0, b""
+    with _opened(source) as file:
+        while chunk := file.read1(READ_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield [(number + i, line.rstrip(b"\r")) for i, line in enumerate(lines, 1)]
+            number += len(lines)
+    if rest:
+        yield [(number + 1, rest.rstrip(b"\r"))]
+
+
+def _whole(source: str) -> Iterator[list[tuple[int, bytes]]]:
+    with _opened(source) as file:
+        yield [(1, file.read())]
+
+
+class _opened:
+    """A file for the block; stdin stays open."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def __enter__(self) -> Any:
+        self._file = sys.stdin.buffer if self._source == "-" else Path(self._source).open("rb")
+        return self._file
+
+    def __exit__(self, *_: object) -> None:
+        if self._source != "-":
+            self._file.close()

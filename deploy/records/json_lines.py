@@ -1,0 +1,144 @@
+"""A record as a line of JSON, and back: `consume --format json`, `produce --json`.
+
+Bytes that are no UTF-8 stand in base64, and a field says so: "value_encoding": "base64". Headers
+are a list, since a name may come twice and order counts. Pure.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...client.fetch.record_reader import ConsumerRecord
+
+BASE64, HEX, JSON = "base64", "hex", "json"
+ENCODINGS = ("utf-8", BASE64, HEX, JSON)
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class NotARecord(Exception):
+    """A line that is no record, with a sentence why."""
+
+
+class Decoded(NamedTuple):
+    """What a decoder has made of bytes: a text, or anything that JSON has."""
+
+    content: Any
+    encoding: str
+
+
+class NewRecord(NamedTuple):
+    """A record to be sent; None: the producer chooses."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def encoded(data: bytes | None) -> Decoded | None:
+    """Return bytes as text where they are UTF-8, else in base64."""
+    if data is None:
+        return None
+    try:
+        return Decoded(data.decode(), "utf-8")
+    except UnicodeDecodeError:
+        return Decoded(base64.b64encode(data).decode(), BASE64)
+
+
+def fields_of(
+    record: ConsumerRecord, key: Decoded | None = None, value: Decoded | None = None
+) -> dict[str, Any]:
+    """Return a record as JSON has it; key, value: what decoders have made of them."""
+    fields: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    _put(fields, "key", key or encoded(record.key))
+    _put(fields, "value", value or encoded(record.value))
+    headers: list[dict[str, Any]] = [{"name": name} for name, _ in record.headers]
+    for header, (_, each) in zip(headers, record.headers, strict=True):
+        _put(header, "value", encoded(each))
+    fields["headers"] = headers
+    return fields
+
+
+def _put(fields: dict[str, Any], name: str, found: Decoded | None) -> None:
+    fields[name] = None if found is None else found.content
+    if found is not None and found.encoding != "utf-8":
+        fields[f"{name}_encoding"] = found.encoding
+
+
+def record_of(line: bytes) -> NewRecord:
+    """Return the record of a line; raises NotARecord. Topic and offset are not looked at."""
+    try:
+        fields = json.loads(line)
+    except ValueError as problem:
+        raise NotARecord(f"it is no JSON: {problem}") from None
+    if not isinstance(fields, dict):
+        raise NotARecord("it is no JSON object")
+    known = {"topic", "offset", "partition", "timestamp", "key", "value", "headers"}
+    known |= {"key_encoding", "value_encoding"}
+    if unknown := sorted(set(fields) - known):
+        raise NotARecord(f"a record has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    return NewRecord(
+        _bytes_of(fields, "key"),
+        _bytes_of(fields, "value"),
+        _headers_of(fields.get("headers")),
+        _number_of(fields, "partition"),
+        _number_of(fields, "timestamp"),
+    )
+
+
+def _bytes_of(fields: Mapping[str, Any], name: str) -> bytes | None:
+    content = fields.get(name)
+    encoding = fields.get(f"{name}_encoding", "utf-8" if isinstance(content, str) else JSON)
+    if encoding == JSON:
+        is_null = content is None and f"{name}_encoding" not in fields
+        return None if is_null else compact(content).encode()
+    if content is None:
+        return None
+    if encoding not in ENCODINGS or not isinstance(content, str):
+        raise NotARecord(f"{name} is a text in {', '.join(ENCODINGS)}, not {encoding!r}")
+    try:
+        if encoding == BASE64:
+            return base64.b64decode(content, validate=True)
+        return bytes.fromhex(content) if encoding == HEX else content.encode()
+    except (binascii.Error, ValueError):
+        raise NotARecord(f"{name} is not in {encoding}") from None
+
+
+def _headers_of(found: Any) -> Headers:
+    """Headers as `fields_of` makes them; an object of names and values will do, too."""
+    if isinstance(found, dict):
+        found = [{"name": name, "value": value} for name, value in found.items()]
+    if not isinstance(found or [], list):
+        raise NotARecord('headers are a list of {"name": ..., "value": ...}')
+    headers: list[tuple[str, bytes | None]] = []
+    for each in found or []:
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+            raise NotARecord('a header is {"name": ..., "value": ...}')
+        headers.append((each["name"], _bytes_of(each, "value")))
+    return tuple(headers)
+
+
+def _number_of(fields: Mapping[str, Any], name: str) -> int | None:
+    number = fields.get(name)
+    if number is None or (type(number) is int and number >= 0):
+        return number
+    raise NotARecord(f"{name} is a number from 0, not {number!r}")
+
+
+def compact(content: Any) -> str:
+    """Return anything as JSON without spaces; what JSON has not is text, or base64 for bytes."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=_as_text)
+
+
+def _as_text(content: Any) -> Any:
+    if isinstance(content, bytes):
+        return base64.b64encode(content).decode()
+    return content.isoformat() if hasattr(content, "isoformat") else str(content)
