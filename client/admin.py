@@ -26,7 +26,7 @@ DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 
 INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 44, 60
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Admin"]
-SET, DELETE = 0, 1
+SET, DELETE, APPEND = 0, 1, 2
 CONFIG_SOURCES = {
     1: "topic",
     2: "broker (dynamic)",
@@ -125,10 +125,12 @@ class Admin:
         request = {"topic_names": list(names), "timeout": self.timeout_ms}
         await self._call(DELETE_TOPICS, request, lambda answer: answer.responses, "Delete")
 
-    async def create_partitions(self, topic: str, count: int) -> None:
+    async def create_partitions(
+        self, topic: str, count: int, *, validate_only: bool = False
+    ) -> None:
         """Extend a topic to `count` partitions."""
         entry = {"name": topic, "count": count, "assignments": None}
-        request = {"topics": [entry], "timeout": self.timeout_ms, "validate_only": False}
+        request = {"topics": [entry], "timeout": self.timeout_ms, "validate_only": validate_only}
         await self._call(CREATE_PARTITIONS, request, lambda answer: answer.results, "Alter")
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[PartitionInfo]:
@@ -165,15 +167,24 @@ class Admin:
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def alter_configs(
-        self, name: str, changes: Mapping[str, str | None], kind: int = TOPIC_RESOURCE
+        self,
+        name: str,
+        changes: Mapping[str, str | None],
+        kind: int = TOPIC_RESOURCE,
+        *,
+        appended: Mapping[str, str] | None = None,
+        validate_only: bool = False,
     ) -> None:
-        """Set values; None takes a value back to its default (KIP-339)."""
+        """Set values; None takes a value back to its default (KIP-339). appended: to lists."""
         configs = [
             {"name": k, "config_operation": DELETE if v is None else SET, "value": v}
             for k, v in changes.items()
         ]
+        configs += [
+            {"name": k, "config_operation": APPEND, "value": v} for k, v in (appended or {}).items()
+        ]
         resource = {"resource_type": kind, "resource_name": name, "configs": configs}
-        request = {"resources": [resource]}
+        request = {"resources": [resource], "validate_only": validate_only}
         await self._call(
             INCREMENTAL_ALTER_CONFIGS, request, lambda answer: answer.responses, "AlterConfigs"
         )
