@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.lookup import ClusterChoice
+from ..cluster.lookup import DEFAULT_DATA, ClusterChoice
 from ..cluster.terminal import tell
 
-DEFAULT_DATA = Path(".oncelog")
 EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
 
 
@@ -54,6 +53,9 @@ class ClusterOptions(ClusterChoice):
             "It may name bootstrap.servers, too.",
         ),
     ] = None
+    profile: Annotated[str | None, Parameter(help="A cluster by its name (oncelog profile).")] = (
+        None
+    )
 
 
 @Parameter(name="*")
@@ -64,6 +66,7 @@ class Query(ClusterOptions):
     format: Format = "table"
 
 
+__all__ = ["DEFAULT_DATA"]  # handed on
 DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
 
 
@@ -97,9 +100,9 @@ def require(extra: str, *modules: str) -> None:
     """Failure, with the command that helps, unless the modules of an extra are installed."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
-        command = f"{Path(sys.executable).name} -m pip install 'oncelog[{extra}]'"
+        command = f"{Path(sys.executable).name} -m pip install '.[{extra}]'"
         raise Failure(
-            f"This needs {' and '.join(missing)}. Install it with: {command}", exit_code=2
+            f"This needs {' and '.join(missing)}. In a checkout of oncelog: {command}", exit_code=2
         )
 
 

@@ -5,8 +5,34 @@ Names come from clients, which may call a transactional id `x; rm -rf ~` or `--p
 """
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;/@%+=_-()[]")
+
+CONNECTING = frozenset({"txn", "why", "group", "topic", "produce", "consume"})
+OF_A_DIRECTORY = frozenset(("data", verb) for verb in ("start", "kill", "logs", "heal", "ps"))
+_given: list[dict[str, object]] = []  # of the command that runs
+
+
+@contextmanager
+def one_command() -> Iterator[None]:
+    """Have commands that are advised within the block name the cluster as `repeat_options` says."""
+    _given.append({})
+    try:
+        yield
+    finally:
+        _given.pop()
+
+
+def repeat_options(**options: object) -> None:
+    """The command that runs names its cluster by these options.
+
+    Pasted without them, another one would look for another cluster, or do to it what was meant for
+    this one.
+    """
+    if _given:
+        _given[-1] = {name: value for name, value in options.items() if value is not None}
 
 
 def shell_command(verb: str, *names: object, **options: object) -> str:
@@ -14,6 +40,13 @@ def shell_command(verb: str, *names: object, **options: object) -> str:
 
     `verb` is ours and stands as it is.
     """
+    first = verb.split(maxsplit=1)[0]
+    given = {
+        name: value
+        for name, value in (_given[-1] if _given else {}).items()
+        if first in CONNECTING or (name, first) in OF_A_DIRECTORY
+    }
+    options = {**given, **options}
     words, operands = [verb], [str(name) for name in names]
     are_plain = not any(operand.startswith("-") for operand in operands)
     words += map(shell_word, operands) if are_plain else ()

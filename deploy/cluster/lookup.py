@@ -1,5 +1,6 @@
-"""The cluster that is meant: by its directory, or by a bootstrap line."""
+"""The cluster that is meant: by its directory, a bootstrap line, the environment, a profile."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import layout
+from .advice import repeat_options
 from .failure import Failure
 from .terminal import say
 
@@ -14,37 +16,88 @@ if TYPE_CHECKING:
     from ...client.blocking import BlockingAdmin
     from ...client.cluster_view import ClusterView
     from .local_cluster import Cluster
+    from .profiles import Profile
+
+DEFAULT_DATA = Path(".oncelog")
+VARIABLES = ("ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS")
 
 
 def open_cluster(data: Path) -> "Cluster":
     """The cluster of a directory."""
     from .local_cluster import Cluster
 
+    repeat_options(data=None if data == DEFAULT_DATA else data)
     return Cluster.open(data)
 
 
 def bootstrap_line(data: Path) -> str:
     """Where to connect to the cluster of a directory."""
-    return layout.existing(data.resolve(), ", or name one with --bootstrap HOST:PORT").bootstrap
+    return layout.existing(
+        data.resolve(), ", or name one: --bootstrap HOST:PORT, --profile NAME"
+    ).bootstrap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChoice:
-    """Which cluster, and how to connect: the one of `data` where neither other option names one.
+    """Which cluster, and how to connect: the one of `data` where no other option names one.
 
-    command_config: a client.properties.
+    Where no cluster lies in the default directory, the environment names one, or the profile that
+    is used. command_config: a client.properties. profile: the name of one, used in any case.
     """
 
     data: Path
     bootstrap: str | None = None
     command_config: Path | None = None
+    profile: str | None = None
 
     def client_config(self) -> dict[str, Any]:
         """How to connect, as a client's configuration: --command-config, and where to."""
+        repeat_options(
+            bootstrap=self.bootstrap,
+            command_config=self.command_config,
+            profile=self.profile,
+            data=None if self.data == DEFAULT_DATA else self.data,
+        )
         config = self._file_config()
         if "bootstrap.servers" not in config:
-            config["bootstrap.servers"] = bootstrap_line(self.data)
+            config |= self._elsewhere() or {"bootstrap.servers": bootstrap_line(self.data)}
         return config
+
+    def registry(self) -> str | None:
+        """Where the Schema Registry is, as the environment or a profile says."""
+        if self.profile is None and (named := os.environ.get("SCHEMA_REGISTRY_URL")):
+            return named
+        profile = self._profile(self.profile)
+        return profile and profile.registry
+
+    def _elsewhere(self) -> dict[str, Any] | None:
+        """How to connect where no cluster lies and no option names one; it is said aloud."""
+        if self.data != DEFAULT_DATA or layout.read(self.data.resolve()) is not None:
+            return None
+        for name in VARIABLES:
+            if line := os.environ.get(name):
+                _require_addresses(name, line)
+                say(f"cluster {line}, by {name}")
+                return {"bootstrap.servers": line}
+        profile = self._profile(None)
+        if profile is None:
+            return None
+        config = _read_file(Path(profile.command_config)) if profile.command_config else {}
+        if profile.bootstrap:
+            config["bootstrap.servers"] = profile.bootstrap
+        if "bootstrap.servers" not in config:
+            return None
+        say(f"cluster {config['bootstrap.servers']}, by the profile that is used")
+        return config
+
+    @staticmethod
+    def _profile(name: str | None) -> "Profile | None":
+        """The profile of a name, or the one that is used; Failure for a name that is not there."""
+        from .profiles import read_profiles
+
+        profiles = read_profiles()
+        chosen = name or profiles.current
+        return profiles.named(chosen) if chosen else None
 
     def named_config(self) -> dict[str, Any] | None:
         """The same for commands that start a cluster where none is named: None then."""
@@ -89,17 +142,38 @@ class ClusterChoice:
             raise Failure(f"{self.command_config}: {problem}", exit_code=2) from None
 
     def _file_config(self) -> dict[str, Any]:
-        """What --command-config says about connections, and --bootstrap over it."""
+        """What --profile and --command-config say about connections, and --bootstrap over it."""
         config: dict[str, Any] = {}
+        named = None if self.profile is None else self._profile(self.profile)
+        if named is not None:
+            if named.command_config and self.command_config is None:
+                config |= _read_file(Path(named.command_config))
+            if named.bootstrap:
+                config["bootstrap.servers"] = named.bootstrap
         if self.command_config is not None:
-            from ...client.security.client_file import read_client_file
-
-            try:
-                config, unused = read_client_file(self.command_config)
-            except ValueError as problem:
-                raise Failure(f"--command-config {problem}.", exit_code=2) from None
-            if unused:
-                say(f"{self.command_config}: not used here: {', '.join(unused)}")
+            config |= _read_file(self.command_config)
         if self.bootstrap is not None:
             config["bootstrap.servers"] = self.bootstrap
         return config
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    """What a client.properties says about connections."""
+    from ...client.security.client_file import read_client_file
+
+    try:
+        config, unused = read_client_file(file)
+    except ValueError as problem:
+        raise Failure(f"--command-config {problem}.", exit_code=2) from None
+    if unused:
+        say(f"{file}: not used here: {', '.join(unused)}")
+    return config
+
+
+def _require_addresses(name: str, line: str) -> None:
+    from ...client.cluster_view import parse_bootstrap
+
+    try:
+        parse_bootstrap(line)
+    except ValueError as problem:
+        raise Failure(f"{name}: {problem}", exit_code=2) from None

@@ -21,6 +21,7 @@ CONNECTING = {
     "produce", "consume", "check", "bench replication", "bench txn", "doctor",
 }  # fmt: skip
 PLAINTEXT_ONLY = {"prove"}  # its proxy reads what passes, and cannot log in
+REMEMBERED = {"profile set"}  # address and login for other commands
 
 
 def commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -38,7 +39,7 @@ def test_every_command_that_connects_by_an_address_takes_a_client_properties():
     takes_login: set[str] = set()
     for name, command in commands(build()):
         parameters = inspect.signature(command).parameters
-        if name not in PLAINTEXT_ONLY:
+        if name not in PLAINTEXT_ONLY | REMEMBERED:
             assert "bootstrap" not in parameters, f"{name}: the address alone"
         if any(isinstance(p.default, ClusterOptions) for p in parameters.values()):
             takes_login.add(name)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oncelog.deploy.cluster.advice import shell_command
+from oncelog.deploy.cli.common import ClusterOptions
+from oncelog.deploy.cluster.advice import one_command, shell_command
 
 NAMES = (
     "x; touch PWNED; true",
@@ -52,3 +53,20 @@ def test_a_pasted_command_gives_the_option_as_it_is(name: str, tmp_path: Path) -
 @example(name="'\n'")
 def test_a_command_of_any_name_is_printable(name: str) -> None:
     assert shell_command("txn abort", name).isprintable()
+
+
+def test_advised_command_names_the_cluster_as_the_command_did() -> None:
+    with one_command():
+        advise()
+    assert shell_command("why", "t/0") == "oncelog why t/0"
+
+
+def advise() -> None:
+    ClusterOptions(bootstrap="h:1,h:2", data=Path("my data")).client_config()
+    named = "oncelog txn abort app-1 --bootstrap h:1,h:2 --data 'my data'"
+    assert shell_command("txn abort", "app-1") == named
+    assert shell_command("start", 1) == "oncelog start 1 --data 'my data'"
+    assert shell_command("chaos replay", "run") == "oncelog chaos replay run"
+    ClusterOptions(bootstrap="h:1").client_config()
+    assert shell_command("start", 1) == "oncelog start 1"
+    assert shell_command("why", "t/0", bootstrap="i:2") == "oncelog why t/0 --bootstrap i:2"

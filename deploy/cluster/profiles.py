@@ -1,0 +1,76 @@
+"""Profiles: clusters by name, in a file of the user's, for commands run where no cluster lies.
+
+The file is JSON, its owner's alone: {"current": NAME, "profiles": {NAME: {"bootstrap": ...,
+"command_config": ..., "registry": ...}}}. ONCELOG_PROFILES names another file.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from .failure import Failure
+from .private import write_private
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How to reach a cluster; command_config: a client.properties."""
+
+    bootstrap: str | None = None
+    command_config: str | None = None
+    registry: str | None = None
+
+
+@dataclass(slots=True)
+class Profiles:
+    """All that the file says; `current` is used where no cluster is named."""
+
+    current: str | None = None
+    profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])
+
+    def named(self, name: str) -> Profile:
+        """Return a profile; Failure when there is none of this name."""
+        found = self.profiles.get(name)
+        if found is None:
+            there_are = ", ".join(sorted(self.profiles)) or "none"
+            raise Failure(f"There is no profile {name}; there are: {there_are}.", exit_code=2)
+        return found
+
+
+def file_of_profiles() -> Path:
+    """Return where profiles are kept."""
+    if named := os.environ.get("ONCELOG_PROFILES"):
+        return Path(named)
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(folder) / "oncelog" / "profiles.json"
+
+
+def read_profiles() -> Profiles:
+    """Return what the file says; nothing when there is none. Failure when it cannot be read."""
+    file = file_of_profiles()
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        known = {name: Profile(**each) for name, each in values["profiles"].items()}
+        return Profiles(values.get("current"), known)
+    except (FileNotFoundError, NotADirectoryError):
+        return Profiles()
+    except OSError as problem:
+        raise Failure(f"{file} cannot be read: {problem.strerror}.", exit_code=2) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Failure(
+            f"{file} holds no profiles of oncelog. Mend it or remove it.", exit_code=2
+        ) from None
+
+
+def write_profiles(profiles: Profiles) -> None:
+    """Replace the file in one step. Failure when it cannot be written."""
+    file = file_of_profiles()
+    text = json.dumps(asdict(profiles), indent=1) + "\n"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = file.with_name(f".{file.name}.part")
+        write_private(part, text)
+        part.replace(file)
+    except OSError as problem:
+        raise Failure(f"{file} cannot be written: {problem.strerror}.") from None
