@@ -36,6 +36,7 @@ NODE_COLUMNS = headings(
     "node", "kafka", "pid", "state", "role", "leads", "rss_mb", "cpu_s", "up_s", "stall_ms",
     cpu_s="CPU s", up_s="UP s", stall_ms="STALL ms",
 )  # fmt: skip
+NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
 STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
 PROBE_COLUMNS = headings(
     "node", "answers", "p50_ms", "p99_ms", "max_ms", "less_wait_ms", "silent_ms", "lost", "fences",
@@ -43,6 +44,9 @@ PROBE_COLUMNS = headings(
     p50_ms="P50 ms", p99_ms="P99 ms", max_ms="MAX ms", silent_ms="SILENT ms", fences="FENCED",
     less_wait_ms="LESS WAIT",  # the latest answer without waits for a processor
     waited_ms="WAITED ms", cpu_s="CPU s",
+)  # fmt: skip
+PROBE_OPTIONAL = (
+    "rss_mb", "cpu_s", "less_wait_ms", "lost", "p50_ms", "waited_ms", "fences", "answers",
 )  # fmt: skip
 Target = Annotated[str, Parameter(help=SYNTAX)]
 
@@ -62,7 +66,10 @@ def up(
     first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
     data: Data = DEFAULT_DATA,
     port: Annotated[int | None, Parameter(help="Node i listens on PORT+i-1.")] = None,
-    rf: Annotated[int | None, Parameter(help="default.replication.factor")] = None,
+    rf: Annotated[
+        int | None,
+        Parameter(name=["--rf", "--replication-factor"], help="default.replication.factor"),
+    ] = None,
     min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
     txn_shards: Annotated[int | None, Parameter(help="Shards of the coordinator.")] = None,
     clock: Annotated[
@@ -106,7 +113,8 @@ def up(
 
 def ps(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
     """The nodes: process, state, role, partitions led, memory, CPU."""
-    show(_node_rows(open_cluster(data)), format, columns=NODE_COLUMNS)
+    rows = _node_rows(open_cluster(data))
+    show(rows, format, columns=NODE_COLUMNS, optional=NODE_OPTIONAL)
 
 
 def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
@@ -149,7 +157,9 @@ def logs(
     node: int,
     /,
     *,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative=())] = False,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], help="Wait for more lines.", negative=())
+    ] = False,
     lines: Annotated[int, Parameter(help="How many of the last lines.")] = 50,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
@@ -286,7 +296,7 @@ def _probe(query: Query, seconds: float) -> int:
         {**row, "fences": seen.fences.get(row["node"], 0), "stalls": seen.stalls.get(row["node"])}
         for row in seen.probe.rows()
     ]
-    show(rows, query.format, columns=PROBE_COLUMNS)
+    show(rows, query.format, columns=PROBE_COLUMNS, optional=PROBE_OPTIONAL)
     if query.format != "json":
         for row in rows:
             for sentence in row["stalls"] or ():

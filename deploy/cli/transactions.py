@@ -43,6 +43,9 @@ HANGING_COLUMNS = headings(
     last_write_s="LAST WRITE S AGO", open_since="OPEN SINCE OFFSET", id="TRANSACTIONAL ID",
 )  # fmt: skip
 ABORTED_COLUMNS = headings("id", "outcome", "reason", id="TRANSACTIONAL ID", reason="WHY")
+LISTING_OPTIONAL = ("coordinator", "timeout_s", "epoch", "producer")
+PRODUCER_OPTIONAL = ("coordinator_epoch", "last_sequence", "epoch")
+LOG_OPTIONAL = ("term", "timeout_ms", "updated", "producer", "epoch", "started", "partitions")
 LOG_COLUMNS = headings(
     "index", "term", "id", "state", "producer", "epoch", "timeout_ms", "partitions", "started",
     "updated", "note",
@@ -84,7 +87,7 @@ def list_transactions(
             "timeout_s": _timeout(known.timeout_ms) if known else None,
             "partitions": len(known.partitions) if open_s is not None else None,
         })  # fmt: skip
-    show(rows, query.format, columns=LISTING_COLUMNS)
+    show(rows, query.format, columns=LISTING_COLUMNS, optional=LISTING_OPTIONAL)
 
 
 def describe(
@@ -119,7 +122,12 @@ def producers(
     key = parse_partition(partition)
     with query.admin() as admin:
         found = admin.transactions.producers([key])[key]
-    show([_producer_row(each) for each in found], query.format, columns=PRODUCER_COLUMNS)
+    show(
+        [_producer_row(each) for each in found],
+        query.format,
+        columns=PRODUCER_COLUMNS,
+        optional=PRODUCER_OPTIONAL,
+    )
 
 
 def hanging(
@@ -142,7 +150,7 @@ def hanging(
         }
         for key, holder in found
     ]
-    show(rows, query.format, columns=HANGING_COLUMNS)
+    show(rows, query.format, columns=HANGING_COLUMNS, optional=PRODUCER_OPTIONAL)
     for row in rows:
         end = shell_command("txn abort", partition=row["partition"], producer_id=row["producer"])
         say(f"end it with: {end}")
@@ -238,7 +246,7 @@ def log(
 
     found = shard_log(data.resolve(), shard, node)
     rows = [row for row in found.rows() if str(row["id"] or "").startswith(prefix)]
-    show(rows, format, columns=LOG_COLUMNS)
+    show(rows, format, columns=LOG_COLUMNS, optional=LOG_OPTIONAL)
     say(found.summary)
 
 

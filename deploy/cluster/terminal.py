@@ -1,38 +1,87 @@
 """Results on stdout, as a table or as JSON; words about progress on stderr.
 
-All but JSON, which escapes by itself, is made printable here: names and values are clients'.
+All but JSON, which escapes by itself, is made printable here: names and values are clients'. In a
+terminal no word is broken: lines are wrapped between words, tables drop columns, and what does not
+fit all the same is shown in blocks, one a row. A program gets each row and each line as one line.
 """
 
 import json
+import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 from ...wire.printable import printable
 
+WIDTH_MIN = 20
+TEXT_WIDTH = 20  # a column of sentences gets so much at least
+GAP, EDGES = 3, 2  # of rich's SIMPLE_HEAD: between columns, at both ends
+_ABOUT = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")  # what a line is about, before its sentence
+
 
 def show(
-    rows: Sequence[Mapping[str, Any]], output: str, *, columns: Mapping[str, str] | None = None
+    rows: Sequence[Mapping[str, Any]],
+    output: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    optional: Sequence[str] = (),
 ) -> None:
-    """Print rows as a table (`columns`: key -> heading) or as a JSON array."""
+    """Print rows as a table (`columns`: key -> heading) or as a JSON array.
+
+    optional: columns that a narrow terminal goes without, the least important first.
+    """
     if output == "json":
         print(json.dumps(list(rows), default=str))
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    headings = {
+        key: printable(heading)
+        for key, heading in (columns or {key: key for key in (rows[0] if rows else {})}).items()
+    }
+    cells = [{key: cell(row.get(key)) for key in headings} for row in rows]
+    width = terminal_width(sys.stdout)
+    widths = fitted(headings, cells, width, optional)
+    if widths is None:
+        _print_blocks(headings, cells)
+        return
+    numbers = {key for key in widths if any(isinstance(row.get(key), (int, float)) for row in rows)}
+    _print_table(headings, cells, widths, numbers)
+    if dropped := [heading for key, heading in headings.items() if key not in widths]:
+        say(f"not shown in {width} columns: {', '.join(dropped)}")
 
-    shown = columns or {key: key for key in (rows[0] if rows else {})}
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for key, heading in shown.items():
-        is_number = any(isinstance(row.get(key), (int, float)) for row in rows)
-        table.add_column(
-            Text(printable(heading)), justify="right" if is_number else "left", overflow="fold"
-        )
-    for row in rows:
-        # Text, lest the table take "oncelog[bench]" for markup
-        table.add_row(*[Text(cell(row.get(key))) for key in shown])
-    console().print(table)
+
+def fitted(
+    headings: Mapping[str, str],
+    cells: Sequence[Mapping[str, str]],
+    width: int | None,
+    optional: Sequence[str] = (),
+) -> dict[str, int] | None:
+    """Return the widths of the columns that fit in a terminal; None when they do not.
+
+    Only sentences and headings are wrapped, between words. Without a width all is on one line.
+    """
+    texts = {key: [headings[key], *(row[key] for row in cells)] for key in headings}
+    whole = {key: max(map(_width, each)) for key, each in texts.items()}
+    if width is None:
+        return whole
+    least = {key: _least_width(*each) for key, each in texts.items()}
+    kept = list(headings)
+    waiting = [key for key in optional if key in headings]
+    while _total(least, kept) > width:
+        if not waiting:
+            return None
+        kept.remove(waiting.pop(0))
+    widths = {key: least[key] for key in kept}
+    spare = width - _total(least, kept)
+    for key in sorted(kept, key=lambda each: whole[each] - least[each]):  # small wants first
+        more = min(spare, whole[key] - least[key])
+        widths[key] += more
+        spare -= more
+    return widths
 
 
 def show_one(values: Mapping[str, Any], output: str) -> None:
@@ -45,22 +94,80 @@ def show_one(values: Mapping[str, Any], output: str) -> None:
         tell(f"{key:<{width}}  {cell(value)}")
 
 
-def tell(*lines: str, end: str = "\n") -> None:
-    """Print lines of a result; a line end within one is escaped as other control characters are."""
-    print("\n".join(map(printable, lines)), end=end, flush=True)
+def tell(*lines: str, end: str = "\n", is_wrapped: bool = True) -> None:
+    """Print lines of a result; a line end within one is escaped as other control characters are.
+
+    is_wrapped: not for what is to be pasted as it is.
+    """
+    width = terminal_width(sys.stdout) if is_wrapped else None
+    print("\n".join(wrapped(printable(line), width) for line in lines), end=end, flush=True)
 
 
 def say(*lines: str) -> None:
     """Print lines about progress, for the person who waits."""
-    print("\n".join(map(printable, lines)), file=sys.stderr, flush=True)
+    width = terminal_width(sys.stderr)
+    text = "\n".join(wrapped(printable(line), width) for line in lines)
+    print(text, file=sys.stderr, flush=True)
 
 
-def console() -> Any:
-    """The console of stdout; wide when its reader is a program."""
-    from rich.console import Console
+@contextmanager
+def never_silent(every_s: float = 5.0) -> Iterator[Callable[[str], None]]:
+    """Give a `say` for work that lasts: its last words come again while nothing else is said."""
+    spoke, over = threading.Event(), threading.Event()
+    words, since_s = "at work", time.monotonic()
 
-    is_terminal = sys.stdout.isatty()
-    return Console(width=None if is_terminal else 200, highlight=False, soft_wrap=not is_terminal)
+    def say_and_keep(text: str) -> None:
+        nonlocal words, since_s
+        words, since_s = text, time.monotonic()
+        spoke.set()
+        say(text)
+
+    def repeat() -> None:
+        while not over.is_set():
+            if not spoke.wait(every_s) and not over.is_set():
+                say(f"still: {words} ({time.monotonic() - since_s:.0f} s)")
+            spoke.clear()
+
+    thread = threading.Thread(target=repeat, name="oncelog-progress", daemon=True)
+    thread.start()
+    try:
+        yield say_and_keep
+    finally:
+        over.set()
+        spoke.set()
+
+
+def wrapped(line: str, width: int | None) -> str:
+    """Return a line broken between words where it is wider; what follows stands below its text."""
+    if width is None or _width(line) <= width:
+        return line
+    about = _ABOUT.match(line)
+    indent = about.end() if about else len(line) - len(line.lstrip()) + 2
+    if indent > width // 3:
+        indent = min(2, width // 3)
+    pieces = textwrap.wrap(
+        line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(pieces)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun: 1 record, 2 records."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Return how many columns the terminal has that a stream leads to; None when it is none."""
+    if not stream.isatty():
+        return None
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked):
+        return max(WIDTH_MIN, int(asked))
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return max(WIDTH_MIN, columns) if columns else 80
 
 
 def cell(value: Any) -> str:
@@ -74,3 +181,61 @@ def cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(cell, value)) or "-"
     return printable(str(value))
+
+
+def _least_width(heading: str, *cells: str) -> int:
+    """The width that breaks no word of a column, and leaves a sentence some room."""
+    words = [word for text in (heading, *cells) for word in text.split()]
+    longest = max(map(_width, words), default=0)
+    if not any(" " in text for text in cells):
+        return longest
+    return max(longest, min(TEXT_WIDTH, max(map(_width, cells))))
+
+
+def _print_table(
+    headings: Mapping[str, str],
+    cells: Sequence[Mapping[str, str]],
+    widths: Mapping[str, int],
+    numbers: set[str],
+) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for key, width in widths.items():
+        side = "right" if key in numbers else "left"
+        table.add_column(Text(headings[key]), justify=side, overflow="fold", width=width)
+    for row in cells:
+        # Text, lest the table take brackets for markup
+        table.add_row(*[Text(row[key]) for key in widths])
+    is_terminal = sys.stdout.isatty()
+    console = Console(width=_total(widths, widths), highlight=False, soft_wrap=not is_terminal)
+    console.print(table)
+
+
+def _print_blocks(headings: Mapping[str, str], cells: Sequence[Mapping[str, str]]) -> None:
+    """Each row as lines of heading and value."""
+    width = max(map(_width, headings.values()), default=0)
+    for number, row in enumerate(cells):
+        if number:
+            tell("")
+        for key, heading in headings.items():
+            tell(f"{heading:<{width}}  {row[key]}")
+    if not cells:
+        tell(" ".join(headings.values()))
+
+
+def _total(widths: Mapping[str, int], kept: Sequence[str] | Mapping[str, int]) -> int:
+    """The width of a table of these columns."""
+    return sum(widths[key] for key in kept) + GAP * max(0, len(kept) - 1) + EDGES
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes; letters of some scripts take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

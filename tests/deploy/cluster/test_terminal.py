@@ -1,0 +1,62 @@
+"""Words in a terminal: how lines are wrapped, which columns stay, and that nobody waits unheard."""
+
+import pytest
+
+from oncelog.deploy.cluster import terminal
+from oncelog.deploy.cluster.terminal import fitted, never_silent, wrapped
+
+from ...waiting import until
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "expected"),
+    [
+        ("one two three", None, "one two three"),
+        ("one two three", 13, "one two three"),
+        ("one two three", 8, "one two\n  three"),
+        ("  one two three", 12, "  one two\n    three"),
+        ("held by  one two three", 30, "held by  one two three"),
+        ("on  one two three four five six", 20, "on  one two three\n    four five six"),
+        ("127.0.0.1:9092,127.0.0.1:9093", 20, "127.0.0.1:9092,127.0.0.1:9093"),
+        ("ready at 127.0.0.1:9092,127.0.0.1:9093", 20, "ready at\n  127.0.0.1:9092,127.0.0.1:9093"),
+    ],
+)
+def test_line_is_wrapped_between_words(line: str, width: int | None, expected: str) -> None:
+    assert wrapped(line, width) == expected
+
+
+HEADINGS = {"id": "ID", "why": "WHY IT IS SO", "n": "COUNT"}
+CELLS = [{"id": "billing-worker", "why": "its producer is gone", "n": "12345"}]
+
+
+@pytest.mark.parametrize(
+    ("width", "optional", "expected"),
+    [
+        (None, (), {"id": 14, "why": 20, "n": 5}),
+        (47, (), {"id": 14, "why": 20, "n": 5}),
+        (46, (), None),
+        (46, ("n",), {"id": 14, "why": 20}),
+        (30, ("n", "why"), {"id": 14}),
+        (10, ("n", "why"), None),
+    ],
+)
+def test_columns_stay_while_they_fit(width, optional, expected) -> None:
+    assert fitted(HEADINGS, CELLS, width, optional) == expected
+
+
+def test_long_sentence_is_wrapped_before_a_column_goes() -> None:
+    cells = [{**CELLS[0], "why": "its producer is gone and nobody knows when it comes again"}]
+    assert fitted(HEADINGS, cells, 60, ("n",)) == {"id": 14, "why": 33, "n": 5}
+
+
+def test_last_words_come_again_until_there_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(terminal, "say", said.append)
+    with never_silent(0.02) as told:
+        told("draining")
+        until(lambda: any(line.startswith("still: draining (") for line in said))
+        told("judging")
+        until(lambda: any(line.startswith("still: judging (") for line in said))
+    assert said[0] == "draining"
