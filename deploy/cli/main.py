@@ -8,11 +8,14 @@ was called wrongly, 3 the demo proved nothing, 130 interrupted.
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
-from cyclopts import App
+from cyclopts import App, Group, Parameter
 
+from ...wire.printable import printable
+from ..cluster.advice import one_command
 from ..cluster.failure import Failure
-from ..cluster.terminal import say
+from ..cluster.terminal import say, terminal_width
 from . import (
     bench,
     chaos,
@@ -23,14 +26,29 @@ from . import (
     groups,
     inject,
     observe,
+    profile,
     prove,
     topics,
     transactions,
 )
 
+GROUPS = {
+    "Life of a cluster": ("up", "ps", "env", "doctor", "logs", "down", "node", "clock"),
+    "Faults": (
+        "kill", "stop", "start", "restart", "pause", "resume", "partition", "slow", "heal",
+    ),
+    "Data": ("topic", "produce", "consume", "group", "log"),
+    "Transactions": ("why", "txn"),
+    "Proof": ("prove", "observe", "inject", "chaos", "check"),
+    "Figures": ("demo", "bench"),
+    "This program": ("profile", "completion", "help"),
+}  # fmt: skip
+TABLE_WIDTH_MIN = 70  # of help: names of options beside their texts
+Shell = Literal["bash", "zsh", "fish"]
 
-def build() -> App:
-    """The command tree."""
+
+def build(width: int | None = None) -> App:
+    """The command tree; width: of the terminal, for help."""
     from ... import __version__
 
     app = App(
@@ -39,12 +57,28 @@ def build() -> App:
         help="A replicated, exactly-once log cluster that any Kafka client can use.",
         version=__version__,
         result_action="return_value",
+        help_formatter="plain" if width is not None and width < TABLE_WIDTH_MIN else None,
     )
     for family in (
         cluster, clock, topics, groups, transactions, data, bench, check, chaos, inject, observe,
-        prove,
+        prove, profile,
     ):  # fmt: skip
         family.register(app)
+
+    @app.command
+    def help(*command: Annotated[str, Parameter(help="Of which command.")]) -> None:
+        """Show the commands by what they are for, or one command's options."""
+        app.help_print(list(command))
+
+    @app.command
+    def completion(shell: Annotated[Shell, Parameter(help="Which shell.")], /) -> None:
+        """Print what completes commands in a shell: eval "$(oncelog completion bash)"."""
+        print(printable(app.generate_completion(shell=shell), keep="\n\t"))
+
+    for number, (title, verbs) in enumerate(GROUPS.items()):
+        group = Group(title, sort_key=number)
+        for verb in verbs:
+            app[verb].group = (group,)
     return app
 
 
@@ -56,7 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code comes back."""
     try:
-        result = build()(list(sys.argv[1:] if arguments is None else arguments), exit_on_error=True)
+        with one_command():
+            result = build(terminal_width(sys.stdout))(
+                list(sys.argv[1:] if arguments is None else arguments), exit_on_error=True
+            )
     except Failure as failure:
         return _complain(failure.exit_code, *str(failure).split("\n"))
     except KeyboardInterrupt:

@@ -28,7 +28,9 @@ def prove(
     outputs: Annotated[
         Topics, Parameter(name="--out", help="A topic that it writes; several times.", negative=())
     ] = None,
-    instances: Annotated[int, Parameter(name=["--instances", "-n"])] = 2,
+    instances: Annotated[
+        int, Parameter(name=["--instances", "-n"], help="Processes of the application.")
+    ] = 2,
     seconds: Annotated[float, Parameter(help="How long faults are made.")] = 20.0,
     rate: Annotated[float, Parameter(help="Inputs a second.")] = 100.0,
     seed: Annotated[int | None, Parameter(help="Repeats the plan of another run.")] = None,

@@ -49,6 +49,7 @@ NO_NAMES = {
     "bench", "chaos", "check", "clock", "demo", "down", "env", "heal", "kill", "node", "partition",
     "pause", "produce", "prove", "restart", "resume", "slow", "start", "stop", "up",
     "topic create", "topic alter", "topic delete", "txn check-back",
+    "completion", "help", "profile",
 }  # fmt: skip
 
 
