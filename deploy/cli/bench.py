@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say, show, show_one, tell
+from ..cluster.terminal import never_silent, say, show, show_one, tell
 from .common import (
     DEFAULT_CLUSTER,
     DEFAULT_DATA,
@@ -34,6 +34,11 @@ Break = Literal[
     "decision-before-prepare", "complete-before-commit", "no-nonce", "two-owners", "no-tombstone",
 ]  # fmt: skip
 SECONDS_MAX = 3_600
+REPLICATION_OPTIONAL = (
+    "SWITCHES/MB", "MSGS/MB", "SENT MB/MB", "RSS MB", "MIN.ISR", "p99.9 ms", "p50 ms", "RECORD B",
+    "FLOOR s/GB", "MB/s",
+)  # fmt: skip
+TRANSACTION_OPTIONAL = ("% OF PLAIN", "PLAIN p50 ms", "p99 ms")
 JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
 
@@ -94,7 +99,9 @@ def demo(
     screen = demo_report.Screen(chosen, broken, f" --engine {worker}", what_is_broken)
 
     def run(cluster: Cluster) -> DemoReport:
-        return Demo(cluster, chosen, broken, screen.say, worker).run(screen.follow)
+        return Demo(cluster, chosen, broken, screen.say, worker, doing=screen.doing).run(
+            screen.follow
+        )
 
     report = _judged(Cluster(3, config=CLUSTER_CONFIG), screen, run)
     if format == "json":
@@ -123,7 +130,10 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
 
     def run(cluster: Cluster) -> TransfersReport:
         with database_of(url, cluster) as (found, server):
-            demo = TransfersDemo(cluster, seed, broken, screen.say, database=found, server=server)
+            demo = TransfersDemo(
+                cluster, seed, broken, screen.say, doing=screen.doing, database=found,
+                server=server,
+            )  # fmt: skip
             return demo.run(seconds)
 
     report = _judged(Cluster(3), screen, run)
@@ -136,14 +146,15 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
 
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
     """Run a demo on a cluster of its own; what could not be judged stays to be looked at."""
-    cluster.up()
     is_over = False
     try:
+        cluster.up()
         screen.started(cluster)
         report = run(cluster)
         screen.end()
         is_over = True
     finally:
+        screen.close()
         cluster.down(purge=is_over)
     return report
 
@@ -156,18 +167,22 @@ def _engine(broken: str) -> Literal["spark", "workers"]:
         return "workers"
     if is_installed():
         return "spark"
-    say("two workers enrich; a Spark job would, with: pip install 'oncelog[demo,spark]'")
+    say("two workers enrich; a Spark job would. In a checkout: pip install '.[demo,spark]'")
     return "workers"
 
 
 def replication(
     *,
-    rf: Annotated[str, Parameter(help="Replication factors.")] = "1,3",
+    rf: Annotated[
+        str, Parameter(name=["--rf", "--replication-factor"], help="Replication factors.")
+    ] = "1,3",
     acks: Annotated[str, Parameter(help="0, 1, all.")] = "1,all",
     min_isr: Annotated[str, Parameter(help="min.insync.replicas; only with acks=all.")] = "2",
     record_size: Annotated[str, Parameter(help="Bytes of a record's value.")] = "100,1000",
     batch_size: Annotated[str, Parameter(help="batch.size in bytes.")] = "16384,1000000",
-    repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 2,
+    repetitions: Annotated[
+        int, Parameter(name=["--repetitions", "-r"], help="Of each measurement.")
+    ] = 2,
     seconds: Annotated[float, Parameter(help="Of load for each figure.")] = 3.0,
     rate: Annotated[float, Parameter(help="Records/s of the latency run.")] = 1_000.0,
     against_floor: Annotated[
@@ -203,7 +218,7 @@ def replication(
     )
     described, results = _measured(grid, cluster)
     floors = {b: measure_floor(b) for b in grid.batch_bytes} if against_floor else None
-    show(rows(results, floors), "table")
+    show(rows(results, floors), "table", optional=REPLICATION_OPTIONAL)
     for result in results:
         tell(f"{result.cell.name}: {perf_line(result.middle.throughput)}")
     figures = [r.as_json() | {"perf_line": perf_line(r.middle.throughput)} for r in results]
@@ -217,9 +232,13 @@ def txn(
     records: Annotated[str, Parameter(help="Records of a transaction.")] = "1,10,100,1000",
     partitions: Annotated[str, Parameter(help="Partitions that it touches.")] = "1,3,10",
     record_size: Annotated[int, Parameter(help="Bytes of a record's value.")] = 100,
-    rf: Annotated[int, Parameter(help="Replication factor.")] = 3,
+    rf: Annotated[
+        int, Parameter(name=["--rf", "--replication-factor"], help="Replication factor.")
+    ] = 3,
     min_isr: Annotated[int, Parameter(help="min.insync.replicas.")] = 2,
-    repetitions: Annotated[int, Parameter(name=["--repetitions", "-r"])] = 2,
+    repetitions: Annotated[
+        int, Parameter(name=["--repetitions", "-r"], help="Of each measurement.")
+    ] = 2,
     seconds: Annotated[float, Parameter(help="Of transactions for each figure.")] = 3.0,
     seed: Annotated[int, Parameter(help="Of the bytes that are written.")] = 0,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -243,14 +262,14 @@ def txn(
     )
     described, results = _measured(grid, cluster)
     show_one(described, "table")
-    show(rows(results), "table")
+    show(rows(results), "table", optional=TRANSACTION_OPTIONAL)
     _write(json_file, described, results=[result.as_json() for result in results])
     _write_page(html_file, page(described, results))
 
 
 def failover(
     *,
-    kills: Annotated[int, Parameter(name=["--kills", "-n"])] = 10,
+    kills: Annotated[int, Parameter(name=["--kills", "-n"], help="How often.")] = 10,
     data: Data = DEFAULT_DATA,
     json_file: JsonFile = None,
     format: Format = "table",
@@ -261,15 +280,15 @@ def failover(
     from ..bench.report import environment
     from ..bench.target import bench_target
 
-    with bench_target(data, None) as target:
-        figures = run_failovers(target, kills, say)
+    with never_silent() as told, bench_target(data, None) as target:
+        figures = run_failovers(target, kills, told)
         described = environment(target, {"kills": kills})
     _write(json_file, described, **figures)
-    told = (
+    words = (
         f"{figures['kills']} kills: p50 {figures['p50_ms']:.0f} ms, p99 {figures['p99_ms']:.0f} ms,"
         f" max {figures['max_ms']:.0f} ms until the next acknowledged write"
     )
-    print_report({"environment": described, **figures}, [told], format)
+    print_report({"environment": described, **figures}, [words], format)
 
 
 def _measured(
@@ -279,8 +298,12 @@ def _measured(
     from ..bench.report import environment
     from ..bench.target import bench_target
 
-    with cluster.as_failures(), bench_target(cluster.data, cluster.named_config()) as target:
-        return environment(target, asdict(grid)), grid.run(target, say)
+    with (
+        never_silent() as told,
+        cluster.as_failures(),
+        bench_target(cluster.data, cluster.named_config()) as target,
+    ):
+        return environment(target, asdict(grid)), grid.run(target, told)
 
 
 def _write(json_file: Path | None, described: dict[str, Any], **figures: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
-from ..cluster.terminal import say, tell
+from ..cluster.terminal import never_silent, tell
 from .common import Format, add_family, print_report, require
 
 DID_NOT_HIT = 3
@@ -100,9 +100,11 @@ def _go(settings: Any, out: Path, output: str) -> int:
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        one = ChaosRun(out, settings, say)
-        outcome = one.go()
-        verdict = judge_run(one.out)
+        with never_silent() as told:
+            one = ChaosRun(out, settings, told)
+            outcome = one.go()
+            told("judging")
+            verdict = judge_run(one.out)
     finally:
         signal.signal(signal.SIGTERM, before)
     is_clean = verdict.is_clean and outcome.is_clean

@@ -3,10 +3,12 @@
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..cluster.advice import shell_command
 from ..cluster.local_cluster import Cluster
+from ..cluster.terminal import say, tell, terminal_width, wrapped
 from ..judge.contents import END_ANOMALIES, STREAM_ANOMALIES
 from . import verdict
 from .engine import Engine
@@ -15,6 +17,8 @@ from .run import ENRICHED, TOPIC, DemoReport, describe
 from .stream import Stream
 from .verdict import print_counts, print_findings, print_number, verdict_json
 
+TICK_S, SILENCE_MAX_S = 0.2, 4.8
+ERASE = "\r\x1b[K"
 WHAT_IS_BROKEN = {
     "acks=1": "the leader answers before anybody else has the record",
     "acks=0": "the producer does not wait for any answer",
@@ -32,50 +36,78 @@ WITHOUT = {
 
 
 class Screen:
-    """The words while it runs, on stderr; a live line when a person watches."""
+    """The words while it runs, on stderr: a live line in a terminal, else one at least each 5 s."""
 
     def __init__(self, seed: int, broken: str, options: str, what_is_broken: str) -> None:
         """options: those that belong to another run of the same."""
-        self._started = time.monotonic()
+        self._started = self._spoke = time.monotonic()
         self._is_live = sys.stderr.isatty()
         self._over = threading.Event()
         self._lock = threading.Lock()
+        self._doing = "the nodes start"
+        self._counts: Callable[[], str] = lambda: ""
         how = options + (f" --break {broken}" if broken != "none" else "")
         self.say(f"seed {seed}   (again: {shell_command('demo', seed=seed)}{how})")
         if broken != "none":
             self.say(f"one guarantee is taken away: {broken}: {what_is_broken}")
+        threading.Thread(target=self._tick, daemon=True).start()
 
     def started(self, cluster: Cluster) -> None:
         self.say(f"{len(cluster.node_ids)} nodes serve: {cluster.bootstrap}")
 
     def follow(self, stream: Stream, engine: Engine) -> None:
-        """Show how far everybody is, a few times a second."""
-        if self._is_live:
-            threading.Thread(target=self._tick, args=(stream, engine), daemon=True).start()
+        """Show how far everybody is, too."""
+
+        def counts() -> str:
+            return (
+                f"{stream.handed_over:,} flights handed over, "
+                f"{len(stream.acknowledged):,} acknowledged, {engine.outputs():,} enriched"
+            )
+
+        self._counts = counts
+
+    def doing(self, words: str) -> None:
+        """Say what is waited for from here on, while it lasts."""
+        self._doing = words
 
     def say(self, text: str) -> None:
         with self._lock:
-            erase = "\r\x1b[K" if self._is_live else ""
-            seconds = time.monotonic() - self._started
-            print(f"{erase}{seconds:6.1f} s  {text}", file=sys.stderr, flush=True)
+            self._spoke = time.monotonic()
+            seconds = self._spoke - self._started
+            self._erase()
+            say(f"{seconds:6.1f} s  {text}")
 
     def end(self) -> None:
-        self._over.set()
+        self.close()
         self.say("read back and judged")
 
-    def _tick(self, stream: Stream, engine: Engine) -> None:
-        while not self._over.wait(0.2):
-            done = engine.outputs()
+    def close(self) -> None:
+        """Show no progress any more."""
+        self._over.set()
+        with self._lock:
+            self._erase()
+
+    def _erase(self) -> None:
+        if self._is_live:
+            print(ERASE, end="", file=sys.stderr, flush=True)
+
+    def _tick(self) -> None:
+        while not self._over.wait(TICK_S):
+            line = ", ".join(filter(None, (self._doing, self._counts())))
+            if not self._is_live:
+                if time.monotonic() - self._spoke >= SILENCE_MAX_S:
+                    self.say(line)
+                continue
             with self._lock:
-                line = f"{stream.handed_over:,} flights handed over, "
-                line += f"{len(stream.acknowledged):,} acknowledged, {done:,} enriched"
-                print(f"\r\x1b[K          {line}", end="", file=sys.stderr, flush=True)
+                if not self._over.is_set():
+                    shown = wrapped(f"          {line}", terminal_width(sys.stderr)).split("\n")[0]
+                    print(f"{ERASE}{shown}", end="", file=sys.stderr, flush=True)
 
 
 def print_verdict(report: DemoReport) -> None:
     """The end of the story, on stdout."""
     inputs, outputs = report.inputs, report.outputs
-    print()
+    tell("")
     print_number(report.handed_over, f"flights handed over, {report.acknowledged:,} acknowledged")
     print_number(inputs.read, f"records in {TOPIC}, {inputs.distinct:,} distinct")
     print_counts(STREAM_ANOMALIES, inputs.violations)
@@ -89,12 +121,12 @@ def print_verdict(report: DemoReport) -> None:
     print_counts(END_ANOMALIES, report.at_the_end)
     right = report.groups - sum(wrong.count for wrong in report.wrong_totals)
     print_number(right, f"of {report.groups} sums by {report.sums_by} equal to the CSV's")
-    print(_faults(report))
+    tell(*_faults(report).split("\n"))
     if report.fatal_errors:
-        print(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
+        tell(f"the producer noticed that the past had changed: {report.fatal_errors} fatal errors")
     print_findings(report.findings)
-    print()
-    print(sentence(report))
+    tell("")
+    tell(sentence(report))
 
 
 def _faults(report: DemoReport) -> str:

@@ -99,8 +99,11 @@ class Demo:
         broken: str,
         say: Callable[[str], None],
         engine: str = "workers",
+        *,
+        doing: Callable[[str], None] = lambda words: None,
     ) -> None:
-        self.cluster, self.say = cluster, say
+        """doing: is told what is waited for."""
+        self.cluster, self.say, self._doing = cluster, say, doing
         self.report = DemoReport(seed, broken, engine)
         self._producer_settings, self._topic_settings = BREAKS[broken]
 
@@ -115,18 +118,24 @@ class Demo:
         started = time.monotonic()
         lines = flights.lines()[:rows]
         engine = self._engine()
+        self._doing("topics are made")
         self._create_topics()
         stream = self._stream(lines, engine)
         try:
             on_start(stream, engine)
+            self._doing(f"the engine starts: {engine.name}")
             engine.start()
             stream.start()
+            self._doing("the engine reads")
             self._strike(stream, engine, kinds)
+            self._doing("the faults are over: now waiting until all is enriched")
             self._drain(engine)
+            self._doing("the engine ends")
             engine.stop()
         finally:
             engine.processes.close()
             stream.finish.set()
+        self._doing("all is read back and judged")
         self._judge(stream, engine, lines)
         engine.remove_files()
         self.report.failures = stream.failures
@@ -186,6 +195,7 @@ class Demo:
                 break
             self.say("no kill has hit a batch in flight yet, which proves nothing: once more")
             self._inflict(faults, fault)
+        self._doing("the faults are over: the rest is sent")
         stream.finish.set()
         while stream.is_alive():
             stream.join(0.1)
@@ -194,6 +204,7 @@ class Demo:
         faults.wait_until_whole()
 
     def _inflict(self, faults: DemoFaults, fault: Fault) -> None:
+        self._doing(f"fault {len(self.report.faults) + 1}: {fault.kind}")
         report = faults.inflict(fault)
         self.report.faults.append(report)
         self.say(describe(report))

@@ -29,7 +29,7 @@ CONFS = (
     "spark.sql.codegen.wholeStage=false",
 )
 MISSING = (
-    "The engine spark needs pyspark. Install it with: pip install 'oncelog[demo,spark]', or take "
+    "The engine spark needs pyspark. In a checkout: pip install '.[demo,spark]'; or take "
     "--engine workers"
 )
 
@@ -39,6 +39,7 @@ def is_installed() -> bool:
 
 
 class SparkEngine(EngineProcesses[SparkJobProcess]):
+    name = "a Spark job, which takes half a minute"
     kinds = fault_plan.OF_SPARK
     topics = ("oncelog.spark.decisions",)
     sums_by = "origin, carrier and month"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from ..cluster.terminal import tell
 from ..judge.analysis.findings import Anomaly, Finding
 
 EXAMPLES_MAX = 5
@@ -60,13 +61,13 @@ def verdict_json(report: Judged) -> dict[str, Any]:
 
 def print_findings(findings: Iterable[Finding]) -> None:
     for finding in findings:
-        print(f"  {finding.name}: {finding.count:,}, for instance {finding.cases[0].sentence}")
+        tell(f"  {finding.name}: {finding.count:,}, for instance {finding.cases[0].sentence}")
 
 
 def print_number(number: int, what: str) -> None:
-    print(f"{number:>9,}  {what}")
+    tell(f"{number:>9,}  {what}")
 
 
 def print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> None:
     counts = {finding.name: finding.count for finding in findings}
-    print(" " * 11 + ", ".join(f"{counts.get(each.name, 0):,} {each.name}" for each in anomalies))
+    tell(" " * 11 + ", ".join(f"{counts.get(each.name, 0):,} {each.name}" for each in anomalies))

@@ -28,6 +28,7 @@ OPEN = ("began", "sending", "committing")
 class WorkerEngine(EngineProcesses[WorkerProcesses]):
     """See the top of the file. is_fenced: False sends offsets without the group's metadata."""
 
+    name = "two workers"
     kinds = fault_plan.OF_TRANSACTIONS
     topics = ("__consumer_offsets",)
     sums_by = "carrier and month"

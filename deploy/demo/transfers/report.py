@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ...cluster.terminal import tell
 from ...judge.contents import END_ANOMALIES
 from .. import verdict as demo_verdict
 from ..verdict import print_counts, print_findings, print_number, verdict_json
@@ -27,7 +28,7 @@ WITHOUT = {
 def print_verdict(report: TransfersReport) -> None:
     """The end of the story, on stdout."""
     verdict, told = report.verdict, report.told
-    print()
+    tell("")
     words = {"committed": "returned", "failed": "raised, and count for nothing"}
     ended = ", ".join(f"{told[w]:,} {text}" for w, text in words.items())
     unsaid = sum(n for word, n in told.items() if word not in words)
@@ -37,13 +38,13 @@ def print_verdict(report: TransfersReport) -> None:
     print_counts(TRANSFER_ANOMALIES, verdict.violations)
     print_counts(END_ANOMALIES[:2], report.at_the_end)
     hit = sum(fault.open_transactions for fault in report.faults)
-    print(
+    tell(
         f"{len(report.faults)} faults hit {hit} open transactions; readers waited for "
         f"{verdict.longest_wait_s:.1f} s at most, without the time in which something was away"
     )
     print_findings(report.findings)
-    print()
-    print(sentence(report))
+    tell("")
+    tell(sentence(report))
 
 
 def sentence(report: TransfersReport) -> str:

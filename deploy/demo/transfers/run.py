@@ -94,10 +94,12 @@ class TransfersDemo:
         broken: str,
         say: Callable[[str], None],
         *,
+        doing: Callable[[str], None] = lambda words: None,
         database: TransferDatabase,
         server: PostgresServer | None = None,
     ) -> None:
-        self.cluster, self.say = cluster, say
+        """doing: is told what is waited for."""
+        self.cluster, self.say, self._doing = cluster, say, doing
         self.database, self._server = database, server
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
         self.report = TransfersReport(seed, broken, name)
@@ -126,6 +128,7 @@ class TransfersDemo:
             self.cluster, TOPIC, self.services, self.check_back, self.database, self._server
         )
         try:
+            self._doing("the services start")
             self.check_back.start_and_wait()
             for name in SERVICES:
                 self.services.start(name)
@@ -133,12 +136,14 @@ class TransfersDemo:
                 raise Failure(f"The services made no transfer. Logs: {self.cluster.data}.")
             watch.start()
             self._strike(faults, started + seconds, kinds)
+            self._doing("the faults are over: now waiting until nothing is open")
             self._end_services()
             self.report.at_the_end = self._judge_end()
             waits = watch.end()
         finally:
             self.services.close()
             self.check_back.close()
+        self._doing("all is read back and judged")
         self._judge(waits, faults.away)
         self._remove_files()
         self.report.restarts = self.services.restarts
@@ -174,6 +179,7 @@ class TransfersDemo:
             reading.wait_for(
                 lambda since=since: time.monotonic() - since > BETWEEN_S, 2 * BETWEEN_S
             )
+            self._doing(f"fault {number + 1}: {fault.kind}")
             report = faults.inflict(fault)
             self.report.faults.append(report)
             self.say(describe(report))

@@ -11,7 +11,7 @@ from oncelog.deploy.demo.worker_engine import WorkerEngine
 
 def test_without_pyspark_the_engine_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(spark_engine, "find_spec", lambda name: None)
-    with pytest.raises(Failure, match=r"pip install 'oncelog\[demo,spark\]'"):
+    with pytest.raises(Failure, match=r"pip install '\.\[demo,spark\]'"):
         SparkEngine(Cluster(3, data=tmp_path), source="a", enriched="b", sums="c")
 
 
