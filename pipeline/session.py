@@ -14,7 +14,10 @@ of spark-submit alone. A session that runs already keeps what it has.
 
 import os
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +64,27 @@ def spark_session(app_name: str, **confs: Any) -> "SparkSession":
         confs = decide(given, _set_elsewhere(is_submitted), os.cpu_count() or 1)
     for name, value in confs.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    register(session)
+    with said_meanwhile("Spark starts"):
+        session = builder.getOrCreate()
+        register(session)
     return session
+
+
+@contextmanager
+def said_meanwhile(words: str, every_s: float = 5.0) -> Iterator[None]:
+    """Say on stderr that something lasts, and how long, for as long as the block does."""
+    over, began_s = threading.Event(), time.monotonic()
+
+    def tick() -> None:
+        while not over.wait(every_s):
+            seconds = time.monotonic() - began_s
+            print(f"oncelog: {words} ({seconds:.0f} s)", file=sys.stderr, flush=True)
+
+    threading.Thread(target=tick, name="oncelog-progress", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def decide(given: Mapping[str, str], elsewhere: Mapping[str, str], cores: int) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 from ...client import Admin
 from ...client.admin import BROKER_RESOURCE
 from ...client.cluster_view import PartitionInfo
+from ...client.loop_thread import LoopThread
 from ...client.retries import now_ms
 from ...client.transactions.requests import TransactionRequests
 from ...wire.errors import (
@@ -25,6 +26,7 @@ from ...wire.errors import (
     UnknownTopicOrPartition,
 )
 from .decision import TOPIC
+from .login import ClusterLogin
 from .modes import (
     CONTROL_TIMEOUT_MS,
     DRIVER_TIMEOUT_MS,
@@ -45,6 +47,7 @@ GIVEN_MS = "transaction_timeout_ms"
 TIMEOUT_MAX_DEFAULT_MS, TIMEOUT_STEP_MS = 900_000, 1_000
 ASK_TIMEOUT_MS = 10_000
 REPLICAS = 3
+LOOK_S, LOOK_AGAIN_S = 3.0, 0.2
 SMALL = {
     "segment.bytes": str(16 * 1024 * 1024),
     "segment.ms": str(60 * 60 * 1000),
@@ -61,6 +64,47 @@ class ChosenMode:
     control_timeout_ms: int
     task_timeout_ms: int | None = None
     in_words: str
+
+
+def refuse_missing_topic(login: ClusterLogin, topic: str) -> None:
+    """Raises ValueError, within seconds, when the cluster has no topic of this name.
+
+    One that was just made may not be known to each broker yet, so it is looked for again. A cluster
+    that does not answer is left to the query, which waits for it.
+    """
+
+    async def look() -> bool:
+        view = login.open_view("oncelog-sink")
+        try:
+            async with asyncio.timeout(LOOK_S):
+                while await _is_missing(Admin(view), topic):
+                    await asyncio.sleep(LOOK_AGAIN_S)
+        except TimeoutError:
+            return topic in view.snapshot.topic_errors
+        except KafkaError:  # that it may not be looked at, for instance
+            return False
+        finally:
+            await view.close()
+        return False
+
+    thread = LoopThread("oncelog-sink-look")
+    try:
+        is_missing = thread.run(look())
+    finally:
+        thread.close()
+    if is_missing:
+        raise ValueError(
+            f"there is no topic {topic} on {login.bootstrap}, and the sink makes none: create it "
+            "(oncelog topic create, kafka-topics), then start again"
+        )
+
+
+async def _is_missing(admin: Admin, topic: str) -> bool:
+    try:
+        await admin.describe_topics([topic])
+    except UnknownTopicOrPartition:
+        return True
+    return False
 
 
 async def settle_mode(
@@ -174,7 +218,7 @@ async def ready_topic(admin: Admin) -> None:
     if problems:
         raise SinkStopped(
             f"The topic {TOPIC} could lose a decision, and rows with it: {'; '.join(problems)}. "
-            "Alter it (oncelog topic config, kafka-configs), then start again."
+            "Alter it (oncelog topic alter, kafka-configs), then start again."
         )
 
 

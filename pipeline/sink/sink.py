@@ -46,7 +46,7 @@ from ..progress.written import note_written
 from . import steps
 from .batch_check import Terms
 from .checkpoint import plan_digest
-from .checks import ready_topic, settle_mode
+from .checks import ready_topic, refuse_missing_topic, settle_mode
 from .cluster import ClusterThread, SinkCluster
 from .columns import prepare, rows_by_topic
 from .login import ClusterLogin, client_keywords
@@ -94,10 +94,12 @@ def exactly_once(
 
     topic: None when the rows have a column `topic`. trigger: the arguments of Spark's `trigger()`,
     `{"availableNow": True}`. options: those of ExactlyOnceSink. Raises ValueError for columns that
-    cannot be written.
+    cannot be written, and for a topic that is not there.
     """
     sink = ExactlyOnceSink(sink_id, bootstrap, topic, mode=mode, checkpoint=checkpoint, **options)
     sink.check(frame)
+    if topic is not None:
+        refuse_missing_topic(sink.login, topic)
     writer = (
         frame.writeStream.foreachBatch(sink)
         .outputMode(output_mode)
@@ -149,7 +151,7 @@ class ExactlyOnceSink:
                 f'{V1_ONLY} does not go with mode="transactional": the driver ends what tasks have '
                 "written, which the brokers of oncelog allow to clients with transactions V2 only"
             )
-        self._login = ClusterLogin.of(bootstrap, settings)
+        self.login = ClusterLogin.of(bootstrap, settings)
         first_batch = _whole("first_batch", first_batch, 0)
         terms = Terms(replaces_query=replaces_query, first_batch=first_batch)
         self.protocol = SinkProtocol(sink_id, mode=self._wanted or Mode.PREPARED, terms=terms)
@@ -277,7 +279,7 @@ class ExactlyOnceSink:
             sink_id=self.sink_id,
             generation=effect.generation,
             batch_id=effect.batch_id,
-            login=self._login,
+            login=self.login,
             topic=self.topic,
             timeout_ms=self._task_timeout_ms,
             committed=effect.committed,
@@ -301,7 +303,7 @@ class ExactlyOnceSink:
 
     def _run(self, work: Callable[[SinkCluster], Any]) -> Any:
         if self._opened is None:
-            self._opened = ClusterThread(self._login, self.sink_id, self._settings)
+            self._opened = ClusterThread(self.login, self.sink_id, self._settings)
             # Nobody tells a foreachBatch that its query has ended; it is only let go of.
             weakref.finalize(self, self._opened.let_go).atexit = False
         return self._opened.run(work)

@@ -6,6 +6,8 @@ metadata of a moment ago, and after ROUND_MS_MAX by newer ones: a topic that is 
 never answers, and one that a pattern has found is not missed.
 """
 
+import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -14,11 +16,14 @@ from ...client.blocking import BlockingAdmin
 from ...client.cluster_view import ClusterSnapshot, topic_error
 from ...client.fetch.offset_queries import list_offsets
 from ...client.settings import ADMIN_NAMES
+from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from .offsets import Known, LogBounds
 from .options import OptionError, Topics
 
 LOOKUP_MS_MAX, ROUND_MS_MAX = 60_000, 5_000
+REACH_AGAIN_S = 0.2
+REACH_S = 4.5  # before the first answer: an address that is wrong is told soon
 T = TypeVar("T")
 
 
@@ -29,6 +34,7 @@ class ClusterLookup:
         self._config = {name: value for name, value in client.items() if name in ADMIN_NAMES}
         self._topics, self._is_committed = topics, is_committed
         self._admin: BlockingAdmin | None = None
+        self._has_answered = False
 
     def __getstate__(self) -> dict[str, Any]:  # Spark sends readers to its tasks
         return {**self.__dict__, "_admin": None}
@@ -57,7 +63,33 @@ class ClusterLookup:
     def _run(self, ask: Callable[[Admin], Awaitable[T]]) -> T:
         if self._admin is None:
             self._admin = BlockingAdmin(self._config, timeout_ms=LOOKUP_MS_MAX)
+        if not self._has_answered:
+            self._admin.run(self._reach)
+            self._has_answered = True
         return self._admin.run(ask)
+
+    async def _reach(self, admin: Admin) -> None:
+        """Raises OptionError when no broker answers; said at once, before the traces of Spark."""
+        why: Exception = TimeoutError(f"no answer for {REACH_S} s")
+        try:
+            async with asyncio.timeout(REACH_S):
+                while True:
+                    try:
+                        await admin.view.refresh([])
+                        return
+                    except KafkaError as problem:
+                        if not problem.retriable:
+                            raise
+                        why = problem
+                    await asyncio.sleep(REACH_AGAIN_S)
+        except TimeoutError:
+            pass
+        sentence = (
+            f"no broker answers at {self._config.get('bootstrap.servers')}: {why}. Is "
+            "kafka.bootstrap.servers right, and does the cluster run?"
+        )
+        print(f"oncelog: {sentence}", file=sys.stderr, flush=True)
+        raise OptionError(sentence)
 
     async def _known(self, admin: Admin, must_exist: bool) -> Known:
         return await admin.view.retrying(

@@ -4,7 +4,10 @@ import pickle
 
 import pytest
 
+from oncelog.client import BlockingAdmin
 from oncelog.client.security.secret import HIDDEN, Secret
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.pipeline.sink import checks
 from oncelog.pipeline.sink.login import ClusterLogin, client_keywords
 
 SCRAM = {
@@ -56,3 +59,19 @@ def test_a_function_is_the_same_in_every_task_of_its_sink():
     second = ClusterLogin.of("h:1", {**OAUTH, PROVIDER: lambda: "token"})
     again = ClusterLogin(first.bootstrap, ((PROVIDER, str), *OAUTH.items()), first.nonce)
     assert first.key == again.key != second.key
+
+
+def test_missing_topic_is_refused_and_another_is_not(
+    cluster: Cluster, admin: BlockingAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "LOOK_S", 0.5)
+    there = ClusterLogin.of(cluster.bootstrap, {})
+    with pytest.raises(ValueError, match="there is no topic never-made on"):
+        checks.refuse_missing_topic(there, "never-made")
+    admin.create_topic("made-for-the-sink", partitions=1)
+    checks.refuse_missing_topic(there, "made-for-the-sink")
+
+
+def test_cluster_that_does_not_answer_is_left_to_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "LOOK_S", 0.2)
+    checks.refuse_missing_topic(ClusterLogin.of("127.0.0.1:1", {}), "t")

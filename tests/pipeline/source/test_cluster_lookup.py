@@ -1,6 +1,7 @@
 """What a query asks the cluster when it plans, and what comes between two of its questions."""
 
 import itertools
+import socket
 import time
 from typing import Any
 
@@ -10,7 +11,7 @@ from oncelog.client import BlockingAdmin
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.pipeline.source import cluster_lookup
 from oncelog.pipeline.source.cluster_lookup import ClusterLookup
-from oncelog.pipeline.source.options import Topics
+from oncelog.pipeline.source.options import OptionError, Topics
 
 _numbers = itertools.count()
 
@@ -42,3 +43,24 @@ def test_a_topic_of_a_pattern_that_is_deleted_meanwhile_does_not_hold_up_the_oth
     assert list(known.bounds) == [(f"{prefix}-kept", 0)]
     assert rounds[0] == {f"{prefix}-kept", f"{prefix}-gone"} and rounds[-1] == {f"{prefix}-kept"}
     assert time.monotonic() - begun_s < 20, "and not LOOKUP_MS_MAX"
+
+
+def test_first_question_without_a_broker_ends_soon_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster_lookup, "REACH_S", 0.4)
+    config = {"bootstrap.servers": f"127.0.0.1:{free_port()}"}
+    lookup = ClusterLookup(config, Topics(names=("t",)), is_committed=True)
+    try:
+        with pytest.raises(OptionError, match=r"no broker answers at 127\.0\.0\.1"):
+            lookup.known()
+    finally:
+        lookup.close()
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and "is kafka.bootstrap.servers right" in said[0].lower()
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return held.getsockname()[1]
