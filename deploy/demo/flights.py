@@ -34,7 +34,8 @@ def archive() -> Path:
     except metadata.PackageNotFoundError:
         pass
     raise Failure(
-        "The flights are not installed. Get them with: pip install 'oncelog[demo]'", exit_code=2
+        "The flights are not installed. In a checkout of oncelog: pip install '.[demo]'",
+        exit_code=2,
     )
 
 

@@ -148,7 +148,7 @@ def why_there_is_none() -> str:
     if tool("initdb") is None or tool("postgres") is None:
         return "PostgreSQL is not installed (Debian: apt install postgresql)"
     if find_spec("psycopg") is None:
-        return "psycopg is not installed: pip install 'oncelog[database]'"
+        return "psycopg is not installed; in a checkout of oncelog: pip install '.[database]'"
     if os.geteuid() == 0 and _user() is None:
         return "PostgreSQL does not run as root, and there is no user postgres"
     return ""

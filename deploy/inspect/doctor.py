@@ -86,7 +86,7 @@ def _extras() -> list[HealthCheck]:
     for module, (extra, purpose) in EXTRAS.items():
         is_there = importlib.util.find_spec(module) is not None
         found = "installed" if is_there else "not installed"
-        advice = f"for {purpose}: pip install 'oncelog[{extra}]'"
+        advice = f"for {purpose}: pip install '.[{extra}]' in a checkout"
         checks.append(_unless(is_there, module, found, "note", advice))
     return checks
 

@@ -125,7 +125,7 @@ def database_at(url: str) -> TransferDatabase:
     try:
         found.connect().close()
     except ImportError:
-        raise Failure("PostgreSQL needs psycopg: pip install 'oncelog[database]'") from None
+        raise Failure("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
     except Exception as problem:
         name = type(problem).__name__  # its text may bear the address, and the password in it
         raise Failure(f"The database of --database cannot be reached ({name}).") from None

@@ -67,7 +67,7 @@ HOST:PORT` audits a live topic of any Kafka-compatible cluster by its raw batche
 DIR` judges the files of a cluster (raw logs, replicas, files beside the logs). Exit code 0: no
 promise was broken. `--evidence` prints all that is known of a case, `--format json` everything for
 programs, `--only J3` chooses among the checks, `--catalogue` lists what is looked for. It needs
-`pip install 'oncelog[check]'`.
+`pip install '.[check]'` in a checkout.
 
 This page is made from the code by `.venv/bin/python -m tests.deploy.judge.page`, and a test keeps
 it true.
