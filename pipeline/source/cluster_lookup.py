@@ -23,7 +23,7 @@ from .options import OptionError, Topics
 
 LOOKUP_MS_MAX, ROUND_MS_MAX = 60_000, 5_000
 REACH_AGAIN_S = 0.2
-REACH_S = 4.5  # before the first answer: an address that is wrong is told soon
+REACH_S = 3.0  # before the first answer: an address that is wrong is told soon
 T = TypeVar("T")
 
 
@@ -70,7 +70,7 @@ class ClusterLookup:
 
     async def _reach(self, admin: Admin) -> None:
         """Raises OptionError when no broker answers; said at once, before the traces of Spark."""
-        why: Exception = TimeoutError(f"no answer for {REACH_S} s")
+        why: Exception = TimeoutError(f"no broker answers for {REACH_S:.0f} s")
         try:
             async with asyncio.timeout(REACH_S):
                 while True:
@@ -85,8 +85,8 @@ class ClusterLookup:
         except TimeoutError:
             pass
         sentence = (
-            f"no broker answers at {self._config.get('bootstrap.servers')}: {why}. Is "
-            "kafka.bootstrap.servers right, and does the cluster run?"
+            f"kafka.bootstrap.servers={self._config.get('bootstrap.servers')}: {why}. Is the address "
+            "right, and does the cluster run?"
         )
         print(f"oncelog: {sentence}", file=sys.stderr, flush=True)
         raise OptionError(sentence)

@@ -20,6 +20,7 @@ from ...programs import run_to_end
 VERSION = "3.3.3"
 ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 START_TIMEOUT_S = 90.0
+JARS = ("quarkus-run.jar", "*-runner.jar")  # of release 3, of release 2
 JVM_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -48,7 +49,7 @@ def registry(folder: Path) -> Iterator[str]:
     """Run a registry for the block; its address for Confluent's clients."""
     with tarfile.open(archive()) as packed:
         packed.extractall(folder, filter="data")
-    jar = folder / "quarkus-run.jar"
+    jar = next(file for name in JARS for file in folder.glob(name))
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
