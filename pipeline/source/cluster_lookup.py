@@ -85,8 +85,8 @@ class ClusterLookup:
         except TimeoutError:
             pass
         sentence = (
-            f"kafka.bootstrap.servers={self._config.get('bootstrap.servers')}: {why}. Is the address "
-            "right, and does the cluster run?"
+            f"kafka.bootstrap.servers={self._config.get('bootstrap.servers')}: {why}. Is the "
+            "address right, and does the cluster run?"
         )
         print(f"oncelog: {sentence}", file=sys.stderr, flush=True)
         raise OptionError(sentence)
