@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -59,6 +60,23 @@ def test_registry_that_does_not_answer_is_named(how: Any) -> None:
     data = b"\0\0\0\0\1\0\2\4\6"
     with pytest.raises(Failure, match=r"Registry http://127\.0\.0\.1:1 does not answer"):
         decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
+
+
+def test_protobuf_is_decoded_by_descriptors_alone() -> None:
+    """The library's own registry in memory, where none runs: nested, and with an import."""
+    needs_extra("protobuf")
+    from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    made: Any = protobuf.ProtobufSerializer
+    order, client = order_type(), SchemaRegistryClient.new_client({"url": "mock://"})
+    context = SerializationContext("t", MessageField.VALUE)
+    message = order(id=7, item="tea")
+    message.at.seconds = 1_769_860_800
+    data = made(order, client, {"use.deprecated.format": False})(message, context)
+    assert ours._deserializer("protobuf", client)(data, context) == {
+        "id": "7", "item": "tea", "at": "2026-01-31T12:00:00Z",
+    }  # fmt: skip
 
 
 # -- with a real one
@@ -160,7 +178,8 @@ def order_type() -> Any:
         type_name=".google.protobuf.Timestamp",
     )  # fmt: skip
     pool = descriptor_pool.Default()
-    pool.Add(file)
+    with suppress(TypeError):  # it has it already
+        pool.Add(file)
     found = pool.FindMessageTypeByName("shop.Shop.Order")
     return message_factory.GetMessageClass(found)
 
