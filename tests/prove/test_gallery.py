@@ -13,7 +13,7 @@ import oncelog
 from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
 
 from .gallery import runner
-from .gallery.entries import ENTRIES, FOREIGN, RIGHT, WRONG
+from .gallery.entries import ENTRIES, FOREIGN, RIGHT, SLOW, WRONG
 from .gallery.runner import Cell, cells, run_all, run_one, table
 
 NAME = "confluent-offsets-outside"
@@ -29,7 +29,10 @@ def test_every_wrong_application_says_what_convicts_it_and_what_is_named() -> No
         assert entry.findings <= CATALOGUE.keys(), entry.name
     assert not any(entry.wrong or entry.findings for entry in RIGHT)
     assert all(entry.wrong and entry.verdicts and not entry.findings for entry in FOREIGN)
-    assert len(ENTRIES) == len(RIGHT) + len(WRONG) + len(FOREIGN), "a name stands twice"
+    assert len(SLOW) >= 6
+    for entry in SLOW:
+        assert entry.wrong and entry.verdicts and entry.findings <= CATALOGUE.keys(), entry.name
+    assert len(ENTRIES) == len(RIGHT) + len(WRONG) + len(SLOW) + len(FOREIGN), "a name stands twice"
 
 
 @pytest.mark.parametrize(

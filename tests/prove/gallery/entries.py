@@ -49,6 +49,18 @@ def _plain(name: str, *findings: str, **others) -> GalleryEntry:
     return _confluent(file, name, findings=frozenset(findings), **others)
 
 
+def _patience(name: str, **others) -> GalleryEntry:
+    return _confluent("patience.py", name, **others)
+
+
+def _handmade(name: str, *findings: str, **others) -> GalleryEntry:
+    command = (sys.executable, str(OTHERS / "handmade.py"), name)
+    return GalleryEntry(
+        name=f"handmade-{name.replace('_', '-')}", client="by hand", command=command,
+        findings=frozenset(findings), **others,
+    )  # fmt: skip
+
+
 def _aiokafka(name: str, *findings: str, **others) -> GalleryEntry:
     command = (sys.executable, str(OTHERS / "aiokafka_copiers.py"), name)
     return GalleryEntry(
@@ -166,6 +178,39 @@ WRONG = (
     _franz("plain", "auto-commit", wrong="defaults: idempotent, auto-commit", verdicts=ANY),
     _kafkajs("plain", "no-idempotence", wrong="kafkajs's defaults", verdicts=ANY_DOUBLE),
 )  # fmt: skip
+# Requests that are slow, or refused: written before there were such faults. Findings are expected
+# of some only; what a wrong one does wrong is not always to be seen in its requests.
+SLOW = (
+    _patience(
+        "new_id_after_a_slow_commit",
+        wrong="after a slow commit the batch again, by a producer with a new id",
+        verdicts=ANY_DOUBLE,
+    ),
+    _patience(
+        "resend_after_four_seconds",
+        wrong="what is not delivered after 4 s is written again", verdicts=ANY_DOUBLE,
+    ),
+    _patience(
+        "refused_is_left_out",
+        wrong="a record that was refused once is left out", verdicts=ANY_LOSS,
+    ),
+    _patience(
+        "begins_anew_without_offsets",
+        wrong="offsets that are not told are taken for none", verdicts=ANY_DOUBLE,
+    ),
+    _aiokafka(
+        "impatient",
+        wrong="a send that was given up after 3 s is done again", verdicts=ANY_DOUBLE,
+    ),
+    _handmade(
+        "end_before_produce", "commit-before-produce",
+        wrong="the transaction ends before its batches are answered", verdicts=ANY_LOSS,
+    ),
+    _handmade(
+        "other_records", "same-sequence-other-bytes",
+        wrong="a batch without an answer is made anew, with the same number", verdicts=ANY,
+    ),
+)  # fmt: skip
 # Written by someone who knew neither plan nor findings: their mistakes are in foreign/README.md.
 FOREIGN = (
     _foreign("cooperative_drop_batch", "confluent-kafka", "drops a batch without a seek back"),
@@ -187,6 +232,12 @@ RIGHT = (
     _plain("sink_with_upsert", sink=DATABASE),
     _plain("postgresql_with_upsert", sink=POSTGRESQL, needs="initdb"),
     _aiokafka("right"),
+    _patience("patient_commit"),
+    _patience("patient_delivery"),
+    _patience("refused_is_tried_again"),
+    _patience("asks_again_for_offsets"),
+    _aiokafka("patient"),
+    _handmade("right"),
     GalleryEntry(
         name="oncelog-right", client="oncelog",
         command=(sys.executable, str(OTHERS / "oncelog_copier.py")),
@@ -199,7 +250,7 @@ RIGHT = (
         command=(sys.executable, str(OTHERS / "spark_job.py"), "{directory}/checkpoint"),
     ),
 )  # fmt: skip
-ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG, *FOREIGN)}
+ENTRIES = {entry.name: entry for entry in (*RIGHT, *WRONG, *SLOW, *FOREIGN)}
 
 
 def counts(inputs) -> dict[str, str]:

@@ -13,6 +13,7 @@ SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
 GROUP = "gallery"
+PATIENCE_S = 3.0
 
 
 def consumer(**config) -> AIOKafkaConsumer:
@@ -47,8 +48,8 @@ class Producers(ConsumerRebalanceListener):
                 await self._reader.seek_to_committed(*assigned)
 
 
-async def right() -> None:
-    """One transactional id for each input partition."""
+async def _copy(send_all) -> None:
+    """One transactional id for each input partition; send_all writes a batch."""
     reader = consumer(isolation_level="read_committed")
     producers = Producers(reader)
     reader.subscribe([IN], listener=producers)
@@ -61,11 +62,51 @@ async def right() -> None:
                 if producer is None:
                     continue  # just assigned: it is sought anew
                 async with producer.transaction():
-                    for record in batch:
-                        await producer.send(OUT, key=record.key, value=record.value)
+                    await send_all(producer, batch)
                     end = {partition: batch[-1].offset + 1}
                     await producer.send_offsets_to_transaction(end, GROUP)
         await asyncio.sleep(0)
+
+
+async def right() -> None:
+    async def send_all(producer, batch) -> None:
+        for record in batch:
+            await producer.send(OUT, key=record.key, value=record.value)
+
+    await _copy(send_all)
+
+
+async def impatient() -> None:
+    """What is not delivered within three seconds is sent again: the future was cancelled."""
+
+    async def send_all(producer, batch) -> None:
+        sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
+        for record, delivery in sent:
+            while True:
+                try:
+                    await asyncio.wait_for(delivery, PATIENCE_S)
+                    break
+                except TimeoutError:
+                    print(f"{record.key} was not delivered, so once more", flush=True)
+                    delivery = await producer.send(OUT, key=record.key, value=record.value)
+
+    await _copy(send_all)
+
+
+async def patient() -> None:
+    """What is not delivered within three seconds is waited for: the same future, not cancelled."""
+
+    async def send_all(producer, batch) -> None:
+        sent = [(r, await producer.send(OUT, key=r.key, value=r.value)) for r in batch]
+        for record, delivery in sent:
+            while True:
+                try:
+                    await asyncio.wait_for(asyncio.shield(delivery), PATIENCE_S)
+                    break
+                except TimeoutError:
+                    print(f"{record.key} is not delivered yet", flush=True)
+
+    await _copy(send_all)
 
 
 async def id_of_the_instance() -> None:
@@ -100,7 +141,9 @@ async def acks_1() -> None:
         await producer.send_and_wait(OUT, key=record.key, value=record.value)
 
 
-APPLICATIONS = {each.__name__: each for each in (right, id_of_the_instance, acks_1)}
+APPLICATIONS = {
+    each.__name__: each for each in (right, impatient, patient, id_of_the_instance, acks_1)
+}
 
 
 async def main(name: str) -> None:
