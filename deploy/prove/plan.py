@@ -4,12 +4,13 @@ showed, never from which application it is.
 A fault by the clock convicts nobody: it meets the application while it waits. So faults are aimed
 at what an application is about to do, by the APIs that it uses. The first deck begins with what
 breaks most applications: answers that are lost after the request was executed, and an end, or
-a pause beyond its session, at the commit of its offsets.
+a pause beyond its session, at the commit of its offsets. Between these come requests that are
+merely slow, or refused: the sure ones, which a run makes in any case.
 """
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..cluster.failure import Failure
@@ -28,6 +29,9 @@ class Act(Enum):
     PAUSE_LONG = "pause-long"  # and its transaction has timed out
     LOSE_ANSWER = "lose-answer"
     ERROR = "error"  # the broker refuses, and says so
+    SLOW = "slow"  # the request or its answer comes late, and the connection stays open
+    STALL = "stall"  # the broker that got the request stands still, and comes back
+    HOLD = "hold"  # the request, until its transaction has ended
     STOP = "stop"  # SIGTERM, and started again
     ADD = "add"
     REMOVE = "remove"  # SIGTERM
@@ -42,10 +46,14 @@ class Point(Enum):
     AFTER = "after"  # answered
 
 
+IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
+
+
 @dataclass(frozen=True, slots=True)
 class AimedFault:
     """apis: it strikes at a request of one of them; none: whenever work is open. unless: not at who
-    uses one of these. needs_brokers: of a cluster of our own."""
+    uses one of these; needs: only at who uses all of these. needs_brokers: of a cluster of our own.
+    seconds: so long it lasts; side: what is late. Where they are not given, the striker draws."""
 
     act: Act
     apis: frozenset[str] = frozenset()
@@ -53,14 +61,22 @@ class AimedFault:
     about: str = ""
     instances_min: int = 1
     unless: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    seconds: float = 0.0
+    side: str = ""
 
     @property
     def name(self) -> str:
         return "@".join(filter(None, (self.act.value, self.about)))
 
     @property
+    def where(self) -> str:
+        """Of the request, in words."""
+        return IN_WORDS[self.point or Point.BEFORE]
+
+    @property
     def needs_brokers(self) -> bool:
-        return self.act in (Act.BROKER, Act.BROKER_BEHIND)
+        return self.act in (Act.BROKER, Act.BROKER_BEHIND, Act.STALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +129,27 @@ MORE = (
     AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
 )
-FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE)}
+STALL = AimedFault(Act.STALL, PRODUCE, Point.BEFORE, "leader")
+SLOW_PRODUCE = AimedFault(Act.SLOW, PRODUCE, None, "Produce")
+SLOW_END = AimedFault(Act.SLOW, END_TXN, None, "EndTxn")
+SURE = (
+    STALL,  # first: the slow ones come while it lasts
+    SLOW_PRODUCE,
+    SLOW_END,
+    AimedFault(Act.SLOW, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
+    AimedFault(Act.SLOW, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    AimedFault(Act.HOLD, PRODUCE, Point.BEFORE, "Produce", needs=END_TXN),
+    AimedFault(Act.ERROR, PRODUCE, None, "Produce"),
+    AimedFault(Act.ERROR, frozenset(("OffsetFetch",)), None, "OffsetFetch"),
+)
+ALL_FROM_S = 60.0  # of --seconds; below, the seed chooses
+CHOSEN_MIN, CHOSEN_FROM_S = 3, 40.0  # one more from there on
+SIDES = ("request", "answer")
+SLOW_S, SHORT_S, LONG_S = (2.0, 15.0), (2.0, 6.0), (11.0, 15.0)
+STALL_MIN_S, STALL_MAX_S, STALL_FROM_S = 12.0, 40.0, 30.0
+BESIDE = (Act.SLOW, Act.STALL)  # of other instances, at the same time
+SURE_EXTRA_S = 40.0  # beyond --seconds, which the sure ones may take
+FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 AIM_MIN_S = 12.0
@@ -139,6 +175,8 @@ class Timeouts:
         """So long a fault takes at least; 0: not worth a word."""
         if fault.act is Act.PAUSE_LONG:
             return self.transaction_s + SETTLE_S + AWAKE_S
+        if fault.act in BESIDE:
+            return fault.seconds or (STALL_MAX_S if fault.act is Act.STALL else SLOW_S[1])
         return self.session_s + AWAKE_S if fault.act in PAUSES else 0.0
 
     @property
@@ -171,7 +209,74 @@ def draw(seed: int) -> Iterator[AimedFault]:
     yield from chance.sample(THEN, len(THEN))
     while True:
         yield from MORE
-        yield from in_turn(chance.sample(FIRST + THEN, len(FIRST + THEN)))
+        deck = FIRST + THEN + SURE
+        yield from in_turn(chance.sample(deck, len(deck)))
+
+
+def plan(
+    seed: int, sure: Sequence[Sequence[AimedFault]], is_over: Callable[[], bool]
+) -> Iterator[AimedFault]:
+    """What is drawn, and the sure ones between it, as long as there is time; then those that are
+    left of the sure ones."""
+    drawn, groups = draw(seed), list(sure)
+    following = next(drawn)
+    while not is_over():
+        while True:  # what belongs together stays together
+            current, following = following, next(drawn)
+            yield current
+            if following not in (AT_WORK, AT_BEGIN):
+                break
+        if groups:
+            yield from groups.pop(0)
+    for group in groups:
+        yield from group
+
+
+def sure_ones(
+    seed: int, seconds: float, traits: Traits, instances_wanted: int = 1
+) -> list[list[AimedFault]]:
+    """The requests that are slow or refused, in groups that come at once: all that can meet the
+    application from `ALL_FROM_S` on, else a few that the seed chooses."""
+    chance = random.Random(f"oncelog prove sure {seed}")
+    kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
+    if is_short := seconds < ALL_FROM_S:
+        fitting = [kind for kind in kinds if kind is not STALL or seconds >= STALL_FROM_S]
+        count = CHOSEN_MIN + (seconds >= CHOSEN_FROM_S)
+        chosen = chance.sample(fitting, min(count, len(fitting)))
+        kinds = [kind for kind in kinds if kind in chosen]
+    beside = [
+        each
+        for kind in kinds
+        if kind.act in BESIDE
+        for each in _lasting(kind, seconds, chance, is_short=is_short)
+    ]
+    beside.sort(key=lambda each: (each.act is not Act.STALL, -each.seconds))  # the longest first
+    groups = [[kind] for kind in kinds if kind.act not in BESIDE]
+    groups += [beside] if beside else []
+    return chance.sample(groups, len(groups))
+
+
+def _lasting(
+    kind: AimedFault, seconds: float, chance: random.Random, *, is_short: bool
+) -> list[AimedFault]:
+    """How long, and what is late. A whole plan has an answer to Produce beyond ten seconds, which
+    is a timeout of many, and both sides of EndTxn."""
+    if kind is STALL:
+        most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, seconds / 3)
+        return [replace(kind, seconds=chance.uniform(STALL_MIN_S, most_s))]
+    if is_short:
+        return [_slow(kind, SHORT_S, chance)]
+    if kind is SLOW_PRODUCE:
+        return [_slow(kind, LONG_S, chance), _slow(kind, SHORT_S, chance)]
+    if kind is SLOW_END:
+        return [_slow(kind, SLOW_S, chance, "answer"), _slow(kind, SHORT_S, chance, "request")]
+    return [_slow(kind, SLOW_S, chance)]
+
+
+def _slow(
+    kind: AimedFault, bounds_s: tuple[float, float], chance: random.Random, side: str = ""
+) -> AimedFault:
+    return replace(kind, seconds=chance.uniform(*bounds_s), side=side or chance.choice(SIDES))
 
 
 def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
@@ -210,4 +315,5 @@ def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> boo
         traits.instances >= fault.instances_min
         and (not fault.apis or bool(fault.apis & traits.apis))
         and not fault.unless & traits.apis
+        and fault.needs <= traits.apis
     )

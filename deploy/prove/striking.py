@@ -31,18 +31,19 @@ from .application import Application
 from .facts import Struck
 from .observed import Observed, wait_for
 from .plan import AWAKE_S, FETCH, INIT, PAUSES, SETTLE_S, Act, AimedFault, Point, Timeouts
+from .strikes.brokers import BrokerStrikes
+from .strikes.lateness import LateRequests, later
 
 POINTS = {
     Point.BEFORE: HoldPoint.BEFORE_REQUEST,
     Point.DONE: HoldPoint.BEFORE_ANSWER,
     Point.AFTER: HoldPoint.AFTER_ANSWER,
 }
-IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
 OPEN_WORK_TIMEOUT_S = 3.0
-BROKER_DOWN_S, BEHIND_MS = 1.0, 400
 HOLD_MARGIN_S = 10.0
 LOOK_EACH_S = 0.25  # after who is silent, while something is waited for
 WORK_S = 0.1  # within which inputs that have come are at work
+REFUSALS = {"Produce": ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # else of the group
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 BACKLOG_S = 2.5  # far from its session
 JUST_NOW_S, STALL_S = 2.0, 1.0
@@ -69,22 +70,27 @@ class Striker:
         self._inputs, self._outputs = inputs, outputs
         self._instances_max = instances_max
         self._chance = random.Random(f"oncelog prove instances {seed}")
-        self._down: int | None = None  # the broker that was killed last
         self._killed_s = float("-inf")  # when an instance was, the last time
         self._zombie: str | None = None  # who has woken, and has another one in its place
         self.restarted: list[str] = []  # those that were silent
+        self._brokers = BrokerStrikes(cluster)
+        self.late = LateRequests(
+            proxy, observed, cluster, lambda: application.instances, self._wait,
+            aim_s=timeouts.aim_s, seed=seed,
+        )  # fmt: skip
         self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
             Act.KILL: lambda fault: self._held(fault, self._kill),
             Act.PAUSE: lambda fault: self._held(fault, self._pause),
             Act.PAUSE_AT_WORK: self._pause_at_work,
             Act.PAUSE_LONG: lambda fault: self._held(fault, self._pause),
-            Act.BROKER: lambda fault: self._held(fault, self._kill_broker),
+            Act.BROKER: lambda fault: self._held(fault, self._brokers.kill),
             Act.BROKER_BEHIND: self._behind,
             Act.LOSE_ANSWER: lambda fault: self._ruled(fault, LoseAnswer(), "the answer is lost"),
-            Act.ERROR: lambda fault: self._ruled(
-                fault, AnswerError(ErrorCode.GROUP_AUTHORIZATION_FAILED),
-                "refused with GROUP_AUTHORIZATION_FAILED",
-            ),
+            Act.ERROR: self._refuse,
+            Act.SLOW: lambda fault: self.late.slow(fault, self._match(fault))
+            or self._missed(fault),
+            Act.STALL: lambda fault: self._held(fault, self.late.stall),
+            Act.HOLD: lambda fault: self._held(fault, self.late.hold),
             Act.KILL_AT_WORK: self._kill_at_work,
             Act.STOP: self._stop,
             Act.ADD: self._add,
@@ -94,7 +100,9 @@ class Striker:
 
     def strike(self, fault: AimedFault) -> Struck:
         """Returns when it is over, and who was to be started again runs."""
-        self._mend_broker()
+        self._brokers.mend()
+        if fault.act is not Act.SLOW:
+            self.late.wait_until_over()
         self._restart_silent()
         struck = self._kinds[fault.act](fault)
         self._application.check()
@@ -107,10 +115,11 @@ class Striker:
         if self._zombie is not None:  # both at once for good would be no fault, but a mistake
             self._application.end(self._zombie)
             self._zombie = None
-        return replace(struck, until_s=time.monotonic())
+        return later(struck, time.monotonic())
 
     def heal(self) -> None:
-        self._mend_broker()
+        self.late.wait_until_over()
+        self._brokers.mend()
         if self._cluster is not None:
             self._cluster.heal()
             self._cluster.wait_for_isr()
@@ -200,6 +209,8 @@ class Striker:
         inputs, outputs = self._inputs, self._outputs
 
         def concerns(request: Request) -> bool:
+            if fault.act is Act.HOLD and not request.body.transactional_id:
+                return False
             if request.api == "Produce":
                 return bool(request.subjects.topics & outputs)
             if request.api in ("OffsetCommit", "TxnOffsetCommit"):
@@ -213,7 +224,13 @@ class Striker:
         what = f"{fault.name}: no {at} came within {self._timeouts.aim_s:.0f} s"
         return Struck(time.monotonic(), "", fault.name, what, is_made=False)
 
-    def _ruled(self, fault: AimedFault, action: Action, words: str) -> Struck:
+    def _refuse(self, fault: AimedFault) -> Struck:
+        error = REFUSALS.get(fault.about, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        begin = self._provoke_rebalance if fault.about == "OffsetFetch" else lambda: None
+        return self._ruled(fault, AnswerError(error), f"refused with {error.name}", begin)
+
+    def _ruled(self, fault: AimedFault, action: Action, words: str,
+               begin: Callable[[], None] = lambda: None) -> Struck:  # fmt: skip
         seen: list[Request] = []
         match = self._match(fault)
 
@@ -226,6 +243,7 @@ class Striker:
         rule = Rule(replace(match, where=remembers), action)
         self._proxy.add(rule)
         try:
+            begin()
             if not self._wait(lambda: self._proxy.made(rule) > 0, self._timeouts.aim_s):
                 return self._missed(fault)
         finally:
@@ -242,10 +260,7 @@ class Striker:
             time.sleep(self._chance.uniform(0, WORK_S))
         self._application.kill(name)
         self._killed_s = time.monotonic()
-        return Disconnect(), f"kill -9 of {name} {self._where(fault, request)}"
-
-    def _where(self, fault: AimedFault, request: Request) -> str:
-        return f"{IN_WORDS[fault.point or Point.BEFORE]} {request.api}"
+        return Disconnect(), f"kill -9 of {name} {fault.where} {request.api}"
 
     def _pause(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         least_s = 0.0
@@ -253,7 +268,8 @@ class Striker:
             least_s = self._timeouts.transaction_s + SETTLE_S
         elif fault.apis == INIT:  # it has read nothing yet, by which others could be seen
             least_s = self._timeouts.session_s + SETTLE_S
-        return None, self._paused(request.instance, self._where(fault, request), least_s)
+        where = f"just {fault.where} {request.api}"
+        return None, self._paused(request.instance, where, least_s)
 
     def _paused(self, name: str, where: str, least_s: float = 0.0) -> str:
         """A pause until the others have its work; then it wakes, and what it had sent arrives."""
@@ -276,41 +292,12 @@ class Striker:
         outcome = "its group went on without it" if gone_on else "nobody took its place"
         if has_begun and paused_s > self._timeouts.transaction_s:
             outcome += "; its transaction has timed out"
-        return f"{name} was paused {paused_s:.1f} s {where}, and {outcome}"
-
-    def _kill_broker(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
-        broker = request.connection.broker_id
-        assert self._cluster is not None
-        if broker is None:
-            raise Failure(f"{request.api} went to a broker that has not told its id.")
-        self._cluster.kill(broker)
-        self._down = broker
-        role = fault.about if fault.about != "group" else "coordinator of the group"
-        what = (
-            f"kill -9 of broker {broker} ({role}) {self._where(fault, request)} "
-            f"of {request.instance}"
-        )
-        return Disconnect(), what
+        return f"{name} was paused for {paused_s:.1f} s, {where}, and {outcome}"
 
     def _behind(self, fault: AimedFault) -> Struck:
         """The leader's followers get the record late, and it dies when it has answered."""
-        assert self._cluster is not None
-        for broker in self._cluster.node_ids:
-            self._cluster.slow(broker, BEHIND_MS)
-        try:
-            return self._held(fault, self._kill_broker)
-        finally:
-            for broker in self._cluster.node_ids:
-                if broker != self._down:
-                    self._cluster.ask_node(broker, {"op": "heal"})
-
-    def _mend_broker(self) -> None:
-        """The broker that was killed last comes back before anything else is done."""
-        if self._cluster is not None and self._down is not None:
-            time.sleep(BROKER_DOWN_S)
-            self._cluster.start(self._down)
-            self._down = None
-            self._cluster.wait_for_isr()
+        with self._brokers.followers_behind():
+            return self._held(fault, self._brokers.kill)
 
     # --- at no request in particular: when work is open
 

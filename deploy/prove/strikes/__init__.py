@@ -1,0 +1,1 @@
+"""Kinds of faults that need more than a line of the striker."""
