@@ -6,6 +6,8 @@ from ..cluster import html
 from .outcome import ProveOutcome
 
 WIDTH, ROW, LEFT = 1040.0, 22.0, 110.0
+WORK, ENDS, OTHERS = "#448361", "#c14c8a", "#d9730d"  # the colours of the course
+TICKS_MAX = 12
 KILLS = ("kill", "stop", "remove", "broker")
 
 
@@ -31,10 +33,12 @@ def render(outcome: ProveOutcome) -> str:
             "transactional ids": ", ".join(outcome.transactional_ids) or "none",
             "timeouts lowered": "; ".join(outcome.lowered) or "none",
         }),
-        html.section("The run", _course(outcome)),
+        html.section("The run", _legend() + _course(outcome)),
     ]  # fmt: skip
     if outcome.story:
         parts.append(html.section(f"The story of {outcome.story_of}", _story(outcome)))
+    if outcome.findings:
+        parts.append(html.section("What the protocol shows", _findings(outcome)))
     begun = outcome.begun_s
     rows = [
         (f"{x.at_s - begun:.2f}", x.name, x.instance, x.what, x.met if x.is_made else "not made")
@@ -63,14 +67,47 @@ def _course(outcome: ProveOutcome) -> str:
             and (fact.instance, int(x)) not in seen
         ):
             seen.add((fact.instance, int(x)))
-            drawn.append(html.bar(x, rows[fact.instance or "all"] * ROW + 8, 1, 8, "#448361"))
+            drawn.append(html.bar(x, rows[fact.instance or "all"] * ROW + 8, 1, 8, WORK))
     for struck in outcome.made:
         x = LEFT + (struck.at_s - begun) * scale
         width = max(3.0, (struck.until_s - struck.at_s) * scale)
-        colour = "#c14c8a" if struck.name.startswith(KILLS) else "#d9730d"
+        colour = ENDS if struck.name.startswith(KILLS) else OTHERS
         y = rows[struck.instance or "all"] * ROW + 3
         drawn.append(html.bar(x, y, width, 16, colour, 'fill-opacity=".55"', struck.what))
-    return html.svg(WIDTH, len(rows) * ROW + 8, drawn)
+    bottom = len(rows) * ROW + 8
+    for at_s in _ticks(span):
+        x = LEFT + at_s * scale
+        drawn.append(html.bar(x, 0, 1, bottom, "#ddd"))
+        drawn.append(html.text(x + 3, bottom + 12, f"{at_s:g} s"))
+    return html.svg(WIDTH, bottom + ROW, drawn)
+
+
+def _ticks(span_s: float) -> list[float]:
+    """Where the axis of time is marked: at most a dozen round times."""
+    steps = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600)
+    step = next((s for s in steps if span_s / s <= TICKS_MAX), 3600)
+    return [float(n * step) for n in range(int(span_s / step) + 1)]
+
+
+def _legend() -> str:
+    """What the colours of the course are."""
+    drawn: list[str] = []
+    for n, (colour, words) in enumerate((
+        (WORK, "a batch was written, or a transaction ended"),
+        (ENDS, "a fault that ends or removes a process"),
+        (OTHERS, "another fault, as long as it lasted"),
+    )):  # fmt: skip
+        x = n * WIDTH / 3
+        drawn += [html.bar(x, 4, 12, 12, colour), html.text(x + 18, 15, words)]
+    return html.svg(WIDTH, ROW, drawn)
+
+
+def _findings(outcome: ProveOutcome) -> str:
+    rows = [
+        (f.kind.name, f.instance, f.kind.title, f.evidence, f.kind.why, f.kind.remedy)
+        for f in outcome.findings
+    ]
+    return html.table(("finding", "instance", "what", "seen", "why it matters", "remedy"), rows)
 
 
 def _story(outcome: ProveOutcome) -> str:

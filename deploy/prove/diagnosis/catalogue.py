@@ -107,7 +107,8 @@ _KINDS = (
         "no-idempotence",
         "output is written without a producer id",
         "a retry after a lost answer writes the record twice",
-        "enable.idempotence=true, better a transactional producer",
+        "a transactional producer, with the offsets in its transactions: enable.idempotence=true "
+        "alone mends no crash between output and offsets",
     ),
     FindingKind(
         "plain-producer",
@@ -132,6 +133,25 @@ _KINDS = (
         "after an abort reading goes on, instead of back",
         "the input of the aborted transaction is never processed: lost",
         "after abort_transaction seek to the committed offsets",
+    ),
+    FindingKind(
+        "passed-over",
+        "offsets are committed beyond what was written",
+        "inputs below them that are not written are lost with their instance, or with the batch",
+        "commit no offset before the outputs of all inputs below it are written; go back for those "
+        "that were dropped",
+    ),
+    FindingKind(
+        "commit-before-produce",
+        "a transaction is committed before all of its batches are answered",
+        "a batch that comes late is refused, or counts for the next transaction: lost, or torn",
+        "wait for the answer of each Produce (flush), then send EndTxn",
+    ),
+    FindingKind(
+        "same-sequence-other-bytes",
+        "a batch is sent again with the same sequence number and other records",
+        "brokers take it for the one that they have, and say that it is written: lost, or doubled",
+        "send the same bytes again, or take the next sequence number for other records",
     ),
     FindingKind(
         "state-not-rebuilt",
@@ -161,3 +181,4 @@ _KINDS = (
     ),
 )
 CATALOGUE = {kind.name: kind for kind in _KINDS}
+ORDER = {name: place for place, name in enumerate(CATALOGUE)}

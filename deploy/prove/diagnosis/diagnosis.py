@@ -7,15 +7,16 @@
 `listener.py` feeds it with the events of the protocol proxy.
 """
 
-from .catalogue import CATALOGUE, ApplicationFinding
+from .catalogue import CATALOGUE, ORDER, ApplicationFinding
 from .cluster_rules import LateRequests, MinInsync
 from .commit_rules import CommitBeforeOutput, PlainCommits
 from .fencing_rules import GroupFencing, RandomIds, SharedIds
-from .hindsight_rules import PassedOver, SinkNotAtomic, StateNotRebuilt
+from .hindsight_rules import OffsetsApart, PassedOver, SinkNotAtomic, StateNotRebuilt
 from .producer_rules import FreshProducer, PlainProducer, ProducerSettings
 from .reading_rules import ReadUncommitted
 from .rule import FindingRule
 from .seen import Sighting
+from .sequence_rules import CommitBeforeProduce, FreshTransaction, OtherBytes
 from .transaction_rules import AbortWithoutSeek, TooLong
 
 FINDINGS_MAX = 1_000
@@ -31,8 +32,8 @@ class Diagnosis:
         self._rules: tuple[FindingRule, ...] = (
             PlainCommits(), CommitBeforeOutput(), ReadUncommitted(), GroupFencing(), SharedIds(),
             RandomIds(), ProducerSettings(), PlainProducer(), FreshProducer(), TooLong(),
-            AbortWithoutSeek(), LateRequests(), MinInsync(), PassedOver(),
-            SinkNotAtomic(),
+            AbortWithoutSeek(), LateRequests(), MinInsync(), PassedOver(), OffsetsApart(),
+            SinkNotAtomic(), CommitBeforeProduce(), OtherBytes(), FreshTransaction(),
             *((StateNotRebuilt(),) if is_aggregate else ()),
         )  # fmt: skip
         self._told = dict[tuple[str, str], ApplicationFinding]()
@@ -40,8 +41,8 @@ class Diagnosis:
 
     @property
     def findings(self) -> list[ApplicationFinding]:
-        """All, what is wrong before what is only exposed."""
-        return sorted(self._told.values(), key=lambda found: found.kind.weight != "wrong")
+        """All, in the order of the catalogue: what mends most comes first."""
+        return sorted(self._told.values(), key=lambda found: ORDER[found.kind.name])
 
     @property
     def names(self) -> set[str]:

@@ -58,9 +58,10 @@ class StateNotRebuilt(FindingRule):
 
 
 class PassedOver(FindingRule):
-    """abort-without-seek where the abort itself cannot be seen, since nothing of its transaction
-    had left the client: the key of an input that is lost was fetched, never written, and the same
-    instance, between two rebalances, committed offsets behind it in a transaction."""
+    """The key of an input that is lost was fetched, never written, and the same instance, between
+    two rebalances, committed offsets behind it in a transaction. It is abort-without-seek where
+    the instance has aborted, and does not commit beyond what it writes in other cases, too: the
+    abort of such records cannot be seen when nothing of their transaction had left the client."""
 
     def __init__(self) -> None:
         self._inputs = defaultdict[str, Recent[tuple[Partition, int], int]](Recent)
@@ -68,6 +69,8 @@ class PassedOver(FindingRule):
         self._written = defaultdict[str, Recent[int, None]](Recent)
         self._sent = defaultdict[tuple[str, str], dict[Partition, int]](dict[Partition, int])
         self._passed = Recent[int, tuple[str, str, Partition, int]]()
+        self._written_later = defaultdict[str, int](int)
+        self._has_aborted = set[str]()
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         who = seen.instance
@@ -81,6 +84,8 @@ class PassedOver(FindingRule):
             for batch in seen.batches:
                 for key, _ in batch.records:
                     self._written[who].put(key, None)
+                    passed = self._passed.get(key)
+                    self._written_later[who] += passed is not None and passed[0] == who
         elif isinstance(seen, SeenTxnOffsetCommit):
             self._sent[who, seen.transactional_id].update(seen.offsets)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
@@ -89,6 +94,8 @@ class PassedOver(FindingRule):
         elif isinstance(seen, SeenInit):
             self._sent.pop((who, seen.transactional_id), None)
         elif isinstance(seen, SeenEnded):
+            if not seen.is_commit:
+                self._has_aborted.add(who)
             self._ended(seen)
         elif isinstance(seen, SeenVerdict):
             self._judge(seen, tell)
@@ -107,12 +114,41 @@ class PassedOver(FindingRule):
         found = [known for key in seen.lost_keys if (known := self._passed.get(key))]
         if len(found) >= PASSED_MIN:
             instance, name, (topic, index), offset = min(found)
+            is_habit = self._written_later[instance] >= PASSED_MIN
+            is_abort = instance in self._has_aborted and not is_habit
             tell(
-                "abort-without-seek", seen, name,
+                "abort-without-seek" if is_abort else "passed-over", seen, name,
                 f"{len(found)} inputs that are lost were fetched, not written, and passed over by "
                 f"the next transaction that committed offsets, e.g. {topic}/{index} at {offset} by "
                 f"{instance or 'an instance'} in {name}",
             )  # fmt: skip
+
+
+class OffsetsApart(FindingRule):
+    """offsets-outside-transaction of an application without transactions: outputs are wrong, it
+    writes to Kafka, and each of its groups commits by plain OffsetCommits."""
+
+    def __init__(self) -> None:
+        self._groups = dict[str, None]()
+        self._writes = self._has_transactions = False
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenProduce):
+            self._writes = True
+            self._has_transactions |= any(batch.is_transactional for batch in seen.batches)
+        elif isinstance(seen, SeenTxnOffsetCommit):
+            self._has_transactions = True
+        elif isinstance(seen, SeenOffsetCommit):
+            self._groups[seen.group] = None
+        elif isinstance(seen, SeenVerdict) and (seen.doubled or seen.lost or seen.wrong_finals):
+            if self._has_transactions or not self._writes or seen.is_sink:
+                return
+            for group in self._groups:
+                tell(
+                    "offsets-outside-transaction", seen, group,
+                    f"group {group}: OffsetCommit, and the output is written without "
+                    "transactions; idempotence alone does not mend this",
+                )  # fmt: skip
 
 
 class SinkNotAtomic(FindingRule):

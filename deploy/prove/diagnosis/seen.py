@@ -53,6 +53,9 @@ class SeenInit(Sighting):
 class SentBatch:
     partition: Partition
     producer_id: int = -1
+    epoch: int = -1
+    base_sequence: int = -1
+    crc: int = 0
     is_transactional: bool = False
     records: tuple[Keyed, ...] = ()
 
@@ -69,10 +72,13 @@ class SeenProduce(Sighting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenProduced(Sighting):
-    """Its answer. is_known: the client knows that it was written."""
+    """Its answer. is_known: the client knows that it was written. has_error: it was not, or not for
+    sure. is_refused: no broker has seen it, and the client knows."""
 
     number: int = 0
     is_known: bool = True
+    has_error: bool = False
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +162,13 @@ class SeenEnded(Sighting):
 
     transactional_id: str
     is_commit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEndRefused(Sighting):
+    """EndTxn has failed, and the client knows."""
+
+    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

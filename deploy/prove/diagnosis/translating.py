@@ -41,6 +41,11 @@ class Translator:
             elif isinstance(event, Answer):
                 if event.is_from_broker:
                     yield from self._answered(event)
+                elif event.request.api == "Produce":
+                    yield s.SeenProduced(
+                        **_place(event.request, event.at_s), number=event.request.correlation_id,
+                        is_known=False, has_error=True, is_refused=True,
+                    )  # fmt: skip
             elif isinstance(event, (ConnectionOpened, ConnectionClosed)):
                 kind = s.SeenOpened if isinstance(event, ConnectionOpened) else s.SeenClosed
                 link = event.connection
@@ -102,6 +107,9 @@ class Translator:
                     yield s.SentBatch(
                         partition=(self._topic(topic), partition.index),
                         producer_id=header.producer_id,
+                        epoch=header.producer_epoch,
+                        base_sequence=header.base_sequence,
+                        crc=header.crc,
                         is_transactional=header.is_transactional,
                         records=tuple(
                             (key_hash(r), hash((r.key, r.value)))
@@ -118,15 +126,19 @@ class Translator:
         if api == "Metadata":
             self._names.learn(answer.body.topics)
         elif api == "Produce":
-            is_known = is_known and not answer.error_code
-            yield s.SeenProduced(**place, number=request.correlation_id, is_known=is_known)
+            has_error = bool(answer.error_code)
+            yield s.SeenProduced(
+                **place, number=request.correlation_id, is_known=is_known and not has_error,
+                has_error=has_error,
+            )  # fmt: skip
         elif not is_known:
             return
         elif api == "Fetch":
             if asked.replica_id < 0:
                 yield from self._fetched(answer, place)
         elif answer.error_code:
-            return
+            if api == "EndTxn":
+                yield s.SeenEndRefused(**place, transactional_id=asked.transactional_id)
         elif api == "InitProducerId":
             yield s.SeenInit(
                 **place, transactional_id=asked.transactional_id or "",

@@ -5,7 +5,7 @@ says otherwise. Its sightings are what a proxy would have seen.
 """
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -163,3 +163,11 @@ def started(**fields: Any) -> Generator[s.Sighting, None, Application]:
     app = Application(**fields)
     yield from app.start()
     return app
+
+
+def numbered(app: Application, *offsets: int, sequence: int = 0) -> s.SeenProduce:
+    """With a sequence number, and a CRC of its own."""
+    sent = app.produce(*offsets)
+    crc = hash((offsets, sequence))
+    batch = replace(sent.batches[0], epoch=0, base_sequence=sequence, crc=crc)
+    return replace(sent, batches=(batch,))

@@ -9,7 +9,7 @@ from oncelog.deploy.prove.diagnosis import seen as s
 from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
 from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
 
-from .histories import IDS, INPUT, OUTPUT, Application, started
+from .histories import IDS, INPUT, OUTPUT, Application, numbered, started
 
 History = Iterator[s.Sighting]
 UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
@@ -292,12 +292,87 @@ def aborted_before_anything_was_sent() -> History:
     app = Application()
     yield from app.start()
     yield from app.run(3)
+    yield from app.end(is_commit=False)  # of another transaction, which had begun
+    yield from _left_out(app)
+
+
+def left_out_without_an_abort() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    yield from _left_out(app)
+
+
+def _left_out(app: Application) -> History:
     first = app.offset
     yield from app.fetch(4)
     app.offset += 4
     yield from app.run(3)
     lost = frozenset(app.key(offset) for offset in range(first, first + 4))
     yield s.SeenVerdict(at_s=500, lost=4, lost_keys=lost)
+
+
+def chunk_that_commits_the_whole_poll() -> History:
+    """It has aborted once, and the next chunks are written behind the commit."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.end(is_commit=False)
+    for is_whole in (True, True, False):
+        yield from app.fetch(6)
+        first, app.offset = app.offset, app.offset + 6
+        for chunk in (first, first + 3)[: 1 + is_whole]:
+            for offset in range(chunk, chunk + 3):
+                yield app.produce(offset)
+                yield app.produced()
+            yield app.send_offsets(app.offset)
+            yield from app.end()
+    lost = frozenset(app.key(offset) for offset in range(first + 3, first + 6))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
+
+
+def committed_before_the_produce_is_answered() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.fetch(3)
+    yield numbered(app, 0, 1, 2)
+    yield app.send_offsets(3)
+    yield from app.end()
+    yield app.produced()
+
+
+def same_sequence_number_with_other_records() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.fetch(6)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    yield app.send_offsets(6)
+    yield from app.end()
+
+
+def new_id_after_a_slow_commit() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.fetch(3)
+    yield app.produce(app.offset)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 1)
+    yield next(app.end())
+    app.name, app.producer_id = "billing-2", 8
+    yield app.init()
+    yield app.produce(app.offset)
+
+
+def plain_output_that_is_doubled() -> History:
+    app = Application(name="", producer_id=-1)
+    yield from app.start()
+    for n in range(4):
+        yield from app.copy(101.3 + n * n)
+    yield s.SeenVerdict(at_s=500, doubled=3)
 
 
 def fenced_by_the_timeout() -> History:
@@ -425,6 +500,12 @@ WRONG: list[tuple[object, set[str]]] = [
     (aborts_with_a_reader_far_ahead, {"abort-without-seek"}),
     (aborts_in_two_partitions, {"abort-without-seek"}),
     (aborted_before_anything_was_sent, {"abort-without-seek"}),
+    (left_out_without_an_abort, {"passed-over"}),
+    (chunk_that_commits_the_whole_poll, {"passed-over"}),
+    (committed_before_the_produce_is_answered, {"commit-before-produce"}),
+    (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
+    (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
+    (plain_output_that_is_doubled, {"offsets-outside-transaction", "no-idempotence"}),
     (fenced_by_the_timeout, {"transaction-too-long"}),
     (auto_commit_between_rebalances, {"auto-commit"}),
     (abort_without_seek_and_an_answer_thrown_away, {"abort-without-seek"}),

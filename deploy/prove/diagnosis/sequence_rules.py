@@ -1,0 +1,143 @@
+"""Batches and their sequence numbers: sent when the transaction ends already, or made anew."""
+
+from collections import defaultdict
+
+from .rule import FindingRule, Recent, Tell
+from .seen import (
+    Keyed,
+    Partition,
+    SeenClosed,
+    SeenEnded,
+    SeenEndRefused,
+    SeenEndTxn,
+    SeenInit,
+    SeenJoin,
+    SeenOffsetFetch,
+    SeenProduce,
+    SeenProduced,
+    SentBatch,
+    Sighting,
+)
+
+IN_FLIGHT_MAX = 2_000
+RECORDS_MAX = 10_000  # of a transaction
+BatchKey = tuple[int, int, Partition, int]  # producer id, epoch, partition, base sequence
+
+
+def key_of(batch: SentBatch) -> BatchKey | None:
+    """What brokers know a batch by; None where they know it by nothing."""
+    if batch.producer_id < 0 or batch.base_sequence < 0:
+        return None
+    return batch.producer_id, batch.epoch, batch.partition, batch.base_sequence
+
+
+class CommitBeforeProduce(FindingRule):
+    """EndTxn that commits is sent while a batch of its transaction has no answer. A batch counts as
+    answered when any try of it was: the connection of an earlier one may still be open."""
+
+    def __init__(self) -> None:
+        self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
+        self._open = defaultdict[str, dict[BatchKey, int]](dict[BatchKey, int])  # and connection
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenProduce) and seen.transactional_id:
+            self._sent.put((seen.connection, seen.number), seen)
+            waiting = self._open[seen.transactional_id]
+            waiting |= {key: seen.connection for key in keys_of(seen)}
+        elif isinstance(seen, SeenProduced):
+            sent = self._sent.pop((seen.connection, seen.number))
+            if sent is not None and (seen.is_known or seen.has_error):
+                waiting = self._open[sent.transactional_id]
+                for key in keys_of(sent):
+                    waiting.pop(key, None)
+        elif isinstance(seen, SeenClosed):
+            for waiting in self._open.values():
+                for key in [key for key, at in waiting.items() if at == seen.connection]:
+                    del waiting[key]
+        elif isinstance(seen, SeenInit):
+            self._open.pop(seen.transactional_id, None)
+        elif isinstance(seen, SeenEndTxn):
+            waiting = self._open.pop(seen.transactional_id, None)
+            if waiting and seen.is_commit:
+                _, _, (topic, index), sequence = next(iter(waiting))
+                tell(
+                    "commit-before-produce", seen, seen.transactional_id,
+                    f"{seen.transactional_id}: EndTxn was sent, and a batch for {topic}/{index} "
+                    f"(sequence number {sequence}) had no answer",
+                )  # fmt: skip
+
+
+class OtherBytes(FindingRule):
+    """The same producer id, epoch and sequence number, with other records: a try again whose batch
+    was made anew. Not after an error: what was refused has not taken its number. Only where the
+    records of both are known: the same ones may be encoded in another way."""
+
+    def __init__(self) -> None:
+        self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
+        self._batches = Recent[BatchKey, SentBatch]()
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenProduce):
+            self._sent.put((seen.connection, seen.number), seen)
+            for batch in seen.batches:
+                if (key := key_of(batch)) is not None:
+                    self._compare(seen, key, batch, tell)
+        elif isinstance(seen, SeenProduced):
+            sent = self._sent.pop((seen.connection, seen.number))
+            for key in keys_of(sent) if sent is not None and seen.has_error else ():
+                self._batches.pop(key)
+
+    def _compare(self, seen: SeenProduce, key: BatchKey, batch: SentBatch, tell: Tell) -> None:
+        before = self._batches.get(key)
+        self._batches.put(key, batch)
+        if before is None or before.crc == batch.crc or not before.records or not batch.records:
+            return
+        if sorted(before.records) != sorted(batch.records):
+            topic, index = batch.partition
+            tell(
+                "same-sequence-other-bytes", seen, topic,
+                f"producer {batch.producer_id}, epoch {batch.epoch}, sequence number "
+                f"{batch.base_sequence} of {topic}/{index}: sent again with other records (CRC "
+                f"{before.crc:08x}, then {batch.crc:08x})",
+            )  # fmt: skip
+
+
+class FreshTransaction(FindingRule):
+    """retry-in-fresh-producer: records of a transaction whose commit had no answer are written
+    again under another transactional id. Not when offsets were fetched in between: they tell what
+    was committed."""
+
+    def __init__(self) -> None:
+        self._written = defaultdict[tuple[str, str], set[Keyed]](set)
+        self._ending = defaultdict[str, dict[str, set[Keyed]]](dict[str, set[Keyed]])
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        who = seen.instance
+        if isinstance(seen, SeenProduce) and seen.transactional_id:
+            self._sent(seen, tell)
+        elif isinstance(seen, SeenEndTxn):
+            written = self._written.pop((who, seen.transactional_id), set())
+            if seen.is_commit and written:
+                self._ending[who][seen.transactional_id] = written
+        elif isinstance(seen, (SeenEnded, SeenEndRefused)):
+            self._ending[who].pop(seen.transactional_id, None)
+        elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
+            self._ending.pop(who, None)
+
+    def _sent(self, seen: SeenProduce, tell: Tell) -> None:
+        records = {record for batch in seen.batches for record in batch.records}
+        for name, before in self._ending[seen.instance].items():
+            if name != seen.transactional_id and (again := len(before & records)):
+                topic = seen.batches[0].partition[0]
+                tell(
+                    "retry-in-fresh-producer", seen, topic,
+                    f"{again} records of a transaction of {name}, whose commit had no answer, are "
+                    f"written again by {seen.transactional_id}",
+                )  # fmt: skip
+        written = self._written[seen.instance, seen.transactional_id]
+        if len(written) < RECORDS_MAX:
+            written |= records
+
+
+def keys_of(sent: SeenProduce) -> list[BatchKey]:
+    return [key for batch in sent.batches if (key := key_of(batch)) is not None]

@@ -1,0 +1,132 @@
+"""Batches that are sent again, in order: nothing may be found."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from oncelog.deploy.prove.diagnosis import seen as s
+from oncelog.deploy.prove.diagnosis.diagnosis import Diagnosis
+
+from .histories import IDS, Application, numbered, started
+
+History = Iterator[s.Sighting]
+
+
+def sent_again_while_the_first_connection_is_open() -> History:
+    """A proxy knows that a client has given up a slow connection when its frame is through."""
+    app = yield from started()
+    yield from app.fetch(3)
+    first, another = numbered(app, 0, 1, 2), next(IDS)
+    yield first
+    yield replace(first, connection=another, number=99)
+    yield s.SeenProduced(**app.at(another), number=99)
+    yield app.send_offsets(3)
+    yield from app.end()
+    yield app.produced()
+
+
+def other_records_after_a_refusal() -> History:
+    """Java takes the number of what was refused for the next batch."""
+    app = yield from started(name="")
+    yield from app.fetch(6)
+    for is_refused in (True, False):
+        yield numbered(app, 0, 1, 2)
+        refused = replace(app.produced(is_known=False), has_error=True, is_refused=is_refused)
+        yield refused
+        yield numbered(app, 3, 4, 5)
+        yield replace(refused, number=app.number)
+
+
+def the_same_records_encoded_again() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    again = numbered(app, 0, 1, 2)
+    yield replace(again, batches=(replace(again.batches[0], crc=5),))
+    yield app.produced()
+    yield app.send_offsets(3)
+    yield from app.end()
+
+
+def records_that_are_not_known() -> History:
+    app = yield from started(name="")
+    for crc in (1, 2):
+        sent = numbered(app, 0, 1, 2)
+        yield replace(sent, batches=(replace(sent.batches[0], crc=crc, records=()),))
+
+
+def aborted_before_the_produce_is_answered() -> History:
+    app = yield from started()
+    for _ in range(2):
+        yield from app.fetch(3)
+        yield numbered(app, 0, 1, 2)
+        yield from app.end(is_commit=False)
+    yield from app.run(3)
+
+
+def slow_commit_that_is_asked_for_again() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.produced()
+    yield app.send_offsets(1)
+    yield next(app.end())
+    yield from app.end()
+    app.offset = 1
+    yield from app.run(3)
+
+
+def new_id_that_begins_at_the_committed_offsets() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.send_offsets(1)
+    yield next(app.end())
+    app.name, app.producer_id = "billing-2", 8
+    yield app.init()
+    yield from app.join()
+    yield app.produce(0)
+
+
+def new_id_after_a_commit_that_was_refused() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.send_offsets(1)
+    yield next(app.end())
+    yield s.SeenEndRefused(**app.at(app.writer), transactional_id=app.name)
+    app.name, app.producer_id = "billing-2", 8
+    yield app.init()
+    yield app.produce(0)
+
+
+RIGHT = (
+    sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
+    the_same_records_encoded_again, records_that_are_not_known,
+    aborted_before_the_produce_is_answered, slow_commit_that_is_asked_for_again,
+    new_id_that_begins_at_the_committed_offsets, new_id_after_a_commit_that_was_refused,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("history", RIGHT, ids=lambda each: each.__name__)
+def test_right_way_to_send_again_gives_no_finding(history) -> None:
+    diagnosis = Diagnosis()
+    for seen in history():
+        diagnosis.see(seen)
+    assert [line for found in diagnosis.findings for line in found.lines()] == []
+
+
+def test_findings_come_in_the_order_of_the_catalogue() -> None:
+    """The offsets first: idempotence alone would mend nothing."""
+    diagnosis, app = Diagnosis(), Application(name="", producer_id=-1)
+    for seen in app.start():
+        diagnosis.see(seen)
+    for n in range(4):
+        for seen in app.copy(101.3 + n * n):
+            diagnosis.see(seen)
+    diagnosis.see(s.SeenVerdict(at_s=500, doubled=3))
+    first, second = diagnosis.findings
+    assert (first.kind.name, second.kind.name) == ("offsets-outside-transaction", "no-idempotence")
+    assert "idempotence alone does not mend this" in first.evidence
