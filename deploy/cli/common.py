@@ -17,7 +17,8 @@ from ..cluster.terminal import tell
 EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
 
 
-def _check_bootstrap(_type: object, value: str | None) -> None:
+def check_bootstrap(_type: object, value: str | None) -> None:
+    """Raise ValueError for what is no HOST:PORT,..."""
     from ...client.cluster_view import parse_bootstrap
 
     if value is not None:
@@ -30,7 +31,7 @@ Bootstrap = Annotated[
     str | None,
     Parameter(
         help="HOST:PORT,... of any Kafka-compatible cluster, instead of --data.",
-        validator=_check_bootstrap,
+        validator=check_bootstrap,
     ),
 ]
 Pairs = Annotated[

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DID_NOT_HIT = 3
 FOR_EVER_S = 7 * 24 * 3600.0
+GONE_S = 2.0  # without a connection
 TURN_S = 0.5  # between two looks at Ctrl-C
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
 UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -74,7 +75,11 @@ def inject(
     match: MatchOptions,
     fault: FaultOptions = FaultOptions(),
     exit_when_done: Annotated[
-        bool, Parameter(help="End when it was done so often as it was to be.", negative=())
+        bool,
+        Parameter(
+            help="End when it was done as often as it was to be, and its clients have gone.",
+            negative=(),
+        ),
     ] = False,
     seconds: Annotated[
         float | None, Parameter(help="End after this time; without it by Ctrl-C.")
@@ -106,8 +111,22 @@ def inject(
     wanted = (rule.times or 1) if exit_when_done else 1
     if made >= wanted:
         return 0
-    say(f"{made} of {wanted}: no other request matched {', '.join(match.api)} and the rest.")
+    say(_not_done(made, wanted, match))
     return DID_NOT_HIT
+
+
+def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
+    """What was missing, in words."""
+    given = {
+        "--client-id": match.client_id, "--topic": match.topic, "--group": match.group,
+        "--transactional-id": match.transactional_id,
+        "--nth": str(match.nth) if match.nth > 1 else None,
+    }  # fmt: skip
+    options = " ".join(f"{option} {value}" for option, value in given.items() if value is not None)
+    which = f"{' or '.join(match.api)} request" + (f" with {options}" if options else "")
+    if not made:
+        return f"The fault was not made: no {which} came through the proxy."
+    return f"The fault was made {made} of {wanted} times: no further {which} came."
 
 
 def _rule(match: MatchOptions, fault: FaultOptions) -> "Rule":
@@ -186,16 +205,29 @@ def plaintext_bootstrap(cluster: ClusterOptions) -> str:
 def _wait(
     proxy: "ProtocolProxy", rule: "Rule", seconds: float | None, exit_when_done: bool
 ) -> None:
-    """Until it is done, the time is over, or somebody presses Ctrl-C: that is how it is ended."""
+    """Wait until it is done and the clients have gone, the time is over, or Ctrl-C is pressed.
+
+    The clients know no address but the proxy's: to end before them would be a total outage."""
     end_s = time.monotonic() + (FOR_EVER_S if seconds is None else seconds)
     try:
         while (left_s := end_s - time.monotonic()) > 0:
             if not exit_when_done:
                 time.sleep(min(TURN_S, left_s))
             elif proxy.wait_until_made(rule, min(TURN_S, left_s), rule.times or 1):
+                say("done; it ends when its clients have gone, or by Ctrl-C")
+                _wait_for_clients(proxy, end_s)
                 return
     except KeyboardInterrupt:
         say("ended by Ctrl-C")
+
+
+def _wait_for_clients(proxy: "ProtocolProxy", end_s: float) -> None:
+    """Return when none has had a connection for a while: who was cut off comes back."""
+    seen_s = time.monotonic()
+    while (now := time.monotonic()) < end_s and now - seen_s < GONE_S:
+        if proxy.connections:
+            seen_s = now
+        time.sleep(min(TURN_S, GONE_S / 4))
 
 
 def _print_fault(event: "Event") -> None:

@@ -117,8 +117,10 @@ def _sum_up(listener: "DiagnosisListener") -> int:
     for found in findings:
         tell(f"  {found.kind.weight:<8} {found.kind.name:<28} {found.subject}")
     if not wrong:
-        tell("No mistake was seen. What no rebalance, abort or lost answer has brought about was "
-              "not to be seen.")  # fmt: skip
+        tell(
+            "No mistake was seen. Mistakes that show only in a rebalance, an abort or a lost "
+            "answer need one: oncelog prove makes them."
+        )
     return 1 if wrong else 0
 
 

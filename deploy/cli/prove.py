@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, tell
-from .common import Bootstrap, Format, pairs, print_report
+from .common import Format, check_bootstrap, pairs, print_report
 
 Topics = list[str] | None
 
@@ -35,7 +35,13 @@ def prove(
     rate: Annotated[float, Parameter(help="Inputs a second.")] = 100.0,
     seed: Annotated[int | None, Parameter(help="Repeats the plan of another run.")] = None,
     partitions: Annotated[int, Parameter(help="Of topics that are made.")] = 4,
-    bootstrap: Bootstrap = None,
+    bootstrap: Annotated[
+        str | None,
+        Parameter(
+            help="HOST:PORT,... of any Kafka, instead of a cluster made for the run.",
+            validator=check_bootstrap,
+        ),
+    ] = None,
     match: Annotated[
         str, Parameter(help="The input's id in an output: key, header:NAME, json:FIELD, regex:RE.")
     ] = "key",
@@ -57,10 +63,10 @@ def prove(
         str | None, Parameter(help="These instead of a plan, with commas; `help` lists them.")
     ] = None,
     as_is: Annotated[
-        bool, Parameter(help="Leave session and transaction timeouts.", negative=())
+        bool, Parameter(help="Do not shorten session and transaction timeouts.", negative=())
     ] = False,
     no_aborts: Annotated[
-        bool, Parameter(help="Abort no inputs: nobody writes yours in transactions.", negative=())
+        bool, Parameter(help="Add no aborted transactions to the input topics.", negative=())
     ] = False,
     env: Annotated[
         list[str] | None, Parameter(help="NAME=VALUE for the application.", negative=())

@@ -26,11 +26,13 @@ from .interrupts import uninterrupted
 from .judgement import last_words
 
 WORDS_BYTES_MAX = 20_000
+KEEP = "Keep all that it says: --keep DIR."
 RUN = "ONCELOG_RUN"  # in the environment of all that an instance has started
 
 
 class Application(Supervisor):
-    """address_for: the bootstrap line of an instance."""
+    """address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that
+    they may be named."""
 
     takes_reports = False
     restart_pause_s = 0.5
@@ -45,15 +47,14 @@ class Application(Supervisor):
         inputs: Sequence[str],
         outputs: Sequence[str],
         environment: Mapping[str, str] | None = None,
+        *,
+        is_kept: bool = True,
     ) -> None:
         super().__init__(logs)
-        if not command:
-            raise Failure("Say what to run: oncelog prove ... -- COMMAND", exit_code=2)
-        if shutil.which(command[0]) is None:
-            raise Failure(f"There is no program {command[0]!r} to run.", exit_code=2)
+        require_program(command)
         self._command, self._address_for = list(command), address_for
         self._inputs, self._outputs = ",".join(inputs), ",".join(outputs)
-        self._more = dict(environment or {})
+        self._more, self._is_kept = dict(environment or {}), is_kept
         self._known_as: dict[str, str] = {}  # child -> what ONCELOG_INSTANCE says
         self._awake_since_s: dict[str, float] = {}  # started, or woken
         self._paused = set[str]()
@@ -224,7 +225,19 @@ class Application(Supervisor):
         """Its last words and where the rest is, as part of a sentence."""
         words = self.words(name)
         said = "".join(f"\n  {name} | {line}" for line in words) if words else " It said nothing."
-        return f"{said}\nAll that it said: {self.log(name)}"
+        rest = f"All that it said: {self.log(name)}" if self._is_kept else KEEP
+        return f"{said}\n{rest}"
+
+    def last_words(self, name: str) -> str:
+        return f"its last words: {(self.words(name) or ['(none)'])[-1]}"
+
+
+def require_program(command: Sequence[str]) -> None:
+    """Raise Failure when there is no program to run."""
+    if not command:
+        raise Failure("Say what to run: oncelog prove ... -- COMMAND", exit_code=2)
+    if shutil.which(command[0]) is None:
+        raise Failure(f"There is no program {command[0]!r} to run.", exit_code=2)
 
 
 def _filled(part: str, values: Mapping[str, str]) -> str:

@@ -104,4 +104,16 @@ class InputAborted:
     transactional_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unrest:
+    """What kept an instance (or a transaction of it) busy when nothing was left to do."""
+
+    who: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.who} never came to rest"
+
+
 Fact = Fetched | Wrote | Committed | TransactionEnded | Producing | Joined

@@ -5,6 +5,7 @@
     AT MOST ONCE: 12 lost
     NEITHER: 12 lost, 31 doubled
     PROVES NOTHING: no fault met work in flight
+    PROVES NOTHING: instance-2 never came to rest
 
 Only inputs that the application has passed count as lost: what its group has not committed yet is
 `pending`, and an application that comes to a stand is told as that.
@@ -177,9 +178,16 @@ def _is_same(one: str | None, other: str | None) -> bool:
 
 
 def verdict_of(
-    judgement: Judgement, faults_met: int, *, stands_still: str = "", is_faultless: bool = False
+    judgement: Judgement,
+    faults_met: int,
+    *,
+    stands_still: str = "",
+    restless: str = "",
+    is_faultless: bool = False,
 ) -> ProveVerdict:
-    """stands_still: why inputs pend, in words. is_faultless: no fault was asked for."""
+    """stands_still: why inputs pend, in words. restless: who never came to rest, as a sentence: it
+    stands beside a violation, and proves nothing without one. is_faultless: no fault was asked
+    for."""
     j = judgement
     parts = [
         f"{count} {word}"
@@ -191,14 +199,17 @@ def verdict_of(
         if count
     ]  # fmt: skip
     if parts:
+        found = "; ".join(filter(None, (", ".join(parts), restless)))
         if j.stray or j.aborted or j.wrong or (j.lost and j.doubled):
-            return ProveVerdict("NEITHER", ", ".join(parts))
-        return ProveVerdict("AT LEAST ONCE" if j.doubled else "AT MOST ONCE", ", ".join(parts))
+            return ProveVerdict("NEITHER", found)
+        return ProveVerdict("AT LEAST ONCE" if j.doubled else "AT MOST ONCE", found)
+    if restless:
+        return ProveVerdict("PROVES NOTHING", restless)
     if j.pending:
         tail = f": {stands_still}" if stands_still else ""
         return ProveVerdict(
             "PROVES NOTHING",
-            f"the application came to a stand, {len(j.pending)} inputs are not through{tail}",
+            f"the application came to a stand, {inputs_are(len(j.pending))} not through{tail}",
         )
     if not faults_met:
         why = "no fault was made" if is_faultless else "no fault met work in flight"
@@ -207,6 +218,11 @@ def verdict_of(
         "EXACTLY ONCE",
         f"{j.inputs} inputs, {j.outputs} outputs; {_times(faults_met)} met work in flight",
     )
+
+
+def inputs_are(count: int) -> str:
+    """For a sentence."""
+    return "1 input is" if count == 1 else f"{count} inputs are"
 
 
 def _times(count: int) -> str:
@@ -218,6 +234,6 @@ def through(committed: Mapping[tuple[str, int], int]) -> Callable[[LogRecord], b
     return lambda record: record.offset < committed.get((record.topic, record.partition), 0)
 
 
-def last_words(lines: Iterable[str], most: int = 5) -> list[str]:
+def last_words(lines: Iterable[str], most: int = 10) -> list[str]:
     """The last lines of a log that say something."""
     return [line.rstrip() for line in lines if line.strip()][-most:]

@@ -9,8 +9,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from ...wire.error_codes import ErrorCode
 from ...wire.errors import KafkaError
 from ...wire.record_batch import decode_header, iterate_batches
 from ..faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Request
@@ -24,6 +26,28 @@ HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has
 WORK = PRODUCE | END_TXN | COMMITS
 ENDS = END_TXN | {"OffsetCommit"}  # of what was done with some inputs
 JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
+TRIES = WORK | {"InitProducerId"}
+TRIES_MIN = 5  # without progress; a client tries again by itself while a coordinator moves
+
+
+@dataclass(slots=True)
+class Tries:
+    """How often an instance has tried since its last commit: refused requests, transactions
+    aborted, producers made. error: the last one."""
+
+    count: int = 0
+    producers: int = 0
+    error: str = ""
+    at_s: float = 0.0
+
+    @property
+    def words(self) -> str:
+        parts = [
+            f"{self.producers} producers made" if self.producers > 1 else "",
+            f"the last error {self.error}" if self.error else "",
+        ]
+        tail = ", ".join(filter(None, parts))
+        return f"it tried {self.count} times without a commit" + (f" ({tail})" if tail else "")
 
 
 class Observed:
@@ -39,6 +63,7 @@ class Observed:
         self._heard_s = dict[str, float]()  # by instance: its last request, or answer
         self._members = set[str]()  # instances that have been in a group
         self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
+        self._committed_s = dict[str, float]()  # by transactional id: its last commit
         self._transactions = dict[str, str]()  # transactional id -> instance, where one is open
         self._2pc = set[str]()  # transactional ids with two-phase commit
         self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
@@ -48,6 +73,7 @@ class Observed:
         self.facts: list[Fact] = []
         self._recent = deque[Fact](maxlen=FACTS_LOOKED_AT)
         self._commits_s = dict[str, deque[float]]()  # by instance
+        self._tries = dict[str, Tries]()  # by instance
         self.worked_at_s = time.monotonic()  # when something was last written or committed
 
     # --- what is asked of it
@@ -83,6 +109,25 @@ class Observed:
         nobody knows, so it counts as done."""
         with self._lock:
             return self._apis.isdisjoint(ENDS) or self._ended_s.get(instance, 0.0) > since_s
+
+    def has_committed(self, transactional_id: str, since_s: float) -> bool:
+        """Whether a transaction of this id was committed since."""
+        with self._lock:
+            return self._committed_s.get(transactional_id, float("-inf")) > since_s
+
+    def in_vain(self, instance: str, since_s: float) -> str:
+        """Say in words that it has tried again and again without a commit, and still did since."""
+        with self._lock:
+            tries = self._tries.get(instance)
+            if tries is None or tries.count < TRIES_MIN or tries.at_s < since_s:
+                return ""
+            return tries.words
+
+    @property
+    def open_transactions(self) -> dict[str, str]:
+        """Transactional ids with an open transaction, and the instance of each."""
+        with self._lock:
+            return dict(self._transactions)
 
     def silent_since_s(self, instance: str) -> float | None:
         """Since when it has asked no broker for anything, and waits for no answer; None while it
@@ -173,6 +218,8 @@ class Observed:
         with self._lock:
             if request.api in ENDS:
                 self._ended_s[request.instance] = answer.at_s
+            if request.api in TRIES:
+                self._tried(request, answer)
             found = list(self._facts_of(request, answer))
             self._recent += found
             if any(isinstance(fact, Committed) for fact in found):
@@ -182,6 +229,18 @@ class Observed:
                 times_s.append(answer.at_s)
             if len(self.facts) < FACTS_MAX:
                 self.facts += found
+
+    def _tried(self, request: Request, answer: Answer) -> None:
+        error = answer.error_code
+        if request.api in ENDS and not error and getattr(request.body, "committed", True):
+            self._tries.pop(request.instance, None)
+        elif error or request.api in ("EndTxn", "InitProducerId"):
+            tries = self._tries.setdefault(request.instance, Tries())
+            tries.count += 1
+            tries.producers += request.api == "InitProducerId"
+            tries.at_s = answer.at_s
+            if error:
+                tries.error = _error_name(error)
 
     def _facts_of(self, request: Request, answer: Answer) -> Iterator[Fact]:
         at_s, who, is_lost = answer.at_s, request.instance, answer.fate == "lost"
@@ -225,6 +284,8 @@ class Observed:
         elif api == "EndTxn" and not answer.error_code:
             body = request.body
             self._transactions.pop(body.transactional_id, None)
+            if body.committed:
+                self._committed_s[body.transactional_id] = at_s
             yield TransactionEnded(
                 at_s, who, body.transactional_id, body.producer_id, body.producer_epoch,
                 body.committed, is_lost,
@@ -258,6 +319,13 @@ class Observed:
                         header.producer_id, header.producer_epoch, request.body.acks,
                         answer.fate == "lost",
                     )  # fmt: skip
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
 
 
 def wait_for(holds: Any, timeout_s: float, pause_s: float = 0.02) -> bool:

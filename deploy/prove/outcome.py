@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .diagnosis.catalogue import ApplicationFinding
@@ -12,11 +12,13 @@ from .settings import ProveSettings
 from .story import Line, words
 
 EXAMPLES_MAX = 5
+REPR_MAX = 230  # pytest shows 240 characters
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class ProveOutcome:
-    """Times are monotonic seconds. exits: of instances that ended by themselves."""
+    """Times are monotonic seconds. exits: of instances that ended by themselves. rest: all came to
+    rest when the faults were over. Its repr is what pytest shows of a failed `assert`."""
 
     settings: ProveSettings
     verdict: ProveVerdict
@@ -24,13 +26,14 @@ class ProveOutcome:
     struck: Sequence[Struck]
     story_of: str = ""
     story: Sequence[Line] = ()
-    facts: Sequence[Fact] = field(default=(), repr=False)
+    facts: Sequence[Fact] = ()
     exits: Sequence[tuple[float, str, int]] = ()
     lowered: Sequence[str] = ()
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
     apis: Sequence[str] = ()
     notes: Sequence[str] = ()
+    rest: bool = True
     findings: Sequence[ApplicationFinding] = ()
     directory: str = ""
     begun_s: float = 0.0
@@ -69,6 +72,8 @@ class ProveOutcome:
             f"wrong at the end: key {w.key} is {w.found}, and must be {w.expected}"
             for w in j.wrong[:EXAMPLES_MAX]
         ]
+        if j.pending:
+            lines.append(f"not through: {len(j.pending)} of {_counted_as(j.inputs, 'input')}")
         if self.story:
             lines += [f"the story of {self.story_of}:", *words(self.story, self.begun_s)]
         if self.exits:
@@ -77,7 +82,8 @@ class ProveOutcome:
         for found in self.findings:
             lines += found.lines()
         lines.append(
-            f"{len(self.made)} faults, {self.met} met work in flight; seed {s.seed}; "
+            f"{_counted_as(len(self.made), 'fault')}, {self.met} met work in flight; "
+            f"seed {s.seed}; "
             f"{self.seconds:.0f} s" + (f"; all of it: {self.directory}" if self.directory else "")
         )
         return [*lines, self.verdict.line]
@@ -88,6 +94,7 @@ class ProveOutcome:
             "verdict": self.verdict.name,
             "why": self.verdict.why,
             "exit_code": self.exit_code,
+            "rest": self.rest,
             "inputs": j.inputs,
             "outputs": j.outputs,
             "doubled": dict(j.doubled),
@@ -118,11 +125,23 @@ class ProveOutcome:
             "seconds": round(self.seconds, 1),
         }  # fmt: skip
 
+    def __repr__(self) -> str:
+        """The verdict, the seed, and the faults of the story: pytest cuts what is longer."""
+        faults = [what.removeprefix("FAULT ") for _, _, what in self.story if "FAULT" in what]
+        told = f"; {self.story_of}" if self.story_of else ""
+        told += f": {', then '.join(faults)}" if faults else ""
+        short = f"{self.verdict.line}; seed {self.settings.seed}{told}"
+        return f"<{short if len(short) <= REPR_MAX else short[: REPR_MAX - 3] + '...'}>"
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def as_json(self) -> str:
         return json.dumps(self.as_fields(), default=str, indent=1)
+
+
+def _counted_as(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _some(items: Sequence[str]) -> str:

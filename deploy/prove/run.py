@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from ...client.blocking import BlockingAdmin
 from ...wire.errors import KafkaError
@@ -26,7 +28,7 @@ from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..cluster.private import make_private_directory
 from ..faults.protocol_proxy.proxy import ProtocolProxy
-from .application import Application
+from .application import Application, require_program
 from .diagnosis.listener import DiagnosisListener, key_hashes
 from .facts import Struck
 from .feeder import Feeder
@@ -35,30 +37,37 @@ from .judgement import Judgement, judge_finals, judge_ids, verdict_of
 from .observed import Observed, wait_for
 from .outcome import ProveOutcome
 from .outputs.database import DatabaseOutputs
-from .outputs.draining import Drain, Pace
+from .outputs.draining import REST_S, Drain, Pace
 from .outputs.reading import OutputReader, read_all
 from .plan import (
     COMMITS,
     INSTANCES_MORE_MAX,
+    SURE_EXTRA_S,
+    Act,
     AimedFault,
     Timeouts,
     Traits,
-    draw,
     is_possible,
     named,
+    plan,
+    sure_ones,
 )
 from .relation import ID_HEADER, LogRecord, function, matcher
-from .settings import INPUTS_MAX, ProveSettings
+from .settings import DEFAULT_DRAIN_S, DEFAULT_IN, DEFAULT_OUT, INPUTS_MAX, ProveSettings
 from .story import shortest
 from .striking import Striker
 
 NODES = 3
 FAULTS_MAX = 8_000  # that are made: more than an hour has room for
+RUN_ENDS_WITHIN_S = 120.0  # of the end of the faults
+STOP_S = 20.0  # of which the end of the application and the last reading take so much
+DRAIN_MIN_S = 20.0
 ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
 LATEST = -1
 AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
 Say = Callable[[str], None]
 Outputs = OutputReader | DatabaseOutputs
+T = TypeVar("T")
 
 
 class Run:
@@ -66,6 +75,7 @@ class Run:
 
     def __init__(self, settings: ProveSettings, out: Path | None, say: Say) -> None:
         self.settings, self._say = settings, say
+        require_program(settings.command)
         if out is not None and out.exists() and any(out.iterdir()):
             raise Failure(f"--keep {out} is not empty. Choose another directory.", exit_code=2)
         self._out = out
@@ -100,21 +110,15 @@ class Run:
         return outcome
 
     def _closed_behind(self) -> ProveOutcome:
-        is_over = False  # a failure's words lead to the logs
         stack = ExitStack()
         try:
-            outcome = self._go(stack)
-            is_over = True
-            return outcome
-        except KeyboardInterrupt:
-            is_over = True
-            raise
+            return self._go(stack)
         finally:
             with uninterrupted():
                 try:
                     stack.close()
                 finally:
-                    if is_over and self._out is None:
+                    if self._out is None:
                         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _go(self, stack: ExitStack) -> ProveOutcome:
@@ -129,7 +133,7 @@ class Run:
         stack.enter_context(proxy)
         application = Application(
             s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,
-            s.environment,
+            s.environment, is_kept=self._out is not None,
         )  # fmt: skip
         stack.callback(application.close)
         reader = self._outputs(bootstrap, begin)
@@ -149,10 +153,12 @@ class Run:
         )  # fmt: skip
         struck = list(self._strike(striker, application, observed, feeder, cluster))
         feeder.stop()
-        self._say("the faults are over: all is mended, and drained")
+        self._say("the faults are over: all is being mended")
         striker.heal()
+        self._say("all is mended: now waiting until nothing moves")
         self._aborted_ids = feeder.aborted_ids
-        drained = self._drain(admin, application, reader, observed, bootstrap, begin)
+        end_s = first_fault_s + s.seconds
+        drained = self._drain(admin, application, reader, observed, bootstrap, begin, end_s)
         application.stop()
         judgement, inputs, outputs = drained.judged(is_last=True)
         diagnosis.look_back(
@@ -163,12 +169,13 @@ class Run:
         outcome = ProveOutcome(
             settings=s,
             verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
-                               stands_still=drained.why, is_faultless=not s.seconds),
+                               stands_still=drained.why, restless=drained.restless,
+                               is_faultless=not s.seconds),
             judgement=judgement, struck=struck, facts=observed.facts, exits=application.exits,
             lowered=list(observed.lowered), groups=list(observed.groups),
             transactional_ids=list(observed.transactional_ids), apis=sorted(observed.apis),
             begun_s=self._begun_s, first_fault_s=first_fault_s,
-            notes=[*self._notes(), *drained.notes],
+            notes=[*self._notes(), *drained.notes], rest=drained.unrest is None,
             directory="" if self._out is None else str(self._out), findings=diagnosis.findings,
         )  # fmt: skip
         outcome.story_of, outcome.story = shortest(
@@ -186,13 +193,14 @@ class Run:
         notes: list[str] = []
         for name, times in Counter(self._silent).items():
             notes.append(
-                f"{name} asked the brokers for nothing {self._timeouts.silent_s:.0f} s, and was "
-                f"restarted ({times} times): in production somebody would have to notice"
+                f"{name} asked the brokers for nothing for {self._timeouts.silent_s:.0f} s, so "
+                f"prove restarted it ({_times(times)}): in production a probe would have to"
             )
         if self._restarts:
             notes.append(
-                f"it stood still {self._timeouts.still_s:.0f} s after a fault, and was restarted "
-                f"({self._restarts} times): in production somebody would have to notice"
+                f"the application stood still for {self._timeouts.still_s:.0f} s after a fault, "
+                f"so prove restarted it ({_times(self._restarts)}): in production a probe would "
+                "have to"
             )
         return notes
 
@@ -244,7 +252,7 @@ class Run:
                 _, name, code = application.exits[0]
                 raise Failure(
                     f"The application did not work before the first fault: {name} ended with code "
-                    f"{code}.{application.told(name)}", exit_code=2,
+                    f"{code}.{self._defaults()}{application.told(name)}", exit_code=2,
                 )  # fmt: skip
             return len(reader.records) >= ENOUGH_OUTPUTS
 
@@ -260,8 +268,21 @@ class Run:
         raise Failure(
             f"The application did not work before the first fault: {len(reader.records)} outputs "
             f"of {feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. What it asked "
-            f"the brokers: {apis}.{application.told(name)}", exit_code=2,
+            f"the brokers: {apis}.{self._defaults()}{application.told(name)}", exit_code=2,
         )  # fmt: skip
+
+    def _defaults(self) -> str:
+        """The topics that nobody has named: the application may read and write others."""
+        s = self.settings
+        named = [
+            f"{option} was not given: {variable} is {given[0]}"
+            for option, variable, given, default in (
+                ("--in", "ONCELOG_IN", s.inputs, DEFAULT_IN),
+                ("--out", "ONCELOG_OUT", s.outputs, DEFAULT_OUT),
+            )
+            if given == default
+        ]
+        return f" {'; '.join(named)}." if named else ""
 
     # --- the course
 
@@ -269,24 +290,31 @@ class Run:
         self, striker: Striker, application: Application, observed: Observed, feeder: Feeder,
         cluster: Cluster | None,
     ) -> Iterator[Struck]:  # fmt: skip
-        s, end_s = self.settings, time.monotonic() + self.settings.seconds
-        planned: Iterator[AimedFault] = draw(s.seed) if s.faults is None else iter(named(s.faults))
+        s, left = self.settings, _Time(self.settings.seconds)
+        traits = Traits(observed.apis, len(application.instances), cluster is not None)
+        groups = sure_ones(s.seed, s.seconds, traits, s.instances) if s.seconds else []
+        sure = frozenset(id(fault) for group in groups for fault in group)
+        planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over)
         made = 0
-        for fault in planned:
+        for fault in planned if s.faults is None else named(s.faults):
+            is_sure, is_named = id(fault) in sure, s.faults is not None
             is_fed = feeder.fed >= INPUTS_MAX  # what strikes from now on would meet nothing
-            if time.monotonic() > end_s or made >= FAULTS_MAX or is_fed:
+            if left.is_over(at_last=is_sure) or made >= FAULTS_MAX or is_fed:
                 return
             feeder.check()
+            if fault.act is not Act.SLOW:
+                left.lasts(striker.late.wait_until_over)
             traits = Traits(observed.apis, len(application.instances), cluster is not None)
-            fits = time.monotonic() + self._timeouts.least_s(fault) < end_s
-            if s.faults is not None or (fits and is_possible(fault, traits, s.instances)):
-                struck, made = striker.strike(fault), made + 1
+            fits = is_sure or left.has_room(self._timeouts.least_s(fault))
+            if is_named or (fits and is_possible(fault, traits, s.instances)):
+                struck, made = left.lasts(partial(striker.strike, fault), is_sure), made + 1
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
                 for name in striker.restarted[len(self._silent) :]:
                     self._say(f"{name} asked the brokers for nothing any more, and was restarted")
                     self._silent.append(name)
                 yield struck
-                if time.monotonic() - observed.worked_at_s > self._timeouts.still_s:
+                worked_s = max(observed.worked_at_s, striker.late.until_s)
+                if time.monotonic() - worked_s > self._timeouts.still_s:
                     self._say("it stands still: all instances are restarted")
                     self._restarts += 1
                     application.restart()
@@ -294,6 +322,7 @@ class Run:
     def _drain(
         self, admin: BlockingAdmin, application: Application, reader: Outputs,
         observed: Observed, bootstrap: str, begin: Mapping[TopicPartition, int],
+        faults_end_s: float,
     ) -> Drain:  # fmt: skip
         s = self.settings
         of_inputs = {p: at for p, at in begin.items() if p[0] in s.inputs}
@@ -305,11 +334,21 @@ class Run:
         drain = Drain(
             admin, application, reader, observed, inputs, ends,
             [p for p in begin if p[0] in s.outputs], self._judge,
-            # Who was killed at the end has to start once more, and to work.
-            Pace(max(s.drain_timeout_s, 2 * self._timeouts.silence_s), self._timeouts.silence_s),
+            self._pace(faults_end_s), self._say,
         )  # fmt: skip
         drain.wait()
         return drain
+
+    def _pace(self, faults_end_s: float) -> Pace:
+        """An instance that was killed at the end has to start once more, and to work. The run ends
+        in time, but for a longer --drain, or an application that takes long to start."""
+        silence_s, start_s = self._timeouts.silence_s, self._timeouts.start_s
+        wanted_s = max(self.settings.drain_timeout_s, 2 * silence_s)
+        left_s = faults_end_s + RUN_ENDS_WITHIN_S - STOP_S - time.monotonic()
+        more_s = max(0.0, self.settings.drain_timeout_s - DEFAULT_DRAIN_S)
+        least_s = max(DRAIN_MIN_S, 3 * start_s)
+        limit_s = max(left_s + more_s, least_s)
+        return Pace(min(wanted_s, limit_s), silence_s, max(REST_S, 1.5 * start_s))
 
     def _judge(
         self,
@@ -323,6 +362,32 @@ class Run:
             inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
             is_passed=is_passed, aborted=self._aborted_ids,
         )  # fmt: skip
+
+
+class _Time:
+    """How long faults are made: so many seconds, and what the sure ones take, within a limit."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end_s = time.monotonic() + seconds
+        self._latest_s = self._end_s + SURE_EXTRA_S
+
+    def is_over(self, at_last: bool = False) -> bool:
+        return time.monotonic() > (self._latest_s if at_last else self._end_s)
+
+    def has_room(self, seconds: float) -> bool:
+        return time.monotonic() + seconds < self._end_s
+
+    def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
+        """Do it, beyond the time if it is extra."""
+        begun_s = time.monotonic()
+        done = act()
+        if is_extra:
+            self._end_s = min(self._latest_s, self._end_s + time.monotonic() - begun_s)
+        return done
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _purge(cluster: Cluster) -> None:

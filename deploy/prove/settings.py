@@ -11,6 +11,7 @@ from .plan import named
 from .relation import matcher
 
 INPUTS_MAX = 500_000
+DEFAULT_IN, DEFAULT_OUT, DEFAULT_DRAIN_S = ("prove-in",), ("prove-out",), 60.0
 RATE_MAX, SECONDS_MAX, INSTANCES_MAX, PARTITIONS_MAX = 5_000.0, 3_600.0, 16, 64
 
 
@@ -19,8 +20,8 @@ class ProveSettings:
     """expect, final, feed: module:function. faults: their names with commas, instead of a plan."""
 
     command: tuple[str, ...]
-    inputs: tuple[str, ...] = ("prove-in",)
-    outputs: tuple[str, ...] = ("prove-out",)
+    inputs: tuple[str, ...] = DEFAULT_IN
+    outputs: tuple[str, ...] = DEFAULT_OUT
     instances: int = 2
     seconds: float = 20.0
     rate: float = 100.0
@@ -37,7 +38,7 @@ class ProveSettings:
     as_is: bool = False
     aborts: bool = True  # beside the inputs, some in transactions that are aborted
     start_timeout_s: float = 40.0
-    drain_timeout_s: float = 60.0
+    drain_timeout_s: float = DEFAULT_DRAIN_S
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:

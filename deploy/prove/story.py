@@ -121,7 +121,8 @@ def _reading(record: LogRecord, facts: Sequence[Told]) -> list[Line]:
                 readers.add(fact.instance)
         elif fact.offset > record.offset and fact.instance in readers - covered:
             covered.add(fact.instance)
-            how = f"in transaction {fact.transactional_id}" if fact.transactional_id else "plainly"
+            name = fact.transactional_id
+            how = f"in transaction {name}" if name else "outside of transactions"
             lost = ", and never heard of it" if fact.is_lost else ""
             lines.append((
                 fact.at_s, fact.instance,

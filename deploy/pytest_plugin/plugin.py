@@ -15,6 +15,7 @@ pytest: the parts that cost something are imported by the fixtures. Fixtures:
 docs/testing.md is the page for users.
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -95,9 +96,12 @@ def _stop_faults(item: pytest.Item, problem: BaseException | None = None) -> Non
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
+    call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach to a failure what the cluster can tell about it."""
     report = yield
+    if call.excinfo is not None and report.failed:
+        report.sections += _outcomes(call.excinfo)
     if CLUSTERS not in item.config.stash:
         return report
     if report.when == "call" or not report.passed:
@@ -111,6 +115,16 @@ def pytest_runtest_makereport(
         elif "oncelog_cluster" in getattr(item, "fixturenames", ()):
             report.sections += item.config.stash[CLUSTERS].log_sections()
     return report
+
+
+def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, str]]:
+    """What `oncelog.prove` has found in a test that failed: verdict, story and seed, in full."""
+    module = sys.modules.get("oncelog.deploy.prove.outcome")
+    if module is None:
+        return []
+    values = [v for entry in problem.traceback for v in entry.frame.f_locals.values()]
+    found = {id(v): v for v in values if isinstance(v, module.ProveOutcome)}
+    return [("oncelog prove", str(outcome)) for outcome in found.values()]
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,15 @@ from ....wire.errors import KafkaError
 from ....wire.identifiers import TopicPartition
 from ...cluster.failure import Failure
 from ..application import Application
-from ..judgement import Judgement
+from ..facts import Unrest
+from ..judgement import Judgement, inputs_are
 from ..observed import Observed, wait_for
 from ..relation import LogRecord
 from .database import DatabaseOutputs
 from .reading import READ_TIMEOUT_S, OutputReader, in_order
 
 LATEST = -1
+TELL_EACH_S, REST_S = 5.0, 3.0
 QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a copy
 # When something is, and the group has committed all inputs. Where offsets are kept elsewhere, only
 # fetches are seen, which may be long before the output.
@@ -32,14 +34,17 @@ Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgeme
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """silence_s: nothing has moved so long where nobody can say more: it stands still."""
+    """silence_s: nothing has moved so long where nobody can say more: it stands still. rest_s: an
+    instance that has not ended by itself, nor tried in vain, for so long is at rest."""
 
     timeout_s: float
     silence_s: float
+    rest_s: float = REST_S
 
 
 class Drain:
-    """`why`: what keeps the application from being through, in words; empty when it is."""
+    """`why`: what keeps the application from being through, in words; empty when it is. `unrest`:
+    who had not come to rest at the deadline."""
 
     def __init__(
         self,
@@ -52,18 +57,22 @@ class Drain:
         outputs: Sequence[TopicPartition],
         judge: Judge,
         pace: Pace,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._admin, self._application, self._reader = admin, application, reader
         self._observed, self._inputs, self._ends = observed, inputs, ends
         self._outputs, self._judge, self._pace = outputs, judge, pace
         self._committed: dict[TopicPartition, int] = {}
+        self._say = say
+        self._begun_s = time.monotonic()
         self.why = ""
+        self.unrest: Unrest | None = None
         self.notes: list[str] = []
 
     def wait(self) -> None:
         """Return when nothing moves, at the latest at the deadline."""
-        begun = time.monotonic()
-        moved_s, last = begun, (0, 0)
+        begun = moved_s = told_s = self._begun_s = time.monotonic()
+        last = (0, 0)
         was_restarted = False
         seen, judgement = (), Judgement()
         while True:
@@ -79,26 +88,82 @@ class Drain:
             if is_quiet and seen != now_seen:
                 seen, (judgement, *_) = now_seen, self.judged()
             is_whole = not (judgement.lost or judgement.pending or judgement.wrong)
-            if self._is_settled() and (
-                (is_whole and is_quiet)
-                or (self._committed and self._is_through() and quiet_s > QUIET_AND_THROUGH_S)
-                or quiet_s > self._pace.silence_s
+            is_settled, restless = self._is_settled(), self._restless(now)
+            if (
+                is_settled
+                and restless is None
+                and (
+                    (is_whole and is_quiet)
+                    or (self._committed and self._is_through() and quiet_s > QUIET_AND_THROUGH_S)
+                    or quiet_s > self._pace.silence_s
+                )
             ):
                 break
             is_still = is_quiet and quiet_s > self._pace.silence_s / 2
             if judgement.pending and is_still and not was_restarted:
                 was_restarted = True
-                self.notes.append("it stood still when all was mended, and was restarted")
+                self.notes.append(
+                    "the application stood still when all was mended, so prove restarted it"
+                )
                 self._application.restart()
             if now - begun > self._pace.timeout_s:
-                self.notes.append(
-                    f"drained for {self._pace.timeout_s:.0f} s, and it still moved or held a "
-                    f"transaction open; a longer drain: --drain SECONDS"
-                )
+                self._end_restless(restless, is_settled=is_settled, is_quiet=is_quiet)
                 break
+            if now - told_s > TELL_EACH_S:
+                told_s = now
+                self._say(self._waiting_for(judgement, restless, is_settled=is_settled))
             time.sleep(LOOK_EACH_S)
         if not self._is_through():
             self.why = self._stands_still()
+
+    def _restless(self, now: float) -> Unrest | None:
+        """An instance that ends by itself, or tries again and again without a commit."""
+        application, since_s = self._application, now - self._pace.rest_s
+        for name in application.instances:
+            ended = [at for at, who, _ in application.exits if who == name and at > self._begun_s]
+            if ended and ended[-1] > since_s:
+                return Unrest(name, f"it ended by itself {_times(len(ended))} after all was mended")
+            if why := self._observed.in_vain(name, since_s):
+                return Unrest(name, why)
+        return None
+
+    def _end_restless(self, restless: Unrest | None, *, is_settled: bool, is_quiet: bool) -> None:
+        """Remember at the deadline what has not come to rest."""
+        if restless is None and not is_settled:
+            restless = self._holder()
+        if restless is None and not is_quiet:
+            restless = Unrest("the application", "outputs or offsets still moved")
+        self._remember(restless, f" within {self._pace.timeout_s:.0f} s")
+
+    def _remember(self, restless: Unrest | None, within: str = "") -> None:
+        if restless is not None and self.unrest is None:
+            self.unrest = restless
+            self.notes.append(
+                f"{restless.sentence}{within}: {restless.why}; a longer drain: --drain SECONDS"
+            )
+
+    def _holder(self) -> Unrest:
+        open_now = self._observed.open_transactions
+        for name, instance in open_now.items():
+            return Unrest(instance or "the application", f"its transaction {name} stayed open")
+        return Unrest("the application", "a transaction stayed open")
+
+    def _waiting_for(
+        self, judgement: Judgement, restless: Unrest | None, *, is_settled: bool
+    ) -> str:
+        waited = f"waiting for {time.monotonic() - self._begun_s:.0f} s"
+        if restless is not None:
+            return f"{waited}: {restless.who} is not at rest: {restless.why}"
+        if not is_settled:
+            return f"{waited}: {self._holder().why}"
+        if judgement.pending:
+            return f"{waited}: {inputs_are(len(judgement.pending))} not through"
+        return f"{waited}: until nothing moves"
+
+    @property
+    def restless(self) -> str:
+        """Who never came to rest, as a sentence; empty when all did."""
+        return "" if self.unrest is None else self.unrest.sentence
 
     def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
         """is_last: when the application has ended, with all that it committed at the last."""
@@ -114,6 +179,7 @@ class Drain:
             found = self._judge(self._inputs, outputs, is_passed)
             if not is_settled:
                 self.why = self.why or HELD_BACK
+                self._remember(self._holder())
         return found, self._inputs, outputs
 
     def _read_to_the_end(self) -> None:
@@ -165,6 +231,10 @@ class Drain:
         name = (ended or application.instances or application.names)[-1]
         state = "does not stay up" if ended else "runs, and reads no more"
         return f"{name} {state}.{application.told(name)}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _nothing_is_passed(record: LogRecord) -> bool:

@@ -115,12 +115,30 @@ def test_the_last_value_of_each_key_counts() -> None:
         (Judgement(wrong=[WrongFinal("x", "1", "2")]), 2, "NEITHER: 1 wrong at the end", 1),
         (Judgement(inputs=3), 0, "PROVES NOTHING: no fault met work in flight", 3),
         (Judgement(pending=["a"]), 2,
-         "PROVES NOTHING: the application came to a stand, 1 inputs are not through: it sleeps", 3),
+         "PROVES NOTHING: the application came to a stand, 1 input is not through: it sleeps", 3),
         (Judgement(pending=["a"], doubled={"b": 1}), 0, "AT LEAST ONCE: 1 doubled", 1),
     ],
 )  # fmt: skip
 def test_the_verdict_in_one_line(judgement: Judgement, met: int, line: str, code: int) -> None:
     verdict = verdict_of(judgement, met, stands_still="it sleeps")
+    assert (verdict.line, verdict.exit_code) == (line, code)
+
+
+@pytest.mark.parametrize(
+    ("judgement", "line", "code"),
+    [
+        (Judgement(inputs=3, outputs=3), "PROVES NOTHING: app-2 never came to rest", 3),
+        (Judgement(pending=["a"]), "PROVES NOTHING: app-2 never came to rest", 3),
+        (Judgement(doubled={"a": 1}), "AT LEAST ONCE: 1 doubled; app-2 never came to rest", 1),
+        (Judgement(lost={"a": 1}), "AT MOST ONCE: 1 lost; app-2 never came to rest", 1),
+        (Judgement(aborted={"a": 1}), "NEITHER: 1 of aborted inputs; app-2 never came to rest", 1),
+    ],
+)
+@pytest.mark.parametrize("met", [0, 3])
+def test_verdict_without_rest_proves_nothing_or_stands_beside_a_violation(
+    judgement: Judgement, line: str, code: int, met: int
+) -> None:
+    verdict = verdict_of(judgement, met, restless="app-2 never came to rest")
     assert (verdict.line, verdict.exit_code) == (line, code)
 
 

@@ -102,3 +102,18 @@ def test_who_has_finished_is_seen_by_the_answer_whatever_it_says() -> None:
     answer.at_s = 5.0
     observed(answer)
     assert observed.has_finished("one", 4.0) and not observed.has_finished("one", 5.0)
+
+
+def test_instance_that_is_refused_again_and_again_tries_in_vain_until_it_commits() -> None:
+    observed = Observed([T], ["out"])
+    topics = [{"name": T, "partitions": [{"partition_index": 0, "error_code": 25}]}]
+    for _ in range(5):
+        assert observed.in_vain("one", float("-inf")) == ""
+        request = request_of("OffsetCommit", 8, {"group_id": G, "topics": [OFFSETS]})
+        observed(request)
+        observed(answer_of(request, {"topics": topics})[0])
+    told = "it tried 5 times without a commit (the last error UNKNOWN_MEMBER_ID)"
+    assert observed.in_vain("one", float("-inf")) == told
+    assert observed.in_vain("one", float("inf")) == ""
+    commit(observed)
+    assert observed.in_vain("one", float("-inf")) == ""
