@@ -33,21 +33,23 @@ def key_of(batch: SentBatch) -> BatchKey | None:
 
 class CommitBeforeProduce(FindingRule):
     """EndTxn that commits is sent while a batch of its transaction has no answer. A batch counts as
-    answered when any try of it was: the connection of an earlier one may still be open."""
+    answered when any try of it was: the connection of an earlier one may still be open. A zombie
+    may write under the same id."""
 
     def __init__(self) -> None:
         self._sent = Recent[tuple[int, int], SeenProduce](IN_FLIGHT_MAX)
-        self._open = defaultdict[str, dict[BatchKey, int]](dict[BatchKey, int])  # and connection
+        # By instance and id: batches, and the connection on which each was sent last.
+        self._open = defaultdict[tuple[str, str], dict[BatchKey, int]](dict[BatchKey, int])
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         if isinstance(seen, SeenProduce) and seen.transactional_id:
             self._sent.put((seen.connection, seen.number), seen)
-            waiting = self._open[seen.transactional_id]
+            waiting = self._open[seen.instance, seen.transactional_id]
             waiting |= {key: seen.connection for key in keys_of(seen)}
         elif isinstance(seen, SeenProduced):
             sent = self._sent.pop((seen.connection, seen.number))
             if sent is not None and (seen.is_known or seen.has_error):
-                waiting = self._open[sent.transactional_id]
+                waiting = self._open[sent.instance, sent.transactional_id]
                 for key in keys_of(sent):
                     waiting.pop(key, None)
         elif isinstance(seen, SeenClosed):
@@ -55,9 +57,9 @@ class CommitBeforeProduce(FindingRule):
                 for key in [key for key, at in waiting.items() if at == seen.connection]:
                     del waiting[key]
         elif isinstance(seen, SeenInit):
-            self._open.pop(seen.transactional_id, None)
+            self._open.pop((seen.instance, seen.transactional_id), None)
         elif isinstance(seen, SeenEndTxn):
-            waiting = self._open.pop(seen.transactional_id, None)
+            waiting = self._open.pop((seen.instance, seen.transactional_id), None)
             if waiting and seen.is_commit:
                 _, _, (topic, index), sequence = next(iter(waiting))
                 tell(

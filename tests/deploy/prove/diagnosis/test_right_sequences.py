@@ -102,10 +102,23 @@ def new_id_after_a_commit_that_was_refused() -> History:
     yield app.produce(0)
 
 
+def zombie_that_writes_while_its_successor_commits() -> History:
+    app = yield from started()
+    zombie = replace(app, instance="instance-9", connections=(next(IDS), next(IDS)))
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.produced()
+    yield app.send_offsets(1)
+    yield numbered(zombie, 7)
+    yield from app.end()
+    yield replace(zombie.produced(is_known=False), has_error=True)
+
+
 RIGHT = (
     sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
     the_same_records_encoded_again, records_that_are_not_known,
-    aborted_before_the_produce_is_answered, slow_commit_that_is_asked_for_again,
+    aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
+    slow_commit_that_is_asked_for_again,
     new_id_that_begins_at_the_committed_offsets, new_id_after_a_commit_that_was_refused,
 )  # fmt: skip
 
