@@ -32,7 +32,7 @@ from .facts import Struck
 from .observed import Observed, wait_for
 from .plan import AWAKE_S, FETCH, INIT, PAUSES, SETTLE_S, Act, AimedFault, Point, Timeouts
 from .strikes.brokers import BrokerStrikes
-from .strikes.lateness import LateRequests, later
+from .strikes.lateness import LateStrikes, later
 
 POINTS = {
     Point.BEFORE: HoldPoint.BEFORE_REQUEST,
@@ -74,7 +74,7 @@ class Striker:
         self._zombie: str | None = None  # who has woken, and has another one in its place
         self.restarted: list[str] = []  # those that were silent
         self._brokers = BrokerStrikes(cluster)
-        self.late = LateRequests(
+        self.late = LateStrikes(
             proxy, observed, cluster, lambda: application.instances, self._wait,
             aim_s=timeouts.aim_s, seed=seed,
         )  # fmt: skip

@@ -30,7 +30,7 @@ COMES = {"request": "it comes", "answer": "its answer comes"}
 Wait = Callable[[Callable[[], bool], float], bool]
 
 
-class LateRequests:
+class LateStrikes:
     """See the top of the file. wait: until something holds, or the time is up; instances: those
     that run; aim_s: so long a request is waited for."""
 

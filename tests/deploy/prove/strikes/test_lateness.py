@@ -12,7 +12,7 @@ from oncelog.deploy.faults.protocol_proxy.rules import Delay, Match
 from oncelog.deploy.prove.observed import wait_for
 from oncelog.deploy.prove.plan import FAULTS
 from oncelog.deploy.prove.strikes import lateness
-from oncelog.deploy.prove.strikes.lateness import LateRequests
+from oncelog.deploy.prove.strikes.lateness import LateStrikes
 
 PRODUCE = Match(apis={"Produce"})
 
@@ -54,9 +54,9 @@ def request_of(instance: str) -> Any:
     )  # fmt: skip
 
 
-def late(proxy: OfferingProxy, cluster: Any = None, **seen: Callable[..., Any]) -> LateRequests:
+def late(proxy: OfferingProxy, cluster: Any = None, **seen: Callable[..., Any]) -> LateStrikes:
     observed = SimpleNamespace(open_work=lambda _: 0, **seen)
-    return LateRequests(
+    return LateStrikes(
         cast(Any, proxy), cast(Any, observed), cluster, lambda: ["one", "two"],
         lambda holds, timeout_s: wait_for(holds, timeout_s), aim_s=0.05, seed=1,
     )  # fmt: skip
