@@ -111,8 +111,8 @@ def test_a_trigger_asks_nothing_twice_and_a_warm_range_only_fetches(
         asked = {"Metadata": 1, "ListOffsets": 2}
         connections, requests = counted(proxy)
         assert connections == 3, "one to plan; to read, one to ask and one to fetch"
-        assert requests == {
-            "ApiVersions": 3, "Fetch": PARTITIONS, "ListOffsets": 2, "Metadata": 2
+        assert requests == {  # of the Metadata one, once, is whether any broker answers
+            "ApiVersions": 3, "Fetch": PARTITIONS, "ListOffsets": 2, "Metadata": 3
         }  # fmt: skip
         for _ in range(2):
             put(producer)
