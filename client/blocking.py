@@ -36,24 +36,26 @@ class BlockingConsumer(BlockingClient[Consumer]):
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
         self._calls: set[asyncio.Task[Any]] = set()  # on the loop
         self._asked = self._gave = self._got = 0  # polls: called, ended on the loop, returned
-        self._is_left = False  # a poll was, by an exception in its caller
+        self._left = self._settled = 0  # polls: the last that its caller left, and was told about
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
         """Run `work(consumer)`; first take back what a poll gave whose caller was interrupted."""
+
+        left = self._left  # another one may be, this very call, before the loop gets to it
 
         async def in_turn(consumer: Consumer) -> T:
             others, task = list(self._calls), asyncio.current_task()
             assert task is not None
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
-            if self._is_left:
+            if left > self._settled:
                 for each in others:
                     each.cancel()
                 if others:
                     await asyncio.wait(others)
                 if self._gave > self._got:
                     consumer.take_back()
-                self._got, self._is_left = self._gave, False
+                self._got, self._settled = self._gave, left
             return await work(consumer)
 
         return super().run(in_turn)
@@ -72,7 +74,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
             self._got = number  # the interpreter looks for signals at calls: not from here on
             return found
         except BaseException:
-            self._is_left = True
+            self._left = number
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -123,7 +125,7 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def position(self, topic: str, partition: int) -> int:
         """As `Consumer.position`."""
-        if self._is_left:
+        if self._left > self._settled:
             self.run(lambda _: asyncio.sleep(0))
         return self._client.position(topic, partition)
 

@@ -82,6 +82,23 @@ def test_a_poll_that_is_interrupted_before_it_begins_gives_nothing_twice(
     assert len(poll(consumer)) == 0
 
 
+def test_a_poll_that_ends_after_its_caller_has_left_it_is_taken_back(
+    interrupted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, poll = interrupted
+    run, kept = consumer._thread.run, []
+
+    def leave(work: Any, timeout_s: float | None = None) -> None:
+        kept.append(work)
+        raise Interrupted
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(consumer._thread, "run", leave)
+        poll(consumer)
+    run(kept.pop())
+    assert len(poll(consumer)) == 1
+
+
 def test_an_interrupted_poll_has_not_moved_the_position(interrupted: Any) -> None:
     consumer, _ = interrupted
     assert consumer.position(*PLACE) == 0
@@ -135,6 +152,7 @@ def test_a_seek_behind_an_interrupted_poll_stays(interrupted: Any) -> None:
     assert consumer.position(*PLACE) == 7
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finalizer
 def test_polls_between_signals_give_every_record_once(bootstrap: str, topic: str) -> None:
     count = 1_000
     with BlockingProducer(bootstrap) as producer:
