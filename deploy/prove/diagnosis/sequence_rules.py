@@ -1,6 +1,8 @@
 """Batches and their sequence numbers: sent when the transaction ends already, or made anew."""
 
 from collections import defaultdict
+from itertools import count
+from typing import NamedTuple
 
 from .rule import FindingRule, Recent, Tell
 from .seen import (
@@ -13,6 +15,7 @@ from .seen import (
     SeenInit,
     SeenJoin,
     SeenOffsetFetch,
+    SeenOpened,
     SeenProduce,
     SeenProduced,
     SentBatch,
@@ -106,39 +109,61 @@ class OtherBytes(FindingRule):
 
 class FreshTransaction(FindingRule):
     """retry-in-fresh-producer: records of a transaction whose commit had no answer are written
-    again under another transactional id. Not when offsets were fetched in between: they tell what
-    was committed."""
+    again under a transactional id that the same process did not have then. Its other producers may
+    write equal records, and a restart knows nothing of the commit. Not when offsets were fetched in
+    between: they tell what was committed."""
 
     def __init__(self) -> None:
         self._written = defaultdict[tuple[str, str], set[Keyed]](set)
-        self._ending = defaultdict[str, dict[str, set[Keyed]]](dict[str, set[Keyed]])
+        self._ending = defaultdict[str, dict[str, _Ending]](dict[str, _Ending])
+        self._numbers = count()
+        self._first = Recent[tuple[str, str], int]()  # when an id of an instance was first seen
+        self._open = defaultdict[str, set[int]](set)  # connections, by instance
 
     def see(self, seen: Sighting, tell: Tell) -> None:
         who = seen.instance
         if isinstance(seen, SeenProduce) and seen.transactional_id:
             self._sent(seen, tell)
+        elif isinstance(seen, SeenOpened):
+            self._open[who].add(seen.connection)
+        elif isinstance(seen, SeenClosed):
+            self._open[who].discard(seen.connection)
         elif isinstance(seen, SeenEndTxn):
             written = self._written.pop((who, seen.transactional_id), set())
             if seen.is_commit and written:
-                self._ending[who][seen.transactional_id] = written
+                others = frozenset(self._open[who] - {seen.connection})
+                ending = _Ending(written, next(self._numbers), others)
+                self._ending[who][seen.transactional_id] = ending
         elif isinstance(seen, (SeenEnded, SeenEndRefused)):
             self._ending[who].pop(seen.transactional_id, None)
         elif isinstance(seen, (SeenJoin, SeenOffsetFetch)):
             self._ending.pop(who, None)
 
     def _sent(self, seen: SeenProduce, tell: Tell) -> None:
+        who, name = seen.instance, seen.transactional_id
         records = {record for batch in seen.batches for record in batch.records}
-        for name, before in self._ending[seen.instance].items():
-            if name != seen.transactional_id and (again := len(before & records)):
+        number = self._first.setdefault((who, name), next(self._numbers))
+        for before, ending in self._ending[who].items():
+            again = len(ending.written & records)
+            if again and number > ending.number and ending.others & self._open[who]:
                 topic = seen.batches[0].partition[0]
                 tell(
                     "retry-in-fresh-producer", seen, topic,
-                    f"{again} records of a transaction of {name}, whose commit had no answer, are "
-                    f"written again by {seen.transactional_id}",
+                    f"{again} records of a transaction of {before}, whose commit had no answer, "
+                    f"are written again by {name}",
                 )  # fmt: skip
-        written = self._written[seen.instance, seen.transactional_id]
+        written = self._written[who, name]
         if len(written) < RECORDS_MAX:
             written |= records
+
+
+class _Ending(NamedTuple):
+    """A commit without an answer. number: its place among the first sights of transactional ids;
+    others: the connections that its process had then, but for its own."""
+
+    written: set[Keyed]
+    number: int
+    others: frozenset[int]
 
 
 def keys_of(sent: SeenProduce) -> list[BatchKey]:

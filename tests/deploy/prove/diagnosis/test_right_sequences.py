@@ -102,6 +102,34 @@ def new_id_after_a_commit_that_was_refused() -> History:
     yield app.produce(0)
 
 
+def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
+    """Each input partition has a transactional id, and outputs say no more than `seen`."""
+    one = yield from started(name="billing-0")
+    two = replace(one, name="billing-1", producer_id=8)
+    yield two.init()
+    yield two.produce(0)
+    yield two.produced()
+    yield from two.end()
+    yield one.produce(0)
+    yield one.produced()
+    yield next(one.end())
+    yield two.produce(0)
+
+
+def random_id_after_a_restart_that_reads_its_own_output() -> History:
+    """It is in no group: its positions stand in what it wrote, where the commit shows, or not."""
+    app = yield from started()
+    yield app.produce(0)
+    yield app.produced()
+    yield next(app.end())
+    yield from app.stop()
+    again = replace(app, name="billing-77", producer_id=9, connections=(next(IDS), next(IDS)))
+    for connection in again.connections:
+        yield s.SeenOpened(**again.at(connection))
+    yield again.init()
+    yield again.produce(0)
+
+
 def zombie_that_writes_while_its_successor_commits() -> History:
     app = yield from started()
     zombie = replace(app, instance="instance-9", connections=(next(IDS), next(IDS)))
@@ -119,6 +147,8 @@ RIGHT = (
     the_same_records_encoded_again, records_that_are_not_known,
     aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
     slow_commit_that_is_asked_for_again,
+    equal_records_of_two_producers_while_a_commit_is_slow,
+    random_id_after_a_restart_that_reads_its_own_output,
     new_id_that_begins_at_the_committed_offsets, new_id_after_a_commit_that_was_refused,
 )  # fmt: skip
 
