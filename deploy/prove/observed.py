@@ -64,7 +64,8 @@ class Observed:
         self._members = set[str]()  # instances that have been in a group
         self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
         self._committed_s = dict[str, float]()  # by transactional id: its last commit
-        self._transactions = dict[str, str]()  # transactional id -> instance, where one is open
+        # Transactional id -> instance, where one is open; the oldest first.
+        self._transactions = dict[str, str]()
         self._2pc = set[str]()  # transactional ids with two-phase commit
         self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
         self.groups: dict[str, None] = {}
@@ -125,7 +126,8 @@ class Observed:
 
     @property
     def open_transactions(self) -> dict[str, str]:
-        """Transactional ids with an open transaction, and the instance of each."""
+        """Transactional ids with an open transaction, the oldest first, and the instance of each.
+        Whose owner has died may be in it still: coordinators end it without a word."""
         with self._lock:
             return dict(self._transactions)
 
@@ -263,6 +265,8 @@ class Observed:
             name = request.body.transactional_id
             if name:
                 self.transactional_ids[name] = None
+                if not getattr(request.body, "keep_prepared_txn", False):
+                    self._transactions.pop(name, None)  # it has been aborted
                 if getattr(request.body, "enable2_pc", False):
                     self._2pc.add(name)
             yield Producing(

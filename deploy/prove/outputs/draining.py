@@ -24,6 +24,8 @@ QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a cop
 # fetches are seen, which may be long before the output.
 QUIET_AND_THROUGH_S = 4.0
 LOOK_EACH_S = 0.25
+ANSWER_S = 3.0  # of a cluster that is asked once more whether transactions are open
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 HELD_BACK = (
     "a transaction is still open, and nobody can read what is committed behind it; wait for its "
     "timeout with --drain SECONDS"
@@ -107,7 +109,7 @@ class Drain:
                 )
                 self._application.restart()
             if now - begun > self._pace.timeout_s:
-                self._end_restless(restless, is_settled=is_settled, is_quiet=is_quiet)
+                self._end_restless(restless, is_quiet=is_quiet)
                 break
             if now - told_s > TELL_EACH_S:
                 told_s = now
@@ -127,12 +129,13 @@ class Drain:
                 return Unrest(name, why)
         return None
 
-    def _end_restless(self, restless: Unrest | None, *, is_settled: bool, is_quiet: bool) -> None:
-        """Remember at the deadline what has not come to rest."""
-        if restless is None and not is_settled:
-            restless = self._holder()
+    def _end_restless(self, restless: Unrest | None, *, is_quiet: bool) -> None:
+        """Remember at the deadline what has not come to rest. Where outputs move, transactions are
+        open at any moment; a broker that does not answer has told nothing of them."""
         if restless is None and not is_quiet:
             restless = Unrest("the application", "outputs or offsets still moved")
+        if restless is None and not wait_for(self._is_settled, ANSWER_S, LOOK_EACH_S):
+            restless = self._holder()
         self._remember(restless, f" within {self._pace.timeout_s:.0f} s")
 
     def _remember(self, restless: Unrest | None, within: str = "") -> None:
@@ -143,7 +146,13 @@ class Drain:
             )
 
     def _holder(self) -> Unrest:
+        """The oldest that the coordinators say is open: of one that has timed out nothing is seen
+        here."""
         open_now = self._observed.open_transactions
+        with suppress(KafkaError):
+            listed = self._admin.transactions.list_transactions(states=OPEN_STATES)
+            still = {each.transactional_id for each in listed}
+            open_now = {name: who for name, who in open_now.items() if name in still}
         for name, instance in open_now.items():
             return Unrest(instance or "the application", f"its transaction {name} stayed open")
         return Unrest("the application", "a transaction stayed open")

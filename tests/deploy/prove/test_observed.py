@@ -117,3 +117,13 @@ def test_instance_that_is_refused_again_and_again_tries_in_vain_until_it_commits
     assert observed.in_vain("one", float("inf")) == ""
     commit(observed)
     assert observed.in_vain("one", float("-inf")) == ""
+
+
+def test_new_session_of_an_id_ends_its_transaction() -> None:
+    observed = Observed(["in"], [T])
+    observed(request_of("Produce", 9, produce_request(9, "app-1")))
+    assert observed.open_transactions == {"app-1": "one"}
+    request = request_of("InitProducerId", 5, {"transactional_id": "app-1"})
+    observed(request)
+    observed(answer_of(request, {"producer_id": 7, "producer_epoch": 1})[0])
+    assert observed.open_transactions == {}

@@ -4,6 +4,7 @@ import re
 import sqlite3
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from oncelog.deploy.prove.outputs import draining
 from oncelog.deploy.prove.outputs.database import DatabaseOutputs
 from oncelog.deploy.prove.outputs.draining import Drain, Pace
 from oncelog.deploy.prove.relation import LogRecord, matcher
+from oncelog.wire.errors import CoordinatorNotAvailable
 
 IN, OUT = ("in", 0), ("out", 0)
 
@@ -22,12 +24,16 @@ IN, OUT = ("in", 0), ("out", 0)
 class Offsets:
     """What a cluster tells of its offsets."""
 
-    def __init__(self, committed: int) -> None:
+    def __init__(self, committed: int, *ongoing: str) -> None:
         self.groups, self._committed = self, committed
+        self.transactions, self._ongoing = self, ongoing
         self.stable = self.end = 0
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         return {IN: self._committed}
+
+    def list_transactions(self, states: Any) -> list[Any]:
+        return [SimpleNamespace(transactional_id=name) for name in self._ongoing]
 
     def list_offsets(self, places: Any, read_committed: bool = False) -> dict[Any, int]:
         return dict.fromkeys(places, self.stable if read_committed else self.end)
@@ -73,6 +79,7 @@ def drain(
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draining, "QUIET_S", 0.1)
     monkeypatch.setattr(draining, "LOOK_EACH_S", 0.02)
+    monkeypatch.setattr(draining, "ANSWER_S", 0.5)
 
 
 def waited(drained: Drain) -> Drain:
@@ -87,12 +94,41 @@ def test_drain_of_an_application_at_rest_ends_early(tmp_path: Path, quickly: Non
 
 
 def test_drain_with_an_open_transaction_names_its_instance(tmp_path: Path, quickly: None) -> None:
-    admin = Offsets(committed=2)
+    """The one that its coordinator has open, not one that has timed out when its owner died."""
+    admin = Offsets(2, "app-2")
     admin.end = 1
     drained = drain(tmp_path, admin, ["a", "b"])
-    drained._observed._transactions["app-2"] = "instance-2"
+    drained._observed._transactions |= {"app-1": "instance-1", "app-2": "instance-2"}
     assert waited(drained).restless == "instance-2 never came to rest"
     assert "its transaction app-2 stayed open" in drained.notes[0]
+
+
+def test_drain_whose_offsets_still_move_blames_no_transaction(
+    tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an application that writes in transactions one is open at any moment."""
+    admin = Offsets(0, "app-1")
+    admin.end = 1
+    drained = drain(tmp_path, admin, ["a", "b"])
+    drained._observed._transactions["app-1"] = "instance-1"
+    monkeypatch.setattr(admin, "committed", lambda group: {IN: int(time.monotonic() * 1e6)})
+    assert waited(drained).restless == "the application never came to rest"
+    assert "outputs or offsets still moved" in drained.notes[0]
+
+
+def test_drain_takes_no_broker_without_an_answer_for_an_open_transaction(
+    tmp_path: Path, quickly: None
+) -> None:
+    admin = Offsets(2)
+    begun_s, ends = time.monotonic(), admin.list_offsets
+
+    def unreachable(places: Any, read_committed: bool = False) -> dict[Any, int]:
+        if time.monotonic() < begun_s + 1.3:  # beyond the deadline
+            raise CoordinatorNotAvailable
+        return ends(places, read_committed)
+
+    admin.list_offsets = unreachable
+    assert waited(drain(tmp_path, admin, ["a", "b"])).unrest is None
 
 
 def test_drain_with_an_instance_that_ends_again_and_again_names_it(
