@@ -7,8 +7,10 @@ wait until it is over, and its sender has had time to do what it does about it.
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
+from ...cluster.failure import Failure
 from ...cluster.local_cluster import Cluster
 from ...faults.protocol_proxy.events import Request
 from ...faults.protocol_proxy.proxy import ProtocolProxy
@@ -87,8 +89,13 @@ class LateStrikes:
         broker = broker_of(request)
         assert self._cluster is not None
         seconds = fault.seconds or self._chance.uniform(STALL_MIN_S, STALL_MAX_S)
-        self._cluster.pause(broker)
         self._stalled = (broker, time.monotonic() + seconds)
+        try:
+            self._cluster.pause(broker)
+        except Failure:  # it may have got the signal all the same
+            with suppress(Failure):
+                self.end()
+            raise
         self._lasts(self._stalled[1])
         return None, (
             f"broker {broker} ({fault.about}) stands still for {seconds:.0f} s, at the "
@@ -107,7 +114,7 @@ class LateStrikes:
 
     def wait_until_over(self) -> None:
         """And a moment more: who has waited does something about it."""
-        if self._stalled is None and not self._busy_until_s:
+        if not (self._stalled or self._has_stalled or self._busy_until_s):
             return
         self._watched(lambda: self._stalled is None and not self._busy(), STALL_MAX_S)
         time.sleep(AWAKE_S)

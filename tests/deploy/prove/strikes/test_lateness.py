@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.faults.protocol_proxy.rules import Delay, Match
 from oncelog.deploy.prove.observed import wait_for
 from oncelog.deploy.prove.plan import FAULTS
@@ -95,6 +96,30 @@ def test_stalled_broker_goes_on_when_its_time_is_over() -> None:
     made.wait_until_over()
     made.wait_until_over()
     assert cluster.done == ["pause 2", "resume 2", "in sync"]
+
+
+def test_stalled_broker_is_waited_for_when_no_slow_request_came_meanwhile() -> None:
+    """Else the next fault may end the only replica that is in sync."""
+    cluster = PausableCluster()
+    made = late(OfferingProxy(), cluster)
+    made.stall(replace(FAULTS["stall@leader"], seconds=0.02), request_of("one"))
+    assert made.slow(FAULTS["slow@EndTxn"], Match(apis={"EndTxn"})) is None
+    assert cluster.done == ["pause 2", "resume 2"]
+    made.wait_until_over()
+    assert cluster.done == ["pause 2", "resume 2", "in sync"]
+
+
+def test_broker_that_did_not_stop_in_time_does_not_stand_still_for_good() -> None:
+    class Slow(PausableCluster):
+        def pause(self, broker: int) -> None:
+            super().pause(broker)
+            raise Failure("node 2 did not stop.")
+
+    cluster = Slow()
+    made = late(OfferingProxy(), cluster)
+    with pytest.raises(Failure):
+        made.stall(FAULTS["stall@leader"], request_of("one"))
+    assert cluster.done == ["pause 2", "resume 2"]
 
 
 @pytest.mark.parametrize(
