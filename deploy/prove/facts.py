@@ -84,7 +84,7 @@ class Struck:
     """A fault that was made. met: how much work was in flight where it struck; 0: it met none."""
 
     at_s: float
-    instance: str  # or a broker's, or empty
+    instance: str  # empty: it meets all of them
     name: str
     what: str
     met: int = 0

@@ -79,8 +79,8 @@ def tell(
 def _what_struck(
     lines: Sequence[Line], struck: Sequence[Struck], exits: Sequence[Exit], *, is_lost: bool
 ) -> list[Line]:
-    """Faults and ends of those who took part, from the first line to the last; of what was lost
-    also the first behind it, which is what it was lost by."""
+    """Faults and ends of those who took part, and of brokers, from the first line to the last; of
+    what was lost also the first behind it, which is what it was lost by."""
     times = [at for at, *_ in lines if at is not None]
     if not times:
         return []
@@ -89,7 +89,7 @@ def _what_struck(
     found: list[tuple[float, float, str, str]] = [
         (x.at_s, max(x.until_s, x.at_s), x.instance, f"FAULT {x.what}")
         for x in struck
-        if x.is_made and x.instance in who
+        if x.is_made and (x.instance in who or not x.instance)
     ]
     found += [
         (at, at, name, f"ended by itself with code {code}, and was started again")

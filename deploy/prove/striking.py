@@ -43,6 +43,7 @@ OPEN_WORK_TIMEOUT_S = 3.0
 HOLD_MARGIN_S = 10.0
 LOOK_EACH_S = 0.25  # after who is silent, while something is waited for
 WORK_S = 0.1  # within which inputs that have come are at work
+ANSWERED = (Act.SLOW, Act.ERROR)  # what has no answer cannot be refused, nor be told late
 REFUSALS = {"Produce": ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # else of the group
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 BACKLOG_S = 2.5  # far from its session
@@ -169,12 +170,12 @@ class Striker:
             begun.set()
             self._proxy.remove(rule)
             at_s, ending = time.monotonic(), None
+            whom = "" if fault.needs_brokers else request.instance  # a broker's end meets all
             try:
                 ending, what = act(fault, request)
-                found.append(Struck(at_s, request.instance, fault.name, what, self._met(request)))
+                found.append(Struck(at_s, whom, fault.name, what, self._met(request)))
             except Failure as problem:
-                found.append(Struck(at_s, request.instance, fault.name, str(problem),
-                                    is_made=False))  # fmt: skip
+                found.append(Struck(at_s, whom, fault.name, str(problem), is_made=False))
             finally:
                 over.set()
             return ending
@@ -212,6 +213,8 @@ class Striker:
             if fault.act is Act.HOLD and not request.body.transactional_id:
                 return False
             if request.api == "Produce":
+                if fault.act in ANSWERED and request.body.acks == 0:
+                    return False
                 return bool(request.subjects.topics & outputs)
             if request.api in ("OffsetCommit", "TxnOffsetCommit"):
                 return bool(request.subjects.topics & inputs)

@@ -51,6 +51,17 @@ def test_the_story_of_a_doubled_record_has_all_that_took_part_and_nothing_else()
     ]
 
 
+def test_story_has_the_broker_that_stood_still_at_the_request_of_another_instance() -> None:
+    outputs = [LogRecord("out", 0, 105, b"a"), LogRecord("out", 0, 205, b"a")]
+    stalled = Struck(0.5, "", "stall@leader", "broker 2 (leader) stands still", 1, until_s=13.0)
+    early = Struck(0.2, "", "broker@group", "kill -9 of broker 1", 1, until_s=0.9)
+    _, story = shortest(
+        Judgement(doubled={"a": 1}), INPUTS, outputs, matcher("key"), FACTS, [stalled, early]
+    )
+    faults = [line for line in story if line[2].startswith("FAULT")]
+    assert faults == [(0.5, "", "FAULT broker 2 (leader) stands still")]
+
+
 def test_the_story_of_a_lost_record_ends_with_what_struck_next() -> None:
     _, story = shortest(Judgement(lost={"a": 1}), INPUTS, [], matcher("key"), FACTS, STRUCK)
     told = [what for _, _, what in story]

@@ -94,3 +94,16 @@ def test_who_asks_for_nothing_any_more_is_restarted_and_takes_over_from_who_is_p
     assert "its group went on without it" in striker._paused("paused", "before its OffsetCommit")
     assert application.struck == ["pause paused", "restart crashed"]
     assert striker.restarted == ["crashed"]
+
+
+@pytest.mark.parametrize("name", ["slow@Produce", "error@Produce"])
+def test_produce_that_nobody_answers_is_neither_late_nor_refused(name: str) -> None:
+    """Its fault would count as made, and have met work."""
+    striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
+
+    def produce(acks: int) -> Any:
+        subjects = SimpleNamespace(topics={"o"})
+        return SimpleNamespace(api="Produce", subjects=subjects, body=SimpleNamespace(acks=acks))
+
+    match = striker._match(FAULTS[name])
+    assert [match.fits(produce(acks)) for acks in (-1, 1, 0)] == [True, True, False]
