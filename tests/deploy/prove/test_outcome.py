@@ -41,6 +41,20 @@ def test_assertion_about_an_outcome_shows_all_of_it_in_the_report() -> None:
     assert title == "oncelog prove" and text == str(found) and "fetched it (in/0@7)" in text
 
 
+def test_lazy_local_of_a_failed_test_is_not_asked_what_it_is() -> None:
+    class Lazy:
+        """As Django's SimpleLazyObject, or Flask's request outside of one."""
+
+        @property
+        def __class__(self) -> type:
+            raise RuntimeError("working outside of request context")
+
+    lazy, found = Lazy(), outcome()
+    with pytest.raises(AssertionError) as failed:
+        assert found.is_exactly_once and lazy
+    assert [title for title, _ in _outcomes(failed)] == ["oncelog prove"]
+
+
 def test_outcome_without_rest_says_so_in_json_and_what_is_not_through_in_words() -> None:
     found = outcome(pending=["a", "b"])
     assert found.as_fields()["rest"] is True
