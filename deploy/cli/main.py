@@ -6,6 +6,7 @@ A problem is one sentence on stderr (what, why, what next) and an exit code: 1 i
 was called wrongly, 3 the demo proved nothing, 130 interrupted.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -84,6 +85,9 @@ def build(width: int | None = None) -> App:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script; leaves with the exit code."""
+    for name in ("stdin", "stdout", "stderr"):  # closed (`>&-`) they are None, and their numbers
+        if getattr(sys, name) is None:  # would be those of the next files and connections
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     sys.exit(run(arguments))
 
 

@@ -139,7 +139,7 @@ def _headers(texts: list[str] | None) -> Iterator[tuple[str, str]]:
 def _timestamp_ms(text: str) -> int:
     from ..records.places import TIMES, time_ms
 
-    found = int(text) if text.isascii() and text.isdigit() else time_ms(text)
+    found = time_ms(f"@{text}" if text.isdigit() else text)
     if found is None or found < 0:
         raise Failure(f"--timestamp {text} is neither milliseconds nor {TIMES}.", exit_code=2)
     return found
@@ -172,7 +172,7 @@ def _reader(separator: str | None, *, is_json: bool) -> Any:
 def _sources(files: tuple[Path, ...]) -> list[str]:
     """The names of what is read; Failure for a file that is not there, before anything is sent."""
     for file in files:
-        if str(file) != "-" and not file.is_file():
+        if str(file) != "-" and (not file.exists() or file.is_dir()):  # a pipe has a name, too
             raise Failure(f"{file} is not a file.", exit_code=2)
     return [str(file) for file in files] or ["-"]
 
@@ -183,10 +183,10 @@ def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
     with _opened(source) as file:
         while chunk := file.read1(READ_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
-            yield [(number + i, line.rstrip(b"\r")) for i, line in enumerate(lines, 1)]
+            yield [(number + i, line.removesuffix(b"\r")) for i, line in enumerate(lines, 1)]
             number += len(lines)
     if rest:
-        yield [(number + 1, rest.rstrip(b"\r"))]
+        yield [(number + 1, rest.removesuffix(b"\r"))]
 
 
 def _whole(source: str) -> Iterator[list[tuple[int, bytes]]]:

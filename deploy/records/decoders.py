@@ -1,12 +1,11 @@
 """From a record's bytes to what they say: hex, JSON, or by a Schema Registry."""
 
-import json
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from ...client.fetch.record_reader import ConsumerRecord
 from ..cluster.failure import Failure
-from .json_lines import HEX, JSON, Decoded
+from .json_lines import HEX, JSON, Decoded, parsed
 
 Decode = Literal["raw", "hex", "json", "avro", "jsonschema", "protobuf"]
 Part = Literal["key", "value"]
@@ -27,7 +26,7 @@ def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | N
     if how == "hex":
         return lambda data, record: Decoded(data.hex(), HEX)
     if how == "json":
-        return lambda data, record: Decoded(_json(data), JSON)
+        return lambda data, record: Decoded(parsed(data), JSON)
     from .registry import registry_decoder
 
     decode = registry_decoder(how, part, registry())
@@ -48,12 +47,3 @@ def decoded(decode: Decoder | None, record: ConsumerRecord, part: Part) -> Decod
             f"The {part} of {where} at offset {record.offset} cannot be decoded: {problem}. Its "
             f"bytes are shown by {option} raw or hex."
         ) from None
-
-
-def _json(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except UnicodeDecodeError:
-        raise ValueError("it is not text in UTF-8") from None
-    except ValueError as problem:
-        raise ValueError(f"it is no JSON ({problem})") from None

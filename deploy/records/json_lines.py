@@ -14,6 +14,7 @@ from ...client.fetch.record_reader import ConsumerRecord
 
 BASE64, HEX, JSON = "base64", "hex", "json"
 ENCODINGS = ("utf-8", BASE64, HEX, JSON)
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -73,12 +74,24 @@ def _put(fields: dict[str, Any], name: str, found: Decoded | None) -> None:
         fields[f"{name}_encoding"] = found.encoding
 
 
+def parsed(data: bytes) -> Any:
+    """Return what JSON says; raises ValueError with the reason."""
+    try:
+        return json.loads(data)
+    except UnicodeDecodeError:
+        raise ValueError("it is not text in UTF-8") from None
+    except ValueError as problem:
+        raise ValueError(f"it is no JSON ({problem})") from None
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+
+
 def record_of(line: bytes) -> NewRecord:
     """Return the record of a line; raises NotARecord. Topic and offset are not looked at."""
     try:
-        fields = json.loads(line)
+        fields = parsed(line)
     except ValueError as problem:
-        raise NotARecord(f"it is no JSON: {problem}") from None
+        raise NotARecord(str(problem)) from None
     if not isinstance(fields, dict):
         raise NotARecord("it is no JSON object")
     known = {"topic", "offset", "partition", "timestamp", "key", "value", "headers"}
@@ -89,8 +102,8 @@ def record_of(line: bytes) -> NewRecord:
         _bytes_of(fields, "key"),
         _bytes_of(fields, "value"),
         _headers_of(fields.get("headers")),
-        _number_of(fields, "partition"),
-        _number_of(fields, "timestamp"),
+        _number_of(fields, "partition", INT32_MAX),
+        _number_of(fields, "timestamp", INT64_MAX),
     )
 
 
@@ -122,20 +135,41 @@ def _headers_of(found: Any) -> Headers:
     for each in found or []:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
             raise NotARecord('a header is {"name": ..., "value": ...}')
+        if not _is_text(each["name"]):
+            raise NotARecord("a header's name is not in utf-8")
         headers.append((each["name"], _bytes_of(each, "value")))
     return tuple(headers)
 
 
-def _number_of(fields: Mapping[str, Any], name: str) -> int | None:
+def _number_of(fields: Mapping[str, Any], name: str, most: int) -> int | None:
     number = fields.get(name)
-    if number is None or (type(number) is int and number >= 0):
+    if number is None or (type(number) is int and 0 <= number <= most):
         return number
-    raise NotARecord(f"{name} is a number from 0, not {number!r}")
+    raise NotARecord(f"{name} is a number from 0 to {most}, not {number!r}")
 
 
 def compact(content: Any) -> str:
-    """Return anything as JSON without spaces; what JSON has not is text, or base64 for bytes."""
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=_as_text)
+    """Return anything as JSON without spaces; what JSON has not is text, or base64 for bytes.
+
+    Half a surrogate pair, which no encoding has, stays an escape.
+    """
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=_as_text)
+    if _is_text(text):
+        return text
+    return json.dumps(content, separators=(",", ":"), default=_as_text)
+
+
+def line_of(fields: Mapping[str, Any]) -> str:
+    """Return the fields of a record as a line of JSON; decoders may have made dates and bytes."""
+    return json.dumps(fields, default=_as_text)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _as_text(content: Any) -> Any:

@@ -92,4 +92,5 @@ def _offset_or_time(text: str) -> LogPlace | None:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    """Whether it is an offset or a time as Kafka has them, in 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63

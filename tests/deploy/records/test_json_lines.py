@@ -1,13 +1,24 @@
 """Records as lines of JSON and back."""
 
 import json
+import uuid
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.consumer import ConsumerRecord
-from oncelog.deploy.records.json_lines import Decoded, NotARecord, fields_of, record_of
+from oncelog.deploy.records.json_lines import (
+    Decoded,
+    NotARecord,
+    compact,
+    fields_of,
+    line_of,
+    parsed,
+    record_of,
+)
 
 data = st.none() | st.binary(max_size=20) | st.text(max_size=10).map(str.encode)
 headers = st.lists(st.tuples(st.text(max_size=5), data), max_size=3).map(tuple)
@@ -69,8 +80,28 @@ def test_line_of_a_person_is_a_record(line, key, value):
         ('{"value": "v", "headers": ["a"]}', "a header is"),
         ('{"value": "v", "headers": "a"}', "headers are"),
         ('{"value": "v", "headers": [{"name": 1}]}', "a header is"),
+        ('{"value": "v", "timestamp": 9223372036854775808}', "timestamp is a number from 0 to"),
+        ('{"value": "v", "partition": 2147483648}', "partition is a number from 0 to"),
+        ('{"value": "v", "headers": {"\\ud800": "w"}}', "a header's name is not in utf-8"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_line_that_is_no_record_is_refused_in_words(line, words):
     with pytest.raises(NotARecord, match=words):
         record_of(line.encode())
+
+
+def test_half_of_a_surrogate_pair_stays_an_escape():
+    half = b'{"a":"\\ud800"}'
+    assert compact(parsed(half)).encode() == half
+    assert record_of(b'{"value": ' + half + b"}").value == half
+
+
+def test_what_avro_has_and_json_has_not_is_printed_as_text():
+    """A registry's decoder makes dates, decimals, UUIDs and bytes of logical types."""
+    at, number = datetime(2026, 1, 31, 12, tzinfo=UTC), uuid.UUID(int=7)
+    content = {"at": at, "price": Decimal("1.50"), "id": number, "photo": b"\xff"}
+    fields = fields_of(ConsumerRecord("t", 0, 1, 2, None, b"", ()), None, Decoded(content, "json"))
+    assert json.loads(line_of(fields))["value"] == {
+        "at": "2026-01-31T12:00:00+00:00", "price": "1.50", "id": str(number), "photo": "/w==",
+    }  # fmt: skip

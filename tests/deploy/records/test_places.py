@@ -25,7 +25,10 @@ def test_start_is_read_in_each_form(text: str, place: LogPlace) -> None:
     assert parse_start(text) == place
 
 
-@pytest.mark.parametrize("text", ["", "soon", "--5", "-", "1.5", "@", "@soon", "²", "-²"])
+BEYOND = ("9223372036854775808", "@9223372036854775808", f"@{'9' * 5_000}", "9" * 5_000)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "--5", "-", "1.5", "@", "@soon", "²", "-²", *BEYOND])
 def test_start_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(Failure, match="neither earliest"):
         parse_start(text)
