@@ -1,9 +1,11 @@
 """`oncelog produce`: records from lines, whole files, or JSON as `consume` prints it."""
 
+import io
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 LINES_AHEAD = 10_000
 READ_BYTES = 1 << 20
+T = TypeVar("T")
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -71,7 +74,7 @@ async def produce(
     ):
         for source in sources:
             chunks = _whole(source) if whole else _lines(source)
-            while (lines := await asyncio.to_thread(next, chunks, None)) is not None:
+            while (lines := await _next(chunks)) is not None:
                 for number, line in lines:
                     record = common.over(to_record(line, f"{source}:{number}"))
                     futures.append(
@@ -189,21 +192,46 @@ def _lines(source: str) -> Iterator[list[tuple[int, bytes]]]:
         yield [(number + 1, rest.removesuffix(b"\r"))]
 
 
+async def _next(chunks: Iterator[T]) -> T | None:
+    """Return the next chunk; None at the end. A terminal or pipe that says nothing keeps a thread,
+    which must not keep the command: Ctrl-C ends it."""
+    import asyncio
+    import threading
+
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T | None] = loop.create_future()
+
+    def tell(chunk: T | None, problem: BaseException | None) -> None:
+        if done.done():  # cancelled
+            return
+        if problem is None:
+            done.set_result(chunk)
+        else:
+            done.set_exception(problem)
+
+    def work() -> None:
+        chunk, problem = None, None
+        try:
+            chunk = next(chunks, None)
+        except BaseException as raised:
+            problem = raised
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(tell, chunk, problem)
+
+    threading.Thread(target=work, name="oncelog-input", daemon=True).start()
+    return await done
+
+
 def _whole(source: str) -> Iterator[list[tuple[int, bytes]]]:
     with _opened(source) as file:
         yield [(1, file.read())]
 
 
-class _opened:
-    """A file for the block; stdin stays open."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def __enter__(self) -> Any:
-        self._file = sys.stdin.buffer if self._source == "-" else Path(self._source).open("rb")
-        return self._file
-
-    def __exit__(self, *_: object) -> None:
-        if self._source != "-":
-            self._file.close()
+def _opened(source: str) -> Any:
+    """A file for a block; stdin stays open behind it."""
+    if source != "-":
+        return Path(source).open("rb")
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:  # it is no file of the system
+        return nullcontext(sys.stdin.buffer)

@@ -1,6 +1,7 @@
 """Where `oncelog produce` reads from, and streams that are closed."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -40,3 +41,25 @@ def test_closed_streams_are_no_reason_for_a_traceback(tmp_path: Path) -> None:
     shell = f'exec "{sys.executable}" -c "{program}" <&- >&- 2>&-'
     assert subprocess.run(["sh", "-c", shell], env=environment, check=False).returncode == 0
     assert '"current": null' in (tmp_path / "profiles.json").read_text()
+
+
+def test_ctrl_c_ends_a_produce_whose_input_says_nothing() -> None:
+    program = (
+        "from oncelog.deploy.cli import produce; before = produce._lines\n"
+        "def lines(source):\n    print('reads', flush=True)\n    yield from before(source)\n"
+        "produce._lines = lines\n"
+        "from oncelog.deploy.cli.main import main\n"
+        "main(['produce', 'orders', '--bootstrap', '127.0.0.1:1'])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"reads\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b"oncelog: interrupted\n"
+        finally:
+            process.kill()
