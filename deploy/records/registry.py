@@ -19,10 +19,18 @@ from ..cluster.failure import Failure
 MODULES = {
     "avro": ("confluent_kafka", "httpx2|httpx", "authlib", "cachetools", "fastavro"),
     "jsonschema": ("confluent_kafka", "httpx2|httpx", "authlib", "cachetools", "jsonschema"),
-    "protobuf": ("confluent_kafka", "httpx2|httpx", "authlib", "cachetools", "google.protobuf"),
+    "protobuf": (
+        "confluent_kafka",
+        "httpx2|httpx",
+        "authlib",
+        "cachetools",
+        "google.protobuf",
+        "google.type",
+    ),
 }
 SUBJECTS = {"subject.name.strategy.type": "TOPIC"}  # no further request for each record
 DEPTH_MAX = 32  # of references
+ANSWER_S = 10.0  # of a registry; without, one that says nothing is waited for without end
 Registered = Callable[[bytes, ConsumerRecord], Any]
 ID_BYTES, MAGIC_MAX = 5, 1  # a schema id in front of the data
 
@@ -44,7 +52,7 @@ def registry_decoder(
     )
 
     try:
-        client = SchemaRegistryClient({"url": url, "max.retries": 1})
+        client = SchemaRegistryClient({"url": url, "max.retries": 1, "timeout": ANSWER_S})
     except ValueError as problem:
         raise Failure(f"--registry {url}: {problem}.", exit_code=2) from None
     decode = _deserializer(how, client)

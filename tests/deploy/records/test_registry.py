@@ -1,6 +1,7 @@
 """Avro, JSON Schema and Protobuf, decoded by the schemas of a real registry."""
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -60,6 +61,17 @@ def test_registry_that_does_not_answer_is_named(how: Any) -> None:
     data = b"\0\0\0\0\1\0\2\4\6"
     with pytest.raises(Failure, match=r"Registry http://127\.0\.0\.1:1 does not answer"):
         decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
+
+
+def test_registry_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_extra("avro")
+    monkeypatch.setattr(ours, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        decode = registry_decoder("avro", "value", url)
+        data = b"\0\0\0\0\1\0\2\4\6"
+        with pytest.raises(Failure, match=r"does not answer: .*timed out"):
+            decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
 
 
 def test_protobuf_is_decoded_by_descriptors_alone() -> None:
