@@ -1,6 +1,7 @@
 """What happened, as a record's story tells it: each fact at a time (monotonic), of an instance."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +105,11 @@ class InputAborted:
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unrest:
+class Unrest(NamedTuple):
     """What kept an instance (or a transaction of it) busy when nothing was left to do."""
 
     who: str
     why: str
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.who} never came to rest"
 
 
 Fact = Fetched | Wrote | Committed | TransactionEnded | Producing | Joined

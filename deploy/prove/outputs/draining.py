@@ -142,7 +142,7 @@ class Drain:
         if restless is not None and self.unrest is None:
             self.unrest = restless
             self.notes.append(
-                f"{restless.sentence}{within}: {restless.why}; a longer drain: --drain SECONDS"
+                f"{self.restless}{within}: {restless.why}; a longer drain: --drain SECONDS"
             )
 
     def _holder(self) -> Unrest:
@@ -172,7 +172,7 @@ class Drain:
     @property
     def restless(self) -> str:
         """Who never came to rest, as a sentence; empty when all did."""
-        return "" if self.unrest is None else self.unrest.sentence
+        return "" if self.unrest is None else f"{self.unrest.who} never came to rest"
 
     def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
         """is_last: when the application has ended, with all that it committed at the last."""

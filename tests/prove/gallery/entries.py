@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -53,20 +54,17 @@ def _patience(name: str, **others) -> GalleryEntry:
     return _confluent("patience.py", name, **others)
 
 
-def _handmade(name: str, *findings: str, **others) -> GalleryEntry:
-    command = (sys.executable, str(OTHERS / "handmade.py"), name)
+def _copier(
+    family: str, client: str, file: str, name: str, *findings: str, **others
+) -> GalleryEntry:
     return GalleryEntry(
-        name=f"handmade-{name.replace('_', '-')}", client="by hand", command=command,
-        findings=frozenset(findings), **others,
+        name=f"{family}-{name.replace('_', '-')}", client=client,
+        command=(sys.executable, str(OTHERS / file), name), findings=frozenset(findings), **others,
     )  # fmt: skip
 
 
-def _aiokafka(name: str, *findings: str, **others) -> GalleryEntry:
-    command = (sys.executable, str(OTHERS / "aiokafka_copiers.py"), name)
-    return GalleryEntry(
-        name=f"aiokafka-{name.replace('_', '-')}", client="aiokafka", command=command,
-        findings=frozenset(findings), **others,
-    )  # fmt: skip
+_handmade = partial(_copier, "handmade", "by hand", "handmade.py")
+_aiokafka = partial(_copier, "aiokafka", "aiokafka", "aiokafka_copiers.py")
 
 
 def _java(name: str, *findings: str, file: str = "Copier.java", **others) -> GalleryEntry:
@@ -181,22 +179,23 @@ WRONG = (
 # Requests that are slow, or refused: written before there were such faults. Findings are expected
 # of some only; what a wrong one does wrong is not always to be seen in its requests.
 SLOW = (
-    _patience(
-        "new_id_after_a_slow_commit",
-        wrong="after a slow commit the batch again, by a producer with a new id",
-        verdicts=ANY_DOUBLE,
-    ),
-    _patience(
-        "resend_after_four_seconds",
-        wrong="what is not delivered after 4 s is written again", verdicts=ANY_DOUBLE,
-    ),
-    _patience(
-        "refused_is_left_out",
-        wrong="a record that was refused once is left out", verdicts=ANY_LOSS,
-    ),
-    _patience(
-        "begins_anew_without_offsets",
-        wrong="offsets that are not told are taken for none", verdicts=ANY_DOUBLE,
+    *(
+        _patience(name, wrong=wrong, verdicts=verdicts)
+        for name, wrong, verdicts in (
+            (
+                "new_id_after_a_slow_commit",
+                "after a slow commit the batch again, by a producer with a new id", ANY_DOUBLE,
+            ),
+            (
+                "resend_after_four_seconds",
+                "what is not delivered after 4 s is written again", ANY_DOUBLE,
+            ),
+            ("refused_is_left_out", "a record that was refused once is left out", ANY_LOSS),
+            (
+                "begins_anew_without_offsets",
+                "offsets that are not told are taken for none", ANY_DOUBLE,
+            ),
+        )
     ),
     _aiokafka(
         "impatient",
