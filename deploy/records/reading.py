@@ -171,7 +171,7 @@ class _Reader:
                 consumer.pause(key)
         self._emit(taken)
         self._count += len(taken)
-        for key in [key for key in self._stops.unfinished if key in consumer.assignment]:
+        for key in self._stops.unfinished.intersection(consumer.assignment):
             if self._stops.reached(key, consumer.position(*key)):
                 consumer.pause(key)
 
