@@ -228,7 +228,7 @@ def dump(
 def _partition_of(folder: str) -> tuple[str, int]:
     """The topic and the partition of a folder; -1 for one of another name."""
     topic, _, number = folder.rpartition("-")
-    return (topic, int(number)) if topic and number.isdigit() else (folder, -1)
+    return (topic, int(number)) if topic and number.isdecimal() else (folder, -1)
 
 
 def _place(target: str, data: Path, node: int | None) -> Path:

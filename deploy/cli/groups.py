@@ -175,7 +175,7 @@ def target(text: str) -> tuple[str, int]:
     """What --to means: ("offset" | "time", number); earliest and latest are times of Kafka's."""
     if text in ("earliest", "latest"):
         return "time", EARLIEST if text == "earliest" else LATEST
-    if text.isdigit():
+    if text.isdecimal():
         return "offset", int(text)
     if (found := time_ms(text)) is None:
         raise Failure(

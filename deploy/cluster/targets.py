@@ -21,7 +21,7 @@ class FaultTarget(NamedTuple):
 
 def parse(text: str) -> FaultTarget:
     """The target that a person means; Failure with the syntax otherwise."""
-    if text.isdigit():
+    if text.isdecimal():
         return FaultTarget("node", number=int(text))
     if text in ("controller", "random"):
         return FaultTarget(text)

@@ -161,7 +161,7 @@ def terminal_width(stream: TextIO) -> int | None:
     if not stream.isatty():
         return None
     asked = os.environ.get("COLUMNS", "")
-    if asked.isdigit() and int(asked):
+    if asked.isdecimal() and int(asked):
         return max(WIDTH_MIN, int(asked))
     try:
         columns = os.get_terminal_size(stream.fileno()).columns

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from oncelog.deploy.cli.groups import target
 from oncelog.deploy.cli.main import run
 from oncelog.deploy.cli.topics import chosen_topics, split_words
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.targets import parse
 
 THERE = ["__consumer_offsets", "orders", "orders-eu", "orders.us", "ordersXus"]
 
@@ -87,3 +89,9 @@ def test_many_topics_are_made_altered_and_deleted(cluster: Cluster, capsys) -> N
     assert "m-1" in told("list")
     assert "deleted m-1, m-2, m-3" in told("delete", "m-.*")
     assert "No topic matches" in told("delete", "m-.*", code=1)
+
+
+@pytest.mark.parametrize("words_of", [parse, target])
+def test_digits_that_are_no_number_are_refused_in_words(words_of) -> None:
+    with pytest.raises(Failure, match="'²' is n"):
+        words_of("²")
