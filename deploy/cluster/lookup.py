@@ -82,9 +82,7 @@ class ClusterChoice:
         profile = self._profile(None)
         if profile is None:
             return None
-        config = _read_file(Path(profile.command_config)) if profile.command_config else {}
-        if profile.bootstrap:
-            config["bootstrap.servers"] = profile.bootstrap
+        config = _config_of(profile)
         if "bootstrap.servers" not in config:
             return None
         say(f"cluster {config['bootstrap.servers']}, by the profile that is used")
@@ -146,15 +144,22 @@ class ClusterChoice:
         config: dict[str, Any] = {}
         named = None if self.profile is None else self._profile(self.profile)
         if named is not None:
-            if named.command_config and self.command_config is None:
-                config |= _read_file(Path(named.command_config))
-            if named.bootstrap:
-                config["bootstrap.servers"] = named.bootstrap
+            config |= _config_of(named, has_file=self.command_config is None)
         if self.command_config is not None:
             config |= _read_file(self.command_config)
         if self.bootstrap is not None:
             config["bootstrap.servers"] = self.bootstrap
         return config
+
+
+def _config_of(profile: "Profile", *, has_file: bool = True) -> dict[str, Any]:
+    """How to connect to the cluster of a profile; has_file: its own command_config counts."""
+    file = profile.command_config if has_file else None
+    config = _read_file(Path(file)) if file else {}
+    if profile.bootstrap:
+        _require_addresses("the profile's bootstrap", profile.bootstrap)
+        config["bootstrap.servers"] = profile.bootstrap
+    return config
 
 
 def _read_file(file: Path) -> dict[str, Any]:

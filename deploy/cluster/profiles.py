@@ -52,7 +52,9 @@ def read_profiles() -> Profiles:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         known = {name: Profile(**each) for name, each in values["profiles"].items()}
-        return Profiles(values.get("current"), known)
+        found = Profiles(values.get("current"), known)
+        _require_texts(found)
+        return found
     except (FileNotFoundError, NotADirectoryError):
         return Profiles()
     except OSError as problem:
@@ -61,6 +63,13 @@ def read_profiles() -> Profiles:
         raise Failure(
             f"{file} holds no profiles of oncelog. Mend it or remove it.", exit_code=2
         ) from None
+
+
+def _require_texts(profiles: Profiles) -> None:
+    """Raise TypeError for what only an editor can have written."""
+    texts = [text for each in profiles.profiles.values() for text in asdict(each).values()]
+    if not all(text is None or isinstance(text, str) for text in [profiles.current, *texts]):
+        raise TypeError
 
 
 def write_profiles(profiles: Profiles) -> None:

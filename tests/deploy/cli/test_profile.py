@@ -120,3 +120,20 @@ def test_file_of_something_else_is_refused(capsys: pytest.CaptureFixture[str]) -
     file.write_text("[]")
     assert run(["profile", "list"]) == 2
     assert "holds no profiles of oncelog" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ({"bootstrap": 5}, "holds no profiles of oncelog"),
+        ({"registry": ["http://r"]}, "holds no profiles of oncelog"),
+        ({"bootstrap": "far"}, "the profile's bootstrap: 'far' is not an address"),
+    ],
+)
+def test_profile_that_an_editor_has_spoilt_is_refused_in_words(profile, words: str) -> None:
+    file = profiles.file_of_profiles()
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"current": "far", "profiles": {"far": profile}}))
+    for options in ({}, {"profile": "far"}):
+        with pytest.raises(Failure, match=words):
+            bootstrap(**options)

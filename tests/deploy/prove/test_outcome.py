@@ -46,7 +46,7 @@ def test_lazy_local_of_a_failed_test_is_not_asked_what_it_is() -> None:
         """As Django's SimpleLazyObject, or Flask's request outside of one."""
 
         @property
-        def __class__(self) -> type:
+        def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
             raise RuntimeError("working outside of request context")
 
     lazy, found = Lazy(), outcome()
