@@ -109,7 +109,8 @@ class BrokerConfig(BrokerSettings):
                 "default_replication_factor", self.default_replication_factor
             )
         if not self.record_validation:  # decision 0015
-            is_local = is_loopback(self.listener.host)
+            ends = (self.listener, self.advertised)  # a tunnel leads others to loopback
+            is_local = all(is_loopback(end.host) for end in ends)
             values["record_validation"] = "batch" if is_local else "skeleton"
         given = _in_milliseconds(self.static_values)
         topic_defaults = {

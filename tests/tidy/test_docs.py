@@ -188,9 +188,9 @@ where Kafka's default differs; `oncelog up --profile kafka` takes Kafka's.
 
 `oncelog.record.validation` says how far the leader looks into a client's batch. Each level checks
 what those above it check, and compacted topics always check everything, and that there is a key.
-Where it is unset, a broker that listens on loopback checks as `batch`: its clients are programs
-of this machine. Any other checks as `skeleton`, which costs as much as all else of a produce where
-records are small ([decision 0015](decisions/0015-validation-of-records.md)).
+Where it is unset, a broker that listens on loopback, and is advertised there, checks as `batch`:
+its clients are programs of this machine. Any other checks as `skeleton`, which costs as much as all
+the rest where records are small ([decision 0015](decisions/0015-validation-of-records.md)).
 Apache Kafka checks as `full` does. A refusal is INVALID_RECORD; a timestamp beyond
 `message.timestamp.before.max.ms` or `message.timestamp.after.max.ms` is INVALID_TIMESTAMP.
 

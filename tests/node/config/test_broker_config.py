@@ -69,22 +69,24 @@ def test_an_unknown_key_is_refused_with_the_nearest_known(name: str, nearest: st
 
 
 @pytest.mark.parametrize(
-    ("host", "level"),
+    ("host", "advertised", "level"),
     [
-        ("127.0.0.1", "batch"),
-        ("localhost", "batch"),
-        ("[::1]", "batch"),
-        ("10.0.0.7", "skeleton"),
-        ("0.0.0.0", "skeleton"),
-        ("broker-1", "skeleton"),
-        ("", "skeleton"),
+        ("127.0.0.1", "", "batch"),
+        ("localhost", "", "batch"),
+        ("[::1]", "localhost", "batch"),
+        ("127.0.0.1", "broker-1", "skeleton"),  # by a tunnel, or a proxy
+        ("10.0.0.7", "", "skeleton"),
+        ("0.0.0.0", "127.0.0.1", "skeleton"),
+        ("broker-1", "", "skeleton"),
+        ("", "127.0.0.1", "skeleton"),
     ],
 )
-def test_record_validation_that_is_unset_follows_the_listener(host: str, level: str) -> None:
-    properties = REQUIRED | {
-        "listeners": f"PLAINTEXT://{host}:9092",
-        "advertised.listeners": "PLAINTEXT://broker-1:9092",
-    }
+def test_record_validation_that_is_unset_follows_the_listener(
+    host: str, advertised: str, level: str
+) -> None:
+    properties = REQUIRED | {"listeners": f"PLAINTEXT://{host}:9092"}
+    if advertised:
+        properties["advertised.listeners"] = f"PLAINTEXT://{advertised}:9092"
     assert BrokerConfig.from_properties(properties).record_validation == level
     properties["oncelog.record.validation"] = "full"
     assert BrokerConfig.from_properties(properties).record_validation == "full"
