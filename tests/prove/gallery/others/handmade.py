@@ -2,7 +2,6 @@
 transaction ends. What goes wrong otherwise ends the process, and it starts anew."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 from oncelog.client import Consumer
 from oncelog.client.cluster_view import ClusterView
-from oncelog.client.group_metadata import with_metadata
+from oncelog.client.group_metadata import GroupMetadata, with_metadata
 from oncelog.client.retries import now_ms
 from oncelog.client.transactions.requests import TransactionRequests
 from oncelog.wire.batch_builder import BatchBuilder
@@ -24,7 +23,8 @@ SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
 PRODUCE, PRODUCE_V2 = 0, 12
-LONG_MS, TRY_S, CHUNK = 60_000, 2.0, 5
+LONG_MS, TRY_S = 60_000, 1.5
+CHUNK, FEW = 2, 50  # almost all batches have as many records; transactions are short
 Records = Sequence[Any]
 
 
@@ -74,11 +74,11 @@ class HandmadeProducer:
     def delivered(self, partition: int, count: int) -> None:
         self._next[partition] += count
 
-    async def offsets(self, consumer: Consumer, records: Records) -> None:
+    async def offsets(self, membership: GroupMetadata, records: Records) -> None:
+        """membership: of the generation in which the records came."""
         ends = {(r.topic, r.partition): r.offset + 1 for r in by_offset(records)}
         await self._requests.commit_offsets(
-            self._producer, consumer.group_metadata(), with_metadata(ends), now_ms() + LONG_MS,
-            is_v2=True,
+            self._producer, membership, with_metadata(ends), now_ms() + LONG_MS, is_v2=True
         )  # fmt: skip
 
     async def commit(self) -> None:
@@ -109,7 +109,7 @@ async def right(producer: HandmadeProducer, consumer: Consumer, records: list[An
     for partition, part in by_partition(records).items():
         await producer.write(partition, producer.encoded(partition, part))
         producer.delivered(partition, len(part))
-    await producer.offsets(consumer, records)
+    await producer.offsets(consumer.group_metadata(), records)
     await producer.commit()
 
 
@@ -125,16 +125,16 @@ async def end_before_produce(
     done, late = await asyncio.wait(writing, timeout=1.0)
     for task in done:
         task.result()
-    await producer.offsets(consumer, records)
+    await producer.offsets(consumer.group_metadata(), records)
     await producer.commit()
     for task in late:
         task.add_done_callback(lambda each: print("came late:", each.exception(), flush=True))
 
 
 async def other_records(producer: HandmadeProducer, consumer: Consumer, records: list[Any]) -> None:
-    """The largest amounts first; what had no answer within two seconds is made anew, out of what is
-    there by then, with the number that is due."""
-    waiting = by_amount(records)
+    """The newest first; what had no answer within a moment is made anew, out of what is there by
+    then, with the number that is due. A rebalance meanwhile fences it, as it should."""
+    membership, waiting = consumer.group_metadata(), newest_first(records)
     while waiting:
         partition = waiting[0].partition
         chunk = [each for each in waiting if each.partition == partition][:CHUNK]
@@ -145,15 +145,15 @@ async def other_records(producer: HandmadeProducer, consumer: Consumer, records:
             producer.delivered(partition, len(chunk))
             waiting = [each for each in waiting if each not in chunk]
             continue
-        more = await consumer.poll(0)
+        more = await consumer.poll(100, FEW)
         records += more
-        waiting = by_amount([*waiting, *more])
-    await producer.offsets(consumer, records)
+        waiting = newest_first([*waiting, *more])
+    await producer.offsets(membership, records)
     await producer.commit()
 
 
-def by_amount(records: Records) -> list[Any]:
-    return sorted(records, key=lambda record: -json.loads(record.value)["amount"])
+def newest_first(records: Records) -> list[Any]:
+    return sorted(records, key=lambda record: -record.offset)
 
 
 APPLICATIONS = {each.__name__: each for each in (right, end_before_produce, other_records)}
@@ -169,7 +169,7 @@ async def copy(name: str) -> None:
         try:
             await producer.init()
             while True:
-                records = list(await consumer.poll(200))
+                records = list(await consumer.poll(200, FEW))
                 if records:
                     await transaction(producer, consumer, records)
         finally:
