@@ -17,6 +17,7 @@ from .seen import (
     SeenProduce,
     SeenRequest,
     SeenTxnOffsetCommit,
+    SeenWait,
     Sighting,
 )
 
@@ -93,11 +94,12 @@ class GroupFencing(FindingRule):
 
 class SharedIds(FindingRule):
     """An id is taken by B while A lives, and A goes on using it; twice. A zombie, which was silent
-    meanwhile, is another matter."""
+    meanwhile, or whose broker was, is another matter."""
 
     def __init__(self) -> None:
         self._owner = Recent[str, str]()
         self._last_sign = dict[str, float]()
+        self._last_wait = dict[str, float]()  # for a broker, longer than a session may be
         self._open = defaultdict[str, set[int]](set)  # connections of an instance
         self._taken = dict[tuple[str, str], float]()  # id and who had it -> when
         self._used = defaultdict[str, int](int)
@@ -109,6 +111,9 @@ class SharedIds(FindingRule):
             if silent_s > SILENT_S:
                 for key in [key for key in self._taken if key[1] == seen.instance]:
                     del self._taken[key]
+        elif isinstance(seen, SeenWait):
+            if seen.waited_s > SILENT_S:
+                self._last_wait[seen.instance] = seen.at_s
         elif isinstance(seen, SeenOpened):
             self._open[seen.instance].add(seen.connection)
         elif isinstance(seen, SeenClosed):
@@ -127,6 +132,8 @@ class SharedIds(FindingRule):
         self._taken.pop((name, seen.instance), None)
         if before is None or before == seen.instance or not self._open[before]:
             return
+        if seen.at_s - self._last_wait.get(before, float("-inf")) <= USED_WITHIN_S:
+            return  # its coordinator may have given it up meanwhile
         if seen.at_s - self._last_sign.get(before, float("-inf")) <= LIVE_WITHIN_S:
             self._taken[name, before] = seen.at_s
 

@@ -30,6 +30,15 @@ class SeenRequest(Sighting):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenWait(Sighting):
+    """An answer has come, or a fault has let its request go on, after more than a moment. Not of
+    those that wait for records or for other members."""
+
+    api: str
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenOpened(Sighting):
     pass
 

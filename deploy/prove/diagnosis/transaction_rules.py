@@ -19,6 +19,7 @@ from .seen import (
     SeenRecords,
     SeenRequest,
     SeenTxnOffsetCommit,
+    SeenWait,
     Sighting,
 )
 
@@ -39,6 +40,7 @@ class _Open:
     since_s: float
     is_excused: bool = False
     beatless_s: float = 0.0  # the longest time without a heartbeat
+    waited_s: float = 0.0  # the longest wait for an answer
     connections: set[int] = field(default_factory=set[int])
     keys: set[int] = field(default_factory=set[int])
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
@@ -65,8 +67,9 @@ class _Instance:
 
 class TooLong(FindingRule):
     """A transaction is open longer than its timeout, than its consumer may stay away from poll, or
-    than a session without a heartbeat; twice. Not where its instance was silent or lost a
-    connection of it meanwhile: it may have been paused, or have waited for another broker."""
+    than a session without a heartbeat; twice. What it waited for a broker does not count. Not where
+    its instance was silent or lost a connection of it meanwhile: it may have been paused, or have
+    waited for another broker."""
 
     def __init__(self) -> None:
         self._instances = defaultdict[str, _Instance](_Instance)
@@ -88,6 +91,10 @@ class TooLong(FindingRule):
                 each.beatless_s = 0.0
         elif isinstance(seen, SeenHeartbeat):
             own.heartbeat_s = seen.at_s
+        elif isinstance(seen, SeenWait):
+            for _, each in own.open.items():
+                waited_s = min(seen.waited_s, seen.at_s - each.since_s)
+                each.waited_s = max(each.waited_s, waited_s)
         elif isinstance(seen, SeenClosed):
             for _, each in own.open.items():
                 each.is_excused |= seen.connection in each.connections
@@ -112,7 +119,8 @@ class TooLong(FindingRule):
         own.last_sign_s = seen.at_s
 
     def _ended(self, own: _Instance, ended: _Open, seen: SeenEndTxn | SeenInit, tell: Tell) -> None:
-        name, open_s = seen.transactional_id, seen.at_s - ended.since_s
+        name, open_s = seen.transactional_id, seen.at_s - ended.since_s - ended.waited_s
+        beatless_s = ended.beatless_s - ended.waited_s
         if ended.is_excused:
             return
         timeout_s = (self._timeouts.get(name) or DEFAULT_TIMEOUT_MS) / 1000
@@ -120,9 +128,9 @@ class TooLong(FindingRule):
             reason = f"its timeout is {timeout_s:g} s"
         elif own.rebalance_ms is not None and open_s > own.rebalance_ms / 1000:
             reason = f"its consumer may stay away from poll for {own.rebalance_ms / 1000:g} s"
-        elif own.session_ms is not None and ended.beatless_s > own.session_ms / 1000:
+        elif own.session_ms is not None and beatless_s > own.session_ms / 1000:
             reason = (
-                f"its consumer sent no heartbeat for {ended.beatless_s:.1f} s, and its session is "
+                f"its consumer sent no heartbeat for {beatless_s:.1f} s, and its session is "
                 f"{own.session_ms / 1000:g} s"
             )
         else:

@@ -15,6 +15,7 @@ from ...faults.protocol_proxy.events import (
     ConnectionClosed,
     ConnectionOpened,
     Event,
+    FaultMade,
     Request,
 )
 from ...faults.protocol_proxy.subjects import TopicNames
@@ -25,6 +26,8 @@ RECORDS_PER_S_MAX = 4_000
 NO_MEMBER_GENERATION = -1
 REQUIRE_STABLE_FROM = 7
 DELIVERED = "delivered"
+LATE_S = 2.0
+WAIT_FOR_OTHERS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
 
 
 class Translator:
@@ -38,7 +41,10 @@ class Translator:
             if isinstance(event, Request):
                 yield s.SeenRequest(**_place(event, event.at_s), api=event.api)
                 yield from self._asked(event)
+            elif isinstance(event, FaultMade):
+                yield from _waited(event.request, event.at_s)
             elif isinstance(event, Answer):
+                yield from _waited(event.request, event.at_s)
                 if event.is_from_broker:
                     yield from self._answered(event)
                 elif event.request.api == "Produce":
@@ -217,6 +223,12 @@ class Translator:
 
 def _place(request: Request, at_s: float) -> dict[str, Any]:
     return {"at_s": at_s, "instance": request.instance, "connection": request.connection.id}
+
+
+def _waited(request: Request, at_s: float) -> Iterator[s.SeenWait]:
+    waited_s = at_s - request.at_s
+    if waited_s > LATE_S and request.api not in WAIT_FOR_OTHERS:
+        yield s.SeenWait(**_place(request, at_s), api=request.api, waited_s=waited_s)
 
 
 class Keyed(Protocol):

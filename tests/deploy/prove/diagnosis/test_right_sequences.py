@@ -130,6 +130,37 @@ def random_id_after_a_restart_that_reads_its_own_output() -> History:
     yield again.produce(0)
 
 
+def transactions_that_wait_for_brokers() -> History:
+    """A slow answer, then a leader that stands still; Kafka Streams' timeout is 10 s."""
+    app = yield from started(timeout_ms=10_000)
+    for _ in range(3):
+        yield from app.fetch(3)
+        yield app.produce(app.offset)
+        for _ in range(4):
+            app.at_s += 3.0
+            yield app.sign("Heartbeat")
+            yield s.SeenHeartbeat(**app.at(app.reader), group="billing")
+        yield s.SeenWait(**app.at(app.writer), api="Produce", waited_s=12.0)
+        yield app.produced()
+        yield app.send_offsets(app.offset + 1)
+        yield from app.end()
+        app.offset += 1
+
+
+def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
+    """An id for each input partition; members that wait are given up when it goes on."""
+    one = yield from started(name="billing-0")
+    two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
+    yield from two.start()
+    for each, other in ((one, two), (two, one)) * 2:
+        for _ in range(4):
+            one.at_s = two.at_s = max(one.at_s, two.at_s) + 3.0
+            yield other.sign()
+        yield s.SeenWait(**other.at(other.reader), api="Heartbeat", waited_s=12.0)
+        yield each.init()
+        yield other.produce(other.offset)  # is fenced, and learns of it so
+
+
 def zombie_that_writes_while_its_successor_commits() -> History:
     app = yield from started()
     zombie = replace(app, instance="instance-9", connections=(next(IDS), next(IDS)))
@@ -147,7 +178,8 @@ RIGHT = (
     the_same_records_encoded_again, records_that_are_not_known,
     aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
     slow_commit_that_is_asked_for_again,
-    equal_records_of_two_producers_while_a_commit_is_slow,
+    equal_records_of_two_producers_while_a_commit_is_slow, transactions_that_wait_for_brokers,
+    id_that_is_taken_over_when_the_coordinator_stood_still,
     random_id_after_a_restart_that_reads_its_own_output,
     new_id_that_begins_at_the_committed_offsets, new_id_after_a_commit_that_was_refused,
 )  # fmt: skip

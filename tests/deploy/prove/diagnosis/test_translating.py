@@ -2,7 +2,12 @@
 
 import pytest
 
-from oncelog.deploy.faults.protocol_proxy.events import Answer, Connection, ConnectionClosed
+from oncelog.deploy.faults.protocol_proxy.events import (
+    Answer,
+    Connection,
+    ConnectionClosed,
+    FaultMade,
+)
 from oncelog.deploy.prove.diagnosis import seen as s
 from oncelog.deploy.prove.diagnosis import translating
 from oncelog.deploy.prove.diagnosis.translating import Translator
@@ -148,3 +153,17 @@ def test_what_cannot_be_decoded_says_nothing():
 def test_connections_are_told():
     closed = ConnectionClosed(Connection(4, "one", 1, 2), 3.0, "over")
     assert seen(closed) == [s.SeenClosed(at_s=3.0, instance="one", connection=4)]
+
+
+@pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
+def test_wait_for_an_answer_is_told_unless_it_is_for_records(after_s, waited):
+    """Of a slow answer when it is let go: its broker has given it at once."""
+    values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
+    request = request_of("EndTxn", 3, values)
+    answer, _ = answer_of(request, {})
+    answer.at_s = request.at_s + after_s
+    for event in (answer, FaultMade(None, request, request.at_s + after_s, "it came later")):
+        waits = [one for one in seen(event) if isinstance(one, s.SeenWait)]
+        assert [one.waited_s for one in waits] == waited
+    asked, _ = _fetch(0)
+    assert seen(FaultMade(None, asked, asked.at_s + after_s, "it came later")) == []
