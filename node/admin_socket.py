@@ -8,7 +8,7 @@ owner of the cluster comes in). One JSON object a line, answered by one a line:
     {"op": "delay", "peer": 2, "delay_ms": 50}
     {"op": "hold", "peer": 2, "inbound": false, "outbound": true}
     {"op": "keep", "peer": 2, "count": 1}              single messages, which others overtake
-    {"op": "links"}                                    how many messages met a fault
+    {"op": "links"}                                    what is broken, how often it was met
     {"op": "heal"}
     {"op": "clock"}, {"op": "advance-clock", ...}      see `controlled_clock`
 
@@ -105,6 +105,7 @@ class AdminSocket:
                         "dropped": self._gate.dropped_count,
                         "held": self._gate.held_count,
                         "delayed": self._gate.delayed_count,
+                        "faults": self._gate.faults(),
                     }
                 case "heal":
                     self._gate.heal(asked.get("peer"))

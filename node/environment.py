@@ -11,23 +11,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..coordinator.raft.engine import end_process
 from ..coordinator.raft.settings import RaftSettings
 from ..replication.peer.transport import PeerTransport
+from . import linux
 from .clock import Clock, SystemClock
-
-BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 def machine_boot_id() -> str:
     """What changes whenever the machine was without power; where nobody knows, at every start."""
-    try:
-        return BOOT_ID_FILE.read_text().strip()
-    except OSError:
-        return f"unknown-{os.urandom(8).hex()}"
+    return linux.boot_id() or f"unknown-{os.urandom(8).hex()}"
 
 
 def listening_socket(host: str, port: int, backlog: int) -> socket.socket:

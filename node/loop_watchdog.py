@@ -27,6 +27,7 @@ from typing import Any
 
 from .clock import until_tenth_s
 from .garbage_collection import GarbageCollection
+from .linux import open_process_file
 from .loop_activity import describe
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class LoopWatchdog:
         self.longest: Stall | None = None
         self.last: Stall | None = None
         self._collection = GarbageCollection()
-        self._schedstat = -1
+        self._schedstat: int | None = None
         self._cpu_s, self._tick_s = 0.0, TICK_S
         self._was_stopped = False
         self._unconfirmed: Stall | None = None
@@ -82,7 +83,7 @@ class LoopWatchdog:
         signal.signal(signal.SIGALRM, self._alarm)
         signal.signal(signal.SIGCONT, self._continued)
         self._collection.start()
-        self._schedstat = _open_schedstat()
+        self._schedstat = open_process_file("schedstat")
         self._begin_turn()
 
     def stop(self) -> None:
@@ -93,9 +94,9 @@ class LoopWatchdog:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.signal(signal.SIGCONT, signal.SIG_DFL)
             self._collection.stop()
-        if self._schedstat >= 0:
+        if self._schedstat is not None:
             os.close(self._schedstat)
-            self._schedstat = -1
+            self._schedstat = None
 
     def metrics(self) -> dict[str, Any]:
         """What the admin socket tells of the loop; milliseconds."""
@@ -170,14 +171,6 @@ class LoopWatchdog:
         self._was_stopped = True
 
     def _processor_wait_s(self) -> float:
-        if self._schedstat < 0:
+        if self._schedstat is None:
             return 0.0
         return int(os.pread(self._schedstat, 64, 0).split()[1]) / 1e9
-
-
-def _open_schedstat() -> int:
-    """The kernel's account of the main thread; -1 where there is none."""
-    try:
-        return os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+from ...node.linux import processor_model
 from .floor import Floor
 from .replication import ReplicationResult
 from .target import BenchTarget
@@ -24,12 +25,10 @@ def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]
         versions["librdkafka"] = str(libversion()[0])
     except ImportError:
         pass
-    with open("/proc/cpuinfo") if os.path.exists("/proc/cpuinfo") else open(os.devnull) as file:
-        models = [x.split(":", 1)[1].strip() for x in file if x.startswith("model name")]
     return {
         "when": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cpu": models[0] if models else platform.processor(),
+        "cpu": processor_model() or platform.processor(),
         "cores": os.cpu_count(),
         "load_before": os.getloadavg()[0],
         "versions": versions,

@@ -6,7 +6,7 @@ RUN/nodes/          the words of the nodes; RUN/workers/ those of the clients' p
 RUN/cluster/        the nodes' data: while the run lasts, and afterwards if something is wrong
 
 Nothing is written anywhere else but the peers' sockets, which have a short path of their own and
-go with the cluster. Whatever happens, no process is left.
+go with the cluster. Whatever happens, also `kill -9`, no process is left (guardian.py).
 """
 
 import contextlib
@@ -105,7 +105,7 @@ class ChaosRun:
             last.callback(self._end, cluster)
             last.callback(recorder.close)
             last.callback(workers.close)
-            cluster.up()
+            last.enter_context(cluster)
             self._say(f"{settings.nodes} nodes serve at {cluster.bootstrap}")
             self._say(NOT_MADE)
             self._make_topics(cluster)

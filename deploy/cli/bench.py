@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
+from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
 from ..cluster.terminal import never_silent, say, show, show_one, tell
 from .common import (
@@ -146,17 +147,22 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
 
 def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
     """Run a demo on a cluster of its own; what could not be judged stays to be looked at."""
-    is_over = False
+    is_kept = False
     try:
         cluster.up()
         screen.started(cluster)
         report = run(cluster)
         screen.end()
-        is_over = True
+        return report
+    except Exception:
+        is_kept = True
+        raise
     finally:
         screen.close()
-        cluster.down(purge=is_over)
-    return report
+        cluster.down(purge=not is_kept)
+        if is_kept:
+            remove = shell_command("down", data=cluster.data)
+            say(f"logs and data are kept in {cluster.data}; remove them with: {remove} --purge")
 
 
 def _engine(broken: str) -> Literal["spark", "workers"]:

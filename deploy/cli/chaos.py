@@ -1,7 +1,6 @@
 """`oncelog chaos`: break a cluster under load, and judge what is left."""
 
 import itertools
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,15 +97,11 @@ def _go(settings: Any, out: Path, output: str) -> int:
     from ..chaos.run import ChaosRun
     from ..chaos.verdict import fields, judge_run, words
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with never_silent() as told:
-            one = ChaosRun(out, settings, told)
-            outcome = one.go()
-            told("judging")
-            verdict = judge_run(one.out)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with never_silent() as told:
+        one = ChaosRun(out, settings, told)
+        outcome = one.go()
+        told("judging")
+        verdict = judge_run(one.out)
     is_clean = verdict.is_clean and outcome.is_clean
     if is_clean and not settings.keeps_data:
         one.remove_data()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NODE_COLUMNS = headings(
     "node", "kafka", "pid", "state", "role", "leads", "rss_mb", "cpu_s", "up_s", "stall_ms",
-    cpu_s="CPU s", up_s="UP s", stall_ms="STALL ms",
+    "faults", cpu_s="CPU s", up_s="UP s", stall_ms="STALL ms",
 )  # fmt: skip
 NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
 STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
@@ -111,8 +111,30 @@ def up(
     tell(f'next: eval "$({shell_command("env", data=where)})"   {create}')
 
 
-def ps(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
-    """The nodes: process, state, role, partitions led, memory, CPU."""
+def ps(
+    *,
+    everywhere: Annotated[
+        bool, Parameter(name="--all", help="All clusters of this user, one a row.", negative=())
+    ] = False,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """The nodes: process, state, role, partitions led, memory, CPU, and what was broken on purpose
+    or is wrong with the disk."""
+    if everywhere:
+        from ..cluster.ends.leftovers import clusters_of_user
+
+        rows = [
+            {
+                "nodes": len(found.node_ids) or None,
+                "running": len(found.processes),
+                "directory": found.data,
+                "pids": {node: process.pid for node, process in found.processes.items()},
+            }
+            for found in clusters_of_user()
+        ]
+        show(rows, format, columns=headings("nodes", "running", "directory"))
+        return
     rows = _node_rows(open_cluster(data))
     show(rows, format, columns=NODE_COLUMNS, optional=NODE_OPTIONAL)
 
@@ -181,14 +203,25 @@ def logs(
 def down(
     *,
     purge: Annotated[bool, Parameter(help="Remove the data too.", negative=())] = False,
+    everywhere: Annotated[
+        bool,
+        Parameter(
+            name="--all",
+            help="All clusters of this user, and what killed commands have left.",
+            negative=(),
+        ),
+    ] = False,
     data: Data = DEFAULT_DATA,
-) -> None:
+) -> int:
     """Stop every node; the data stays unless --purge."""
+    if everywhere:
+        return _all_down(purge)
     cluster = open_cluster(data)
     for node_id in cluster.down(purge=purge):
         words = cluster.node(node_id).log
         say(f"node {node_id} did not stop by itself and was killed: a defect of oncelog ({words})")
     say(f"all nodes ended; {'data removed' if purge else f'data kept in {cluster.data}'}")
+    return 0
 
 
 def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
@@ -274,6 +307,25 @@ def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]
     os.execv(sys.executable, command)
 
 
+def _all_down(purge: bool) -> int:
+    """One after the other: one that cannot be ended keeps none of the others."""
+    from ..cluster.ends.leftovers import clusters_of_user, end_found, end_orphans
+
+    clusters, problems = clusters_of_user(), 0
+    for found in clusters:
+        try:
+            is_removed = end_found(found, is_purged=purge)
+            say(f"ended: {found.data}{', data removed' if is_removed else ''}")
+        except Failure as problem:
+            problems += 1
+            say(f"not ended: {found.data}: {problem}")
+    if orphans := end_orphans():
+        say(f"ended: {orphans} processes whose command had been killed")
+    if not clusters and not orphans:
+        say("nothing of this user runs")
+    return 1 if problems else 0
+
+
 def _probe(query: Query, seconds: float) -> int:
     """Probe a cluster for a while; a local one says itself what kept its loops."""
     from ..inspect.cluster_watch import ClusterWatch, WatchResult
@@ -309,6 +361,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
     """What `ps` shows; roles only when the cluster answers."""
     from ...wire.errors import KafkaError
     from ..inspect.loop_stalls import loop_metrics
+    from ..inspect.node_troubles import troubles_of
 
     leads: Counter[int] | None = None
     controller = -1
@@ -325,6 +378,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
     now = time.time()
     running = [s.node_id for s in statuses if s.state == "running"]
     loops = {node_id: loop_metrics(cluster, node_id) or {} for node_id in running}
+    troubles = {node_id: "; ".join(troubles_of(cluster, node_id)) for node_id in running}
     return [
         {
             "node": s.node_id,
@@ -337,6 +391,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
             "cpu_s": round(s.cpu_s, 2) if s.pid else None,
             "up_s": round(now - s.started_s, 1) if s.pid else None,
             "stall_ms": loops.get(s.node_id, {}).get("longest_ms"),  # 0: none above 100 ms
+            "faults": troubles.get(s.node_id, ""),
         }
         for s in statuses
     ]

@@ -1,7 +1,6 @@
 """`oncelog inject`: faults of the protocol between a client and any Kafka."""
 
 import re
-import signal
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -99,15 +98,11 @@ def inject(
         raise Failure("--times 0 is for ever: it is never done.", exit_code=2)
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with ProtocolProxy(plaintext_bootstrap(cluster), [_print_fault]) as proxy:
-            proxy.add(rule)
-            tell(f"bootstrap.servers={proxy.address_for()}")
-            _wait(proxy, rule, seconds, exit_when_done)
-            made = proxy.made(rule)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with ProtocolProxy(plaintext_bootstrap(cluster), [_print_fault]) as proxy:
+        proxy.add(rule)
+        tell(f"bootstrap.servers={proxy.address_for()}")
+        _wait(proxy, rule, seconds, exit_when_done)
+        made = proxy.made(rule)
     wanted = (rule.times or 1) if exit_when_done else 1
     if made >= wanted:
         return 0

@@ -15,6 +15,7 @@ from cyclopts import App, Group, Parameter
 
 from ...wire.printable import printable
 from ..cluster.advice import one_command
+from ..cluster.ends.interrupts import ended_as_by_ctrl_c
 from ..cluster.failure import Failure
 from ..cluster.terminal import say, terminal_width
 from . import (
@@ -93,11 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code comes back."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with one_command():
-            result = build(terminal_width(sys.stdout))(
-                list(sys.argv[1:] if arguments is None else arguments), exit_on_error=True
-            )
+        with one_command(), ended_as_by_ctrl_c():
+            result = build(terminal_width(sys.stdout))(given, exit_on_error=True)
     except Failure as failure:
         return _complain(failure.exit_code, *str(failure).split("\n"))
     except KeyboardInterrupt:

@@ -1,6 +1,5 @@
 """`oncelog observe`: what an application's protocol says about its being exactly once."""
 
-import signal
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -66,15 +65,11 @@ def _watch(bootstrap: str, instances: int, seconds: float | None, cluster: Clust
     from ..prove.diagnosis.listener import DiagnosisListener
 
     listener = DiagnosisListener(_print_finding)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with ProtocolProxy(bootstrap, [listener]) as proxy:
-            for number in range(1, instances + 1):
-                name = f"instance-{number}" if instances > 1 else ""
-                tell(f"bootstrap.servers={proxy.address_for(name)}")
-            _wait_and_ask(listener, seconds, cluster)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with ProtocolProxy(bootstrap, [listener]) as proxy:
+        for number in range(1, instances + 1):
+            name = f"instance-{number}" if instances > 1 else ""
+            tell(f"bootstrap.servers={proxy.address_for(name)}")
+        _wait_and_ask(listener, seconds, cluster)
     return _sum_up(listener)
 
 

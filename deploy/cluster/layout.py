@@ -29,6 +29,10 @@ SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux without its final zero
 LONGEST_SOCKET_NAME = "/control-99999"
 
 
+class DirectoryBusy(Failure):
+    """Another command works on the directory."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
     """A node of the cluster: its id and where it listens."""
@@ -117,6 +121,16 @@ def write(data: Path, cluster: ClusterFile) -> None:
     part.replace(data / CLUSTER_FILE)
 
 
+def remove(data: Path, cluster: ClusterFile | None) -> None:
+    """Remove what `up` has put into a directory, and the directory if nothing else is in it."""
+    for node_id in cluster.node_ids if cluster is not None else ():
+        shutil.rmtree(node_directory(data, node_id), ignore_errors=True)
+    for name in (CLUSTER_FILE, LOCK_FILE):
+        (data / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        data.rmdir()  # stays when a person put something there
+
+
 def require_usable(data: Path) -> None:
     """Failure when the directory holds things that `up` did not put there."""
     if foreign := [p.name for p in data.iterdir() if p.name != LOCK_FILE]:
@@ -143,18 +157,36 @@ def require_same_cluster(data: Path, cluster: ClusterFile) -> None:
 
 @contextlib.contextmanager
 def locked(data: Path) -> Iterator[None]:
-    """Hold the directory's lock, also of a new one; Failure when another command holds it."""
-    lock = _open_lock(data)
+    """Hold the directory's lock, also of a new one; DirectoryBusy when another command does.
+
+    Nothing is left of it where there is no cluster afterwards.
+    """
+    new = [path for path in (data, *data.parents) if not path.exists()]
+    lock = _take_lock(data)
     try:
+        yield
+    finally:
+        if not (data / CLUSTER_FILE).exists():
+            (data / LOCK_FILE).unlink(missing_ok=True)
+            for path in new:
+                with contextlib.suppress(OSError):  # gone, or a person has put something there
+                    path.rmdir()
+        os.close(lock)
+
+
+def _take_lock(data: Path) -> int:
+    while True:
+        lock = _open_lock(data)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failure(
+            os.close(lock)
+            raise DirectoryBusy(
                 f"Another oncelog command is working on {data}. Wait for it, then try again."
             ) from None
-        yield
-    finally:
-        os.close(lock)
+        if os.fstat(lock).st_nlink:
+            return lock
+        os.close(lock)  # its last holder has removed it
 
 
 def _open_lock(data: Path) -> int:

@@ -5,11 +5,12 @@
         cluster.kill(cluster.leader("orders", 0))
 
 The same object stands behind the command line. Without `data` the cluster lives in a temporary
-directory that is removed at the end; with it, the directory stays and `Cluster.open` finds it.
+directory that is removed at the end; with it, the directory stays and `Cluster.open` finds it. In a
+block, or in a temporary directory, it ends with this process, also if that is killed (guardian.py).
 """
 
 import contextlib
-import itertools
+import copy
 import random
 import secrets
 import shutil
@@ -20,11 +21,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from . import admin_socket_client, layout, ports, properties, targets
+from . import admin_socket_client, layout, link_faults, ports, properties, targets
 from .clock import ClockControl
+from .ends.guardian import KEEP, PURGE, guardian
 from .failure import Failure
+from .in_sync import missing_replicas
 from .layout import ClusterFile
-from .node_process import NodeProcess, NodeStatus
+from .node_process import NodeNotReady, NodeProcess, NodeStatus, end_nodes
 from .plan import ClusterPlan
 from .private import write_private
 
@@ -63,7 +66,7 @@ class Cluster:
             clock=clock,
             overrides={k: _text(v) for k, v in (config or {}).items()},
         )
-        self.is_temporary = data is None
+        self.is_temporary = self.is_guarded = data is None
         temporary = f"{tempfile.gettempdir()}/oncelog-{secrets.token_hex(4)}"
         self.data = Path(data or temporary).resolve()
         self._random = random.Random(seed)
@@ -82,6 +85,7 @@ class Cluster:
         return cluster
 
     def __enter__(self) -> Self:
+        self.is_guarded = True
         self.up()
         return self
 
@@ -175,32 +179,33 @@ class Cluster:
     def up(self, on_ready: Callable[[int], None] = lambda node_id: None) -> None:
         """Start all nodes and return when each has proved that it serves.
 
-        A directory with a stopped cluster is started again on its data. Failure, and nothing left
-        running, when it cannot be done.
+        A directory with a stopped cluster is started again on its data. Failure, and everything as
+        it was before, when it cannot be done.
         """
+        if self.is_temporary:
+            guardian.keep("directory", self.data)
         with layout.locked(self.data):
             known = layout.read(self.data)
-            if known is None:
-                layout.require_usable(self.data)
-                file = self._plan.new_file()
-            else:
-                self._adopt(known)
-                running = [i for i in self.node_ids if self._nodes[i].find(thorough=True)]
-                file = self._plan.reused_file(self.data, known, running)
-            ports.require_free([node.port for node in file.nodes])
-            file.is_complete = False
-            layout.write(self.data, file)  # before anything runs: `down` must find it
+            before = copy.deepcopy(known)
+            file = self._file_to_start(known)
             self._adopt(file)
             try:
+                guardian.keep("cluster", self.data, PURGE if known is None else KEEP)
+                layout.write(self.data, file)  # before anything runs: `down` must find it
                 self._start(self.node_ids, on_ready)
+                file.is_complete = True
+                layout.write(self.data, file)
+            except NodeNotReady as problem:
+                told = problem.with_log() if before is None else problem
+                self._undo_up(before)
+                raise told from None
             except BaseException:
-                with contextlib.suppress(Failure):
-                    self._end_all(is_graceful=False)
-                if known is None and self.is_temporary:
-                    self._purge()
+                self._undo_up(before)
                 raise
-            file.is_complete = True
-            layout.write(self.data, file)
+            if not self.is_guarded:
+                guardian.forget("cluster", self.data)
+            elif not self.is_temporary:
+                guardian.keep("cluster", self.data, KEEP)
 
     def down(self, *, purge: bool = False) -> list[int]:
         """Stop every node, gracefully where it listens; `purge` removes the data too.
@@ -212,10 +217,11 @@ class Cluster:
                 self._admin.close()
                 self._admin = None
         with layout.locked(self.data):
-            killed = self._end_all(is_graceful=not purge)
+            killed = end_nodes(self._nodes.values(), is_graceful=not purge)
             layout.remove_peer_directory(self.peer_directory)
             if purge:
-                self._purge()
+                self._remove()
+        self._unguard()
         return killed
 
     def start(self, target: int | str) -> int:
@@ -264,16 +270,10 @@ class Cluster:
     def partition(self, one: Iterable[int], other: Iterable[int], *, one_way: bool = False) -> None:
         """Cut the links between two groups of nodes; `one_way`: only from `one` to `other`.
 
-        Clients still reach every node. The cut lives in the nodes: a restart heals it.
+        Clients still reach every node. The cut lives in the nodes: a restart heals it. Failure, and
+        no cut at all, when one of them is down or paused.
         """
-        left, right = list(one), list(other)
-        for node_id in {*left, *right}:
-            self.node(node_id)  # a node that there is; nothing is cut before that is known
-        cut = {"op": "cut", "inbound": not one_way, "outbound": True}
-        for a, b in itertools.product(left, right):
-            self.ask_node(a, {**cut, "peer": b})
-            if not one_way:
-                self.ask_node(b, {**cut, "peer": a})
+        link_faults.cut(self, one, other, one_way=one_way)
 
     def slow(self, target: int | str, delay_ms: int) -> int:
         """Delay what a node sends to its peers; returns the node's id."""
@@ -309,10 +309,46 @@ class Cluster:
             time.sleep(0.02)
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
-        """See the function below."""
+        """The partitions without a leader, or without `size` (else: all) replicas in sync."""
         return self.ask(lambda admin: missing_replicas(admin, topic, size))
 
     # --- inner
+
+    def _file_to_start(self, known: ClusterFile | None) -> ClusterFile:
+        """Failure when the directory, its cluster, the options or the ports do not allow it."""
+        if known is None:
+            layout.require_usable(self.data)
+            file = self._plan.new_file()
+        else:
+            self._adopt(known)
+            running = [i for i in self.node_ids if self._nodes[i].find(thorough=True)]
+            file = self._plan.reused_file(self.data, known, running)
+        ports.require_free([node.port for node in file.nodes])
+        file.is_complete = False
+        return file
+
+    def _undo_up(self, before: ClusterFile | None) -> None:
+        """Leave what there was before: no cluster, or one that is stopped."""
+        with contextlib.suppress(Failure):
+            end_nodes(self._nodes.values(), is_graceful=False)
+        layout.remove_peer_directory(self.peer_directory)
+        if before is not None:
+            layout.write(self.data, before)
+        else:
+            self._remove()
+        self._unguard()
+
+    def _unguard(self) -> None:
+        guardian.forget("cluster", self.data)
+        guardian.forget("directory", self.data)
+
+    def _remove(self) -> None:
+        """All that there is of the cluster; of a temporary one, what others have put there, too."""
+        if self._file is not None:
+            layout.remove_peer_directory(self.peer_directory)
+        layout.remove(self.data, self._file)
+        if self.is_temporary:
+            shutil.rmtree(self.data, ignore_errors=True)
 
     def _adopt(self, file: ClusterFile) -> None:
         self._file = file
@@ -340,58 +376,6 @@ class Cluster:
             thread.run(wait_until_ready(started, self.file.cluster_id, READY_TIMEOUT_S, on_ready))
         finally:
             thread.close()
-
-    def _end_all(self, *, is_graceful: bool) -> list[int]:
-        """End all nodes, also those of a killed `up`; returns those that did not when asked."""
-        alive = [n for n in self._nodes.values() if n.find(thorough=True) is not None]
-        killed: list[int] = []
-        ending = [
-            threading.Thread(target=_end, args=(node, is_graceful, killed), daemon=True)
-            for node in alive
-        ]
-        for thread in ending:
-            thread.start()
-        for thread in ending:
-            thread.join()
-        if left := [n.node_id for n in alive if n.find(thorough=True) is not None]:
-            raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
-        return sorted(killed)
-
-    def _purge(self) -> None:
-        layout.remove_peer_directory(self.peer_directory)
-        for node in self._nodes.values():
-            shutil.rmtree(node.directory, ignore_errors=True)
-        for name in (layout.CLUSTER_FILE, layout.LOCK_FILE):
-            (self.data / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self.data.rmdir()  # stays when a person put something there
-
-
-async def missing_replicas(admin: Any, topic: str | None, size: int | None) -> list[str]:
-    """The partitions without a leader, or without `size` (else: all) replicas in sync."""
-    from ...wire.errors import UnknownTopicOrPartition
-
-    found: list[Any] = []
-    with contextlib.suppress(UnknownTopicOrPartition):  # not known to the broker that answers
-        found = await admin.describe_topics(None if topic is None else [topic])
-    if topic and not found:
-        return [f"{topic} is not known yet"]
-    return [
-        f"{p.topic}/{p.partition} has {list(p.isr)} of {list(p.replicas)}"
-        for p in found
-        if p.leader < 0 or len(p.isr) < (size or len(p.replicas))
-    ]
-
-
-def _end(node: NodeProcess, is_graceful: bool, killed: list[int]) -> None:
-    if is_graceful:
-        with contextlib.suppress(Failure):
-            node.terminate()
-            return
-    with contextlib.suppress(Failure):
-        node.kill()
-        if is_graceful:
-            killed.append(node.node_id)
 
 
 def _text(value: Any) -> str:

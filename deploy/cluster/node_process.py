@@ -1,7 +1,7 @@
 """A node as a process of the operating system: find it, start it, signal it, and prove the effect.
 
-Rules of this file. A process is this node when its command line is `-m oncelog.node --config` with
-this node's own file: a number in a pid file proves nothing, the number may have a new owner. Every
+Rules of this file. A process is this node when its command line ends in `--config` and this node's
+own file: a number in a pid file proves nothing, the number may have a new owner. Every
 signal goes through psutil, which compares the process's start time first. A fault is reported only
 when it is seen: dead means gone and the port refuses, paused means state T.
 """
@@ -11,7 +11,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +48,13 @@ class NodeStatus:
     cpu_s: float = 0.0
     started_s: float = 0.0  # wall clock
     context_switches: int = 0  # Linux: of the main thread, which has the event loop
+
+
+def node_file_of(command: Sequence[str]) -> Path | None:
+    """Return the server.properties of the node whose command line this is; None: it is no node."""
+    *program, option, file = ["", "", *command]
+    is_node = option == "--config" and any(part.startswith("oncelog.") for part in program)
+    return Path(file) if is_node else None
 
 
 class NodeProcess:
@@ -173,8 +182,7 @@ class NodeProcess:
         if self._child is not None and self._child.pid == process.pid:
             return True  # inside exec the command line is empty for a moment
         with contextlib.suppress(psutil.Error):
-            command = process.cmdline()
-            return self.module in command and str(self.properties) in command
+            return node_file_of(process.cmdline()) == self.properties
         return False
 
     def _require(self) -> psutil.Process:
@@ -220,3 +228,43 @@ def wait_for_state(
             time.sleep(POLL_S)
     except psutil.NoSuchProcess:
         raise Failure(f"{name} (pid {process.pid}) has ended.") from None
+
+
+class NodeNotReady(Failure):
+    """A node has not come to serve; its log says more."""
+
+    def __init__(self, sentence: str, node: NodeProcess) -> None:
+        super().__init__(f"{sentence} The whole log: {node.log}")
+        self._sentence, self._node = sentence, node
+
+    def with_log(self) -> Failure:
+        """Return the same with the end of the log in it: the file itself is about to go."""
+        return Failure(f"{self._sentence} The end of its log:\n{self._node.log_tail()}")
+
+
+def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
+    """End nodes at once, also those of a killed `up`; those that did not when they were asked."""
+    alive = [node for node in nodes if node.find(thorough=True) is not None]
+    killed: list[int] = []
+    ending = [
+        threading.Thread(target=_end, args=(node, is_graceful, killed), daemon=True)
+        for node in alive
+    ]
+    for thread in ending:
+        thread.start()
+    for thread in ending:
+        thread.join()
+    if left := [n.node_id for n in alive if n.find(thorough=True) is not None]:
+        raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
+    return sorted(killed)
+
+
+def _end(node: NodeProcess, is_graceful: bool, killed: list[int]) -> None:
+    if is_graceful:
+        with contextlib.suppress(Failure):
+            node.terminate()
+            return
+    with contextlib.suppress(Failure):
+        node.kill()
+        if is_graceful:
+            killed.append(node.node_id)

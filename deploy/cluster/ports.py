@@ -7,10 +7,10 @@ dead port of the outgoing range would sooner or later connect to itself.
 
 import random
 import socket
-from pathlib import Path
 
 import psutil
 
+from ...node.linux import first_outgoing_port
 from .failure import Failure
 
 LOWEST_PORT, HIGHEST_PORT = 15_000, 65_535
@@ -95,8 +95,4 @@ def require_free(ports: list[int]) -> None:
 
 
 def _first_ephemeral_port() -> int:
-    try:
-        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-        return int(text.split()[0])
-    except (OSError, ValueError):
-        return DEFAULT_FIRST_EPHEMERAL_PORT
+    return first_outgoing_port() or DEFAULT_FIRST_EPHEMERAL_PORT

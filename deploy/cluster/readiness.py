@@ -13,8 +13,7 @@ from ...client.admin import DESCRIBE_CLUSTER
 from ...client.cluster_view import METADATA, read_metadata
 from ...client.connection import BrokerConnection
 from ...wire.errors import KafkaError
-from .failure import Failure
-from .node_process import NodeProcess
+from .node_process import NodeNotReady, NodeProcess
 
 POLL_S = 0.01
 ANSWER_TIMEOUT_MS = 2_000
@@ -40,10 +39,9 @@ async def _wait_for(
             code = node.exit_code()
             told = f" with exit code {code}" if code is not None else ""
             lines = map(str.strip, reversed(node.log_tail().splitlines()))
-            last = next(filter(None, lines), "")
-            raise Failure(
-                f"Node {node.node_id} ended{told} before it served. "
-                f"Its last words: {last or '(none)'}. The whole log: {node.log}"
+            last = next(filter(None, lines), "(none)").removesuffix(".")
+            raise NodeNotReady(
+                f"Node {node.node_id} ended{told} before it served. Its last words: {last}.", node
             )
         try:
             missing = await _what_is_missing(node, cluster_id)
@@ -55,8 +53,9 @@ async def _wait_for(
             on_ready(node.node_id)
             return
         if time.monotonic() > deadline:
-            raise Failure(
-                f"Node {node.node_id} (pid {process.pid}) is not ready: {missing}. See {node.log}"
+            missing = missing.removesuffix(".")
+            raise NodeNotReady(
+                f"Node {node.node_id} (pid {process.pid}) is not ready: {missing}.", node
             )
         await asyncio.sleep(POLL_S)
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from ..cluster.ends.guardian import environment_of, guardian, new_run
 from ..cluster.failure import Failure
 
 START_S = 60
@@ -43,10 +45,10 @@ def _serves(process: psutil.Process) -> bool:
 
 
 class PostgresServer:
-    """user: as whom it runs; None: as we do."""
+    """user: as whom it runs; None: as we do. run: what a guardian knows it by."""
 
-    def __init__(self, folder: Path, user: str | None) -> None:
-        self.folder, self._user = folder, user
+    def __init__(self, folder: Path, user: str | None, run: str) -> None:
+        self.folder, self._user, self._environment = folder, user, environment_of(run)
         # None of root's rights: neither its groups.
         self._group = None if user is None else pwd.getpwnam(user).pw_gid
         self._groups: tuple[int, ...] | None = None if user is None else ()
@@ -60,7 +62,7 @@ class PostgresServer:
         made = subprocess.run(
             [*command, "-E", "UTF8", "--no-locale"],
             capture_output=True, text=True, timeout=START_S, check=False, cwd=folder,
-            user=user, group=self._group, extra_groups=self._groups,
+            user=user, group=self._group, extra_groups=self._groups, env=self._environment,
         )  # fmt: skip
         if made.returncode:
             raise Failure(f"initdb makes no database: {made.stderr.strip()[-500:]}")
@@ -92,6 +94,7 @@ class PostgresServer:
                     [postgres, *where, *settings],
                     stdout=log, stderr=log, cwd=self.folder, start_new_session=True,
                     user=self._user, group=self._group, extra_groups=self._groups,
+                    env=self._environment,
                 )  # fmt: skip
             if self._is_ready(deadline):
                 return
@@ -164,18 +167,21 @@ def postgres_server() -> Iterator[PostgresServer]:
     """A running server, whose data is removed at the end. Raises Failure where there is none."""
     if why := why_there_is_none():
         raise Failure(why)
-    folder = Path(tempfile.mkdtemp(prefix="oncelog-postgresql-"))
-    try:
-        user = None
-        if os.geteuid() == 0:
-            user = _user()
-            assert user is not None
-            shutil.chown(folder, user)
-        server = PostgresServer(folder, user)
+    folder = Path(tempfile.gettempdir()).resolve() / f"oncelog-postgresql-{secrets.token_hex(4)}"
+    run = new_run()
+    with guardian.kept("directory", folder), guardian.kept("run", run):
+        folder.mkdir(mode=0o700)
         try:
-            server.start()
-            yield server
+            user = None
+            if os.geteuid() == 0:
+                user = _user()
+                assert user is not None
+                shutil.chown(folder, user)
+            server = PostgresServer(folder, user, run)
+            try:
+                server.start()
+                yield server
+            finally:
+                server.stop()
         finally:
-            server.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)

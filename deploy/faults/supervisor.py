@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from ..cluster.ends.guardian import environment_of, guardian, new_run
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
 
@@ -42,7 +43,8 @@ class ChildProcess:
 class Supervisor:
     """Children by name; may be used from several threads.
 
-    failed: why one of them stays away for good; `wait` and `check` raise it.
+    failed: why one of them stays away for good; `wait` and `check` raise it. run: what the guardian
+    of this process knows them by, which ends them all when this process is killed.
     """
 
     restarts_max: int | None = 30  # of one child
@@ -53,6 +55,7 @@ class Supervisor:
     def __init__(self, logs: Path) -> None:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._logs = logs
+        self.run = new_run()
         self._children: dict[str, ChildProcess] = {}
         self._changed = threading.Condition()  # holds an RLock
         self.failed: Failure | None = None
@@ -89,6 +92,7 @@ class Supervisor:
 
     def start(self, name: str) -> None:
         """Start a child that does not run."""
+        guardian.keep("run", self.run)
         with self._changed:
             before = self._children.get(name)
             incarnation = 1 if before is None else before.incarnation + 1
@@ -98,7 +102,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE if self.takes_reports else log,
                     stderr=log,
-                    env=self.environment(name),
+                    env=environment_of(self.run, self.environment(name)),
                     start_new_session=True,
                 )
             reader = threading.Thread(target=self._read, args=(name, process), daemon=True)
@@ -148,6 +152,7 @@ class Supervisor:
     def close(self) -> None:
         """Leave none behind, whatever happened, and no descendants of theirs."""
         with contextlib.ExitStack() as each:  # one that does not end keeps none of the others
+            each.callback(guardian.forget, "run", self.run)
             for name in self.names:
                 each.callback(self._end_for_good, self.unwanted(name).process)
 

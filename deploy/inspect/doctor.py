@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..cluster import layout
 from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
+from .node_troubles import disk_trouble, link_troubles
 
 if TYPE_CHECKING:
     from ..cluster.local_cluster import Cluster
@@ -113,6 +114,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
     running = [int(node_id) for node_id in by_state["running"]]
     checks += [_event_loop(cluster, node_id) for node_id in running]
     checks += _compaction(cluster, running)
+    checks += [_links(cluster, running), *_disks(cluster, running)]
     try:
         with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
             described = admin.describe_cluster()
@@ -145,6 +147,24 @@ def _event_loop(cluster: "Cluster", node_id: int) -> HealthCheck:
     found = f"{metrics['stalls']} turns above 100 ms; the longest: {metrics['longest']}"
     state = "bad" if metrics["stalls_over_500_ms"] else "note"
     return HealthCheck(name, state, found, "deaf for its session it is fenced; report what it was")
+
+
+def _links(cluster: "Cluster", node_ids: list[int]) -> HealthCheck:
+    """Name what was cut or slowed on purpose, and not healed."""
+    found = [(node_id, link_troubles(cluster, node_id)) for node_id in node_ids]
+    told = "; ".join(f"node {node_id}: {words}" for node_id, words in found if words)
+    return _unless(not told, "links", told or "all whole", "bad", shell_command("heal"))
+
+
+def _disks(cluster: "Cluster", node_ids: list[int]) -> list[HealthCheck]:
+    """Name the disks that take no writes, with the words of their nodes."""
+    found = [(node_id, disk_trouble(cluster, node_id)) for node_id in node_ids]
+    advice = "make room, or mend the disk and restart the node"
+    return [
+        HealthCheck(f"disk of node {node_id}", "bad", words, advice)
+        for node_id, words in found
+        if words
+    ]
 
 
 def _compaction(cluster: "Cluster", node_ids: list[int]) -> list[HealthCheck]:

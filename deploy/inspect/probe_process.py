@@ -33,6 +33,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from ...node.linux import open_process_file
+
 SIZE_BYTES = 4
 RECEIVE_BYTES = 1 << 18
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -52,10 +54,8 @@ class ProcessFiles:
     def __init__(self, pid: int | None) -> None:
         self._files: dict[str, int] = {}
         for name in ("schedstat", "statm", "stat") if pid else ():
-            try:
-                self._files[name] = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
-            except OSError:
-                continue  # another system, or gone
+            if (file := open_process_file(name, pid)) is not None:
+                self._files[name] = file
 
     def waited_ns(self) -> int:
         """How long its main thread has been ready to run without a processor."""

@@ -7,7 +7,6 @@ instance: what a shell or a launcher has started is meant, too.
 """
 
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -17,17 +16,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
+from ..cluster.ends.interrupts import uninterrupted
+from ..cluster.ends.leftovers import end_run
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
 from ..faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session, signal_session
-from .interrupts import uninterrupted
 from .judgement import last_words
 
 WORDS_BYTES_MAX = 20_000
 KEEP = "Keep all that it says: --keep DIR."
-RUN = "ONCELOG_RUN"  # in the environment of all that an instance has started
 
 
 class Application(Supervisor):
@@ -61,7 +58,6 @@ class Application(Supervisor):
         self._removed = set[str]()
         self._numbers = threading.Lock()
         self._is_closed = False
-        self._run = secrets.token_hex(8)
         self.exits: list[tuple[float, str, int]] = []  # of those that ended by themselves
 
     # --- what they are
@@ -79,7 +75,6 @@ class Application(Supervisor):
             "ONCELOG_IN": values["in"],
             "ONCELOG_OUT": values["out"],
             "ONCELOG_INSTANCE": values["instance"],
-            RUN: self._run,
             **self._more,
         }
 
@@ -122,10 +117,7 @@ class Application(Supervisor):
         with self._changed:
             self._is_closed = True  # a fault that is still at work starts nothing behind it
         super().close()
-        for process in psutil.process_iter():  # daemons have left their sessions
-            with suppress(psutil.Error, OSError):
-                if process.environ().get(RUN) == self._run:
-                    process.kill()
+        end_run(self.run)  # daemons have left their sessions
 
     def has_ended(self, name: str) -> bool:
         return self._children[name].process.poll() is not None

@@ -4,7 +4,8 @@
                                     │
                                     └── reader: committed outputs ──▶ judgement
 
-What ends is ended in any case, also by Ctrl-C (`interrupts.py`).
+What ends is ended in any case, also by Ctrl-C, SIGTERM, SIGHUP (`interrupts.py`) and by `kill -9`
+(`guardian.py`).
 """
 
 import secrets
@@ -24,6 +25,8 @@ from ...client.blocking import BlockingAdmin
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster.blocking_admin import blocking_admin
+from ..cluster.ends.guardian import guardian
+from ..cluster.ends.interrupts import ended_as_by_ctrl_c, uninterrupted
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
 from ..cluster.private import make_private_directory
@@ -32,7 +35,6 @@ from .application import Application, require_program
 from .diagnosis.listener import DiagnosisListener, key_hashes
 from .facts import Struck
 from .feeder import Feeder
-from .interrupts import term_as_interrupt, uninterrupted
 from .judgement import Judgement, judge_finals, judge_ids, verdict_of
 from .observed import Observed, wait_for
 from .outcome import ProveOutcome
@@ -96,8 +98,10 @@ class Run:
     def go(self) -> ProveOutcome:
         """Failure with exit code 2 when there is no verdict: it did not work before the first
         fault, or something of ours did not."""
+        if self._out is None:
+            guardian.keep("directory", self.directory)
         make_private_directory(self.directory)
-        with term_as_interrupt():
+        with ended_as_by_ctrl_c():
             try:
                 outcome = self._closed_behind()
             except (Failure, KafkaError, OSError) as problem:
@@ -120,6 +124,7 @@ class Run:
                 finally:
                     if self._out is None:
                         shutil.rmtree(self.directory, ignore_errors=True)
+                    guardian.forget("directory", self.directory)
 
     def _go(self, stack: ExitStack) -> ProveOutcome:
         s = self.settings
@@ -208,8 +213,7 @@ class Run:
 
     def _cluster(self, stack: ExitStack) -> Cluster:
         cluster = Cluster(NODES)
-        stack.callback(_purge, cluster)  # before: who is impatient interrupts what `up` mends, too
-        cluster.up()
+        stack.enter_context(cluster)
         self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
         return cluster
 
@@ -388,12 +392,3 @@ class _Time:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _purge(cluster: Cluster) -> None:
-    try:
-        _ = cluster.file
-    except Failure:  # `up` has not come so far
-        shutil.rmtree(cluster.data, ignore_errors=True)
-    else:
-        cluster.down(purge=True)

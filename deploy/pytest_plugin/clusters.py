@@ -1,25 +1,20 @@
 """The clusters of one pytest process: shared ones by size, and others that end with a test.
 
-Nothing outlives the process. All clusters live in one temporary directory. A guard, a process of
-its own (guard.py), is started before the first of them and waits for the end of this one:
-however that comes, also by `kill -9` or by a second Ctrl-C, it ends the nodes and removes the
-directory.
+Nothing outlives the process. All clusters live in one temporary directory, which the guardian of
+this process (guardian.py) removes with them, however it ends: also by `kill -9` or a second Ctrl-C.
 """
 
 import contextlib
 import itertools
 import secrets
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..cluster import layout
+from ..cluster.ends.guardian import guardian
 from ..cluster.failure import Failure
 from ..cluster.local_cluster import Cluster
-from .guard import DONE
 
 LOG_LINES = 25
 SEED_MAX = 10**6
@@ -33,7 +28,6 @@ class Clusters:
         self.seed = secrets.randbelow(SEED_MAX)
         name = f"oncelog-pytest-{secrets.token_hex(4)}"
         self.directory = Path(tempfile.gettempdir()).resolve() / name
-        self._guard: subprocess.Popen[bytes] | None = None
         self._shared: dict[tuple[int, str | None], Cluster] = {}
         self._living: list[Cluster] = []
         self._names = itertools.count(1)
@@ -47,23 +41,16 @@ class Clusters:
         return self._shared[kind]
 
     def start(self, nodes: int, **settings: Any) -> Cluster:
-        """A new cluster, ready. Failure with the logs of its nodes, and nothing left of it."""
+        """A new cluster, ready. Failure with the log of the node, and nothing left of it."""
         if settings.pop("data", None) is not None:
             raise Failure("Clusters of tests lie in a directory of their own: leave `data` out.")
-        if self._guard is None:
-            self._guard = _start_guard(self.directory, is_kept=self.is_kept)
-            self.directory.mkdir(mode=0o700)
+        if not self.is_kept:
+            guardian.keep("directory", self.directory)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
         cluster = Cluster(nodes, data=self.directory / f"cluster-{next(self._names)}", **settings)
+        cluster.is_guarded = True
+        cluster.up()
         self._living.append(cluster)
-        try:
-            cluster.up()
-        except Failure as problem:
-            logs = "".join(f"\n\n{name}\n{text}" for name, text in _log_sections(cluster))
-            self.end(cluster)
-            raise Failure(f"{problem}{logs}") from None
-        except BaseException:
-            self.end(cluster)
-            raise
         return cluster
 
     def end(self, cluster: Cluster) -> None:
@@ -71,24 +58,20 @@ class Clusters:
         if cluster not in self._living:
             return
         try:
-            if layout.read(cluster.data) is not None:  # else nothing of it was started
-                cluster.down(purge=not self.is_kept)
+            cluster.down(purge=not self.is_kept)
         finally:
             self._living.remove(cluster)
             if not self.is_kept:
                 shutil.rmtree(cluster.data, ignore_errors=True)
 
     def close(self) -> None:
-        """End all; then the guard may go."""
+        """End all."""
         self._shared.clear()
         for cluster in list(self._living):
             self.end(cluster)
         if not self.is_kept:
             shutil.rmtree(self.directory, ignore_errors=True)
-        if self._guard is not None:
-            with contextlib.suppress(OSError):
-                self._guard.communicate(DONE)
-            self._guard = None
+        guardian.forget("directory", self.directory)
 
     def log_sections(self) -> list[tuple[str, str]]:
         """The ends of the logs of all living nodes, for a report."""
@@ -101,14 +84,3 @@ def _log_sections(cluster: Cluster) -> list[tuple[str, str]]:
             (f"oncelog node {i:d}", cluster.node(i).log_tail(LOG_LINES)) for i in cluster.node_ids
         ]
     return []
-
-
-def _start_guard(directory: Path, *, is_kept: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", "oncelog.deploy.pytest_plugin.guard", str(directory)]
-    return subprocess.Popen(
-        [*command, "--keep"] if is_kept else command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # a Ctrl-C in the terminal is not meant for it
-    )

@@ -7,6 +7,7 @@ control, so the directory's mode is checked. A sender is known by the routing id
 connection, never by what its message says.
 """
 
+import contextlib
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +44,14 @@ def socket_path(directory: Path, channel: str, node_id: int) -> Path:
             "choose a shorter oncelog.peer.directory"
         )
     return path
+
+
+def remove_sockets(directory: Path, node_id: int) -> None:
+    """Remove what a broker has left there, and the directory with the last of them."""
+    for path in directory.glob(f"*-{node_id}"):
+        path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        directory.rmdir()
 
 
 def routing_id(node_id: int) -> bytes:

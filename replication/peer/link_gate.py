@@ -77,6 +77,19 @@ class LinkGate:
         for direction in self._chosen(peer, inbound, outbound):
             direction.keeps, direction.kept_kind = min(count, HELD_MAX), kind
 
+    def faults(self) -> list[dict[str, int | bool]]:
+        """Return what is broken now, for whoever asks: a row a peer and direction."""
+        return [
+            {
+                "peer": peer,
+                "is_outbound": is_outbound,
+                "is_cut": direction.is_cut,
+                "is_held": direction.is_held or direction.keeps > 0 or bool(direction.kept),
+                "delay_ms": direction.delay_ms,
+            }
+            for (peer, is_outbound), direction in self._directions.items()
+        ]
+
     def heal(self, peer: int | None = None) -> None:
         """End the faults of one peer, or of all; what was held comes out now, in order."""
         for key in [key for key in self._directions if peer in (None, key[0])]:

@@ -24,6 +24,10 @@ class DirectoryOfAnother(Exception):
     """The directory belongs to another user, who could put anything into it."""
 
 
+class DirectoryRemoved(Exception):
+    """The directory of a running broker has been removed, or moved away."""
+
+
 def make_directory(path: Path) -> None:
     """Make it if it is missing, with those above it, so that it outlives a power cut."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
@@ -74,3 +78,14 @@ def take_lock(path: Path) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
+
+
+def lock_inode(path: Path) -> int | None:
+    """Return what tells a directory's lock from one that was made later; None: there is none.
+
+    Raises OSError where the disk does not say.
+    """
+    try:
+        return (path / LOCK).stat().st_ino
+    except (FileNotFoundError, NotADirectoryError):
+        return None

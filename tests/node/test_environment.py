@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from oncelog.node import environment
+from oncelog.node import environment, linux
 
 
 def test_an_unknown_boot_is_never_taken_for_the_same(monkeypatch):
     """Else a power cut would count as a mere kill, after which pages are not looked for."""
     assert environment.machine_boot_id() == environment.machine_boot_id()
-    monkeypatch.setattr(environment, "BOOT_ID_FILE", Path("/nowhere/boot_id"))
+    monkeypatch.setattr(linux, "PROC", Path("/nowhere"))
     assert environment.machine_boot_id() != environment.machine_boot_id()

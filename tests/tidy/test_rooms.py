@@ -35,7 +35,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [
             {"config"},
             {"clock", "cluster_id", "connection_ids", "environment", "log_format"}
-            | {"loop_watchdog", "loop_activity", "garbage_collection", "earliest_timer"},
+            | {"loop_watchdog", "loop_activity", "garbage_collection", "earliest_timer", "linux"},
         ],
     ],
 }

@@ -147,6 +147,9 @@ def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_find(tmp_path):
     while not nodes_with(str(data)):
         assert time.monotonic() < deadline
         time.sleep(0.005)
+    for guardian in psutil.Process(up.pid).children():
+        if "guardian_process" in " ".join(guardian.cmdline()):
+            guardian.kill()  # else nothing would be left
     os.kill(up.pid, signal.SIGKILL)
     up.wait()
     assert nodes_with(str(data))

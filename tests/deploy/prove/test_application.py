@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from oncelog.deploy.cluster.ends.interrupts import uninterrupted
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.api import command_of
 from oncelog.deploy.prove.application import Application
-from oncelog.deploy.prove.interrupts import uninterrupted
 from oncelog.deploy.prove.observed import wait_for
 
 TELLS = "import os; print(os.environ['ONCELOG_INSTANCE'], os.environ['KAFKA_BOOTSTRAP_SERVERS'], "

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from oncelog.deploy.prove.interrupts import uninterrupted
+from oncelog.deploy.cluster.ends.interrupts import uninterrupted
 
 from ...waiting import until
 

@@ -1,0 +1,96 @@
+"""What ends with this process, however it ends: also by `kill -9` or with its terminal.
+
+    with guardian.kept("directory", path):
+        ...
+
+A guardian, a process of its own (guardian_process.py), is told of a cluster, a directory or a run
+of children before it is made. It waits for the end of this process and ends what it was not told to
+forget. There is one while something is kept, and none else.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["cluster", "directory", "run"]
+PROGRAM = Path(__file__).resolve().with_name("guardian_process.py")
+RUN = "ONCELOG_RUN"  # in the environment of children, and of all that they start
+KEEP, PURGE = "keep", "purge"  # the data of a cluster
+
+
+class Guardian:
+    """The guardian of one process; may be used from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
+        self._kept: dict[tuple[Kind, str], str] = {}
+
+    def keep(self, kind: Kind, name: str | Path, how: str = "") -> None:
+        """End this when the process is gone. Call it before there is something to be ended."""
+        with self._lock:
+            if self._owner != os.getpid():  # forked: what the parent keeps is the parent's
+                self.__init__()
+            self._kept[kind, str(name)] = how
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            else:
+                self._tell("keep", kind, str(name), how)
+
+    def forget(self, kind: Kind, name: str | Path) -> None:
+        """It has ended, or is to stay; the last one dismisses the guardian."""
+        with self._lock:
+            if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
+                return
+            self._tell("forget", kind, str(name))
+            if not self._kept and self._process is not None:
+                self._process.communicate()
+                self._process = None
+
+    @contextlib.contextmanager
+    def kept(self, kind: Kind, name: str | Path, how: str = "") -> Iterator[None]:
+        """Keep it for a block that ends it by itself."""
+        self.keep(kind, name, how)
+        try:
+            yield
+        finally:
+            self.forget(kind, name)
+
+    def _start(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != RUN}
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(PROGRAM), str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,  # whoever ends our run ends the guardian of what we have started last
+            start_new_session=True,  # a signal from the terminal is not meant for it
+        )
+        for (kind, name), how in self._kept.items():
+            self._tell("keep", kind, name, how)
+
+    def _tell(self, *words: str) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody has killed it: `keep` starts another
+            os.write(self._process.stdin.fileno(), json.dumps(words).encode() + b"\n")
+
+
+guardian = Guardian()
+
+
+def new_run() -> str:
+    """A name for children that end together; it stands in their environment."""
+    return f"{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def environment_of(run: str, others: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a child of this run; None: ours."""
+    return {**(os.environ if others is None else others), RUN: run}

@@ -1,0 +1,72 @@
+"""Ends what a process has left behind: `guardian_process.py OWNER`, started by guardian.py.
+
+Its standard input is a pipe from its owner. Each line is a JSON list: ["keep", KIND, NAME, HOW]
+comes before something is made, ["forget", KIND, NAME] once it has ended. When the pipe closes, or
+the owner is gone, it ends what is kept. It is started as a file, without site-packages, and imports
+next to nothing until then.
+"""
+
+import json
+import os
+import select
+import sys
+
+MODULE = "oncelog.deploy.cluster.ends.guardian_process"
+END = "--end"
+LOOK_S = 0.5  # where the kernel does not report the death of a process
+PIECE_BYTES = 65_536
+Kept = dict[tuple[str, str], str]
+
+
+def kept_at_the_end(owner: int, source: int) -> Kept:
+    """Return what is to be ended, once the owner is gone.
+
+    A process that was forked from the owner may hold the pipe open after its death.
+    """
+    watched = _death_of(owner)
+    kept: Kept = {}
+    heard = b""
+    is_over = False
+    while not is_over:
+        files = [source] if watched is None else [source, watched]
+        readable, _, _ = select.select(files, [], [], LOOK_S if watched is None else None)
+        is_over = watched in readable or os.getppid() != owner
+        while select.select([source], [], [], 0)[0]:  # also what a dead owner has said last
+            piece = os.read(source, PIECE_BYTES)
+            if not piece:
+                is_over = True
+                break
+            *lines, heard = (heard + piece).split(b"\n")
+            for line in lines:
+                verb, kind, name, *how = json.loads(line)
+                if verb == "keep":
+                    kept[kind, name] = how[0]
+                else:
+                    kept.pop((kind, name), None)
+                    is_over = is_over or not kept  # dismissed; a fork may hold the pipe open
+    return kept
+
+
+def _death_of(owner: int) -> int | None:
+    """Return a descriptor that is readable once the owner has died; None: this system has none."""
+    try:
+        return os.pidfd_open(owner)
+    except (AttributeError, OSError):
+        return None
+
+
+def main() -> None:
+    """Wait in a small process; end what is left in one that can import the house."""
+    if sys.argv[1] == END:
+        from .leftovers import end_all
+
+        end_all([(kind, name, how) for kind, name, how in json.loads(sys.argv[2])])
+        return
+    kept = kept_at_the_end(int(sys.argv[1]), sys.stdin.fileno())
+    if kept:
+        left = json.dumps([(kind, name, how) for (kind, name), how in kept.items()])
+        os.execv(sys.executable, [sys.executable, "-P", "-m", MODULE, END, left])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What there is of this user on this machine: nodes, clusters, children of processes that are gone.
+
+Nothing is written down for it. A node is known by its command line, which names its file in the
+directory of its cluster; a child by its environment. A stopped cluster is found in the temporary
+directory only.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from ....node.linux import shares_our_namespaces
+from .. import layout
+from ..failure import Failure
+from ..local_cluster import Cluster
+from ..node_process import node_file_of
+from .guardian import PURGE, RUN
+
+GONE_TIMEOUT_S, BUSY_TIMEOUT_S = 10.0, 30.0
+POLL_S = 0.01
+ORDER = ("run", "cluster", "directory")  # what works on a cluster goes before it
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCluster:
+    """A cluster of this user. processes: by node, those that live."""
+
+    data: Path
+    processes: dict[int, psutil.Process] = field(default_factory=dict[int, psutil.Process])
+
+    @property
+    def node_ids(self) -> list[int]:
+        """As the cluster's file says; empty where there is none any more."""
+        with contextlib.suppress(Failure):
+            if (file := layout.read(self.data)) is not None:
+                return file.node_ids
+        return []
+
+
+def clusters_of_user() -> list[FoundCluster]:
+    """Return the clusters with nodes that live, and those left in the temporary directory."""
+    found: dict[Path, FoundCluster] = {}
+    for file, process in _nodes():
+        data, node_id = file.parent.parent, file.parent.name.removeprefix("node-")
+        if node_id.isdigit():  # else it was laid out by hand, for a service manager
+            found.setdefault(data, FoundCluster(data)).processes[int(node_id)] = process
+    for file in Path(tempfile.gettempdir()).resolve().glob(f"oncelog-*/{layout.CLUSTER_FILE}"):
+        with contextlib.suppress(Failure, OSError):
+            if layout.read(file.parent) is not None:  # and ours
+                found.setdefault(file.parent, FoundCluster(file.parent))
+    return [found[data] for data in sorted(found)]
+
+
+def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
+    """End its nodes as `down` does; whether its data is gone."""
+    if found.node_ids:
+        Cluster.open(found.data).down(purge=is_purged)
+    else:
+        end_cluster(found.data, is_purged=is_purged)
+    return not found.data.exists()
+
+
+def end_all(left: Iterable[tuple[str, str, str]]) -> None:
+    """End what a process has left: kind, name, and what becomes of a cluster's data."""
+    for kind, name, how in sorted(left, key=lambda one: ORDER.index(one[0])):
+        with contextlib.suppress(Failure, OSError):  # the others are ended nevertheless
+            if kind == "run":
+                end_run(name)
+            elif kind == "cluster":
+                end_cluster(Path(name), is_purged=how == PURGE)
+            else:
+                shutil.rmtree(name, ignore_errors=True)
+
+
+def end_cluster(data: Path, *, is_purged: bool) -> None:
+    """kill -9 of all nodes of a directory, whatever there is still of it.
+
+    Failure when they do not end. A child of a starter that was killed holds the directory's lock
+    until it has become a node.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        _end_processes(lambda: (p for file, p in _nodes() if file.parent.parent == data))
+        if not data.is_dir():
+            return
+        try:
+            with layout.locked(data):
+                _end_processes(lambda: (p for file, p in _nodes() if file.parent.parent == data))
+                file = layout.read(data)
+                if file is not None:
+                    layout.remove_peer_directory(Path(file.peer_directory))
+                if is_purged:
+                    layout.remove(data, file)
+                return
+        except layout.DirectoryBusy:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def end_run(run: str) -> None:
+    """kill -9 of all processes that have come from the children of a run; Failure if one stays."""
+    _end_processes(lambda: (process for found, process in _children() if found == run))
+
+
+def end_orphans() -> int:
+    """End the children whose starter is gone; how many there were."""
+    runs = {run for run, _ in _children() if _is_gone(run.partition("-")[0])}
+    orphans = [process for run, process in _children() if run in runs]
+    for run in runs:
+        end_run(run)
+    return len(orphans)
+
+
+def _is_gone(owner: str) -> bool:
+    return owner.isdigit() and not psutil.pid_exists(int(owner))
+
+
+def _end_processes(find: Callable[[], Iterator[psutil.Process]]) -> None:
+    """Until there is none left: one that lives may start another."""
+    deadline = time.monotonic() + GONE_TIMEOUT_S
+    while found := list(find()):
+        if time.monotonic() > deadline:
+            raise Failure(f"Processes {[process.pid for process in found]} do not end.")
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, 0.1)
+
+
+def _nodes() -> Iterator[tuple[Path, psutil.Process]]:
+    """This user's living nodes, by their files."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            file = node_file_of(process.cmdline())
+            if file is not None and process.uids().real == os.getuid() and _counts(process):
+                yield file, process
+
+
+def _children() -> Iterator[tuple[str, psutil.Process]]:
+    """The living processes that were started as children of a run, or by such ones."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if (run := process.environ().get(RUN)) and _counts(process):
+                yield run, process
+
+
+def _counts(process: psutil.Process) -> bool:
+    """Whether it lives, and in no other container, where paths and ids mean other things."""
+    return process.status() != psutil.STATUS_ZOMBIE and shares_our_namespaces(process.pid)

@@ -1,0 +1,97 @@
+"""Nothing is left of a cluster whose program is ended by a signal; all of it is found again."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from oncelog.deploy.cli import main
+from oncelog.deploy.cluster.ends import leftovers
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ...waiting import until
+
+pytestmark = pytest.mark.cluster
+IN_A_BLOCK = """
+import time
+from oncelog import Cluster
+
+with Cluster(1) as cluster:
+    print(cluster.data, flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary directory in which whatever is left can be seen."""
+    short = Path(tempfile.mkdtemp(prefix="ole"))  # sockets want short paths
+    monkeypatch.setenv("TMPDIR", str(short))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    yield short
+    shutil.rmtree(short)
+
+
+def left_in(scratch: Path) -> list[str]:
+    """Return files there, and processes that were started with them."""
+    found = [str(path) for path in scratch.iterdir()]
+    for process in psutil.process_iter(["cmdline"]):
+        command = " ".join(process.info["cmdline"] or [])
+        found += [command] if str(scratch) in command else []
+    return found
+
+
+def test_terminated_block_leaves_nothing(scratch: Path) -> None:
+    command = [sys.executable, "-c", IN_A_BLOCK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None and program.stdout.readline()
+        assert any("oncelog.node" in each for each in left_in(scratch))
+        program.terminate()
+        assert program.wait(30) == -signal.SIGTERM
+    until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_interrupted_up_leaves_nothing(scratch: Path, number: signal.Signals) -> None:
+    data = scratch / "deep" / "data"
+    command = [sys.executable, "-m", "oncelog.deploy.cli", "up", "-n", "1", "--data", str(data)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as up:
+        until(lambda: any("oncelog.node" in each for each in left_in(scratch)))
+        up.send_signal(number)
+        _, told = up.communicate(timeout=60)
+    assert up.returncode in (130, -signal.SIGKILL) and "Traceback" not in told
+    until(lambda: not data.exists())
+    until(lambda: set(left_in(scratch)) <= {str(data.parent)}, lambda: f"{left_in(scratch)}")
+    assert data.parent.exists() == (number == signal.SIGKILL)
+
+
+def test_all_clusters_are_found_and_ended(
+    scratch: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, bare = scratch / "whole", scratch / "bare"
+    clusters = [Cluster(1, data=data) for data in (whole, bare)]
+    for cluster in clusters:
+        cluster.up()
+    for name in ("cluster.json", "node-1/node.pid"):
+        (bare / name).unlink()
+    monkeypatch.chdir(scratch)
+    assert main.run(["ps", "--all", "--format", "json"]) == 0
+    rows = {row["directory"]: row for row in json.loads(capsys.readouterr().out)}
+    assert {str(whole), str(bare)} <= rows.keys()
+    assert rows[str(whole)]["running"] == rows[str(whole)]["nodes"] == 1
+    ours = [each for each in leftovers.clusters_of_user() if each.data in (whole, bare)]
+    # those of other tests, and of whoever works here, are to stay
+    monkeypatch.setattr(leftovers, "clusters_of_user", lambda: ours)
+    monkeypatch.setattr(leftovers, "end_orphans", lambda: 0)
+    assert main.run(["down", "--all", "--purge"]) == 0
+    assert not any("oncelog.node" in each for each in left_in(scratch))
+    assert not whole.exists()
+    assert all(cluster.node(1).exit_code() is not None for cluster in clusters)

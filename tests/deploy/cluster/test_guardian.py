@@ -1,0 +1,101 @@
+"""What a process keeps is ended when it is killed, and left alone once it is forgotten."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from oncelog.deploy.cluster.ends.guardian import RUN, Guardian
+from oncelog.deploy.cluster.ends.leftovers import end_run
+
+from ...waiting import until
+
+OWNER = """
+import os, subprocess, sys, time
+from oncelog.deploy.cluster.ends.guardian import environment_of, guardian, new_run
+
+run, folder = new_run(), sys.argv[1]
+guardian.keep("directory", folder)
+os.mkdir(folder)
+guardian.keep("run", run)
+shell = ["sh", "-c", "setsid sleep 300 & sleep 300"]  # the first one leaves every session of ours
+child = subprocess.Popen(shell, env=environment_of(run), start_new_session=True)
+{more}
+print(child.pid, guardian._process.pid if guardian._process else 0, flush=True)
+time.sleep(300)
+"""
+FORKS = "os.fork() or time.sleep(300)"  # it holds the pipe to the guardian open
+FORGETS = "guardian.forget('directory', folder); guardian.forget('run', run)"
+
+
+@contextmanager
+def started(folder: Path, more: str = "") -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """Yield an owner, its child and its guardian."""
+    command = [sys.executable, "-c", OWNER.format(more=more), str(folder)]
+    owner = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=folder.parent
+    )
+    try:
+        assert owner.stdout is not None
+        child, guardian = map(int, owner.stdout.readline().split())
+        yield owner, child, guardian
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(owner.pid, signal.SIGKILL)  # and what was forked
+        owner.communicate()
+
+
+def sleepers(folder: Path) -> list[psutil.Process]:
+    """The processes that work in the directory above, the owner's children."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter(["cwd", "name", "status"]):
+        is_there = process.info["cwd"] == str(folder.parent) and process.info["name"] == "sleep"
+        if is_there and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("more", ["", FORKS], ids=["alone", "forked"])
+def test_killed_owner_leaves_neither_its_children_nor_its_directory(
+    tmp_path: Path, more: str
+) -> None:
+    folder = tmp_path / "kept"
+    with started(folder, more) as (owner, _, guardian):
+        until(lambda: len(sleepers(folder)) == 2)
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.wait()
+        until(lambda: not sleepers(folder) and not folder.exists())
+        until(lambda: not psutil.pid_exists(guardian))
+
+
+def test_forgotten_children_and_directory_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    with started(folder, FORGETS) as (owner, child, guardian):
+        assert guardian == 0  # dismissed with the last of them
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.wait()
+        assert folder.exists() and psutil.pid_exists(child)
+        end_run(psutil.Process(child).environ()[RUN])  # as `down --all` does
+        until(lambda: not sleepers(folder))
+
+
+def test_killed_guardian_is_replaced_at_the_next_word(tmp_path: Path) -> None:
+    guardian = Guardian()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    guardian.keep("directory", tmp_path / "a")
+    first = guardian._process
+    assert first is not None
+    first.kill()
+    first.communicate()
+    guardian.keep("directory", tmp_path / "b")
+    second = guardian._process
+    assert second is not None and second is not first
+    second.communicate()  # as if this process had ended
+    until(lambda: not list(tmp_path.iterdir()))
