@@ -268,6 +268,11 @@ class Producer:
             if self._batches.unfinished_bytes <= self.settings.buffer_memory // 2:
                 return
 
+    @property
+    def obstacle(self) -> KafkaError | None:
+        """Why records are tried again and again at this moment; None: nothing is in their way."""
+        return self._batches.obstacle
+
     async def flush(self) -> None:
         """Return when every record handed over is decided.
 

@@ -215,9 +215,8 @@ class Broker:
         self._work.close()
         threads = self._log_executor, self.replicas.flusher.executor, self._directory_executor
         await self._logs.close(*threads, broker_epoch=self.liveness.broker_epoch)
-        self._journal_executor.shutdown()
-        self._raft_executor.shutdown()
-        self._log_executor.shutdown()
+        for executor in (self._journal_executor, self._raft_executor, self._log_executor):
+            executor.shutdown()
         self._directory_executor.shutdown()
         self.replicas.flusher.stop()
 
@@ -375,6 +374,7 @@ class Broker:
             "partitions": len(self.replicas),
             "partitions_led": sum(1 for p in self.replicas if p.leader is not None),
             "uncleanable": self._logs.uncleanable(),
+            "disk": self.replicas.disk.words,
             **self._partition_transactions.metrics(),
             "loop": self.watchdog.metrics(),
         }

@@ -11,10 +11,11 @@ taken before the first.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ...wire.batch_builder import BatchBuilder, Headers
+from ...wire.errors import KafkaError, RequestTimedOut
 from ...wire.identifiers import TopicPartition
 from ...wire.record_rows import SizedRows
 from .delivery import Delivery, Outcome
@@ -40,6 +41,7 @@ class ProducerBatch:
     encoded: bytearray | None = None
     is_given_up: bool = False  # nobody waits for its answer any more
     is_doubtful: bool = False  # an answer was lost: it may stand in the log
+    problem: KafkaError | None = None  # why it was not taken the last time
 
     def __repr__(self) -> str:
         return f"a batch of {self.builder.count} records of {self.topic}/{self.partition}"
@@ -83,6 +85,12 @@ class Accumulator:
         return any(
             q.waiting or any(not b.is_given_up for b in q.in_flight) for q in self._queues.values()
         )
+
+    @property
+    def obstacle(self) -> KafkaError | None:
+        """Why a batch that is tried again was not taken the last time; None: there is none."""
+        tried = (b for q in self._queues.values() for b in (*q.in_flight, *q.waiting))
+        return next((b.problem for b in tried if b.problem is not None), None)
 
     @property
     def has_in_flight(self) -> bool:
@@ -219,6 +227,12 @@ class Accumulator:
         fresh = [b for b in queue.waiting if not b.attempts]
         tried.sort(key=lambda b: b.place)
         queue.waiting = deque([*tried, *fresh])
+
+    def too_late(self, batches: Iterable[ProducerBatch]) -> KafkaError:
+        """Return what expired batches fail with: what was in their way, too."""
+        known = next((batch.problem for batch in batches if batch.problem is not None), None)
+        words = f"not acknowledged within {self._delivery_timeout_ms} ms"
+        return RequestTimedOut(words if known is None else f"{words}; the last answer: {known}")
 
     def expire(self, now_ms: int) -> list[ProducerBatch]:
         """Take out batches whose time is over.

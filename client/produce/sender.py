@@ -15,7 +15,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
+from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.identifiers import TopicPartition
 from ...wire.messages.produce import ProducedPartition
 from ...wire.record_batch import rewrite_producer
@@ -149,8 +149,7 @@ class Sender:
     def _expire(self) -> None:
         late = self._batches.expire(now_ms())
         if late:
-            limit = self._settings.delivery_timeout_ms
-            self._fail(late, RequestTimedOut(f"not acknowledged within {limit} ms"))
+            self._fail(late, self._batches.too_late(late))
 
     async def _wait(self) -> None:
         now = now_ms()
@@ -315,6 +314,7 @@ class Sender:
             fate = Fate.RETRY
         if fate is Fate.RETRY and batch.attempts <= self._settings.retries:
             first, last = self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms
+            batch.problem = problem
             self._batches.retry(batch, now_ms(), min(first << min(batch.attempts - 1, 6), last))
             logger.info("%r is sent again, after attempt %d: %s", batch, batch.attempts, problem)
             return

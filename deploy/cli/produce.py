@@ -2,8 +2,8 @@
 
 import io
 import sys
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -14,10 +14,12 @@ from ..cluster.terminal import counted, say
 from .common import DEFAULT_CLUSTER, ClusterOptions, pairs
 
 if TYPE_CHECKING:
+    from ...client.producer import Producer
     from ..records.json_lines import NewRecord
 
 LINES_AHEAD = 10_000
 READ_BYTES = 1 << 20
+OBSTACLE_S = 3.0
 T = TypeVar("T")
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -71,6 +73,7 @@ async def produce(
     async with (
         cluster.view() as view,
         Producer(view, acks=acks, compression_type=compression) as producer,
+        _telling_obstacles(producer),
     ):
         for source in sources:
             chunks = _whole(source) if whole else _lines(source)
@@ -121,6 +124,27 @@ class _Common:
                 record.timestamp_ms if self._timestamp_ms is None else self._timestamp_ms
             ),
         )
+
+
+@asynccontextmanager
+async def _telling_obstacles(producer: "Producer") -> AsyncIterator[None]:
+    """Say why nothing is acknowledged, once it has lasted a while, and when that changes."""
+    import asyncio
+
+    async def tell_again() -> None:
+        told = ""
+        while True:
+            await asyncio.sleep(OBSTACLE_S)
+            words = str(producer.obstacle or "")
+            if words and words != told:
+                say(f"not acknowledged yet, and tried again: {words}")
+            told = words
+
+    telling = asyncio.create_task(tell_again())
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 def _place(topic: str, partition: int | None) -> tuple[str, int | None]:

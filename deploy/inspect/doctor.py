@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...storage.directory.lock import is_open_to_others, other_owner
 from ..cluster import layout
 from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
@@ -39,7 +40,7 @@ class HealthCheck:
 
 def examine(data: Path) -> list[HealthCheck]:
     """All checks; the cluster's only when there is one in `data`."""
-    checks = [_python(), _open_files(), _disk(data), _sockets(), *_extras()]
+    checks = [_python(), _open_files(), _directory(data), _disk(data), _sockets(), *_extras()]
     try:
         file = layout.read(data.resolve())
     except Failure as failure:
@@ -64,6 +65,22 @@ def _open_files() -> HealthCheck:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     advice = f"many partitions need more: ulimit -n {65536}"
     return _unless(soft >= OPEN_FILES_WANTED, "open files", str(soft), "note", advice)
+
+
+def _directory(data: Path) -> HealthCheck:
+    """Whether this user may have a cluster there."""
+    path = data.resolve()
+    place = next(p for p in (path, *path.parents) if p.exists())
+    elsewhere = "run this as its owner, or choose another --data"
+    if not place.is_dir():
+        return HealthCheck("directory", "bad", f"{place} is a file", "choose another --data")
+    if place == path and (owner := other_owner(path)) is not None:
+        return HealthCheck("directory", "bad", f"{path} belongs to user {owner}", elsewhere)
+    if not os.access(place, os.W_OK | os.X_OK):
+        return HealthCheck("directory", "bad", f"{place} cannot be written", elsewhere)
+    if place == path and is_open_to_others(path):
+        return HealthCheck("directory", "note", f"{path} is open to others", "oncelog up closes it")
+    return HealthCheck("directory", "ok", f"{place} can be written")
 
 
 def _disk(data: Path) -> HealthCheck:

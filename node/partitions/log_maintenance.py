@@ -28,6 +28,7 @@ from ..config.broker_config import BrokerConfig
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
+from .storage_failures import DiskTrouble
 
 logger = logging.getLogger(__name__)
 WRITE_BACK_CHECK_MS = 100
@@ -61,6 +62,7 @@ class LogMaintenance:
         self._dirty: dict[HostedPartition, int] = {}
         self._dirty_bytes = 0
         self._limited_log = LimitedLog(logger)
+        replicas.disk = DiskTrouble(directory.path, directory_executor)
 
         def writer(name: str) -> CheckpointWriter:
             return CheckpointWriter(directory, name, directory_executor, replicas.work)
@@ -102,6 +104,7 @@ class LogMaintenance:
 
     async def stop(self) -> None:
         """End the background work; a sync under way is waited for."""
+        await self._replicas.disk.stop()
         await end_tasks(*self._tasks)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:

@@ -38,3 +38,15 @@ class FailedLogs:
 
     def withdraw(self, topic_id: bytes, index: int) -> None:
         """It could be opened after all: a report that comes late would take it out."""
+
+
+class DiskReport:
+    """`storage_failures.DiskTrouble`: tells people. words: what the disk refuses now."""
+
+    words = ""
+
+    def note(self, error: BaseException, *, is_log_lost: bool = False) -> None:
+        """A write was refused, by the disk if `error` or its cause is an OSError."""
+
+    async def stop(self) -> None:
+        """Look no more for the end of it."""

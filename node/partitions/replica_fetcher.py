@@ -239,6 +239,7 @@ class ReplicaFetcher:
     def _failed(self, slot: FollowerSlot, partition: HostedPartition, error: Exception) -> None:
         """An answer could not be carried out; the other partitions of this leader go on."""
         if isinstance(error, KafkaStorageError):
+            self._replicas.disk.note(error)
             if partition.log.is_failed:
                 self._fail(slot, partition)
             else:  # a full disk, or too many open files

@@ -37,7 +37,7 @@ from .awaited_leaders import AwaitedLeaders
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import ACKS_ALL, HostedPartition
 from .log_flusher import LogFlusher
-from .ports import FailedLogs, Followers, InSyncReplicas
+from .ports import DiskReport, FailedLogs, Followers, InSyncReplicas
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,7 @@ class ReplicaManager:
         self._expiry = EarliestTimer(clock.monotonic_ms, self._expire)
         self.followers, self.in_sync = Followers(), InSyncReplicas()
         self.failed_logs = FailedLogs()
+        self.disk = DiskReport()
         self.awaited = AwaitedLeaders(clock.monotonic_ms)
         self.role_listeners: list[Callable[[HostedPartition], None]] = []
         self._limited_log = LimitedLog(logger)
@@ -195,7 +196,8 @@ class ReplicaManager:
                 transaction_version=transaction_version,
                 prepare_index=prepare_index,
             )
-        except KafkaStorageError:
+        except KafkaStorageError as error:
+            self.disk.note(error)
             self.fail(partition)
             raise
         if not info.is_duplicate:
@@ -290,6 +292,8 @@ class ReplicaManager:
             return
         if self._by_id.get(partition.key) is not partition:
             return  # its log is only retired
+        if (failure := partition.log.disk_failure) is not None:
+            self.disk.note(failure, is_log_lost=True)
         logger.error("storage of %r failed; this broker steps down from it", partition)
         partition.leader_id = -2
         partition.leader = partition.follower = None

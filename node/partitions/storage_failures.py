@@ -1,23 +1,35 @@
-"""Tells the controller which logs of this broker have failed, until it knows.
+"""Tells the controller which logs of this broker have failed, and people what the disk refuses.
 
-The broker has stopped serving them already (KAFKA_STORAGE_ERROR). Only the replicated metadata
+The broker has stopped serving such logs already (KAFKA_STORAGE_ERROR). Only the replicated metadata
 can make another replica lead, so the report is repeated until it is answered.
 """
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from pathlib import Path
 
 from ...coordinator.metadata.commands import Command, FailReplicas
 from ...coordinator.metadata.results import Result
 from ...replication.background_task import background_task, end_tasks
 from ...wire.errors import KafkaError
-from .ports import FailedLogs
+from .ports import DiskReport, FailedLogs
 
 logger = logging.getLogger(__name__)
 Propose = Callable[[Command], Awaitable[Result]]
 GATHER_S = 0.02  # one bad disk breaks many logs at nearly the same time
 RETRY_S = 0.2
+LOOK_S = 2.0
+TRIAL, TRIAL_BYTES = ".disk-trial", 1 << 20
+FULL = "is full"
+TROUBLES = {
+    errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EROFS: "is read-only", errno.EIO: "fails",
+}  # fmt: skip
+ENDS = {FULL: "there is room again"}
+OTHER_END = "the disk is mended and this node restarted"
 
 
 class StorageFailures(FailedLogs):
@@ -62,3 +74,62 @@ class StorageFailures(FailedLogs):
                 logger.error("failed replicas: %s", result.message)
             for key in partitions:
                 self._unreported.pop(key, None)
+
+
+class DiskTrouble(DiskReport):
+    """Reports the first refusal of the disk and its end, once each.
+
+    A full disk may have room again. A log that has failed stays so until the broker is restarted.
+    """
+
+    def __init__(self, directory: Path, executor: Executor) -> None:
+        self.words = ""
+        self._directory, self._executor = directory, executor
+        self._is_lasting = self._is_noted = False
+        self._task: asyncio.Task[None] | None = None
+
+    def note(self, error: BaseException, *, is_log_lost: bool = False) -> None:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError) or cause.errno not in TROUBLES:
+            return
+        self._is_noted = True
+        self._is_lasting |= is_log_lost
+        if self.words:
+            return
+        what, reason = TROUBLES[cause.errno], os.strerror(cause.errno)
+        self.words = f"the disk {what} ({reason})"
+        logger.error(
+            "the disk of %s %s (%s): writes are answered with KAFKA_STORAGE_ERROR until %s",
+            self._directory,
+            what,
+            reason,
+            ENDS.get(what, OTHER_END),
+        )
+        self._task = background_task("disk", self._until_it_is_over())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            await end_tasks(self._task)
+
+    async def _until_it_is_over(self) -> None:
+        loop = asyncio.get_running_loop()
+        is_over = False
+        while not is_over:
+            self._is_noted = False
+            await asyncio.sleep(LOOK_S)
+            if not self._is_noted and not self._is_lasting:
+                is_over = await loop.run_in_executor(self._executor, self._takes_writes)
+        self.words = ""
+        logger.warning("the disk of %s takes writes again", self._directory)
+
+    def _takes_writes(self) -> bool:
+        path = self._directory / TRIAL
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.unlink(path)  # a process that is killed leaves none
+                return os.pwrite(file, bytes(TRIAL_BYTES), 0) == TRIAL_BYTES
+            finally:
+                os.close(file)
+        except OSError:
+            return False

@@ -14,6 +14,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.faults.faulty_cluster import FaultyCluster
+from oncelog.deploy.inspect.node_troubles import disk_trouble
+
+from ..waiting import until
 
 pytestmark = pytest.mark.cluster
 TOPIC = "full"
@@ -92,7 +95,11 @@ def test_a_follower_that_has_room_again_is_in_sync_without_a_restart(tmp_path: P
         assert producer.flush(60) == 0
         assert not failed
         cluster.wait_for_isr(TOPIC, 2)
+        assert disk_trouble(cluster, follower) == "the disk is full (No space left on device)"
         cluster.ask_faults(follower, {"op": "heal"})
         cluster.wait_for_isr(TOPIC, 3)
         assert cluster.node(follower).find() == process
         assert cluster.leader(TOPIC, 0) == leader
+        until(lambda: not disk_trouble(cluster, follower))
+        log = cluster.node(follower).log.read_text()
+        assert log.count(" is full ") == log.count(" takes writes again") == 1

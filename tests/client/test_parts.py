@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oncelog.client.cluster_view import parse_address
 from oncelog.client.produce.accumulator import Accumulator, ProducerBatch
 from oncelog.client.produce.partitioner import STICKY_BYTES, StickyPartitioner, murmur2
+from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import HEADER_BYTES
 from oncelog.wire.records import decode_batch
 
@@ -99,6 +100,20 @@ def test_a_retry_goes_back_to_its_place_and_holds_the_others_back():
     assert batches.take(100) == []
     batches.finish(again)
     assert number(batches.take(100), -1) is sent[2]
+
+
+def test_expired_batch_says_what_was_in_its_way():
+    batches = make()
+    fill(batches, 1)
+    batch = number(batches.take(100), 0)
+    assert batches.obstacle is None
+    batch.problem = KafkaStorageError("no space left")
+    batches.retry(batch, 100, 0)
+    assert batches.obstacle is batch.problem
+    told = str(batches.too_late(batches.expire(2000)))
+    assert "not acknowledged within 1000 ms; the last answer: " in told
+    assert "no space left" in told
+    assert batches.obstacle is None
 
 
 def test_a_flush_waits_for_the_backoff_of_a_retry():

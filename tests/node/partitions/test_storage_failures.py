@@ -1,14 +1,18 @@
 """Reports of logs that have failed: repeated until the controller knows, unless they got well."""
 
 import asyncio
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from oncelog.coordinator.metadata.commands import Command, FailReplicas
 from oncelog.coordinator.metadata.results import Result
 from oncelog.node.partitions import storage_failures
-from oncelog.node.partitions.storage_failures import StorageFailures
-from oncelog.wire.errors import RequestTimedOut
+from oncelog.node.partitions.storage_failures import DiskTrouble, StorageFailures
+from oncelog.wire.errors import KafkaStorageError, RequestTimedOut
 
 from ...awaiting import until
 from ..hosted_logs import TOPIC_ID
@@ -79,3 +83,51 @@ async def test_a_report_is_repeated_until_it_is_answered(monkeypatch: pytest.Mon
     await until(lambda: not failures._unreported)
     await failures.stop()
     assert count == 4
+
+
+def refused(number: int) -> KafkaStorageError:
+    error = KafkaStorageError("the log of t-0 failed on disk")
+    error.__cause__ = OSError(number, os.strerror(number))
+    return error
+
+
+async def test_full_disk_is_reported_once_and_so_is_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(storage_failures, "LOOK_S", 0.01)
+    with ThreadPoolExecutor(1) as executor:
+        disk = DiskTrouble(tmp_path / "missing", executor)
+        for _ in range(3):
+            disk.note(refused(errno.ENOSPC))
+        assert disk.words == "the disk is full (No space left on device)"
+        await asyncio.sleep(0.05)
+        assert disk.words  # nothing can be written there
+        (tmp_path / "missing").mkdir()
+        await until(lambda: not disk.words)
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in lines] == ["ERROR", "WARNING"]
+    assert "is full" in lines[0][1] and "until there is room again" in lines[0][1]
+    assert "takes writes again" in lines[1][1]
+    assert list((tmp_path / "missing").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+async def test_log_that_was_lost_to_the_disk_is_reported_until_a_restart(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
+    with ThreadPoolExecutor(1) as executor:
+        disk = DiskTrouble(tmp_path, executor)
+        disk.note(OSError(number, os.strerror(number)), is_log_lost=True)
+        await asyncio.sleep(0.05)
+        assert os.strerror(number) in disk.words
+        await disk.stop()
+    assert ["restarted" in record.getMessage() for record in caplog.records] == [True]
+
+
+async def test_error_that_is_not_the_disks_is_not_reported(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        disk = DiskTrouble(tmp_path, executor)
+        disk.note(KafkaStorageError("retired"))
+        disk.note(refused(errno.EMFILE))
+        assert not disk.words
