@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..wire.errors import LeaderNotAvailable, UnsupportedVersion
+from ..wire.errors import (
+    KafkaError,
+    LeaderNotAvailable,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from ..wire.identifiers import TopicPartition
 from .by_topic import entries_by_topic
 from .cluster_view import DESCRIBE_QUORUM, PartitionInfo, topic_error
@@ -121,9 +126,44 @@ class Admin:
         await self._call(CREATE_TOPICS, request, lambda answer: answer.topics, "Create")
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics by name."""
-        request = {"topic_names": list(names), "timeout": self.timeout_ms}
-        await self._call(DELETE_TOPICS, request, lambda answer: answer.responses, "Delete")
+        """Delete topics by name; raises the first error when all that can be deleted are."""
+        for problem in (await self.delete_topics_each(names)).values():
+            if problem is not None:
+                raise problem
+
+    async def delete_topics_each(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Delete topics by name; return for each why it was not deleted, or None.
+
+        A topic that the controller does not know is not asked for again.
+        """
+        outcomes: dict[str, KafkaError | None] = {}
+        wanted = list(dict.fromkeys(names))
+
+        async def attempt() -> None:
+            left = [name for name in wanted if name not in outcomes]
+            answer = await self._ask(
+                DELETE_TOPICS, {"topic_names": left, "timeout": self.timeout_ms}
+            )
+            passing: KafkaError | None = None
+            for result in answer.responses:
+                try:
+                    raise_error_of(result, str(result.name), "Delete")
+                    outcomes[result.name] = None
+                except KafkaError as problem:
+                    if problem.retriable and not isinstance(problem, UnknownTopicOrPartition):
+                        passing = problem
+                    else:
+                        outcomes[result.name] = problem
+            if passing is not None:
+                raise passing
+
+        try:
+            await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
+        except KafkaError as problem:
+            if not outcomes:
+                raise
+            outcomes |= {name: problem for name in wanted if name not in outcomes}
+        return outcomes
 
     async def create_partitions(
         self, topic: str, count: int, *, validate_only: bool = False

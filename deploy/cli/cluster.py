@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from ...wire.printable import printable
-from ..cluster.advice import shell_command, shell_word
+from ..cluster import layout
+from ..cluster.advice import repeat_options, shell_command, shell_word
 from ..cluster.failure import Failure
 from ..cluster.lookup import bootstrap_line, open_cluster
 from ..cluster.targets import SYNTAX
 from ..cluster.terminal import say, show, show_one, tell
+from .all_clusters import end_all_of_user, show_all
 from .common import (
     DEFAULT_DATA,
     QUERY,
@@ -62,7 +64,10 @@ def register(app: App) -> None:
 
 def up(
     *,
-    nodes: Annotated[int, Parameter(name=["--nodes", "-n"], help="1, 3, 4 or 5.")] = 3,
+    nodes: Annotated[
+        int | None,
+        Parameter(name=["--nodes", "-n"], help="1, 3, 4 or 5; else 3, or those that are there."),
+    ] = None,
     first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
     data: Data = DEFAULT_DATA,
     port: Annotated[int | None, Parameter(help="Node i listens on PORT+i-1.")] = None,
@@ -86,8 +91,10 @@ def up(
     from ..cluster.local_cluster import Cluster
 
     started = time.monotonic()
+    repeat_options(data=None if data == DEFAULT_DATA else data)
+    known = layout.read(data.resolve()) if nodes is None else None
     cluster = Cluster(
-        nodes,
+        nodes or (len(known.nodes) if known is not None else 3),
         data=data,
         first_id=first_id,
         port=port,
@@ -105,10 +112,9 @@ def up(
         show_one({**described, "data": cluster.data, "nodes": _node_rows(cluster)}, format)
         return
     show(_node_rows(cluster), format, columns=STARTED_COLUMNS)
-    where = None if data == DEFAULT_DATA else data
     tell(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
-    create = shell_command("topic create", "orders", partitions=6, data=where)
-    tell(f'next: eval "$({shell_command("env", data=where)})"   {create}')
+    create = shell_command("topic create", "orders", partitions=6)
+    tell(f'next: eval "$({shell_command("env")})"   {create}')
 
 
 def ps(
@@ -122,21 +128,12 @@ def ps(
     """The nodes: process, state, role, partitions led, memory, CPU, and what was broken on purpose
     or is wrong with the disk."""
     if everywhere:
-        from ..cluster.ends.leftovers import clusters_of_user
-
-        rows = [
-            {
-                "nodes": len(found.node_ids) or None,
-                "running": len(found.processes),
-                "directory": found.data,
-                "pids": {node: process.pid for node, process in found.processes.items()},
-            }
-            for found in clusters_of_user()
-        ]
-        show(rows, format, columns=headings("nodes", "running", "directory"))
+        show_all(format)
         return
     rows = _node_rows(open_cluster(data))
-    show(rows, format, columns=NODE_COLUMNS, optional=NODE_OPTIONAL)
+    is_broken = any(row["faults"] for row in rows)
+    columns = {k: v for k, v in NODE_COLUMNS.items() if is_broken or k != "faults"}
+    show(rows, format, columns=columns, optional=NODE_OPTIONAL)
 
 
 def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
@@ -215,7 +212,7 @@ def down(
 ) -> int:
     """Stop every node; the data stays unless --purge."""
     if everywhere:
-        return _all_down(purge)
+        return end_all_of_user(purge)
     cluster = open_cluster(data)
     for node_id in cluster.down(purge=purge):
         words = cluster.node(node_id).log
@@ -281,7 +278,7 @@ def partition(
     if not separator or not all(sides):
         raise Failure(f"{groups!r} is not two groups. Write for instance 1,2/3.", exit_code=2)
     open_cluster(data).partition(*sides, one_way=one_way)
-    tell(f"cut {left} {'->' if one_way else '|'} {right}; mend it with: oncelog heal")
+    tell(f"cut {left} {'->' if one_way else '|'} {right}; mend it with: {shell_command('heal')}")
 
 
 def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
@@ -290,7 +287,7 @@ def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
     if not number.isdigit():
         raise Failure(f"{delay!r} is not a delay. Write for instance 50ms.", exit_code=2)
     node_id = open_cluster(data).slow(target, int(number))
-    tell(f"node {node_id} sends {number} ms late; mend it with: oncelog heal")
+    tell(f"node {node_id} sends {number} ms late; mend it with: {shell_command('heal')}")
 
 
 def heal(*, data: Data = DEFAULT_DATA) -> None:
@@ -305,25 +302,6 @@ def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]
         raise Failure(f"{config} is not a file; --config wants a server.properties.", exit_code=2)
     command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(config.resolve())]
     os.execv(sys.executable, command)
-
-
-def _all_down(purge: bool) -> int:
-    """One after the other: one that cannot be ended keeps none of the others."""
-    from ..cluster.ends.leftovers import clusters_of_user, end_found, end_orphans
-
-    clusters, problems = clusters_of_user(), 0
-    for found in clusters:
-        try:
-            is_removed = end_found(found, is_purged=purge)
-            say(f"ended: {found.data}{', data removed' if is_removed else ''}")
-        except Failure as problem:
-            problems += 1
-            say(f"not ended: {found.data}: {problem}")
-    if orphans := end_orphans():
-        say(f"ended: {orphans} processes whose command had been killed")
-    if not clusters and not orphans:
-        say("nothing of this user runs")
-    return 1 if problems else 0
 
 
 def _probe(query: Query, seconds: float) -> int:

@@ -16,7 +16,7 @@ from cyclopts import App, Group, Parameter
 from ...wire.printable import printable
 from ..cluster.advice import one_command
 from ..cluster.ends.interrupts import ended_as_by_ctrl_c
-from ..cluster.failure import Failure
+from ..cluster.failure import Failure, told_by_system
 from ..cluster.terminal import say, terminal_width
 from . import (
     bench,
@@ -105,6 +105,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
         return 0
+    except OSError as problem:
+        words = told_by_system(problem)
+        if words is None:
+            raise
+        return _complain(1, words)
     except Exception as problem:
         from ...wire.errors import KafkaError
 

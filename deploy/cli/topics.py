@@ -193,17 +193,19 @@ def delete(
     *names: Names,
     dry_run: DryRun = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
-) -> None:
-    """Delete topics and their data."""
+) -> int:
+    """Delete topics and their data; exit code 1 when one of them was not deleted."""
     if not names:
         raise Failure("Which topic? oncelog topic delete NAME ...", exit_code=2)
     with cluster.admin() as admin:
         chosen = matching(admin, names)
         if dry_run:
             say(f"would delete {', '.join(chosen)}")
-            return
-        admin.delete_topics(chosen)
-    say(f"deleted {', '.join(chosen)}")
+            return 0
+        outcomes = admin.delete_topics_each(chosen)
+    for name, problem in outcomes.items():
+        say(f"deleted {name}" if problem is None else f"not deleted: {name}. {problem}")
+    return int(any(outcomes.values()))
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:

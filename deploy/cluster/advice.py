@@ -11,7 +11,10 @@ from contextlib import contextmanager
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;/@%+=_-()[]")
 
 CONNECTING = frozenset({"txn", "why", "group", "topic", "produce", "consume"})
-OF_A_DIRECTORY = frozenset(("data", verb) for verb in ("start", "kill", "logs", "heal", "ps"))
+OF_A_DIRECTORY = frozenset({
+    "ps", "env", "doctor", "logs", "down", "kill", "stop", "start", "restart", "pause", "resume",
+    "partition", "slow", "heal",
+})  # fmt: skip
 _given: list[dict[str, object]] = []  # of the command that runs
 
 
@@ -35,6 +38,12 @@ def repeat_options(**options: object) -> None:
         _given[-1] = {name: value for name, value in options.items() if value is not None}
 
 
+def is_of_another() -> bool:
+    """Whether the cluster was named by its address: its nodes may be nobody's here to start."""
+    given = _given[-1] if _given else {}
+    return not given.keys().isdisjoint(("bootstrap", "command_config", "profile"))
+
+
 def shell_command(verb: str, *names: object, **options: object) -> str:
     """Return `oncelog VERB NAME ... --option VALUE ...` as a shell takes it; None: no such option.
 
@@ -44,7 +53,7 @@ def shell_command(verb: str, *names: object, **options: object) -> str:
     given = {
         name: value
         for name, value in (_given[-1] if _given else {}).items()
-        if first in CONNECTING or (name, first) in OF_A_DIRECTORY
+        if first in CONNECTING or (name == "data" and first in OF_A_DIRECTORY)
     }
     options = {**given, **options}
     words, operands = [verb], [str(name) for name in names]

@@ -1,4 +1,21 @@
-"""The one exception that people are meant to read."""
+"""The one exception that people are meant to read, and errors of the system in such words."""
+
+import errno
+import os
+
+_NOT_ALLOWED = "Run this as its owner, or choose another place."
+_ADVICE = {
+    errno.EACCES: _NOT_ALLOWED, errno.EPERM: _NOT_ALLOWED,
+    errno.EROFS: "Choose a place that can be written.",
+    errno.ENOSPC: "Make room, or choose another disk.",
+    errno.EDQUOT: "Make room, or choose another disk.",
+    errno.EIO: "The disk fails: see what the kernel says of it (dmesg).",
+    errno.ENOENT: "Check the path.", errno.ENOTDIR: "Check the path.",
+    errno.EISDIR: "Give a file.", errno.ENAMETOOLONG: "Give a shorter path.",
+    errno.ELOOP: "Give a path without links.",
+    errno.EMFILE: "Allow more open files: ulimit -n 65536.",
+}  # fmt: skip
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # told without a name, too
 
 
 class Failure(Exception):
@@ -10,3 +27,12 @@ class Failure(Exception):
     def __init__(self, sentence: str, *, exit_code: int = 1) -> None:
         super().__init__(sentence)
         self.exit_code = exit_code
+
+
+def told_by_system(problem: OSError) -> str | None:
+    """Return what a person can do something about as a sentence; None: a mistake of ours."""
+    number = problem.errno or 0
+    if number not in _ADVICE or (problem.filename is None and number not in _OF_THE_DISK):
+        return None
+    where = "" if problem.filename is None else f"{os.fsdecode(problem.filename)}: "
+    return f"{where}{os.strerror(number)}. {_ADVICE[number]}"

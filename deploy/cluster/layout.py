@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from .failure import Failure
-from .private import close_to_others, opener, require_ours
+from ...storage.directory.lock import close_to_others
+from .failure import Failure, told_by_system
+from .private import opener, require_ours
 from .terminal import say
 
 FORMAT = 1
@@ -197,9 +198,9 @@ def _open_lock(data: Path) -> int:
     except (FileExistsError, NotADirectoryError):
         raise Failure(f"{data} is a file or lies in one; --data wants a directory.") from None
     except OSError as problem:
-        is_link = problem.errno == errno.ELOOP
-        why = "it is a link" if is_link else os.strerror(problem.errno or 0)
-        raise Failure(f"{data / LOCK_FILE} cannot be opened: {why}.") from None
+        if problem.errno == errno.ELOOP:
+            raise Failure(f"{data / LOCK_FILE} cannot be opened: it is a link.") from None
+        raise Failure(told_by_system(problem) or str(problem)) from None
 
 
 def peer_directory_for(cluster_id: str) -> Path:

@@ -323,6 +323,7 @@ class Cluster:
             self._adopt(known)
             running = [i for i in self.node_ids if self._nodes[i].find(thorough=True)]
             file = self._plan.reused_file(self.data, known, running)
+        self._plan.require_valid(file, self.data)
         ports.require_free([node.port for node in file.nodes])
         file.is_complete = False
         return file

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,14 +111,15 @@ class NodeProcess:
     def kill(self) -> int:
         """SIGKILL; returns the pid once it is gone and the port refuses."""
         process = self._require()
-        process.send_signal(signal.SIGKILL)
+        with self._allowed(process):
+            process.send_signal(signal.SIGKILL)
         self._wait_until_gone(process, FAULT_TIMEOUT_S)
         return process.pid
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """SIGTERM; returns once the node has stopped by itself."""
         process = self._require()
-        with contextlib.suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.NoSuchProcess), self._allowed(process):
             if process.status() == psutil.STATUS_STOPPED:
                 process.resume()  # a paused node cannot hear
             process.terminate()
@@ -127,13 +128,15 @@ class NodeProcess:
     def pause(self) -> None:
         """SIGSTOP; returns once the process is in state T."""
         process = self._require()
-        process.suspend()
+        with self._allowed(process):
+            process.suspend()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=True)
 
     def resume(self) -> None:
         """SIGCONT; returns once the process is no longer in state T."""
         process = self._require()
-        process.resume()
+        with self._allowed(process):
+            process.resume()
         wait_for_state(process, f"Node {self.node_id}", FAULT_TIMEOUT_S, is_stopped=False)
 
     def owns_its_port(self, pid: int) -> bool:
@@ -193,6 +196,16 @@ class NodeProcess:
                 f"{shell_command('start', self.node_id)}"
             )
         return process
+
+    @contextlib.contextmanager
+    def _allowed(self, process: psutil.Process) -> Iterator[None]:
+        try:
+            yield
+        except psutil.AccessDenied:
+            raise Failure(
+                f"Node {self.node_id} (pid {process.pid}) belongs to {process.username()}. "
+                "Run this as that user."
+            ) from None
 
     def _wait_until_gone(self, process: psutil.Process, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

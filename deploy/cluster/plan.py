@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...node.cluster_id import new_cluster_id
+from ...wire.errors import KafkaError
 from . import layout, ports, properties
 from .failure import Failure
 from .layout import ClusterFile, NodeEntry
@@ -81,14 +82,30 @@ class ClusterPlan:
         if len(known.nodes) != self.nodes:
             raise Failure(
                 f"{data} holds a cluster of {len(known.nodes)} nodes, not {self.nodes}; the number "
-                "of voters is fixed for a cluster's life. Choose another --data, or remove it "
-                "with: oncelog down --purge"
+                "of voters is fixed for a cluster's life. Leave --nodes out to start it as it is, "
+                "or choose another --data."
             )
         layout.require_same_cluster(data, known)
         if self.first_port is not None:
             known.nodes = self._entries(known.node_ids)
         known.settings |= self._asked_for
         return known
+
+    def require_valid(self, file: ClusterFile, data: Path) -> None:
+        """Failure when a broker would refuse what a person has configured."""
+        if not self.overrides:  # what is ours is right, and the check costs imports
+            return
+        from ...node.config.broker_config import BrokerConfig
+
+        entry = file.nodes[0]
+        directory = layout.node_directory(data, entry.node_id)
+        try:
+            BrokerConfig.from_properties(properties.node_properties(entry, file, directory))
+        except KafkaError as problem:
+            words = str(problem).removesuffix(".")
+            raise Failure(
+                f"--config: {words}. Nothing was started or written.", exit_code=2
+            ) from None
 
     def _entries(self, ids: Sequence[int]) -> list[NodeEntry]:
         first, count = self.first_port, len(ids)

@@ -5,6 +5,7 @@ that was killed must find its port again after the restart, and a client that ke
 dead port of the outgoing range would sooner or later connect to itself.
 """
 
+import errno
 import random
 import socket
 
@@ -19,14 +20,18 @@ DEFAULT_FIRST_EPHEMERAL_PORT = 32_768  # Linux; read from the kernel where it sa
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
     """Whether a node could listen there now."""
+    return _refusal(port, host) is None
+
+
+def _refusal(port: int, host: str = "127.0.0.1") -> OSError | None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the node does
         try:
             probe.bind((host, port))
             probe.listen(1)
-        except OSError:
-            return False
-    return True
+        except OSError as problem:
+            return problem
+    return None
 
 
 def is_refused(port: int, host: str = "127.0.0.1") -> bool:
@@ -80,7 +85,12 @@ def require_free(ports: list[int]) -> None:
     for port in ports:
         if not 0 < port <= HIGHEST_PORT:
             raise Failure(f"{port} is not a port: --port and what follows it go up to 65535.")
-        if not is_free(port):
+        if (refusal := _refusal(port)) is not None:
+            if refusal.errno in (errno.EACCES, errno.EPERM):
+                raise Failure(
+                    f"Port {port} may not be used by this user: low ports are the system's. Choose "
+                    "one from 1024 on with --port, or leave --port out to get free ones."
+                )
             holder, is_listening = holder_of(port)
             advice = "Stop it, choose others"
             if not is_listening:

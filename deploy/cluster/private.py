@@ -6,15 +6,11 @@ link where a file of ours is to be. Root's own is taken: root may do anything an
 of a container is root's.
 """
 
-import contextlib
 import os
-import stat
 from pathlib import Path
 
+from ...storage.directory.lock import close_to_others, other_owner
 from .failure import Failure
-
-OTHERS = 0o077
-ROOT = 0
 
 
 def make_private_directory(path: Path) -> None:
@@ -26,25 +22,11 @@ def make_private_directory(path: Path) -> None:
 
 def require_ours(path: Path) -> None:
     """Failure when a directory or file belongs to another user, who is not root."""
-    owner = path.stat().st_uid
-    if owner not in (ROOT, os.geteuid()):
+    if (owner := other_owner(path)) is not None:
         raise Failure(
             f"{path} belongs to user {owner}, and this is user {os.geteuid()}: its owner could "
             "have it hold anything. Run this as that user, or choose another directory."
         )
-
-
-def close_to_others(path: Path) -> bool:
-    """Let only the owner enter a directory; whether others could until now, and cannot any more."""
-    if not _is_open(path):
-        return False
-    with contextlib.suppress(PermissionError):  # root's, or of a file system without modes
-        path.chmod(0o700)
-    return not _is_open(path)
-
-
-def _is_open(path: Path) -> bool:
-    return bool(stat.S_IMODE(path.stat().st_mode) & OTHERS)
 
 
 def opener(path: str, flags: int) -> int:

@@ -51,6 +51,8 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         if not is_installed():
             raise Failure(MISSING, exit_code=2)
         self._checkpoint = cluster.data / "spark-checkpoint"
+        self._scratch = cluster.data / "spark-local"  # goes with the cluster, also after a kill -9
+        confs = (*CONFS, f"spark.local.dir={self._scratch}")
         processes = SparkJobProcess(
             [
                 *("--bootstrap", cluster.bootstrap),
@@ -60,7 +62,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
                 *("--airlines", str(flights.archive().parent / flights.AIRLINES)),
                 *("--sink-id", SINK_ID),
                 *("--max-offsets", str(OFFSETS_MAX)),
-                *[word for conf in CONFS for word in ("--conf", conf)],
+                *[word for conf in confs for word in ("--conf", conf)],
             ],
             cluster.data,
             QUERIES,
@@ -97,7 +99,8 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
 
     def remove_files(self) -> None:
         super().remove_files()
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        for folder in (self._checkpoint, self._scratch):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def judge(self, inputs: Inputs, enriched: Records, sums: Records) -> OutputVerdict:
         """By inputs and outputs alone: Spark reports no transactions."""

@@ -22,7 +22,7 @@ from ...client.group_admin import GroupDescription
 from ...client.transaction_admin import DescribedTransaction, PartitionProducer
 from ...wire.identifiers import TopicPartition
 from ...wire.printable import printable
-from ..cluster.advice import shell_command
+from ..cluster.advice import is_of_another, shell_command
 
 ITS_DATABASE = "its database has decided it, or decides then"
 NO_TIMEOUT_MS = 2**31 - 1  # of a prepared transaction
@@ -109,7 +109,8 @@ def why(facts: PartitionFacts) -> Explanation:
         heading = f"{facts.name} has no leader: nobody can read or write it."
         replicas = f"{_listed(where.replicas)}; in sync were last: {_listed(where.isr)}"
         lines.append(("replicas", replicas))
-        start = shell_command("start", (*where.isr, "N")[0])
+        node = (*where.isr, "N")[0]
+        start = f"broker {node}" if is_of_another() else shell_command("start", node)
         lines.append(("to do", f"start one that was in sync: {start}"))
         return Explanation(heading, (*lines, *_group_lines(facts)))
     short = len(where.isr) < facts.min_insync
@@ -229,13 +230,14 @@ def _end_of_open(known: DescribedTransaction, now_ms: int) -> list[Line]:
     timeout = _seconds(known.timeout_ms)
     if left_ms >= 0:
         when = (
-            f"in {_seconds(left_ms)} at the latest, by its timeout of {timeout}: aborted, and its "
-            f"producer fenced by epoch {known.producer_epoch + 1}"
+            f"in {_seconds(left_ms)} at the earliest, by its timeout of {timeout}, at the "
+            "coordinator's next look (Kafka: each 10 s): aborted, and its producer fenced by epoch "
+            f"{known.producer_epoch + 1}"
         )
     else:
         when = (
             f"at once: its timeout of {timeout} passed {_seconds(-left_ms)} ago, and the "
-            "coordinator's next look aborts it"
+            "coordinator's next look (Kafka: each 10 s) aborts it"
         )
     return [("will end", when), abort]
 

@@ -88,9 +88,10 @@ class ProbeResult:
                 "less_wait_ms": round(node.max_less_wait_ms, 1),
                 "silent_ms": round(node.silent_ms, 1),
                 "lost": node.lost_connections,
-                "waited_ms": round(node.waited_ms),
-                "cpu_s": round(node.cpu_s, 2),
-                "rss_mb": round(node.rss_max_bytes / 1e6),
+                # Of a broker that is not ours, or on another machine, nothing of this can be seen.
+                "waited_ms": round(node.waited_ms) if node.rss_max_bytes else None,
+                "cpu_s": round(node.cpu_s, 2) if node.rss_max_bytes else None,
+                "rss_mb": round(node.rss_max_bytes / 1e6) or None,
             }
             for node in self.nodes
         ]

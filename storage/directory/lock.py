@@ -3,14 +3,10 @@
 import contextlib
 import errno
 import fcntl
-import logging
 import os
 import stat
 from pathlib import Path
 
-from ..checkpoint import sync_directory
-
-logger = logging.getLogger(__name__)
 LOCK = ".lock"
 OTHERS = 0o077
 ROOT = 0  # owns what a container mounts, and may do anything anyway
@@ -30,21 +26,35 @@ class DirectoryRemoved(Exception):
 
 def make_directory(path: Path) -> None:
     """Make it if it is missing, with those above it, so that it outlives a power cut."""
+    from ..checkpoint import sync_directory  # slow, and commands import this file for less
+
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for made in missing:
         sync_directory(made.parent)
 
 
-def close_to_others(path: Path) -> None:
-    """Let only its owner enter a data directory that an older release, or a person, left open."""
-    if not stat.S_IMODE(path.stat().st_mode) & OTHERS:
-        return
+def close_to_others(path: Path) -> bool:
+    """Let only its owner enter a directory that an older release, or a person, left open.
+
+    Whether others could until now, and cannot any more.
+    """
+    if not is_open_to_others(path):
+        return False
     with contextlib.suppress(PermissionError):  # root's, or of a file system without modes
         path.chmod(0o700)
-    is_closed = not stat.S_IMODE(path.stat().st_mode) & OTHERS
-    now = "it is its owner's alone now" if is_closed else "and cannot be closed to them"
-    logger.warning("%s was open to other users; %s", path, now)
+    return not is_open_to_others(path)
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether other users may enter a directory, or read a file."""
+    return bool(stat.S_IMODE(path.stat().st_mode) & OTHERS)
+
+
+def other_owner(path: Path) -> int | None:
+    """Return the user that owns it; None: this user does, or root, whose own is taken."""
+    owner = path.stat().st_uid
+    return owner if owner not in (ROOT, os.geteuid()) else None
 
 
 def take_lock(path: Path) -> int:
@@ -53,8 +63,7 @@ def take_lock(path: Path) -> int:
     Raises DirectoryInUse, and DirectoryOfAnother when another user owns the directory or has put a
     link where the lock is.
     """
-    owner = path.stat().st_uid
-    if owner not in (ROOT, os.geteuid()):
+    if (owner := other_owner(path)) is not None:
         raise DirectoryOfAnother(
             f"{path} belongs to user {owner}, and this is user {os.geteuid()}. Run the node as "
             "that user, or give it a directory of its own"

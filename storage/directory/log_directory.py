@@ -49,7 +49,7 @@ from ..disk_guard import disk_errors
 from ..log_config import LogConfig
 from ..log_opening import LogOpening
 from ..partition_log import PartitionLog
-from .lock import LOCK, close_to_others, make_directory, take_lock
+from .lock import LOCK, close_to_others, is_open_to_others, make_directory, take_lock
 from .partition_offsets import CHECKPOINTS, PartitionOffsets
 from .removed_partitions import RemovedPartitions
 
@@ -309,8 +309,11 @@ class LogDirectory:
     ) -> MetaProperties:
         """Take possession of a new directory, refuse one of somebody else."""
         meta = MetaProperties.read(self.path)
-        if meta is not None or os.listdir(self.path) == [LOCK]:
-            close_to_others(self.path)  # and never a directory that serves something else, too
+        is_ours = meta is not None or os.listdir(self.path) == [LOCK]
+        if is_ours and is_open_to_others(self.path):  # another one may serve something else, too
+            is_closed = close_to_others(self.path)
+            now = "it is its owner's alone now" if is_closed else "and cannot be closed to them"
+            logger.warning("%s was open to other users; %s", self.path, now)
         if meta is None:
             meta = MetaProperties(
                 cluster_id=cluster_id, node_id=node_id, directory_id=new_directory_id, boot_id=None

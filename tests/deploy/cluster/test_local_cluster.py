@@ -120,6 +120,31 @@ def test_lines_go_in_and_come_out_and_stand_in_the_log(cluster, capsys, monkeypa
     assert all(b["producer_id"] >= 0 and b["problem"] is None for b in dumped)
 
 
+def test_delete_says_what_it_did_for_each_topic(cluster, capsys):
+    for name in ("t1", "t2"):
+        assert run("topic", "create", name, cluster=cluster) == 0
+    assert run("topic", "delete", "nosuch", "t1", "t2", cluster=cluster) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[2].startswith("not deleted: nosuch. ") and told[3:] == ["deleted t1", "deleted t2"]
+
+
+def test_cut_and_slowed_links_are_shown(whole, capsys):
+    whole.kill(2)
+    assert run("partition", "1,2/3", cluster=whole) == 1
+    assert "Nothing was cut: node 2 is down" in capsys.readouterr().err
+    whole.start(2)
+    assert run("partition", "1,2/3", cluster=whole) == 0
+    assert run("slow", "1", "20ms", cluster=whole) == 0
+    capsys.readouterr()
+    assert run("ps", "--format", "json", cluster=whole) == 0
+    told = {row["node"]: row["faults"] for row in json.loads(capsys.readouterr().out)}
+    assert told == {1: "20 ms late; cut from 3", 2: "cut from 3", 3: "cut from 1,2"}
+    assert run("doctor", "--format", "json", cluster=whole) == 1
+    [links] = [c for c in json.loads(capsys.readouterr().out) if c["check"] == "links"]
+    assert links["state"] == "bad" and "node 2: cut from 3" in links["found"]
+    assert links["advice"] == f"oncelog heal --data {whole.data}"
+
+
 class Impatient(NodeProcess):
     """Node 2 gets no time at all to stop by itself."""
 

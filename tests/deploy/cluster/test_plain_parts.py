@@ -1,5 +1,6 @@
 """The parts of deploy that need no cluster: plans, targets, properties, ports, tables."""
 
+import errno
 import json
 import os
 import socket
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.deploy.cli import main
 from oncelog.deploy.cluster import layout, ports, properties, targets
-from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.failure import Failure, told_by_system
 from oncelog.deploy.cluster.layout import ClusterFile, NodeEntry
+from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.plan import ClusterPlan
 from oncelog.node.cluster_id import new_cluster_id
 from oncelog.node.config.keys import parse_properties
@@ -188,3 +191,68 @@ def test_rows_are_printed_as_a_table_or_as_json(capsys):
     out = capsys.readouterr().out
     assert "1,2" in out
     assert "-" in out
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_wrong_configuration_is_refused_before_anything_is_written(tmp_path, capsys, is_there):
+    data = tmp_path / "deep" / "data"
+    if is_there:
+        file = make_file()
+        file.nodes = file.nodes[:1]
+        data.mkdir(parents=True)
+        layout.write(data, file)
+    before = layout.read(data)
+    assert main.run(["up", "--data", str(data), "-c", "foo=bar"]) == 2  # whatever is there
+    told = capsys.readouterr().err
+    assert "Unknown configuration foo. Nothing was started" in told and ".." not in told
+    assert layout.read(data) == before
+    assert (tmp_path / "deep").exists() == is_there
+
+
+def test_taken_port_leaves_no_directory(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(Failure, match="is taken"):
+            Cluster(1, data=tmp_path / "new", port=port).up()
+    assert not (tmp_path / "new").exists()
+
+
+def test_port_of_the_system_is_refused_as_such(monkeypatch):
+    refusal = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr(ports, "_refusal", lambda port: refusal)
+    with pytest.raises(Failure, match="may not be used by this user"):
+        ports.require_free([80])
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.EROFS, "can be written"), (errno.EACCES, "as its owner"), (errno.ENOSPC, "Make room")],
+)
+def test_directory_that_cannot_be_written_is_told_in_a_sentence(
+    tmp_path, monkeypatch, capsys, number, advice
+):
+    def refuse(path, *_, **__):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert main.run(["up", "--data", str(tmp_path / "new")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'new'}: {os.strerror(number)}. " in line and advice in line
+
+
+def test_only_errors_of_the_system_that_a_person_can_mend_are_told(tmp_path):
+    missing = FileNotFoundError(errno.ENOENT, "", str(tmp_path))
+    assert told_by_system(missing) == f"{tmp_path}: No such file or directory. Check the path."
+    assert told_by_system(OSError(errno.EBADF, "")) is None
+
+
+def test_doctor_tells_whether_the_directory_can_be_used(tmp_path, monkeypatch):
+    from oncelog.deploy.inspect.doctor import _directory
+
+    assert _directory(tmp_path / "new").state == "ok"
+    tmp_path.chmod(0o755)
+    assert _directory(tmp_path).state == "note"
+    (tmp_path / "file").touch()
+    assert _directory(tmp_path / "file" / "x").state == "bad"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert "cannot be written" in _directory(tmp_path / "new").found

@@ -79,7 +79,8 @@ def test_an_open_transaction_is_named_with_its_age_and_its_end():
         ("coordinator", "node 3: Ongoing"),
         (
             "will end",
-            "in 12 s at the latest, by its timeout of 95 s: aborted, and its producer fenced by "
+            "in 12 s at the earliest, by its timeout of 95 s, at the coordinator's next look "
+            "(Kafka: each 10 s): aborted, and its producer fenced by "
             "epoch 3",
         ),
         ("to end it", "oncelog txn abort app-1"),

@@ -1,0 +1,40 @@
+"""`ps --all` and `down --all`: every cluster of this user on this machine."""
+
+from ..cluster.failure import Failure
+from ..cluster.terminal import say, show
+from .common import headings
+
+
+def show_all(output: str) -> None:
+    """Print a row for each cluster: its nodes, those that run, its directory."""
+    from ..cluster.ends.leftovers import clusters_of_user
+
+    rows = [
+        {
+            "nodes": len(found.node_ids) or None,
+            "running": len(found.processes),
+            "directory": found.data,
+            "pids": {node: process.pid for node, process in found.processes.items()},
+        }
+        for found in clusters_of_user()
+    ]
+    show(rows, output, columns=headings("nodes", "running", "directory"))
+
+
+def end_all_of_user(purge: bool) -> int:
+    """End one after the other: one that cannot be ended keeps none of the others; exit code."""
+    from ..cluster.ends.leftovers import clusters_of_user, end_found, end_orphans
+
+    clusters, problems = clusters_of_user(), 0
+    for found in clusters:
+        try:
+            is_removed = end_found(found, is_purged=purge)
+            say(f"ended: {found.data}{', data removed' if is_removed else ''}")
+        except Failure as problem:
+            problems += 1
+            say(f"not ended: {found.data}: {problem}")
+    if orphans := end_orphans():
+        say(f"ended: {orphans} processes whose command had been killed")
+    if not clusters and not orphans:
+        say("nothing of this user runs")
+    return 1 if problems else 0
