@@ -12,7 +12,7 @@ from oncelog.coordinator.metadata.commands import Command, FailReplicas
 from oncelog.coordinator.metadata.results import Result
 from oncelog.node.partitions import storage_failures
 from oncelog.node.partitions.storage_failures import DiskTrouble, StorageFailures
-from oncelog.wire.errors import KafkaStorageError, RequestTimedOut
+from oncelog.wire.errors import KafkaError, KafkaStorageError, RequestTimedOut
 
 from ...awaiting import until
 from ..hosted_logs import TOPIC_ID
@@ -85,7 +85,7 @@ async def test_a_report_is_repeated_until_it_is_answered(monkeypatch: pytest.Mon
     assert count == 4
 
 
-def refused(number: int) -> KafkaStorageError:
+def refused(number: int) -> KafkaError:
     error = KafkaStorageError("the log of t-0 failed on disk")
     error.__cause__ = OSError(number, os.strerror(number))
     return error
