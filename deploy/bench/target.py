@@ -36,7 +36,7 @@ class BenchTarget:
 
     def make_topic(self, partitions: int, replication_factor: int, min_insync: int) -> str:
         """A new topic whose replicas are all in sync; it goes with `drop_topics`."""
-        from ..cluster.in_sync import missing_replicas
+        from ..cluster.readiness import missing_replicas
 
         name = f"bench-{time.time_ns():x}"
         self.admin.create_topic(

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 NODE_COLUMNS = headings(
     "node", "kafka", "pid", "state", "role", "leads", "rss_mb", "cpu_s", "up_s", "stall_ms",
-    "faults", cpu_s="CPU s", up_s="UP s", stall_ms="STALL ms",
+    cpu_s="CPU s", up_s="UP s", stall_ms="STALL ms",
 )  # fmt: skip
+BROKEN_COLUMNS = {**NODE_COLUMNS, **headings("faults")}  # where a node has some
 NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
 STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
 PROBE_COLUMNS = headings(
@@ -131,8 +132,7 @@ def ps(
         show_all(format)
         return
     rows = _node_rows(open_cluster(data))
-    is_broken = any(row["faults"] for row in rows)
-    columns = {k: v for k, v in NODE_COLUMNS.items() if is_broken or k != "faults"}
+    columns = BROKEN_COLUMNS if any(row["faults"] for row in rows) else NODE_COLUMNS
     show(rows, format, columns=columns, optional=NODE_OPTIONAL)
 
 
@@ -167,6 +167,7 @@ def doctor(
         )
     from ..inspect.doctor import examine
 
+    repeat_options(data=None if query.data == DEFAULT_DATA else query.data)
     checks = examine(query.data)
     show([asdict(check) for check in checks], query.format)
     return int(any(check.state == "bad" for check in checks))

@@ -25,7 +25,6 @@ from . import admin_socket_client, layout, link_faults, ports, properties, targe
 from .clock import ClockControl
 from .ends.guardian import KEEP, PURGE, guardian
 from .failure import Failure
-from .in_sync import missing_replicas
 from .layout import ClusterFile
 from .node_process import NodeNotReady, NodeProcess, NodeStatus, end_nodes
 from .plan import ClusterPlan
@@ -310,6 +309,8 @@ class Cluster:
 
     def missing_replicas(self, topic: str | None = None, size: int | None = None) -> list[str]:
         """The partitions without a leader, or without `size` (else: all) replicas in sync."""
+        from .readiness import missing_replicas  # slow to import
+
         return self.ask(lambda admin: missing_replicas(admin, topic, size))
 
     # --- inner

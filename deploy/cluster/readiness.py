@@ -1,4 +1,4 @@
-"""Prove that nodes serve, instead of assuming it.
+"""Prove that nodes serve and that replicas are in sync, instead of assuming it.
 
 A node is ready when all of this holds: the process that we know is alive and itself owns the
 listening port; the listener answers with this cluster's id; the answer lists this node under this
@@ -6,13 +6,15 @@ address; and the node is not fenced. An open port alone proves nothing, a strang
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ...client.admin import DESCRIBE_CLUSTER
 from ...client.cluster_view import METADATA, read_metadata
 from ...client.connection import BrokerConnection
-from ...wire.errors import KafkaError
+from ...wire.errors import KafkaError, UnknownTopicOrPartition
 from .node_process import NodeNotReady, NodeProcess
 
 POLL_S = 0.01
@@ -28,6 +30,20 @@ async def wait_until_ready(
     """Return when every one of these nodes has proved itself; Failure says which one did not."""
     deadline = time.monotonic() + timeout_s
     await asyncio.gather(*(_wait_for(node, cluster_id, deadline, on_ready) for node in nodes))
+
+
+async def missing_replicas(admin: Any, topic: str | None, size: int | None) -> list[str]:
+    """Return the partitions without a leader, or without `size` (else: all) replicas in sync."""
+    found: list[Any] = []
+    with contextlib.suppress(UnknownTopicOrPartition):  # not known to the broker that answers
+        found = await admin.describe_topics(None if topic is None else [topic])
+    if topic and not found:
+        return [f"{topic} is not known yet"]
+    return [
+        f"{p.topic}/{p.partition} has {list(p.isr)} of {list(p.replicas)}"
+        for p in found
+        if p.leader < 0 or len(p.isr) < (size or len(p.replicas))
+    ]
 
 
 async def _wait_for(

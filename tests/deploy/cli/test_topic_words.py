@@ -87,7 +87,7 @@ def test_many_topics_are_made_altered_and_deleted(cluster: Cluster, capsys) -> N
     assert "not LIST" in told("alter", "m-1", "+retention.ms=5", code=1)
     assert "would delete m-1, m-2, m-3" in told("delete", "m-.*", "--dry-run")
     assert "m-1" in told("list")
-    assert "deleted m-1, m-2, m-3" in told("delete", "m-.*")
+    assert "deleted m-1\ndeleted m-2\ndeleted m-3" in told("delete", "m-.*")
     assert "No topic matches" in told("delete", "m-.*", code=1)
 
 

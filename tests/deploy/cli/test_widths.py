@@ -81,6 +81,13 @@ HEALTH = HealthCheck(
 Columns = Mapping[str, str] | None
 TABLES: dict[str, tuple[dict[str, Any], Columns, Sequence[str]]] = {
     "ps": (NODE, c.NODE_COLUMNS, c.NODE_OPTIONAL),
+    "ps of a cut node": (
+        NODE | {"faults": "20 ms late; cut from 3"}, c.BROKEN_COLUMNS, c.NODE_OPTIONAL,
+    ),
+    "ps of a full disk": (
+        NODE | {"faults": "the disk is full (No space left on device)"}, c.BROKEN_COLUMNS,
+        c.NODE_OPTIONAL,
+    ),
     "up": (NODE, c.STARTED_COLUMNS, ()),
     "doctor": (asdict(HEALTH), None, ()),
     "doctor --probe": (PROBE, c.PROBE_COLUMNS, c.PROBE_OPTIONAL),
