@@ -159,8 +159,9 @@ def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]")
         raise
     finally:
         screen.close()
-        cluster.down(purge=not is_kept)
-        if is_kept:
+        if cluster.data.exists():  # else `up` has failed, and has left nothing
+            cluster.down(purge=not is_kept)
+        if is_kept and cluster.data.exists():
             remove = shell_command("down", data=cluster.data)
             say(f"logs and data are kept in {cluster.data}; remove them with: {remove} --purge")
 

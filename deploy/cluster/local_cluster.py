@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -181,9 +181,7 @@ class Cluster:
         A directory with a stopped cluster is started again on its data. Failure, and everything as
         it was before, when it cannot be done.
         """
-        if self.is_temporary:
-            guardian.keep("directory", self.data)
-        with layout.locked(self.data):
+        with self._guarded_where_it_is(), layout.locked(self.data):
             known = layout.read(self.data)
             before = copy.deepcopy(known)
             file = self._file_to_start(known)
@@ -220,7 +218,7 @@ class Cluster:
             layout.remove_peer_directory(self.peer_directory)
             if purge:
                 self._remove()
-        self._unguard()
+            self._unguard()  # before another command may start it again
         return killed
 
     def start(self, target: int | str) -> int:
@@ -339,6 +337,17 @@ class Cluster:
         else:
             self._remove()
         self._unguard()
+
+    @contextlib.contextmanager
+    def _guarded_where_it_is(self) -> Iterator[None]:
+        """A temporary directory goes with this process, from before it is made."""
+        if self.is_temporary:
+            guardian.keep("directory", self.data)
+        try:
+            yield
+        finally:
+            if not self.data.exists():
+                self._unguard()
 
     def _unguard(self) -> None:
         guardian.forget("cluster", self.data)

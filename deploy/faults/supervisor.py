@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 from ..cluster.ends.guardian import environment_of, guardian, new_run
+from ..cluster.ends.leftovers import end_run
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
 
@@ -153,6 +154,7 @@ class Supervisor:
         """Leave none behind, whatever happened, and no descendants of theirs."""
         with contextlib.ExitStack() as each:  # one that does not end keeps none of the others
             each.callback(guardian.forget, "run", self.run)
+            each.callback(end_run, self.run)  # those that left their sessions, or were just begun
             for name in self.names:
                 each.callback(self._end_for_good, self.unwanted(name).process)
 

@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..cluster.ends.interrupts import uninterrupted
-from ..cluster.ends.leftovers import end_run
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
 from ..faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session, signal_session
@@ -117,7 +116,6 @@ class Application(Supervisor):
         with self._changed:
             self._is_closed = True  # a fault that is still at work starts nothing behind it
         super().close()
-        end_run(self.run)  # daemons have left their sessions
 
     def has_ended(self, name: str) -> bool:
         return self._children[name].process.poll() is not None

@@ -42,8 +42,8 @@ class Guardian:
             self._kept[kind, str(name)] = how
             if self._process is None or self._process.poll() is not None:
                 self._start()
-            else:
-                self._tell("keep", kind, str(name), how)
+            elif not self._tell("keep", kind, str(name), how):
+                self._start()  # somebody has just killed it
 
     def forget(self, kind: Kind, name: str | Path) -> None:
         """It has ended, or is to stay; the last one dismisses the guardian."""
@@ -51,9 +51,9 @@ class Guardian:
             if self._owner != os.getpid() or self._kept.pop((kind, str(name)), None) is None:
                 return
             self._tell("forget", kind, str(name))
-            if not self._kept and self._process is not None:
-                self._process.communicate()
-                self._process = None
+            if not self._kept and (dismissed := self._process) is not None:
+                self._process = None  # a signal may raise while we wait
+                dismissed.communicate()
 
     @contextlib.contextmanager
     def kept(self, kind: Kind, name: str | Path, how: str = "") -> Iterator[None]:
@@ -77,10 +77,14 @@ class Guardian:
         for (kind, name), how in self._kept.items():
             self._tell("keep", kind, name, how)
 
-    def _tell(self, *words: str) -> None:
-        assert self._process is not None and self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # somebody has killed it: `keep` starts another
+    def _tell(self, *words: str) -> bool:
+        """Whether there is a guardian that may hear it."""
+        if self._process is None or self._process.stdin is None:
+            return False
+        with contextlib.suppress(BrokenPipeError):
             os.write(self._process.stdin.fileno(), json.dumps(words).encode() + b"\n")
+            return True
+        return False
 
 
 guardian = Guardian()

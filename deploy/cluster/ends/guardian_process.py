@@ -9,6 +9,7 @@ next to nothing until then.
 import json
 import os
 import select
+import signal
 import sys
 
 MODULE = "oncelog.deploy.cluster.ends.guardian_process"
@@ -62,6 +63,8 @@ def main() -> None:
 
         end_all([(kind, name, how) for kind, name, how in json.loads(sys.argv[2])])
         return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # sent to all of a service: its owner's end counts
     kept = kept_at_the_end(int(sys.argv[1]), sys.stdin.fileno())
     if kept:
         left = json.dumps([(kind, name, how) for (kind, name), how in kept.items()])

@@ -112,15 +112,25 @@ def end_run(run: str) -> None:
 
 def end_orphans() -> int:
     """End the children whose starter is gone; how many there were."""
-    runs = {run for run, _ in _children() if _is_gone(run.partition("-")[0])}
+    runs = {run for run, child in _children() if _is_orphan(run, child)}
     orphans = [process for run, process in _children() if run in runs]
     for run in runs:
         end_run(run)
     return len(orphans)
 
 
-def _is_gone(owner: str) -> bool:
-    return owner.isdigit() and not psutil.pid_exists(int(owner))
+def _is_orphan(run: str, child: psutil.Process) -> bool:
+    """Whether the owner of the run is gone; who is younger than its child has but its number."""
+    owner = run.partition("-")[0]
+    if not owner.isdigit():
+        return False
+    try:
+        begun_s = psutil.Process(int(owner)).create_time()
+    except psutil.NoSuchProcess:
+        return True
+    with contextlib.suppress(psutil.NoSuchProcess):  # the child has ended meanwhile
+        return begun_s > child.create_time()
+    return False
 
 
 def _end_processes(find: Callable[[], Iterator[psutil.Process]]) -> None:

@@ -3,17 +3,22 @@
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
 
 from oncelog.deploy.cli import main
+from oncelog.deploy.cli.bench import _judged
 from oncelog.deploy.cluster.ends import leftovers
+from oncelog.deploy.cluster.ends.guardian import guardian
+from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ...waiting import until
@@ -79,9 +84,11 @@ def test_all_clusters_are_found_and_a_removed_directory_ends_its_broker(
     scratch: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed, bare = scratch / "removed", scratch / "bare"
-    clusters = [Cluster(1, data=data) for data in (removed, bare)]
-    for cluster in clusters:
-        cluster.up()
+    command = [sys.executable, "-m", "oncelog.deploy.cli", "up", "-n", "1", "--data", str(bare)]
+    up = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert up.returncode == 0, up.stderr  # nothing that goes on holds its pipes
+    clusters = [Cluster(1, data=removed), Cluster.open(bare)]
+    clusters[0].up()
     for name in ("cluster.json", "node-1/node.pid"):
         (bare / name).unlink()
     assert main.run(["ps", "--all", "--format", "json"]) == 0
@@ -102,4 +109,16 @@ def test_all_clusters_are_found_and_a_removed_directory_ends_its_broker(
     monkeypatch.setattr(leftovers, "end_orphans", lambda: 0)
     assert main.run(["down", "--all", "--purge"]) == 0
     assert not any("oncelog.node" in each for each in left_in(scratch))
-    assert clusters[1].node(1).exit_code() is not None
+    assert clusters[1].node(1).find(thorough=True) is None
+
+
+def test_demo_whose_cluster_does_not_start_says_why_and_keeps_nothing(
+    scratch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        cluster = Cluster(1, port=holder.getsockname()[1])
+        with pytest.raises(Failure, match="is taken"):
+            _judged(cluster, mock.Mock(), lambda _: None)
+    assert capsys.readouterr().err == ""
+    assert left_in(scratch) == []
+    assert ("directory", str(cluster.data)) not in guardian._kept

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from oncelog.deploy.cluster.ends import leftovers
 from oncelog.deploy.cluster.ends.guardian import RUN, Guardian
 from oncelog.deploy.cluster.ends.leftovers import end_run
 
@@ -35,12 +36,15 @@ FORGETS = "guardian.forget('directory', folder); guardian.forget('run', run)"
 
 
 @contextmanager
-def started(folder: Path, more: str = "") -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+def started(
+    folder: Path, more: str = "", *, working: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
     """Yield an owner, its child and its guardian."""
     command = [sys.executable, "-c", OWNER.format(more=more), str(folder)]
     owner = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=folder.parent
-    )
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        cwd=working or folder.parent,
+    )  # fmt: skip
     try:
         assert owner.stdout is not None
         child, guardian = map(int, owner.stdout.readline().split())
@@ -72,6 +76,50 @@ def test_killed_owner_leaves_neither_its_children_nor_its_directory(
         owner.wait()
         until(lambda: not sleepers(folder) and not folder.exists())
         until(lambda: not psutil.pid_exists(guardian))
+
+
+def test_guardian_hears_neither_signals_nor_that_its_directory_has_gone(tmp_path: Path) -> None:
+    """A service manager ends all processes of a service at once."""
+    folder, working = tmp_path / "kept", tmp_path / "working"
+    working.mkdir()
+    with started(folder, working=working) as (owner, child, guardian):
+        run = psutil.Process(child).environ()[RUN]
+        working.rmdir()
+        until(lambda: ignores_termination(guardian))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(guardian, number)
+        owner.terminate()
+        owner.wait()
+        until(lambda: not folder.exists())
+        until(lambda: run not in [each for each, _ in leftovers._children()])
+        until(lambda: not psutil.pid_exists(guardian))
+
+
+def ignores_termination(pid: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [mask] = [int(line.split()[1], 16) for line in lines if line.startswith("SigIgn")]
+    return bool(mask >> (signal.SIGTERM - 1) & 1)
+
+
+def test_guardian_holds_nothing_of_its_owner_but_a_pipe(tmp_path: Path) -> None:
+    """Neither a terminal nor the pipe to `cat` in `oncelog up | cat`."""
+    with started(tmp_path / "kept") as (_, _, guardian):
+        until(lambda: ignores_termination(guardian))
+        files = [os.readlink(file) for file in Path(f"/proc/{guardian}/fd").iterdir()]
+        assert len([file for file in files if file.startswith("pipe:")]) == 1
+        assert {file for file in files if "/" in file} == {"/dev/null"}
+        assert os.getsid(guardian) == guardian
+
+
+def test_orphan_has_an_owner_that_is_gone_or_younger() -> None:
+    """A number that has another owner now says nothing."""
+    us, parent = psutil.Process(), os.getppid()
+    with subprocess.Popen(["sleep", "300"]) as younger:
+        assert leftovers._is_orphan(f"{younger.pid}-x", us)
+        younger.kill()
+    assert leftovers._is_orphan(f"{younger.pid}-x", us)
+    assert not leftovers._is_orphan(f"{parent}-x", us)
+    assert not leftovers._is_orphan("x", us)
 
 
 def test_forgotten_children_and_directory_stay(tmp_path: Path) -> None:
