@@ -213,6 +213,7 @@ class PartitionRoles:
                 self._play(hosted, topic, topic.partitions[hosted.index])
             except KafkaStorageError as error:
                 logger.error("%r: %s", hosted, error)
+                self._replicas.disk.note(error)
                 self._replicas.fail(hosted)
                 if not hosted.log.is_failed:  # too many open files
                     asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
