@@ -64,6 +64,7 @@ class Observed:
         self._members = set[str]()  # instances that have been in a group
         self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
         self._committed_s = dict[str, float]()  # by transactional id: its last commit
+        self._through_s = dict[str, float]()  # by instance: the same
         # Transactional id -> instance, where one is open; the oldest first.
         self._transactions = dict[str, str]()
         self._2pc = set[str]()  # transactional ids with two-phase commit
@@ -115,6 +116,12 @@ class Observed:
         """Whether a transaction of this id was committed since."""
         with self._lock:
             return self._committed_s.get(transactional_id, float("-inf")) > since_s
+
+    def has_gone_through(self, instance: str, since_s: float) -> bool:
+        """Whether an instance has committed since, what it does after an abort included; who
+        commits nothing that can be seen counts as done."""
+        with self._lock:
+            return self._apis.isdisjoint(ENDS) or self._through_s.get(instance, 0.0) > since_s
 
     def in_vain(self, instance: str, since_s: float) -> str:
         """Say in words that it has tried again and again without a commit, and still did since."""
@@ -236,6 +243,7 @@ class Observed:
         error = answer.error_code
         if request.api in ENDS and not error and getattr(request.body, "committed", True):
             self._tries.pop(request.instance, None)
+            self._through_s[request.instance] = answer.at_s
         elif error or request.api in ("EndTxn", "InitProducerId"):
             tries = self._tries.setdefault(request.instance, Tries())
             tries.count += 1

@@ -112,6 +112,9 @@ class Striker:
             time.sleep(AWAKE_S)
             has_finished = self._observed.has_finished
             wait_for(lambda: has_finished(struck.instance, since_s), self._timeouts.session_s)
+        elif struck.is_made and fault.act is Act.ERROR:  # the next fault would undo what it does
+            through = self._observed.has_gone_through
+            wait_for(lambda: through(struck.instance, struck.at_s), self._timeouts.session_s)
         self._application.ensure_running()
         if self._zombie is not None:  # both at once for good would be no fault, but a mistake
             self._application.end(self._zombie)

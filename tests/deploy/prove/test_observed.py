@@ -127,3 +127,17 @@ def test_new_session_of_an_id_ends_its_transaction() -> None:
     observed(request)
     observed(answer_of(request, {"producer_id": 7, "producer_epoch": 1})[0])
     assert observed.open_transactions == {}
+
+
+def test_instance_has_gone_through_when_it_has_committed_and_not_when_it_has_aborted() -> None:
+    observed = Observed(["in"], [T])
+    assert observed.has_gone_through("one", 0.0), "nobody here commits anything that can be seen"
+    for at_s, is_commit in ((5.0, False), (6.0, True)):
+        values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0}
+        request = request_of("EndTxn", 3, {**values, "committed": is_commit})
+        answer, _ = answer_of(request, {})
+        answer.at_s = at_s
+        observed(request)
+        observed(answer)
+        assert observed.has_gone_through("one", 4.0) is is_commit
+    assert not observed.has_gone_through("one", 6.0)

@@ -107,3 +107,29 @@ def test_produce_that_nobody_answers_is_neither_late_nor_refused(name: str) -> N
 
     match = striker._match(FAULTS[name])
     assert [match.fits(produce(acks)) for acks in (-1, 1, 0)] == [True, True, False]
+
+
+def test_fault_behind_a_refusal_waits_until_its_instance_has_gone_through() -> None:
+    """Who leaves a refused record out does so a moment later: a leader that stands still by then
+    aborts that, and clears it."""
+    looks: list[str] = []
+
+    def has_gone_through(instance: str, since_s: float) -> bool:
+        looks.append(instance)
+        return len(looks) == 3
+
+    class Refusing(LongPolls):
+        def made(self, rule: Any) -> int:
+            subjects = SimpleNamespace(topics={"o"})
+            rule.match.fits(SimpleNamespace(
+                api="Produce", instance="instance-1", client_id="", subjects=subjects,
+                body=SimpleNamespace(acks=-1), at_s=time.monotonic(),
+            ))  # fmt: skip
+            return 1
+
+    observed = SimpleNamespace(
+        open_work=lambda _: 1, silent_since_s=lambda _: None, has_gone_through=has_gone_through
+    )
+    striker = striker_of(NoticingApplication(), observed, Refusing())
+    struck = striker.strike(FAULTS["error@Produce"])
+    assert struck.is_made and looks == ["instance-1"] * 3
