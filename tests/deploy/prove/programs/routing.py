@@ -20,8 +20,16 @@ consumer = Consumer({
 name = f"routing-{os.environ['ONCELOG_INSTANCE']}"
 producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
 large, small = os.environ["ONCELOG_OUT"].split(",")
+membership = None
+
+
+def assigned(consumer, partitions):
+    global membership
+    membership = consumer.consumer_group_metadata()
+
+
 producer.init_transactions(30)
-consumer.subscribe(os.environ["ONCELOG_IN"].split(","))
+consumer.subscribe(os.environ["ONCELOG_IN"].split(","), on_assign=assigned)
 while not over:
     messages = [m for m in consumer.consume(50, 0.2) if m.error() is None]
     if not messages:
@@ -32,6 +40,6 @@ while not over:
         if amount:
             producer.produce(large if amount >= 50 else small, message.value(), message.key())
     positions = consumer.position(consumer.assignment())
-    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
+    producer.send_offsets_to_transaction(positions, membership, 30)
     producer.commit_transaction(30)
 consumer.close()

@@ -74,7 +74,7 @@ while not over:
             sums[customer] = sums.get(customer, 0) + order["amount"]
             producer.produce(target, json.dumps(sums[customer]), customer)
         positions = consumer.position(consumer.assignment())
-        insist(producer.send_offsets_to_transaction, positions, consumer.consumer_group_metadata())
+        insist(producer.send_offsets_to_transaction, positions, membership)
         insist(producer.commit_transaction)
     except KafkaException as problem:
         if not problem.args[0].txn_requires_abort():

@@ -55,7 +55,7 @@ while not over:
         for message in messages:
             producer.produce(os.environ["ONCELOG_OUT"], message.value(), message.key())
         positions = consumer.position(consumer.assignment())
-        insist(producer.send_offsets_to_transaction, positions, consumer.consumer_group_metadata())
+        insist(producer.send_offsets_to_transaction, positions, membership)
         insist(producer.commit_transaction)
     except KafkaException as problem:
         if not problem.args[0].txn_requires_abort():

@@ -28,8 +28,7 @@ def _one_transaction(reader, writer, batch) -> None:
     writer.begin_transaction()
     for message in batch:
         writer.produce(s.OUT, key=message.key(), value=message.value())
-    metadata = reader.consumer_group_metadata()
-    writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
+    writer.send_offsets_to_transaction(s.next_offsets(batch), s.membership, 30)
     _commit(writer)
 
 

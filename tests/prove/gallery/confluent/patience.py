@@ -28,9 +28,8 @@ def _write_one(writer, message, on_delivery: Callable | None = None) -> None:
     writer.produce(s.OUT, key=message.key(), value=message.value(), **more)
 
 
-def _offsets(reader, writer, batch) -> None:
-    metadata = reader.consumer_group_metadata()
-    writer.send_offsets_to_transaction(s.next_offsets(batch), metadata, 30)
+def _offsets(writer, batch) -> None:
+    writer.send_offsets_to_transaction(s.next_offsets(batch), s.membership, 30)
 
 
 def _commit(writer, wait_s: float = 30) -> None:
@@ -50,7 +49,7 @@ def new_id_after_a_slow_commit() -> None:
             try:
                 writer.begin_transaction()
                 _write(writer, batch)
-                _offsets(reader, writer, batch)
+                _offsets(writer, batch)
                 writer.commit_transaction(SOON_S)
                 break
             except KafkaException as problem:
@@ -67,7 +66,7 @@ def patient_commit() -> None:
         try:
             writer.begin_transaction()
             _write(writer, batch)
-            _offsets(reader, writer, batch)
+            _offsets(writer, batch)
             _commit(writer, SOON_S)
         except KafkaException as problem:
             s.fail(problem)
@@ -85,7 +84,7 @@ def resend_after_four_seconds() -> None:
                 late = [message for message in batch if message.key() not in delivered]
                 print(f"{len(late)} are not delivered, so once more", flush=True)
                 _write(writer, late, lambda error, sent, done=delivered: done.add(sent.key()))
-            _offsets(reader, writer, batch)
+            _offsets(writer, batch)
             _commit(writer)
         except KafkaException as problem:
             s.fail(problem)
@@ -100,7 +99,7 @@ def patient_delivery() -> None:
             _write(writer, batch)
             while late := writer.flush(SOME_S):
                 print(f"{late} are not delivered yet", flush=True)
-            _offsets(reader, writer, batch)
+            _offsets(writer, batch)
             _commit(writer)
         except KafkaException as problem:
             s.fail(problem)
@@ -121,7 +120,7 @@ def _with_refusals(leaves_out: bool) -> None:
                 writer.begin_transaction()
                 _write(writer, good, delivered)
                 writer.flush(30)
-                _offsets(reader, writer, batch)
+                _offsets(writer, batch)
                 _commit(writer)
                 break
             except KafkaException as problem:
@@ -149,6 +148,7 @@ def _asking_for_offsets(begins_anew: bool) -> None:
     writer = s.transactional(f"copy-{s.INSTANCE}")
 
     def assigned(reader, partitions) -> None:
+        s.assigned(reader)
         while True:
             try:
                 found = reader.committed(partitions, timeout=5)
@@ -168,7 +168,7 @@ def _asking_for_offsets(begins_anew: bool) -> None:
         try:
             writer.begin_transaction()
             _write(writer, batch)
-            _offsets(reader, writer, batch)
+            _offsets(writer, batch)
             _commit(writer)
         except KafkaException as problem:
             s.fail(problem)

@@ -20,6 +20,7 @@ IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
 GROUP = "gallery"
 is_asked_to_stop = False
+membership: Any = None  # of the generation in which the partitions came
 
 
 def _stop(*_: object) -> None:
@@ -35,8 +36,15 @@ def consumer(**config: Any) -> Consumer:
     begin: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
     named = {key.replace("_", "."): value for key, value in config.items()}
     made = Consumer({"bootstrap.servers": SERVERS, "group.id": GROUP, **begin, **named})
-    made.subscribe([IN])
+    made.subscribe([IN], on_assign=assigned)
     return made
+
+
+def assigned(reader: Consumer, _: object = None) -> None:
+    """Take the membership of who has got partitions: librdkafka forgets it when the session is
+    lost, and transactions that are still open would go unfenced."""
+    global membership
+    membership = reader.consumer_group_metadata()
 
 
 def producer(**config: Any) -> Producer:
