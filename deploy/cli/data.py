@@ -139,7 +139,7 @@ def _registry(url: str | None, query: Query) -> str:
 def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
     """Return what prints records: bytes as they are for a program, printable in a terminal."""
     from ..records.decoders import decoded
-    from ..records.json_lines import Decoded, compact, fields_of, line_of
+    from ..records.json_lines import Decoded, as_text, compact, fields_of
     from ..records.template import compiled
 
     shape = compiled(template) if template is not None else _columns
@@ -161,7 +161,7 @@ def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list
             key = decoded(key_decoder, record, "key")
             value = decoded(value_decoder, record, "value")
             if output == "json":
-                print(line_of(fields_of(record, key, value)))
+                print(json.dumps(fields_of(record, key, value), default=as_text))
                 continue
             shown = bytes_of(key, record.key), bytes_of(value, record.value)
             if not is_terminal:

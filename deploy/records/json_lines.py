@@ -153,15 +153,10 @@ def compact(content: Any) -> str:
 
     Half a surrogate pair, which no encoding has, stays an escape.
     """
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=_as_text)
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), default=as_text)
     if _is_text(text):
         return text
-    return json.dumps(content, separators=(",", ":"), default=_as_text)
-
-
-def line_of(fields: Mapping[str, Any]) -> str:
-    """Return the fields of a record as a line of JSON; decoders may have made dates and bytes."""
-    return json.dumps(fields, default=_as_text)
+    return json.dumps(content, separators=(",", ":"), default=as_text)
 
 
 def _is_text(text: str) -> bool:
@@ -172,7 +167,9 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _as_text(content: Any) -> Any:
+def as_text(content: Any) -> Any:
+    """Return what JSON has not, as a decoder of Avro makes it: dates and others as text, bytes in
+    base64."""
     if isinstance(content, bytes):
         return base64.b64encode(content).decode()
     return content.isoformat() if hasattr(content, "isoformat") else str(content)
