@@ -28,6 +28,7 @@ from ..plan import (
 from .brokers import broker_of
 
 HOLD_S = (3.0, 6.0)
+GO_ON_S = 4.0  # so long at most who was late has until it has committed
 COMES = {"request": "it comes", "answer": "its answer comes"}
 Wait = Callable[[Callable[[], bool], float], bool]
 
@@ -113,11 +114,14 @@ class LateStrikes:
         return None, f"{request.api} of {instance} was held for {held_s:.1f} s, {end}"
 
     def wait_until_over(self) -> None:
-        """And a moment more: who has waited does something about it."""
+        """And a moment more: who has waited does something about it, and commits that."""
         if not (self._stalled or self._has_stalled or self._busy_until_s):
             return
         self._watched(lambda: self._stalled is None and not self._busy(), STALL_MAX_S)
         time.sleep(AWAKE_S)
+        waited = {n: s for n, s in self._busy_until_s.items() if n in self._instances()}
+        through = self._observed.has_gone_through
+        wait_for(lambda: all(through(n, until_s) for n, until_s in waited.items()), GO_ON_S)
         self._busy_until_s.clear()
         if self._has_stalled and self._cluster is not None:
             self._has_stalled = False

@@ -56,7 +56,9 @@ def request_of(instance: str) -> Any:
 
 
 def late(proxy: OfferingProxy, cluster: Any = None, **seen: Callable[..., Any]) -> LateStrikes:
-    observed = SimpleNamespace(open_work=lambda _: 0, **seen)
+    observed = SimpleNamespace(
+        **{"open_work": lambda _: 0, "has_gone_through": lambda *_: True, **seen}
+    )
     return LateStrikes(
         cast(Any, proxy), cast(Any, observed), cluster, lambda: ["one", "two"],
         lambda holds, timeout_s: wait_for(holds, timeout_s), aim_s=0.05, seed=1,
@@ -81,6 +83,21 @@ def test_slow_request_keeps_its_instance_busy_and_the_next_one_is_of_another() -
     begun_s = time.monotonic()
     made.wait_until_over()
     assert time.monotonic() - begun_s > 0.25
+
+
+def test_fault_behind_a_slow_request_waits_until_its_sender_has_committed() -> None:
+    """Else a kill takes back what it did because it was late."""
+    looks: list[tuple[str, float]] = []
+
+    def has_gone_through(instance: str, since_s: float) -> bool:
+        looks.append((instance, since_s))
+        return len(looks) == 3
+
+    made = late(OfferingProxy("two"), has_gone_through=has_gone_through)
+    struck = made.slow(replace(FAULTS["slow@Produce"], seconds=0.1, side="answer"), PRODUCE)
+    assert struck is not None
+    made.wait_until_over()
+    assert looks == [("two", struck.until_s)] * 3
 
 
 def test_slow_request_that_never_comes_is_missed() -> None:
