@@ -25,7 +25,7 @@ from .private import opener, require_ours
 from .terminal import say
 
 FORMAT = 1
-CLUSTER_FILE, LOCK_FILE = "cluster.json", ".lock"
+CLUSTER_FILE, PART_FILE, LOCK_FILE = "cluster.json", ".cluster.json.part", ".lock"
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux without its final zero
 LONGEST_SOCKET_NAME = "/control-99999"
 
@@ -114,19 +114,24 @@ def write(data: Path, cluster: ClusterFile) -> None:
     """Replace cluster.json in one step; a cluster's directory is its owner's alone."""
     if close_to_others(data):
         say(f"{data} was open to other users; it is its owner's alone now")
-    part = data / f".{CLUSTER_FILE}.part"
-    with open(part, "w", encoding="utf-8", opener=opener) as file:
-        json.dump(asdict(cluster), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(data / CLUSTER_FILE)
+    part = data / PART_FILE
+    try:
+        with open(part, "w", encoding="utf-8", opener=opener) as file:
+            json.dump(asdict(cluster), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(data / CLUSTER_FILE)
+    except OSError as problem:
+        part.unlink(missing_ok=True)
+        problem.filename = problem.filename or str(data / CLUSTER_FILE)  # a full disk names none
+        raise
 
 
 def remove(data: Path, cluster: ClusterFile | None) -> None:
     """Remove what `up` has put into a directory, and the directory if nothing else is in it."""
     for node_id in cluster.node_ids if cluster is not None else ():
         shutil.rmtree(node_directory(data, node_id), ignore_errors=True)
-    for name in (CLUSTER_FILE, LOCK_FILE):
+    for name in (CLUSTER_FILE, PART_FILE, LOCK_FILE):
         (data / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         data.rmdir()  # stays when a person put something there
@@ -134,7 +139,7 @@ def remove(data: Path, cluster: ClusterFile | None) -> None:
 
 def require_usable(data: Path) -> None:
     """Failure when the directory holds things that `up` did not put there."""
-    if foreign := [p.name for p in data.iterdir() if p.name != LOCK_FILE]:
+    if foreign := [p.name for p in data.iterdir() if p.name not in (PART_FILE, LOCK_FILE)]:
         raise Failure(
             f"{data} is not empty ({', '.join(sorted(foreign)[:3])}) and no cluster of oncelog: "
             "it may belong to something else. Choose another --data."

@@ -240,6 +240,17 @@ def test_directory_that_cannot_be_written_is_told_in_a_sentence(
     assert f"{tmp_path / 'new'}: {os.strerror(number)}. " in line and advice in line
 
 
+def test_full_disk_is_named_and_nothing_is_left_on_it(tmp_path, monkeypatch, capsys):
+    def refuse(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert main.run(["up", "--data", str(tmp_path / "new")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'new' / layout.CLUSTER_FILE}: No space left on device. " in line
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_only_errors_of_the_system_that_a_person_can_mend_are_told(tmp_path):
     missing = FileNotFoundError(errno.ENOENT, "", str(tmp_path))
     assert told_by_system(missing) == f"{tmp_path}: No such file or directory. Check the path."
