@@ -1,8 +1,10 @@
 """`ps --all` and `down --all`: every cluster of this user on this machine."""
 
-from ..cluster.failure import Failure
+from ..cluster.failure import Failure, told_by_system
 from ..cluster.terminal import say, show
 from .common import headings
+
+COLUMNS = headings("nodes", "running", "directory")
 
 
 def show_all(output: str) -> None:
@@ -18,7 +20,7 @@ def show_all(output: str) -> None:
         }
         for found in clusters_of_user()
     ]
-    show(rows, output, columns=headings("nodes", "running", "directory"))
+    show(rows, output, columns=COLUMNS)
 
 
 def end_all_of_user(purge: bool) -> int:
@@ -29,10 +31,12 @@ def end_all_of_user(purge: bool) -> int:
     for found in clusters:
         try:
             is_removed = end_found(found, is_purged=purge)
-            say(f"ended: {found.data}{', data removed' if is_removed else ''}")
-        except Failure as problem:
+            begin = "ended" if found.processes else "did not run"
+            say(f"{begin}: {found.data}{', data removed' if is_removed else ''}")
+        except (Failure, OSError) as problem:
             problems += 1
-            say(f"not ended: {found.data}: {problem}")
+            told = told_by_system(problem) if isinstance(problem, OSError) else None
+            say(f"not ended: {found.data}: {told or problem}")
     if orphans := end_orphans():
         say(f"ended: {orphans} processes whose command had been killed")
     if not clusters and not orphans:

@@ -19,8 +19,8 @@ import pytest
 from cyclopts import App
 from rich.console import Console
 
+from oncelog.deploy.cli import all_clusters, groups, profile, topics, transactions
 from oncelog.deploy.cli import cluster as c
-from oncelog.deploy.cli import groups, profile, topics, transactions
 from oncelog.deploy.cli.bench import REPLICATION_OPTIONAL, TRANSACTION_OPTIONAL
 from oncelog.deploy.cli.main import build
 from oncelog.deploy.cluster.local_cluster import Cluster
@@ -87,6 +87,10 @@ TABLES: dict[str, tuple[dict[str, Any], Columns, Sequence[str]]] = {
     "ps of a full disk": (
         NODE | {"faults": "the disk is full (No space left on device)"}, c.BROKEN_COLUMNS,
         c.NODE_OPTIONAL,
+    ),
+    "ps --all": (
+        {"nodes": 3, "running": 3, "directory": "/home/somebody/a-project/with-tests/.oncelog"},
+        all_clusters.COLUMNS, (),
     ),
     "up": (NODE, c.STARTED_COLUMNS, ()),
     "doctor": (asdict(HEALTH), None, ()),

@@ -1,5 +1,6 @@
 """Nothing is left of a cluster whose program is ended by a signal; all of it is found again."""
 
+import errno
 import json
 import shutil
 import signal
@@ -110,6 +111,25 @@ def test_all_clusters_are_found_and_a_removed_directory_ends_its_broker(
     assert main.run(["down", "--all", "--purge"]) == 0
     assert not any("oncelog.node" in each for each in left_in(scratch))
     assert clusters[1].node(1).find(thorough=True) is None
+
+
+def test_cluster_that_cannot_be_ended_keeps_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end(found: leftovers.FoundCluster, *, is_purged: bool) -> bool:
+        if found.data.name == "closed":
+            raise PermissionError(errno.EACCES, "", str(found.data / ".lock"))
+        return is_purged
+
+    found = [leftovers.FoundCluster(Path(name)) for name in ("/closed", "/open")]
+    monkeypatch.setattr(leftovers, "clusters_of_user", lambda: found)
+    monkeypatch.setattr(leftovers, "end_orphans", lambda: 2)
+    monkeypatch.setattr(leftovers, "end_found", end)
+    assert main.run(["down", "--all", "--purge"]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("not ended: /closed: /closed/.lock: Permission denied. ")
+    assert told[1] == "did not run: /open, data removed"
+    assert told[2].startswith("ended: 2 processes")
 
 
 def test_demo_whose_cluster_does_not_start_says_why_and_keeps_nothing(
