@@ -36,12 +36,11 @@ class BlockingConsumer(BlockingClient[Consumer]):
         super().__init__(Consumer(source, **keywords), "oncelog-consumer")
         self._calls: set[asyncio.Task[Any]] = set()  # on the loop
         self._asked = self._gave = self._got = 0  # polls: called, ended on the loop, returned
-        self._left = self._settled = 0  # polls: the last that its caller left, and was told about
+        self._left = self._settled = 0  # polls: the last one left, and taken back
 
     def run(self, work: Callable[[Consumer], Awaitable[T]]) -> T:
         """Run `work(consumer)`; first take back what a poll gave whose caller was interrupted."""
-
-        left = self._left  # another one may be, this very call, before the loop gets to it
+        left = self._left  # this call may be left, too, before the loop begins it
 
         async def in_turn(consumer: Consumer) -> T:
             others, task = list(self._calls), asyncio.current_task()

@@ -215,9 +215,9 @@ class Broker:
         self._work.close()
         threads = self._log_executor, self.replicas.flusher.executor, self._directory_executor
         await self._logs.close(*threads, broker_epoch=self.liveness.broker_epoch)
-        for executor in (self._journal_executor, self._raft_executor, self._log_executor):
+        first = self._journal_executor, self._raft_executor, self._log_executor
+        for executor in (*first, self._directory_executor):
             executor.shutdown()
-        self._directory_executor.shutdown()
         self.replicas.flusher.stop()
 
     # -- parts

@@ -339,8 +339,7 @@ def _probe(query: Query, seconds: float) -> int:
 def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
     """What `ps` shows; roles only when the cluster answers."""
     from ...wire.errors import KafkaError
-    from ..inspect.loop_stalls import loop_metrics
-    from ..inspect.node_troubles import troubles_of
+    from ..inspect.node_troubles import link_troubles, metrics_of
 
     leads: Counter[int] | None = None
     controller = -1
@@ -356,8 +355,13 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
             say(f"roles are not known: {problem}")
     now = time.time()
     running = [s.node_id for s in statuses if s.state == "running"]
-    loops = {node_id: loop_metrics(cluster, node_id) or {} for node_id in running}
-    troubles = {node_id: "; ".join(troubles_of(cluster, node_id)) for node_id in running}
+    metrics = {node_id: metrics_of(cluster, node_id) for node_id in running}
+    loops = {node_id: told.get("loop", {}) for node_id, told in metrics.items()}
+    troubles = {
+        node_id: "; ".join(filter(None, (link_troubles(cluster, node_id), told.get("disk"))))
+        for node_id, told in metrics.items()
+        if told  # else it is silent, and would be waited for twice
+    }
     return [
         {
             "node": s.node_id,

@@ -39,7 +39,7 @@ def repeat_options(**options: object) -> None:
 
 
 def is_of_another() -> bool:
-    """Whether the cluster was named by its address: its nodes may be nobody's here to start."""
+    """Whether the cluster was named by its address, so that its nodes may run elsewhere."""
     given = _given[-1] if _given else {}
     return not given.keys().isdisjoint(("bootstrap", "command_config", "profile"))
 

@@ -15,7 +15,7 @@ _ADVICE = {
     errno.ELOOP: "Give a path without links.",
     errno.EMFILE: "Allow more open files: ulimit -n 65536.",
 }  # fmt: skip
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # told without a name, too
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # need no file name
 
 
 class Failure(Exception):

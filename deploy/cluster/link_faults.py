@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .local_cluster import Cluster
 
 Fault = Mapping[str, Any]
-"""What a node says of one direction of a link: peer, is_outbound, is_cut, is_held, delay_ms."""
+"""One direction of a link as its node reports it: peer, is_outbound, is_cut, is_held, delay_ms."""
 Request = tuple[int, dict[str, Any]]
 
 

@@ -51,7 +51,7 @@ class NodeStatus:
 
 
 def node_file_of(command: Sequence[str]) -> Path | None:
-    """Return the server.properties of the node whose command line this is; None: it is no node."""
+    """Return the server.properties that a node's command line names; None for other programs."""
     *program, option, file = ["", "", *command]
     is_node = option == "--config" and any(part.startswith("oncelog.") for part in program)
     return Path(file) if is_node else None

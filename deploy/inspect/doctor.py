@@ -6,16 +6,15 @@ import platform
 import resource
 import shutil
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage.directory.lock import is_open_to_others, other_owner
 from ..cluster import layout
 from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
-from .node_troubles import disk_trouble, link_troubles
+from .node_troubles import link_troubles, metrics_of
 
 if TYPE_CHECKING:
     from ..cluster.local_cluster import Cluster
@@ -129,9 +128,10 @@ def _cluster(data: Path) -> list[HealthCheck]:
     if "running" not in by_state:
         return checks
     running = [int(node_id) for node_id in by_state["running"]]
-    checks += [_event_loop(cluster, node_id) for node_id in running]
-    checks += _compaction(cluster, running)
-    checks += [_links(cluster, running), *_disks(cluster, running)]
+    metrics = {node_id: metrics_of(cluster, node_id) for node_id in running}
+    checks += [_event_loop(node_id, told.get("loop")) for node_id, told in metrics.items()]
+    checks += _compaction(metrics)
+    checks += [_links(cluster, [n for n, told in metrics.items() if told]), *_disks(metrics)]
     try:
         with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
             described = admin.describe_cluster()
@@ -150,12 +150,9 @@ def _cluster(data: Path) -> list[HealthCheck]:
     return checks
 
 
-def _event_loop(cluster: "Cluster", node_id: int) -> HealthCheck:
+def _event_loop(node_id: int, metrics: dict[str, Any] | None) -> HealthCheck:
     """What the node's watchdog has seen since its start."""
-    from .loop_stalls import loop_metrics
-
     name = f"event loop of node {node_id}"
-    metrics = loop_metrics(cluster, node_id)
     if metrics is None:
         return HealthCheck(name, "bad", "it does not say", shell_command("logs", node_id))
     if not metrics["stalls"]:
@@ -173,28 +170,24 @@ def _links(cluster: "Cluster", node_ids: list[int]) -> HealthCheck:
     return _unless(not told, "links", told or "all whole", "bad", shell_command("heal"))
 
 
-def _disks(cluster: "Cluster", node_ids: list[int]) -> list[HealthCheck]:
+def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
     """Name the disks that take no writes, with the words of their nodes."""
-    found = [(node_id, disk_trouble(cluster, node_id)) for node_id in node_ids]
     advice = "make room, or mend the disk and restart the node"
     return [
-        HealthCheck(f"disk of node {node_id}", "bad", words, advice)
-        for node_id, words in found
-        if words
+        HealthCheck(f"disk of node {node_id}", "bad", told["disk"], advice)
+        for node_id, told in metrics.items()
+        if told.get("disk")
     ]
 
 
-def _compaction(cluster: "Cluster", node_ids: list[int]) -> list[HealthCheck]:
+def _compaction(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
     """Name the logs that are not compacted any more because they cannot be read."""
-    found: list[HealthCheck] = []
     advice = "stop the node, move that directory away, start it: a whole replica is copied"
-    for node_id in node_ids:
-        with suppress(Failure):
-            logs = cluster.ask_node(node_id, {"op": "metrics"}).get("uncleanable", {})
-            found += [
-                HealthCheck(f"{name} of node {node_id}", "bad", f"not compacted: {reason}", advice)
-                for name, reason in logs.items()
-            ]
+    found = [
+        HealthCheck(f"{name} of node {node_id}", "bad", f"not compacted: {reason}", advice)
+        for node_id, told in metrics.items()
+        for name, reason in told.get("uncleanable", {}).items()
+    ]
     return found or [HealthCheck("compaction", "ok", "every log can be read")]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...node.loop_watchdog import FINDING_S, STALL_LINE
-from ..cluster.failure import Failure
+from .node_troubles import metrics_of
 
 if TYPE_CHECKING:
     from ..cluster.local_cluster import Cluster
@@ -30,7 +30,4 @@ def stalls_in_log(
 
 def loop_metrics(cluster: "Cluster", node_id: int) -> dict[str, Any] | None:
     """`LoopWatchdog.metrics` of a running node; None when it does not answer."""
-    try:
-        return cluster.ask_node(node_id, {"op": "metrics"}).get("loop")
-    except Failure:
-        return None
+    return metrics_of(cluster, node_id).get("loop")

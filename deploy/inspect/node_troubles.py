@@ -1,6 +1,6 @@
 """What a node says is wrong with it now: links that were cut or slowed on purpose, its disk."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cluster import link_faults
 from ..cluster.failure import Failure
@@ -9,8 +9,16 @@ if TYPE_CHECKING:
     from ..cluster.local_cluster import Cluster
 
 
+def metrics_of(cluster: "Cluster", node_id: int) -> dict[str, Any]:
+    """Return what a node tells of itself; empty where it does not answer."""
+    try:
+        return cluster.ask_node(node_id, {"op": "metrics"})
+    except Failure:
+        return {}
+
+
 def link_troubles(cluster: "Cluster", node_id: int) -> str:
-    """The faults on its links in words; empty where there are none, or it does not answer."""
+    """Return the faults on its links in words; empty where there are none, or it is silent."""
     try:
         faults = link_faults.faults_of(cluster, node_id)
     except Failure:
@@ -19,14 +27,5 @@ def link_troubles(cluster: "Cluster", node_id: int) -> str:
 
 
 def disk_trouble(cluster: "Cluster", node_id: int) -> str:
-    """Why its disk takes no writes; empty where it does, or the node does not answer."""
-    try:
-        return cluster.ask_node(node_id, {"op": "metrics"}).get("disk") or ""
-    except Failure:
-        return ""
-
-
-def troubles_of(cluster: "Cluster", node_id: int) -> list[str]:
-    """All of them in words."""
-    found = link_troubles(cluster, node_id), disk_trouble(cluster, node_id)
-    return [words for words in found if words]
+    """Return why its disk takes no writes; empty where it does, or the node is silent."""
+    return metrics_of(cluster, node_id).get("disk") or ""

@@ -85,7 +85,7 @@ class DiskTrouble(DiskReport):
     def __init__(self, directory: Path, executor: Executor) -> None:
         self.words = ""
         self._directory, self._executor = directory, executor
-        self._is_lasting = self._is_noted = False
+        self._is_lasting = self._is_noted = self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
 
     def note(self, error: BaseException, *, is_log_lost: bool = False) -> None:
@@ -93,9 +93,10 @@ class DiskTrouble(DiskReport):
         if not isinstance(cause, OSError) or cause.errno not in TROUBLES:
             return
         self._is_noted = True
-        self._is_lasting |= is_log_lost
-        if self.words:
+        is_worse = is_log_lost and not self._is_lasting
+        if self.words and not is_worse:
             return
+        self._is_lasting |= is_log_lost
         what, reason = TROUBLES[cause.errno], os.strerror(cause.errno)
         self.words = f"the disk {what} ({reason})"
         logger.error(
@@ -103,11 +104,13 @@ class DiskTrouble(DiskReport):
             self._directory,
             what,
             reason,
-            ENDS.get(what, OTHER_END),
+            OTHER_END if self._is_lasting else ENDS.get(what, OTHER_END),
         )
-        self._task = background_task("disk", self._until_it_is_over())
+        if self._task is None and not self._is_stopped:
+            self._task = background_task("disk", self._until_it_is_over())
 
     async def stop(self) -> None:
+        self._is_stopped = True  # what is noted from here on is logged, and watched by nobody
         if self._task is not None:
             await end_tasks(self._task)
 
@@ -118,8 +121,9 @@ class DiskTrouble(DiskReport):
             self._is_noted = False
             await asyncio.sleep(LOOK_S)
             if not self._is_noted and not self._is_lasting:
-                is_over = await loop.run_in_executor(self._executor, self._takes_writes)
-        self.words = ""
+                takes_writes = await loop.run_in_executor(self._executor, self._takes_writes)
+                is_over = takes_writes and not self._is_noted  # nothing was refused meanwhile
+        self.words, self._task = "", None
         logger.warning("the disk of %s takes writes again", self._directory)
 
     def _takes_writes(self) -> bool:

@@ -1,4 +1,4 @@
-"""What ends with this process, however it ends: also by `kill -9` or with its terminal.
+"""Ends clusters, directories and children together with this process, even after `kill -9`.
 
     with guardian.kept("directory", path):
         ...
@@ -71,7 +71,7 @@ class Guardian:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment,  # whoever ends our run ends the guardian of what we have started last
+            env=environment,  # without RUN: the end of our own run must not end the guardian
             start_new_session=True,  # a signal from the terminal is not meant for it
         )
         for (kind, name), how in self._kept.items():

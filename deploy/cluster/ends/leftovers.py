@@ -1,4 +1,4 @@
-"""What there is of this user on this machine: nodes, clusters, children of processes that are gone.
+"""Find and end the nodes, clusters and orphaned children of this user on this machine.
 
 Nothing is written down for it. A node is known by its command line, which names its file in the
 directory of its cluster; a child by its environment. A stopped cluster is found in the temporary
@@ -37,7 +37,7 @@ class FoundCluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """As the cluster's file says; empty where there is none any more."""
+        """Return the ids in the cluster's file; empty where the file is gone."""
         with contextlib.suppress(Failure):
             if (file := layout.read(self.data)) is not None:
                 return file.node_ids
@@ -111,7 +111,7 @@ def end_run(run: str) -> None:
 
 
 def end_orphans() -> int:
-    """End the children whose starter is gone; how many there were."""
+    """End the children whose starter is gone; return their number."""
     runs = {run for run, child in _children() if _is_orphan(run, child)}
     orphans = [process for run, process in _children() if run in runs]
     for run in runs:
@@ -120,7 +120,7 @@ def end_orphans() -> int:
 
 
 def _is_orphan(run: str, child: psutil.Process) -> bool:
-    """Whether the owner of the run is gone; who is younger than its child has but its number."""
+    """Whether the owner of the run is gone. A process younger than the child only has its pid."""
     owner = run.partition("-")[0]
     if not owner.isdigit():
         return False
@@ -163,5 +163,5 @@ def _children() -> Iterator[tuple[str, psutil.Process]]:
 
 
 def _counts(process: psutil.Process) -> bool:
-    """Whether it lives, and in no other container, where paths and ids mean other things."""
+    """Whether a process lives, and shares our container, so that paths and pids mean the same."""
     return process.status() != psutil.STATUS_ZOMBIE and shares_our_namespaces(process.pid)

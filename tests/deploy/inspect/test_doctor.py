@@ -5,7 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncelog.deploy.cluster.failure import Failure
-from oncelog.deploy.inspect.doctor import _compaction
+from oncelog.deploy.inspect.doctor import HealthCheck, _compaction
+from oncelog.deploy.inspect.node_troubles import metrics_of
 
 from ...awaiting import until
 from ...node.own_broker import running
@@ -23,8 +24,12 @@ async def test_doctor_names_an_uncleanable_log_with_its_node_and_reason(tmp_path
             return broker._metrics()
 
         cluster: Any = SimpleNamespace(ask_node=ask_node)
-        assert [check.state for check in _compaction(cluster, [1, 2])] == ["ok"]
+
+        def examined() -> list[HealthCheck]:
+            return _compaction({node_id: metrics_of(cluster, node_id) for node_id in (1, 2)})
+
+        assert [check.state for check in examined()] == ["ok"]
         broker.replicas.partition("a", 1).log.uncleanable = "no batch: magic 7"
-        (check,) = _compaction(cluster, [1, 2])
+        (check,) = examined()
         assert (check.check, check.state) == ("a-1 of node 1", "bad")
         assert "magic 7" in check.found and "stop the node" in check.advice

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -123,6 +124,51 @@ async def test_log_that_was_lost_to_the_disk_is_reported_until_a_restart(
         assert os.strerror(number) in disk.words
         await disk.stop()
     assert ["restarted" in record.getMessage() for record in caplog.records] == [True]
+
+
+async def test_refusal_while_the_disk_is_tried_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
+    may_answer, is_tried = threading.Event(), threading.Event()
+
+    def takes_writes(_: DiskTrouble) -> bool:
+        is_tried.set()
+        return may_answer.wait(10)
+
+    monkeypatch.setattr(DiskTrouble, "_takes_writes", takes_writes)
+    with ThreadPoolExecutor(1) as executor:
+        disk = DiskTrouble(tmp_path, executor)
+        disk.note(refused(errno.ENOSPC))
+        await until(is_tried.is_set)
+        monkeypatch.setattr(DiskTrouble, "_takes_writes", lambda _: False)
+        disk.note(refused(errno.ENOSPC))
+        may_answer.set()
+        await asyncio.sleep(0.05)
+        assert disk.words
+        await disk.stop()
+
+
+async def test_log_that_is_lost_to_a_full_disk_is_reported_until_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
+    with ThreadPoolExecutor(1) as executor:
+        disk = DiskTrouble(tmp_path, executor)
+        disk.note(refused(errno.ENOSPC))
+        disk.note(refused(errno.ENOSPC), is_log_lost=True)
+        await asyncio.sleep(0.05)
+        assert "is full" in disk.words
+        await disk.stop()
+    assert ["restarted" in record.getMessage() for record in caplog.records] == [False, True]
+
+
+async def test_refusal_behind_the_end_starts_no_task(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        disk = DiskTrouble(tmp_path, executor)
+        await disk.stop()
+        disk.note(refused(errno.ENOSPC))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_error_that_is_not_the_disks_is_not_reported(tmp_path: Path) -> None:
