@@ -83,7 +83,7 @@ def test_guardian_hears_neither_signals_nor_that_its_directory_has_gone(tmp_path
     folder, working = tmp_path / "kept", tmp_path / "working"
     working.mkdir()
     with started(folder, working=working) as (owner, child, guardian):
-        run = psutil.Process(child).environ()[RUN]
+        run = run_of(child)
         working.rmdir()
         until(lambda: ignores_termination(guardian))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -93,6 +93,12 @@ def test_guardian_hears_neither_signals_nor_that_its_directory_has_gone(tmp_path
         until(lambda: not folder.exists())
         until(lambda: run not in [each for each, _ in leftovers._children()])
         until(lambda: not psutil.pid_exists(guardian))
+
+
+def run_of(child: int) -> str:
+    """Return the run of a child that may be in the middle of its exec, and have no environment."""
+    until(lambda: RUN in psutil.Process(child).environ())
+    return psutil.Process(child).environ()[RUN]
 
 
 def ignores_termination(pid: int) -> bool:
@@ -129,7 +135,7 @@ def test_forgotten_children_and_directory_stay(tmp_path: Path) -> None:
         os.kill(owner.pid, signal.SIGKILL)
         owner.wait()
         assert folder.exists() and psutil.pid_exists(child)
-        end_run(psutil.Process(child).environ()[RUN])  # as `down --all` does
+        end_run(run_of(child))  # as `down --all` does
         until(lambda: not sleepers(folder))
 
 
