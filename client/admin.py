@@ -13,6 +13,8 @@ from typing import Any, Self
 from ..wire.errors import (
     KafkaError,
     LeaderNotAvailable,
+    RequestTimedOut,
+    UnknownServerError,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
@@ -134,26 +136,37 @@ class Admin:
     async def delete_topics_each(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
         """Delete topics by name; return for each why it was not deleted, or None.
 
-        A topic that the controller does not know is not asked for again.
+        A topic that the controller does not know is not asked for again; one whose deletion was
+        asked for without an answer, and which is not known then, has been deleted.
         """
         outcomes: dict[str, KafkaError | None] = {}
+        doubtful: set[str] = set()
         wanted = list(dict.fromkeys(names))
 
         async def attempt() -> None:
             left = [name for name in wanted if name not in outcomes]
-            answer = await self._ask(
-                DELETE_TOPICS, {"topic_names": left, "timeout": self.timeout_ms}
-            )
+            may_be_gone = doubtful.copy()
+            connection = await self.view.any_broker()
+            doubtful.update(left)
+            request = {"topic_names": left, "timeout": self.timeout_ms}
+            answer = await connection.call(DELETE_TOPICS, request)
             passing: KafkaError | None = None
             for result in answer.responses:
+                name = str(result.name)
                 try:
-                    raise_error_of(result, str(result.name), "Delete")
-                    outcomes[result.name] = None
+                    raise_error_of(result, name, "Delete")
+                    outcomes[name] = None
+                except UnknownTopicOrPartition as problem:
+                    outcomes[name] = None if name in may_be_gone else problem
+                except RequestTimedOut as problem:  # it may be done later
+                    passing = problem
                 except KafkaError as problem:
-                    if problem.retriable and not isinstance(problem, UnknownTopicOrPartition):
+                    if name not in may_be_gone:
+                        doubtful.discard(name)
+                    if problem.retriable:
                         passing = problem
                     else:
-                        outcomes[result.name] = problem
+                        outcomes[name] = problem
             if passing is not None:
                 raise passing
 
@@ -163,7 +176,8 @@ class Admin:
             if not outcomes:
                 raise
             outcomes |= {name: problem for name in wanted if name not in outcomes}
-        return outcomes
+        unanswered = UnknownServerError("the broker's answer leaves it out")
+        return {name: outcomes.get(name, unanswered) for name in wanted}
 
     async def create_partitions(
         self, topic: str, count: int, *, validate_only: bool = False

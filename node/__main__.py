@@ -97,11 +97,13 @@ async def _live(broker: Broker, stop: asyncio.Event) -> None:
 async def _raise_when_removed(config: BrokerConfig) -> None:
     """End the broker once its directory is gone: nothing that it writes would be found again."""
     directory, loop = config.log_directory, asyncio.get_running_loop()
-    first = found = lock_inode(directory)
-    while found == first:
+    first = lock_inode(directory)
+    is_there = True
+    while is_there:
         await asyncio.sleep(until_tenth_s(loop.time(), REMOVED_LOOK_S))
         with contextlib.suppress(OSError):  # a disk that fails is another matter
-            found = lock_inode(directory)
+            # The lock alone may go: what cleans /tmp takes files that nobody has written for long.
+            is_there = directory.exists() and lock_inode(directory) in (first, None)
     remove_sockets(Path(config.peer_directory), config.node_id)
     raise DirectoryRemoved(f"its data directory {directory} has been removed")
 

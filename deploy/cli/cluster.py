@@ -275,9 +275,10 @@ def partition(
 ) -> None:
     """Cut the links between two groups of nodes; clients still reach all of them."""
     left, separator, right = groups.partition("/")
-    sides = [[int(i) for i in side.split(",") if i.strip().isdigit()] for side in (left, right)]
-    if not separator or not all(sides):
+    words = [[word.strip() for word in side.split(",")] for side in (left, right)]
+    if not separator or not all(word.isdecimal() for side in words for word in side):
         raise Failure(f"{groups!r} is not two groups. Write for instance 1,2/3.", exit_code=2)
+    sides = [[int(word) for word in side] for side in words]
     open_cluster(data).partition(*sides, one_way=one_way)
     tell(f"cut {left} {'->' if one_way else '|'} {right}; mend it with: {shell_command('heal')}")
 
@@ -285,7 +286,7 @@ def partition(
 def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
     """Delay everything that a node sends to its peers, for instance by 50ms."""
     number = delay.removesuffix("ms")
-    if not number.isdigit():
+    if not number.isdecimal():
         raise Failure(f"{delay!r} is not a delay. Write for instance 50ms.", exit_code=2)
     node_id = open_cluster(data).slow(target, int(number))
     tell(f"node {node_id} sends {number} ms late; mend it with: {shell_command('heal')}")

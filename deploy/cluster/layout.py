@@ -51,6 +51,7 @@ class ClusterFile:
     nodes: list[NodeEntry]
     settings: dict[str, str] = field(default_factory=dict[str, str])
     is_complete: bool = False  # False while `up` has not finished
+    owner: str = ""  # a token of the `up` that started it last
     format: int = FORMAT
 
     @property

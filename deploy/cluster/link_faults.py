@@ -3,7 +3,6 @@
 A node keeps its faults in memory only: one that is started again has whole links.
 """
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -37,11 +36,18 @@ def cut(
             made.append((node, asked))
             cluster.ask_node(node, asked)
     except BaseException as problem:
+        silent: set[int] = set()
         for node, asked in made:
-            with contextlib.suppress(Failure):  # gone, and its faults with it
+            try:
                 _restore(cluster, node, asked["peer"], before[node])
+            except Failure:  # one that is gone has lost its faults
+                silent |= {node} if cluster.node(node).find() is not None else set()
         if isinstance(problem, Failure):
-            raise Failure(f"{problem} Nothing was cut.") from None
+            left = "Nothing was cut."
+            if silent:
+                which = ", ".join(map(str, sorted(silent)))
+                left = f"Node {which} may keep a cut; end it with: {shell_command('heal')}"
+            raise Failure(f"{problem} {left}") from None
         raise
 
 

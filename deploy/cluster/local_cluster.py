@@ -24,6 +24,7 @@ from typing import Any, Literal, Self, TypeVar
 from . import admin_socket_client, layout, link_faults, ports, properties, targets
 from .clock import ClockControl
 from .ends.guardian import KEEP, PURGE, guardian
+from .ends.interrupts import uninterrupted
 from .failure import Failure
 from .layout import ClusterFile
 from .node_process import NodeNotReady, NodeProcess, NodeStatus, end_nodes
@@ -187,7 +188,8 @@ class Cluster:
             file = self._file_to_start(known)
             self._adopt(file)
             try:
-                guardian.keep("cluster", self.data, PURGE if known is None else KEEP)
+                first = PURGE if known is None else KEEP
+                guardian.keep("cluster", self.data, f"{first} {file.owner}")
                 layout.write(self.data, file)  # before anything runs: `down` must find it
                 self._start(self.node_ids, on_ready)
                 file.is_complete = True
@@ -202,7 +204,7 @@ class Cluster:
             if not self.is_guarded:
                 guardian.forget("cluster", self.data)
             elif not self.is_temporary:
-                guardian.keep("cluster", self.data, KEEP)
+                guardian.keep("cluster", self.data, f"{KEEP} {file.owner}")
 
     def down(self, *, purge: bool = False) -> list[int]:
         """Stop every node, gracefully where it listens; `purge` removes the data too.
@@ -324,19 +326,20 @@ class Cluster:
             file = self._plan.reused_file(self.data, known, running)
         self._plan.require_valid(file, self.data)
         ports.require_free([node.port for node in file.nodes])
-        file.is_complete = False
+        file.is_complete, file.owner = False, secrets.token_hex(8)
         return file
 
     def _undo_up(self, before: ClusterFile | None) -> None:
         """Leave what there was before: no cluster, or one that is stopped."""
-        with contextlib.suppress(Failure):
-            end_nodes(self._nodes.values(), is_graceful=False)
-        layout.remove_peer_directory(self.peer_directory)
-        if before is not None:
-            layout.write(self.data, before)
-        else:
-            self._remove()
-        self._unguard()
+        with uninterrupted():
+            with contextlib.suppress(Failure):
+                end_nodes(self._nodes.values(), is_graceful=False)
+            layout.remove_peer_directory(self.peer_directory)
+            if before is not None:
+                layout.write(self.data, before)
+            else:
+                self._remove()
+            self._unguard()
 
     @contextlib.contextmanager
     def _guarded_where_it_is(self) -> Iterator[None]:

@@ -130,8 +130,12 @@ def _cluster(data: Path) -> list[HealthCheck]:
     running = [int(node_id) for node_id in by_state["running"]]
     metrics = {node_id: metrics_of(cluster, node_id) for node_id in running}
     checks += [_event_loop(node_id, told.get("loop")) for node_id, told in metrics.items()]
+    if silent := [node_id for node_id, told in metrics.items() if not told]:
+        told_not = ", ".join(map(str, silent))
+        advice = "what is said below of logs, links and disks is not said of them"
+        checks.append(HealthCheck("silent nodes", "bad", told_not, advice))
     checks += _compaction(metrics)
-    checks += [_links(cluster, [n for n, told in metrics.items() if told]), *_disks(metrics)]
+    checks += [_links(cluster, [n for n in metrics if n not in silent]), *_disks(metrics)]
     try:
         with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
             described = admin.describe_cluster()

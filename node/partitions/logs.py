@@ -11,7 +11,7 @@ import logging
 import resource
 from collections.abc import Iterable
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ...coordinator.metadata.cluster_model import Topic
 from ...coordinator.metadata.cluster_state import ClusterState
@@ -49,6 +49,11 @@ class DirectoryOutcome(NamedTuple):
     log: PartitionLog | None
     error: str = ""
     may_pass: bool = False  # there is no room now, or no descriptor
+    problem: KafkaError | None = None
+
+    def refused(self, problem: KafkaError, words: str) -> Self:
+        """Return it without a log, and with the reason."""
+        return self._replace(log=None, error=words, may_pass=_lacks(problem), problem=problem)
 
 
 class Logs:
@@ -160,15 +165,13 @@ class Logs:
                 try:
                     outcome = outcome._replace(log=self._open(opening))
                 except KafkaStorageError as problem:
-                    outcome = outcome._replace(error=_in_words(problem), may_pass=_lacks(problem))
+                    outcome = outcome.refused(problem, _in_words(problem))
                 outcomes.append(outcome)
         try:
             self.directory.lower_offsets([each.log for each in outcomes if each.log is not None])
         except KafkaStorageError as problem:
             return [
-                each
-                if each.log is None
-                else each._replace(log=None, error=str(problem), may_pass=_lacks(problem))
+                each if each.log is None else each.refused(problem, str(problem))
                 for each in outcomes
             ]
         return outcomes

@@ -265,10 +265,12 @@ class PartitionRoles:
 
     def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
         """Host what has been opened, if it still belongs here."""
-        for key, topic_id, log, error, may_pass in outcomes:
+        for key, topic_id, log, error, may_pass, problem in outcomes:
             topic = self._placed(key)
             is_wanted = topic is not None and topic.topic_id == topic_id
             if log is None:
+                if problem is not None:
+                    self._replicas.disk.note(problem, is_log_lost=not may_pass)
                 if key not in self._unusable:
                     logger.error("%s-%d cannot be opened: %s", *key, error)
                 if is_wanted:

@@ -83,7 +83,7 @@ class DiskTrouble(DiskReport):
     """
 
     def __init__(self, directory: Path, executor: Executor) -> None:
-        self.words = ""
+        self.words = self._end = ""
         self._directory, self._executor = directory, executor
         self._is_lasting = self._is_noted = self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
@@ -93,18 +93,19 @@ class DiskTrouble(DiskReport):
         if not isinstance(cause, OSError) or cause.errno not in TROUBLES:
             return
         self._is_noted = True
-        is_worse = is_log_lost and not self._is_lasting
-        if self.words and not is_worse:
-            return
         self._is_lasting |= is_log_lost
         what, reason = TROUBLES[cause.errno], os.strerror(cause.errno)
+        end = OTHER_END if self._is_lasting else ENDS.get(what, OTHER_END)
+        if self.words and end == self._end:
+            return
+        self._end = end
         self.words = f"the disk {what} ({reason})"
         logger.error(
             "the disk of %s %s (%s): writes are answered with KAFKA_STORAGE_ERROR until %s",
             self._directory,
             what,
             reason,
-            OTHER_END if self._is_lasting else ENDS.get(what, OTHER_END),
+            end,
         )
         if self._task is None and not self._is_stopped:
             self._task = background_task("disk", self._until_it_is_over())

@@ -22,7 +22,7 @@ from typing import Literal
 Kind = Literal["cluster", "directory", "run"]
 PROGRAM = Path(__file__).resolve().with_name("guardian_process.py")
 RUN = "ONCELOG_RUN"  # in the environment of children, and of all that they start
-KEEP, PURGE = "keep", "purge"  # the data of a cluster
+KEEP, PURGE = "keep", "purge"  # the data of a cluster; behind it stands the owner in its file
 
 
 class Guardian:

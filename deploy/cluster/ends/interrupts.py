@@ -9,6 +9,17 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
+def _later() -> Iterator[None]:
+    """Signals that come while handlers are exchanged come behind it: none is lost, none stays."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def uninterrupted() -> Iterator[None]:
     """Signals that come meanwhile count when it is over; of the main thread only, which is where
     Python raises them."""
@@ -16,14 +27,16 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in ENDING}
+    with _later():
+        before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in ENDING}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
+        with _later():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            for number in came[:1]:
+                signal.raise_signal(number)
 
 
 @contextmanager

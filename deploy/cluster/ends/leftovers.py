@@ -8,6 +8,7 @@ directory only.
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -53,16 +54,31 @@ def clusters_of_user() -> list[FoundCluster]:
             found.setdefault(data, FoundCluster(data)).processes[int(node_id)] = process
     for file in Path(tempfile.gettempdir()).resolve().glob(f"oncelog-*/{layout.CLUSTER_FILE}"):
         with contextlib.suppress(Failure, OSError):
-            if layout.read(file.parent) is not None:  # and ours
+            if _is_plain_and_ours(file) and layout.read(file.parent) is not None:
                 found.setdefault(file.parent, FoundCluster(file.parent))
     return [found[data] for data in sorted(found)]
 
 
+def _is_plain_and_ours(file: Path) -> bool:
+    """Whether a file is one, in a directory of ours: reading another's pipe would never end."""
+    folder, status = file.parent.lstat(), file.lstat()
+    is_plain = stat.S_ISDIR(folder.st_mode) and stat.S_ISREG(status.st_mode)
+    return is_plain and folder.st_uid == status.st_uid == os.getuid()
+
+
 def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
-    """End its nodes as `down` does; whether its data is gone."""
-    if found.node_ids:
+    """End its nodes as `down` does, asking first; whether its data is gone.
+
+    Failure, and nothing is ended, when the cluster's file cannot be understood.
+    """
+    if layout.read(found.data) is not None:
         Cluster.open(found.data).down(purge=is_purged)
     else:
+        asked = list(found.processes.values())
+        for process in asked:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+        psutil.wait_procs(asked, GONE_TIMEOUT_S)
         end_cluster(found.data, is_purged=is_purged)
     return not found.data.exists()
 
@@ -74,26 +90,30 @@ def end_all(left: Iterable[tuple[str, str, str]]) -> None:
             if kind == "run":
                 end_run(name)
             elif kind == "cluster":
-                end_cluster(Path(name), is_purged=how == PURGE)
+                what, _, owner = how.partition(" ")
+                end_cluster(Path(name), is_purged=what == PURGE, owner=owner)
             else:
                 shutil.rmtree(name, ignore_errors=True)
 
 
-def end_cluster(data: Path, *, is_purged: bool) -> None:
+def end_cluster(data: Path, *, is_purged: bool, owner: str | None = None) -> None:
     """kill -9 of all nodes of a directory, whatever there is still of it.
 
-    Failure when they do not end. A child of a starter that was killed holds the directory's lock
-    until it has become a node.
+    owner: nothing is done to a cluster that another `up` has started since. Failure when they do
+    not end. A child of a starter that was killed holds the directory's lock until it has become a
+    node.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
-        _end_processes(lambda: (p for file, p in _nodes() if file.parent.parent == data))
         if not data.is_dir():
+            _end_nodes_in(data)
             return
         try:
             with layout.locked(data):
-                _end_processes(lambda: (p for file, p in _nodes() if file.parent.parent == data))
                 file = layout.read(data)
+                if file is not None and owner not in (None, file.owner):
+                    return
+                _end_nodes_in(data)
                 if file is not None:
                     layout.remove_peer_directory(Path(file.peer_directory))
                 if is_purged:
@@ -103,6 +123,10 @@ def end_cluster(data: Path, *, is_purged: bool) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_S)
+
+
+def _end_nodes_in(data: Path) -> None:
+    _end_processes(lambda: (p for file, p in _nodes() if file.parent.parent == data))
 
 
 def end_run(run: str) -> None:
@@ -151,7 +175,7 @@ def _nodes() -> Iterator[tuple[Path, psutil.Process]]:
         with contextlib.suppress(psutil.Error, OSError):
             file = node_file_of(process.cmdline())
             if file is not None and process.uids().real == os.getuid() and _counts(process):
-                yield file, process
+                yield Path(process.cwd()) / file, process
 
 
 def _children() -> Iterator[tuple[str, psutil.Process]]:

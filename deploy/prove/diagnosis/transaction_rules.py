@@ -40,7 +40,9 @@ class _Open:
     since_s: float
     is_excused: bool = False
     beatless_s: float = 0.0  # the longest time without a heartbeat
-    waited_s: float = 0.0  # the longest wait for an answer
+    waited_s: float = 0.0  # for answers, all in all
+    longest_wait_s: float = 0.0
+    waited_until_s: float = 0.0
     connections: set[int] = field(default_factory=set[int])
     keys: set[int] = field(default_factory=set[int])
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
@@ -93,8 +95,10 @@ class TooLong(FindingRule):
             own.heartbeat_s = seen.at_s
         elif isinstance(seen, SeenWait):
             for _, each in own.open.items():
-                waited_s = min(seen.waited_s, seen.at_s - each.since_s)
-                each.waited_s = max(each.waited_s, waited_s)
+                begun_s = max(seen.at_s - seen.waited_s, each.since_s)
+                each.longest_wait_s = max(each.longest_wait_s, seen.at_s - begun_s)
+                each.waited_s += seen.at_s - max(begun_s, each.waited_until_s)
+                each.waited_until_s = seen.at_s
         elif isinstance(seen, SeenClosed):
             for _, each in own.open.items():
                 each.is_excused |= seen.connection in each.connections
@@ -120,7 +124,7 @@ class TooLong(FindingRule):
 
     def _ended(self, own: _Instance, ended: _Open, seen: SeenEndTxn | SeenInit, tell: Tell) -> None:
         name, open_s = seen.transactional_id, seen.at_s - ended.since_s - ended.waited_s
-        beatless_s = ended.beatless_s - ended.waited_s
+        beatless_s = ended.beatless_s - ended.longest_wait_s
         if ended.is_excused:
             return
         timeout_s = (self._timeouts.get(name) or DEFAULT_TIMEOUT_MS) / 1000

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import pytest
 
 from oncelog.deploy.cli import main
 from oncelog.deploy.cli.bench import _judged
+from oncelog.deploy.cluster import layout
 from oncelog.deploy.cluster.ends import leftovers
 from oncelog.deploy.cluster.ends.guardian import guardian
 from oncelog.deploy.cluster.failure import Failure
@@ -111,6 +113,54 @@ def test_all_clusters_are_found_and_a_removed_directory_ends_its_broker(
     assert main.run(["down", "--all", "--purge"]) == 0
     assert not any("oncelog.node" in each for each in left_in(scratch))
     assert clusters[1].node(1).find(thorough=True) is None
+
+
+def stopped_cluster(data: Path, owner: str) -> None:
+    data.mkdir(mode=0o700)
+    node = layout.NodeEntry(1, "127.0.0.1", 19_092)
+    peers = str(data / "peers")
+    layout.write(data, layout.ClusterFile("c", peers, "small", [node], owner=owner))
+    layout.node_directory(data, 1).mkdir()
+
+
+def test_cluster_that_another_up_has_started_since_is_left_alone(scratch: Path) -> None:
+    stopped_cluster(scratch / "data", "second")
+    for how in ("purge first", "keep first"):
+        leftovers.end_all([("cluster", str(scratch / "data"), how)])
+    assert layout.node_directory(scratch / "data", 1).exists()
+    leftovers.end_all([("cluster", str(scratch / "data"), "purge second")])
+    assert not (scratch / "data").exists()
+
+
+def test_pipe_in_the_place_of_a_cluster_file_is_not_read(scratch: Path) -> None:
+    (scratch / "oncelog-x").mkdir()
+    os.mkfifo(scratch / "oncelog-x" / layout.CLUSTER_FILE)
+    (scratch / "oncelog-y").symlink_to(scratch / "oncelog-x")
+    found = [each.data for each in leftovers.clusters_of_user()]
+    assert not [data for data in found if scratch in data.parents]
+
+
+def test_node_with_a_relative_file_is_found_where_it_lies(scratch: Path) -> None:
+    command = ["-c", "import time; time.sleep(60)", "oncelog.node", "--config"]
+    with subprocess.Popen(
+        [sys.executable, *command, "node-1/server.properties"], cwd=scratch
+    ) as node:
+        try:
+            until(lambda: node.pid in [process.pid for _, process in leftovers._nodes()])
+            files = {process.pid: file for file, process in leftovers._nodes()}
+            assert files[node.pid] == scratch / "node-1" / "server.properties"
+        finally:
+            node.kill()
+
+
+def test_cluster_file_of_another_format_keeps_its_nodes(scratch: Path) -> None:
+    stopped_cluster(scratch / "data", "first")
+    file = scratch / "data" / layout.CLUSTER_FILE
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
+    process = mock.Mock()
+    with pytest.raises(Failure, match="format 99"):
+        leftovers.end_found(leftovers.FoundCluster(scratch / "data", {1: process}), is_purged=True)
+    assert process.mock_calls == []
 
 
 def test_cluster_that_cannot_be_ended_keeps_no_other(

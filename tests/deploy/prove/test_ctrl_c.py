@@ -14,7 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from oncelog.deploy.cluster.ends.interrupts import uninterrupted
+from oncelog.deploy.cluster.ends.interrupts import (
+    ENDING,
+    ended_as_by_ctrl_c,
+    uninterrupted,
+)
 
 from ...waiting import until
 
@@ -86,3 +90,26 @@ def test_ctrl_c_counts_also_where_what_it_waits_for_fails() -> None:
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         os.kill(os.getpid(), signal.SIGINT)
         raise OSError("no space")
+
+
+def test_signal_while_handlers_are_exchanged_leaves_them_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exchange, seen = signal.signal, list[str]()
+
+    def interrupted(number: int, handler: object) -> object:
+        found = exchange(number, handler)  # type: ignore[arg-type]
+        if number == signal.SIGINT and not seen:
+            seen.append("SIGTERM")
+            signal.raise_signal(signal.SIGTERM)
+        return found
+
+    before = [signal.getsignal(number) for number in ENDING]
+    with ended_as_by_ctrl_c(), pytest.raises(KeyboardInterrupt):
+        monkeypatch.setattr(signal, "signal", interrupted)
+        with uninterrupted():
+            seen.append("body")
+        pytest.fail("the signal was lost")
+    monkeypatch.undo()
+    assert seen == ["SIGTERM", "body"]
+    assert [signal.getsignal(number) for number in ENDING] == before

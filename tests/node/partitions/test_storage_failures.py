@@ -119,6 +119,7 @@ async def test_log_that_was_lost_to_the_disk_is_reported_until_a_restart(
     monkeypatch.setattr(storage_failures, "LOOK_S", 0.001)
     with ThreadPoolExecutor(1) as executor:
         disk = DiskTrouble(tmp_path, executor)
+        disk.note(OSError(number, os.strerror(number)))
         disk.note(OSError(number, os.strerror(number)), is_log_lost=True)
         await asyncio.sleep(0.05)
         assert os.strerror(number) in disk.words

@@ -1,0 +1,63 @@
+"""Topics are deleted each with an answer of its own, also where an answer was lost."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.client import Admin
+from oncelog.wire.errors import (
+    ErrorCode,
+    KafkaError,
+    NetworkException,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+
+
+class LossyView:
+    """One broker, which answers as it was told, and deletes even where the answer is lost."""
+
+    def __init__(self, *answers: dict[str, ErrorCode] | None) -> None:
+        self.answers = list(answers)  # None: it is lost
+
+    async def any_broker(self) -> "LossyView":
+        return self
+
+    async def retrying(self, attempt: Any, **_: Any) -> Any:
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as problem:
+                if not problem.retriable or not self.answers:
+                    raise
+
+    async def call(self, _: int, values: dict[str, Any]) -> SimpleNamespace:
+        if (errors := self.answers.pop(0)) is None:
+            raise NetworkException("the connection was lost")
+        names = [name for name in values["topic_names"] if name in errors]
+        return SimpleNamespace(
+            responses=[SimpleNamespace(name=name, error_code=errors[name]) for name in names]
+        )
+
+
+UNKNOWN, MOVED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        ([{"a": ErrorCode.NONE}], type(None)),
+        ([{"a": UNKNOWN}], UnknownTopicOrPartition),
+        ([None, {"a": UNKNOWN}], type(None)),  # the first request has deleted it
+        ([None, {"a": MOVED}, {"a": UNKNOWN}], type(None)),
+        ([{"a": MOVED}, {"a": UNKNOWN}], UnknownTopicOrPartition),  # none of them has
+        ([{"a": ErrorCode.REQUEST_TIMED_OUT}, {"a": UNKNOWN}], type(None)),
+        ([{}], UnknownServerError),
+    ],
+)
+async def test_topic_is_deleted_or_has_an_error(answers: Any, outcome: type) -> None:
+    admin = Admin("127.0.0.1:1")
+    admin.view = LossyView(*answers)  # type: ignore[assignment]
+    found = await admin.delete_topics_each(["a"])
+    assert {name: type(problem) for name, problem in found.items()} == {"a": outcome}
