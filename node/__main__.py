@@ -18,12 +18,15 @@ import uvloop
 from ..coordinator.raft.outcomes import CorruptJournal
 from ..replication.background_task import BACKGROUND_TASK, background_task, end_tasks
 from ..replication.peer.address import PeerSocketError, remove_sockets
+from ..storage.checkpoint import META_PROPERTIES
 from ..storage.corrupt_file import CorruptFile
 from ..storage.directory.lock import (
     DirectoryInUse,
     DirectoryOfAnother,
     DirectoryRemoved,
+    identity,
     lock_inode,
+    take_lock,
 )
 from ..storage.directory.log_directory import WrongCluster
 from ..wire.errors import KafkaError
@@ -97,13 +100,21 @@ async def _live(broker: Broker, stop: asyncio.Event) -> None:
 async def _raise_when_removed(config: BrokerConfig) -> None:
     """End the broker once its directory is gone: nothing that it writes would be found again."""
     directory, loop = config.log_directory, asyncio.get_running_loop()
-    first = lock_inode(directory)
+    lock, place = lock_inode(directory), identity(directory)
     is_there = True
     while is_there:
         await asyncio.sleep(until_tenth_s(loop.time(), REMOVED_LOOK_S))
         with contextlib.suppress(OSError):  # a disk that fails is another matter
-            # The lock alone may go: what cleans /tmp takes files that nobody has written for long.
-            is_there = directory.exists() and lock_inode(directory) in (first, None)
+            found = lock_inode(directory)
+            if (
+                found is None
+                and identity(directory) == place
+                and (directory / META_PROPERTIES).is_file()
+            ):
+                # Only the lock has gone: cleaners of /tmp take what nobody has written for long.
+                take_lock(directory)  # DirectoryInUse: another one was faster
+                lock = found = lock_inode(directory)
+            is_there = found == lock
     remove_sockets(Path(config.peer_directory), config.node_id)
     raise DirectoryRemoved(f"its data directory {directory} has been removed")
 

@@ -330,10 +330,12 @@ class Cluster:
         return file
 
     def _undo_up(self, before: ClusterFile | None) -> None:
-        """Leave what there was before: no cluster, or one that is stopped."""
-        with uninterrupted():
-            with contextlib.suppress(Failure):
-                end_nodes(self._nodes.values(), is_graceful=False)
+        """Leave what there was before: no cluster, or one that is stopped.
+
+        Nodes that do not end stay with the guardian.
+        """
+        with uninterrupted(), contextlib.suppress(Failure, OSError):
+            end_nodes(self._nodes.values(), is_graceful=False)
             layout.remove_peer_directory(self.peer_directory)
             if before is not None:
                 layout.write(self.data, before)

@@ -269,11 +269,11 @@ class PartitionRoles:
             topic = self._placed(key)
             is_wanted = topic is not None and topic.topic_id == topic_id
             if log is None:
-                if problem is not None:
-                    self._replicas.disk.note(problem, is_log_lost=not may_pass)
                 if key not in self._unusable:
                     logger.error("%s-%d cannot be opened: %s", *key, error)
                 if is_wanted:
+                    if problem is not None:
+                        self._replicas.disk.note(problem, is_log_lost=not may_pass)
                     self._cannot_open(key, topic_id, may_pass)
             elif topic is None or not is_wanted:
                 log.local.retire()

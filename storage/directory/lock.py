@@ -89,6 +89,15 @@ def take_lock(path: Path) -> int:
     return fd
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a directory from others, also of another disk; None: there is none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
 def lock_inode(path: Path) -> int | None:
     """Return what tells a directory's lock from one that was made later; None: there is none.
 

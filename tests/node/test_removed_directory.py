@@ -1,8 +1,7 @@
 """A broker ends when its data directory has gone, and not when the file of its lock has."""
 
 import asyncio
-import contextlib
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,33 +9,66 @@ from typing import Any
 import pytest
 
 from oncelog.node import __main__ as program
-from oncelog.storage.directory.lock import LOCK, DirectoryRemoved
+from oncelog.storage.checkpoint import META_PROPERTIES
+from oncelog.storage.directory.lock import (
+    LOCK,
+    DirectoryInUse,
+    DirectoryRemoved,
+    lock_inode,
+    take_lock,
+)
+
+from ..awaiting import until
 
 
-async def test_broker_goes_on_without_its_lock_file_and_ends_without_its_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of a broker that looks after it all the time."""
     monkeypatch.setattr(program, "REMOVED_LOOK_S", 0.01)
     data = tmp_path / "data"
     data.mkdir()
-    (data / LOCK).touch()
+    (data / META_PROPERTIES).touch()
+    take_lock(data)
+    return data
+
+
+def watched(data: Path) -> asyncio.Task[None]:
     config: Any = SimpleNamespace(
-        log_directory=data, peer_directory=str(tmp_path / "peers"), node_id=1
+        log_directory=data, peer_directory=str(data.parent / "peers"), node_id=1
     )
-    looks, exists = 0, Path.exists
+    return asyncio.create_task(program._raise_when_removed(config))
 
-    def counted(path: Path) -> bool:
-        nonlocal looks
-        looks += path == data
-        return exists(path)
 
-    monkeypatch.setattr(Path, "exists", counted)
-    watching = asyncio.create_task(program._raise_when_removed(config))
+async def test_lock_that_was_cleaned_away_is_taken_again(data: Path) -> None:
+    watching = watched(data)
     await asyncio.sleep(0)
     (data / LOCK).unlink()
-    while looks < 2 and not watching.done():
-        await asyncio.sleep(0.01)
+    await until(lambda: lock_inode(data) is not None)
+    with pytest.raises(DirectoryInUse):
+        take_lock(data)
     assert not watching.done()
-    shutil.rmtree(data)
-    with pytest.raises(DirectoryRemoved), contextlib.suppress(TimeoutError):
+    watching.cancel()
+
+
+def empty(data: Path) -> None:
+    for file in (LOCK, META_PROPERTIES):
+        (data / file).unlink()
+
+
+def move(data: Path) -> None:
+    data.rename(data.with_name("old"))
+
+
+def replace(data: Path) -> None:
+    move(data)
+    data.mkdir()
+    (data / META_PROPERTIES).touch()
+
+
+@pytest.mark.parametrize("loss", [empty, move, replace])
+async def test_broker_without_its_directory_ends(data: Path, loss: Callable[[Path], None]) -> None:
+    watching = watched(data)
+    await asyncio.sleep(0)
+    loss(data)
+    with pytest.raises(DirectoryRemoved):
         await asyncio.wait_for(watching, 10)

@@ -4,19 +4,9 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def _later() -> Iterator[None]:
-    """Signals that come while handlers are exchanged come behind it: none is lost, none stays."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -27,14 +17,26 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    with _later():
-        before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in ENDING}
+    is_inside = True
+    found = {number: signal.getsignal(number) for number in ENDING}
+    before = {n: handler for n, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if is_inside:
+            came.append(number)
+        elif callable(handler := before[signal.Signals(number)]):  # a signal has kept it from going
+            handler(number, frame)
+
     try:
+        for number in before:
+            signal.signal(number, handle)
         yield
     finally:
-        with _later():
+        try:
             for number, handler in before.items():
                 signal.signal(number, handler)
+        finally:
+            is_inside = False
             for number in came[:1]:
                 signal.raise_signal(number)
 

@@ -84,45 +84,53 @@ def end_found(found: FoundCluster, *, is_purged: bool) -> bool:
 
 
 def end_all(left: Iterable[tuple[str, str, str]]) -> None:
-    """End what a process has left: kind, name, and what becomes of a cluster's data."""
+    """End what a process has left: kind, name, and what becomes of a cluster's data.
+
+    The temporary directory of a cluster that another `up` has started since stays with it.
+    """
+    spared: set[str] = set()
     for kind, name, how in sorted(left, key=lambda one: ORDER.index(one[0])):
         with contextlib.suppress(Failure, OSError):  # the others are ended nevertheless
             if kind == "run":
                 end_run(name)
             elif kind == "cluster":
                 what, _, owner = how.partition(" ")
-                end_cluster(Path(name), is_purged=what == PURGE, owner=owner)
-            else:
+                if not end_cluster(Path(name), is_purged=what == PURGE, owner=owner):
+                    spared.add(name)
+            elif name not in spared:
                 shutil.rmtree(name, ignore_errors=True)
 
 
-def end_cluster(data: Path, *, is_purged: bool, owner: str | None = None) -> None:
+def end_cluster(data: Path, *, is_purged: bool, owner: str | None = None) -> bool:
     """kill -9 of all nodes of a directory, whatever there is still of it.
 
-    owner: nothing is done to a cluster that another `up` has started since. Failure when they do
-    not end. A child of a starter that was killed holds the directory's lock until it has become a
-    node.
+    owner: False, and nothing is done, when another `up` has started the cluster since. Failure when
+    they do not end. Failure or OSError, with the nodes ended and the data kept, when the directory
+    cannot be used. A child of a starter that was killed holds its lock until it is a node.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         if not data.is_dir():
             _end_nodes_in(data)
-            return
+            return True
         try:
             with layout.locked(data):
                 file = layout.read(data)
                 if file is not None and owner not in (None, file.owner):
-                    return
+                    return False
                 _end_nodes_in(data)
                 if file is not None:
                     layout.remove_peer_directory(Path(file.peer_directory))
                 if is_purged:
                     layout.remove(data, file)
-                return
+                return True
         except layout.DirectoryBusy:
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_S)
+        except (Failure, OSError):
+            _end_nodes_in(data)
+            raise
 
 
 def _end_nodes_in(data: Path) -> None:

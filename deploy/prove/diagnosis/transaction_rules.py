@@ -40,12 +40,17 @@ class _Open:
     since_s: float
     is_excused: bool = False
     beatless_s: float = 0.0  # the longest time without a heartbeat
-    waited_s: float = 0.0  # for answers, all in all
-    longest_wait_s: float = 0.0
-    waited_until_s: float = 0.0
+    waits: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])  # apart
     connections: set[int] = field(default_factory=set[int])
     keys: set[int] = field(default_factory=set[int])
     offsets: dict[Partition, int] = field(default_factory=dict[Partition, int])
+
+    def wait(self, begun_s: float, ended_s: float) -> None:
+        """Note a wait for an answer; waits are told at their ends, and may overlap."""
+        begun_s = max(begun_s, self.since_s)
+        while self.waits and self.waits[-1][1] >= begun_s:
+            begun_s = min(begun_s, self.waits.pop()[0])
+        self.waits.append((begun_s, ended_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +100,7 @@ class TooLong(FindingRule):
             own.heartbeat_s = seen.at_s
         elif isinstance(seen, SeenWait):
             for _, each in own.open.items():
-                begun_s = max(seen.at_s - seen.waited_s, each.since_s)
-                each.longest_wait_s = max(each.longest_wait_s, seen.at_s - begun_s)
-                each.waited_s += seen.at_s - max(begun_s, each.waited_until_s)
-                each.waited_until_s = seen.at_s
+                each.wait(seen.at_s - seen.waited_s, seen.at_s)
         elif isinstance(seen, SeenClosed):
             for _, each in own.open.items():
                 each.is_excused |= seen.connection in each.connections
@@ -123,8 +125,9 @@ class TooLong(FindingRule):
         own.last_sign_s = seen.at_s
 
     def _ended(self, own: _Instance, ended: _Open, seen: SeenEndTxn | SeenInit, tell: Tell) -> None:
-        name, open_s = seen.transactional_id, seen.at_s - ended.since_s - ended.waited_s
-        beatless_s = ended.beatless_s - ended.longest_wait_s
+        waits_s = [end_s - begun_s for begun_s, end_s in ended.waits]
+        name, open_s = seen.transactional_id, seen.at_s - ended.since_s - sum(waits_s)
+        beatless_s = ended.beatless_s - max(waits_s, default=0.0)
         if ended.is_excused:
             return
         timeout_s = (self._timeouts.get(name) or DEFAULT_TIMEOUT_MS) / 1000

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -128,8 +129,37 @@ def test_cluster_that_another_up_has_started_since_is_left_alone(scratch: Path) 
     for how in ("purge first", "keep first"):
         leftovers.end_all([("cluster", str(scratch / "data"), how)])
     assert layout.node_directory(scratch / "data", 1).exists()
+    both = [(kind, str(scratch / "data"), "purge first") for kind in ("cluster", "directory")]
+    leftovers.end_all(both)  # of a temporary one
+    assert layout.node_directory(scratch / "data", 1).exists()
     leftovers.end_all([("cluster", str(scratch / "data"), "purge second")])
     assert not (scratch / "data").exists()
+
+
+@contextmanager
+def living_node(directory: Path, file: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a process with a node's command line; what it is given is relative to `directory`."""
+    command = ["-c", "import time; time.sleep(60)", "oncelog.node", "--config", file]
+    with subprocess.Popen([sys.executable, *command], cwd=directory) as node:
+        try:
+            until(lambda: node.pid in [process.pid for _, process in leftovers._nodes()])
+            yield node
+        finally:
+            node.kill()
+
+
+@pytest.mark.parametrize("obstacle", ["torn file", "lock that is a link"])
+def test_nodes_end_where_their_directory_cannot_be_used(scratch: Path, obstacle: str) -> None:
+    stopped_cluster(data := scratch / "data", "first")
+    if obstacle == "torn file":
+        (data / layout.CLUSTER_FILE).write_text("{")
+    else:
+        (data / layout.LOCK_FILE).unlink(missing_ok=True)
+        (data / layout.LOCK_FILE).symlink_to(scratch / "elsewhere")
+    with living_node(scratch, str(data / "node-1" / "server.properties")) as node:
+        leftovers.end_all([("cluster", str(data), "purge first")])
+        assert node.pid not in [process.pid for _, process in leftovers._nodes()]
+    assert layout.node_directory(data, 1).exists()
 
 
 def test_pipe_in_the_place_of_a_cluster_file_is_not_read(scratch: Path) -> None:
@@ -141,16 +171,9 @@ def test_pipe_in_the_place_of_a_cluster_file_is_not_read(scratch: Path) -> None:
 
 
 def test_node_with_a_relative_file_is_found_where_it_lies(scratch: Path) -> None:
-    command = ["-c", "import time; time.sleep(60)", "oncelog.node", "--config"]
-    with subprocess.Popen(
-        [sys.executable, *command, "node-1/server.properties"], cwd=scratch
-    ) as node:
-        try:
-            until(lambda: node.pid in [process.pid for _, process in leftovers._nodes()])
-            files = {process.pid: file for file, process in leftovers._nodes()}
-            assert files[node.pid] == scratch / "node-1" / "server.properties"
-        finally:
-            node.kill()
+    with living_node(scratch, "node-1/server.properties") as node:
+        files = {process.pid: file for file, process in leftovers._nodes()}
+        assert files[node.pid] == scratch / "node-1" / "server.properties"
 
 
 def test_cluster_file_of_another_format_keeps_its_nodes(scratch: Path) -> None:

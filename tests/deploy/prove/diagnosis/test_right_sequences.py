@@ -161,6 +161,21 @@ def transactions_that_wait_for_brokers_many_times() -> History:
         yield from app.end()
 
 
+def transactions_whose_waits_overlap() -> History:
+    """A long one is told after a short one that began within it."""
+    app = yield from started(timeout_ms=10_000)
+    for _ in range(3):
+        yield from app.fetch(3)
+        yield app.produce(app.offset)
+        app.at_s += 14.0
+        yield s.SeenWait(**app.at(app.reader), api="Heartbeat", waited_s=2.5)
+        yield s.SeenWait(**app.at(app.writer), api="Produce", waited_s=14.0)
+        yield app.produced()
+        yield app.send_offsets(app.offset + 1)
+        yield from app.end()
+        app.offset += 1
+
+
 def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
     """An id for each input partition; members that wait are given up when it goes on."""
     one = yield from started(name="billing-0")
@@ -193,7 +208,7 @@ RIGHT = (
     aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
     slow_commit_that_is_asked_for_again,
     equal_records_of_two_producers_while_a_commit_is_slow, transactions_that_wait_for_brokers,
-    transactions_that_wait_for_brokers_many_times,
+    transactions_that_wait_for_brokers_many_times, transactions_whose_waits_overlap,
     id_that_is_taken_over_when_the_coordinator_stood_still,
     random_id_after_a_restart_that_reads_its_own_output,
     new_id_that_begins_at_the_committed_offsets, new_id_after_a_commit_that_was_refused,
