@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from ...wire.errors import (
     CoordinatorNotAvailable,
@@ -24,6 +25,7 @@ from ...wire.errors import (
 )
 from ...wire.steps import StepCounter, Steps
 from .consumer_protocol import CONSUMER, EveryTopic, subscribed_topics
+from .group import ExpiryRule, GroupType
 from .group_member import HeldMetadata, Member, metadata_bytes, pending_member_bytes
 from .group_messages import (
     NO_MEMBER,
@@ -34,7 +36,7 @@ from .group_messages import (
     SyncAnswer,
 )
 from .group_states import ALLOWED, MAY_REBALANCE, GroupState
-from .records import GroupValue, MemberValue
+from .records import GroupValue, MemberValue, encode_group_key
 from .turn import HEARTBEAT, Turn
 
 
@@ -42,6 +44,7 @@ from .turn import HEARTBEAT, Turn
 class ClassicGroup:
     """One group. Members are kept in the order in which they came."""
 
+    type: ClassVar[GroupType] = GroupType.CLASSIC
     group_id: str
     held_metadata: HeldMetadata  # with other groups
     state_since_ms: int  # wall clock
@@ -124,6 +127,14 @@ class ClassicGroup:
         assert state in ALLOWED[self.state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
         self.state_since_ms = wall_ms
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def is_unused(self) -> bool:
+        return self.state is GroupState.EMPTY and not self.pending_join
 
     @property
     def may_rebalance(self) -> bool:
@@ -365,3 +376,16 @@ class ClassicGroup:
             raise GroupIdNotFound
         if self.state is not GroupState.EMPTY:
             raise NonEmptyGroup
+
+    def offset_expiry(self) -> ExpiryRule | None:
+        """Kafka's rule: since the group is empty; else since each commit, if nobody reads it."""
+        if self.protocol_type is None:
+            return ExpiryRule()  # only a name for offsets
+        if self.state is GroupState.EMPTY:
+            return ExpiryRule(None if self.state_since_ms < 0 else self.state_since_ms)
+        if self.state is GroupState.STABLE and self.subscribed is not None:
+            return ExpiryRule(subscribed=self.subscribed)
+        return None
+
+    def tombstone_keys(self) -> list[bytes]:
+        return [encode_group_key(self.group_id)]

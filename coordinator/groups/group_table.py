@@ -11,6 +11,7 @@ from itertools import islice
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
 from .classic_group import ClassicGroup
 from .deadlines import Deadlines
+from .group import Group
 from .group_member import MEMBER_BYTES, HeldMetadata, metadata_bytes, text_bytes
 from .group_messages import (
     NO_MEMBER,
@@ -38,7 +39,7 @@ class GroupTable:
     """Groups by id, and their deadlines."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}  # of every kind
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.held_metadata = HeldMetadata()
 
@@ -46,24 +47,26 @@ class GroupTable:
 
     def replay(self, group_id: str, value: GroupValue | None) -> None:
         """Take in a record while loading; None is a tombstone."""
-        before = self.groups.pop(group_id, None)
+        before = self.classic(group_id)
         if before is not None:
+            del self.groups[group_id]
             before.release_metadata()
         if value is not None:
             group = ClassicGroup.restored(group_id, value, self.held_metadata)
             self.groups[group_id] = group
 
-    def on_loaded(self, turn: Turn, groups: Iterable[ClassicGroup]) -> None:
+    def on_loaded(self, turn: Turn, groups: Iterable[Group]) -> None:
         """All is loaded: members have their session's time to show up, from now on."""
         for group in groups:
-            self.attempt(group.group_id, turn, partial(_begin_sessions, group, turn))
+            if isinstance(group, ClassicGroup):
+                self.attempt(group.group_id, turn, partial(_begin_sessions, group, turn))
 
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
     ) -> None:
         """One group is no more: its tombstone is on its way, or the whole table goes."""
         group = self.groups.pop(group_id, None)
-        if group is not None:
+        if isinstance(group, ClassicGroup):
             group.release_metadata()
             release(group, turn, error)
 
@@ -83,7 +86,7 @@ class GroupTable:
 
     def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
         """JoinGroup: a new group begins with the first member that has no id yet."""
-        group = self.groups.get(request.group_id)
+        group = self.classic(request.group_id)
         if not self._has_room(group, request):
             full = ErrorCode.GROUP_MAX_SIZE_REACHED
             return turn.answer(ticket, JoinAnswer(error=full, member_id=request.member_id))
@@ -103,7 +106,7 @@ class GroupTable:
         turn.store(request.group_id, empty, lambda error, later: None)
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        group = self.groups.get(request.group_id)
+        group = self.classic(request.group_id)
         if group is None:
             return turn.answer(ticket, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
         return sync(group, request, ticket, turn)
@@ -117,39 +120,51 @@ class GroupTable:
         turn: Turn,
     ) -> None:
         """Heartbeat; raises the KafkaError that is its answer."""
-        group = self.groups.get(group_id)
+        group = self.classic(group_id)
         if group is None:
             raise UnknownMemberId
         heartbeat(group, member_id, instance_id, generation, turn)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
         """LeaveGroup: an ErrorCode for each. Raises CoordinatorNotAvailable."""
-        group = self.groups.get(group_id)
+        group = self.classic(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return leave(group, leaving, turn)
 
     def offsets_committed(self, group_id: str, member_id: str, turn: Turn) -> None:
         """A member commits offsets, so it lives."""
-        group = self.groups.get(group_id)
+        group = self.classic(group_id)
         if group is not None and group.state in _SESSION_GOES_ON:
             member = group.members.get(member_id)
             if member is not None:
                 expect_heartbeat(group, member, turn)
 
-    def find(self, group_id: str) -> ClassicGroup:
-        """The group. Raises GroupIdNotFound."""
+    def find(self, group_id: str) -> Group:
+        """Return the group. Raises GroupIdNotFound."""
         group = self.groups.get(group_id)
         if group is None:
             raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
+
+    def find_classic(self, group_id: str) -> ClassicGroup:
+        """Return a classic group. Raises GroupIdNotFound, also for a group of another kind."""
+        group = self.find(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
+        return group
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """Return a classic group if there is one of this id."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
     def check_room(self, group_id: str) -> None:
         """Raise CoordinatorNotAvailable if the group is new and there are too many."""
         if group_id not in self.groups and len(self.groups) >= GROUPS_MAX:
             raise CoordinatorNotAvailable
 
-    def obtain_simple(self, group_id: str, wall_ms: int) -> ClassicGroup:
+    def obtain_simple(self, group_id: str, wall_ms: int) -> Group:
         """Return the group, or make one that is only a name for offsets."""
         group = self.groups.get(group_id)
         if group is None:
@@ -186,6 +201,7 @@ class GroupTable:
     def _meet(self, key: DeadlineKey, turn: Turn) -> None:
         kind, group_id, member_id = key
         group = self.groups[group_id]
+        assert isinstance(group, ClassicGroup)
         if kind == HEARTBEAT:
             session_deadline(group, member_id, turn)
         elif kind == JOIN:

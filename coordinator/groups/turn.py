@@ -4,28 +4,32 @@ The rules of groups write into a turn; the shell carries it out. Nothing here wa
 must wait leaves its ticket with its member, and a later turn answers it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...wire.steps import Steps
 from .deadlines import Deadlines
 from .group_messages import GroupSettings, JoinAnswer, SyncAnswer
-from .records import GroupValue
+from .records import GroupValue, encode_group_key, encode_group_value
 
 HEARTBEAT, JOIN, SYNC = "heartbeat", "join", "sync"
 DeadlineKey = tuple[str, str, str]  # which of the three, group id, member id or ""
 
 
-@dataclass(slots=True, eq=False)
-class Store:
-    """A group's record to append; `stored` is called with an ErrorCode and the turn it begins.
+LogRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone
 
-    `stored` is to be called once, when the record is committed (NONE) or is known not to be.
+
+@dataclass(slots=True, eq=False)
+class GroupAppend:
+    """Records of one group that are appended as one batch, so that all survive or none does.
+
+    `settled` is called once, with an ErrorCode and the turn it begins: when the batch is committed
+    (NONE), or is known not to be. `records` encodes them, when the turn is carried out.
     """
 
     group_id: str
-    value: GroupValue
-    stored: "Callable[[int, Turn], None]"
+    records: Callable[[], Sequence[LogRecord]]
+    settled: "Callable[[int, Turn], None]"
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +43,7 @@ class Turn:
     answers: list[tuple[object, JoinAnswer | SyncAnswer]] = field(
         default_factory=list[tuple[object, JoinAnswer | SyncAnswer]]
     )
-    stores: list[Store] = field(default_factory=list[Store])
+    appends: list[GroupAppend] = field(default_factory=list[GroupAppend])
     notes: list[str] = field(default_factory=list[str])  # sentences for the log
     steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
     # Groups that a defect has ended, with what was raised.
@@ -52,8 +56,12 @@ class Turn:
     def store(
         self, group_id: str, value: GroupValue, stored: "Callable[[int, Turn], None]"
     ) -> None:
-        """Have a generation written to the log."""
-        self.stores.append(Store(group_id, value, stored))
+        """Have a generation of a classic group written to the log."""
+
+        def records() -> Sequence[LogRecord]:
+            return [(encode_group_key(group_id), encode_group_value(value))]
+
+        self.appends.append(GroupAppend(group_id, records, stored))
 
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)

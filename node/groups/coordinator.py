@@ -306,7 +306,7 @@ class GroupCoordinator:
             for steps in turn.steps:
                 yield from steps
             turn.steps.clear()
-            if turn.stores or turn.answers or turn.notes or turn.failures:
+            if turn.appends or turn.answers or turn.notes or turn.failures:
                 turns.append(turn)
             yield
             if shard.state is ShardState.CLOSED:

@@ -8,9 +8,8 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...coordinator.groups.classic_group import ClassicGroup
-from ...coordinator.groups.group_states import GroupState
-from ...coordinator.groups.records import encode_group_key, encode_offset_key
+from ...coordinator.groups.group import Group
+from ...coordinator.groups.records import encode_offset_key
 from ...coordinator.metadata.cluster_model import Changes
 from ...replication.background_task import background_task, end_tasks
 from ...wire.errors import KafkaError
@@ -53,7 +52,7 @@ def _deleting(
             keys.append(encode_offset_key(group_id, *each))
             if number % BATCH_RECORDS == 0:
                 yield
-        keys.append(encode_group_key(group_id))
+        keys += shard.find(group_id).tombstone_keys()
         batches = yield from encoding_tombstones(keys, coordinator.clock.wall_ms())
         coordinator.check_serving(shard)
         shard.find(group_id).check_delete()
@@ -158,45 +157,32 @@ class OffsetExpiry:
                 await asyncio.gather(*self._expire(shard, group, some))
 
     def _expire(
-        self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]
+        self, shard: GroupShard, group: Group, some: Sequence[TopicPartition]
     ) -> "list[asyncio.Future[None]]":
         """Remove what has expired of some offsets of a group, and the group with the last ones."""
         expired = self._expired(shard, group, some)
         kept = shard.offsets.count(group.group_id) - len(expired)
-        is_gone = (
-            group.state is GroupState.EMPTY
-            and not group.pending_join
-            and not kept
-            and not shard.offsets.has_pending(group.group_id)
-        )
+        is_gone = group.is_unused and not kept and not shard.offsets.has_pending(group.group_id)
         if is_gone:
-            expired.append(encode_group_key(group.group_id))
+            expired += group.tombstone_keys()
         if not expired:
             return []
         forgotten = group.group_id if is_gone else None
         return remove(self._coordinator, shard, expired, forgotten)
 
     def _expired(
-        self, shard: GroupShard, group: ClassicGroup, some: Sequence[TopicPartition]
+        self, shard: GroupShard, group: Group, some: Sequence[TopicPartition]
     ) -> list[bytes]:
-        """Kafka's rule: since when a group is empty; else since each commit, if nobody reads it."""
-        base_ms: int | None = None
-        subscribed: Iterable[str] = ()
-        if group.protocol_type is None:
-            pass  # only a name for offsets
-        elif group.state is GroupState.EMPTY:
-            base_ms = None if group.state_since_ms < 0 else group.state_since_ms
-        elif group.state is GroupState.STABLE and group.subscribed is not None:
-            subscribed = group.subscribed
-        else:
+        rule = group.offset_expiry()
+        if rule is None:
             return []
         return shard.offsets.expired(
             group.group_id,
-            base_ms=base_ms,
+            base_ms=rule.base_ms,
             now_ms=self._coordinator.clock.wall_ms(),
             retention_ms=self._retention_ms,
             advanced_since_ms=self._coordinator.clock.advanced_since_ms,
-            subscribed=subscribed,
+            subscribed=rule.subscribed,
             among=some,
         )
 

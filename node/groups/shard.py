@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from ...coordinator.groups.classic_group import ClassicGroup
+from ...coordinator.groups.group import Group
 from ...coordinator.groups.group_messages import GroupSettings
 from ...coordinator.groups.group_table import GroupTable
 from ...coordinator.groups.offset_table import OffsetTable
@@ -97,7 +97,7 @@ class GroupShard:
         return f"group shard {self.index} (epoch {self.leader_epoch})"
 
     @property
-    def groups(self) -> dict[str, ClassicGroup]:
+    def groups(self) -> dict[str, Group]:
         return self.table.groups
 
     def turn(self) -> Turn:
@@ -262,7 +262,7 @@ class GroupShard:
 
     # -- what handlers ask
 
-    def find(self, group_id: str) -> ClassicGroup:
+    def find(self, group_id: str) -> Group:
         """Return the group. Raises GroupIdNotFound, also while its tombstones are replicated."""
         return self.table.find(group_id)
 

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...coordinator.groups.group_messages import JoinAnswer, SyncAnswer
-from ...coordinator.groups.records import encode_group_key, encode_group_value
-from ...coordinator.groups.turn import Store, Turn
+from ...coordinator.groups.turn import GroupAppend, Turn
 from ...replication.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError, MessageTooLarge, RecordListTooLarge
 from ...wire.records import Record, encode_batch
@@ -57,10 +56,10 @@ class TurnExecution:
                 call_safely(
                     partial(self._coordinator.work.begin, "subscriptions of a group"), steps
                 )
-            for store in turn.stores:
-                error_code = self._store(shard, store)
+            for append in turn.appends:
+                error_code = self._append(shard, append)
                 if error_code is not None and shard.state is ShardState.SERVING:
-                    turns.append(_stored(shard, store, error_code))
+                    turns.append(_settled(shard, append, error_code))
 
     def answer(self, turn: Turn) -> None:
         """Answer the requests that have waited."""
@@ -69,31 +68,33 @@ class TurnExecution:
         for ticket, answer in turn.answers:
             self._coordinator.work.share.do(partial(_give, ticket, answer))
 
-    def _store(self, shard: GroupShard, store: Store) -> int | None:
-        """Append a group's record; the error if that cannot be, None if it is on its way."""
+    def _append(self, shard: GroupShard, append: GroupAppend) -> int | None:
+        """Append a group's records; the error if that cannot be, None if they are on their way."""
         try:
-            value = encode_group_value(store.value)
             now_ms = self._coordinator.clock.wall_ms()
-            record = Record(0, now_ms, encode_group_key(store.group_id), value)
-            if len(value) > shard.partition.log.config.max_message_bytes:
+            records = [Record(i, now_ms, *record) for i, record in enumerate(append.records())]
+            size_bytes = sum(len(record.value or b"") for record in records)
+            if size_bytes > shard.partition.log.config.max_message_bytes:
                 raise MessageTooLarge  # before a batch of it is made, in five times as long
-            batch = encode_batch([record])
+            batch = encode_batch(records)
             _, done = self._coordinator.append_now(shard, batch, is_group_record=True)
         except (MessageTooLarge, RecordListTooLarge) as error:
-            logger.warning("the record of group %s is too large: %s", store.group_id, error)
+            logger.warning("a record of group %s is too large: %s", append.group_id, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         except KafkaError as error:
             return error.number
         except Exception:
-            logger.exception("the record of group %s cannot be written", store.group_id)
+            logger.exception("a record of group %s cannot be written", append.group_id)
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        done.add_done_callback(partial(self._appended, shard, store))
+        done.add_done_callback(partial(self._appended, shard, append))
         return None
 
-    def _appended(self, shard: GroupShard, store: Store, done: "asyncio.Future[None]") -> None:
+    def _appended(
+        self, shard: GroupShard, append: GroupAppend, done: "asyncio.Future[None]"
+    ) -> None:
         if done.cancelled() or done.exception() or shard.state is not ShardState.SERVING:
             return  # the shard is gone, and everybody who waited was told so
-        self._coordinator.execute(shard, _stored(shard, store, ErrorCode.NONE))
+        self._coordinator.execute(shard, _settled(shard, append, ErrorCode.NONE))
 
 
 def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
@@ -109,8 +110,8 @@ def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
     call_safely(ticket, answer)
 
 
-def _stored(shard: GroupShard, store: Store, error: int) -> Turn:
-    """Return the turn of a record that is in the log, or is known not to be."""
+def _settled(shard: GroupShard, append: GroupAppend, error: int) -> Turn:
+    """Return the turn of records that are in the log, or are known not to be."""
     turn = shard.turn()
-    shard.table.attempt(store.group_id, turn, partial(store.stored, error, turn))
+    shard.table.attempt(append.group_id, turn, partial(append.settled, error, turn))
     return turn

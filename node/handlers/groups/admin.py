@@ -33,7 +33,6 @@ from ..metadata.cluster import NOT_ASKED
 
 NOT_FOUND_FROM = 6
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-CLASSIC = "classic"
 GROUPS_A_STEP = 200
 DELETED_AT_ONCE = 50
 
@@ -60,7 +59,7 @@ def _described_bytes(
     counter = StepCounter()
     for group_id in request.groups:
         try:
-            group = context.broker.groups.shard_for(group_id).groups.get(group_id)
+            group = context.broker.groups.shard_for(group_id).table.classic(group_id)
         except KafkaError:
             group = None
         for member in () if group is None else list(group.members.values()):
@@ -82,7 +81,7 @@ def _describe(
     broker: BrokerServices, group_id: str, version: int, operations: int
 ) -> "responses.DescribeGroups.DescribedGroup":
     try:
-        group = broker.groups.shard_for(group_id).find(group_id)
+        group = broker.groups.shard_for(group_id).table.find_classic(group_id)
     except GroupIdNotFound as error:
         dead: responses.DescribeGroups.DescribedGroup
         dead = {"group_id": group_id, "group_state": GroupState.DEAD.value}
@@ -127,8 +126,6 @@ def list_groups(
         raise CoordinatorNotAvailable
     if any(shard.state is ShardState.LOADING for shard in groups.shards):
         raise CoordinatorLoadInProgress
-    if types and CLASSIC not in types:
-        return {"groups": []}
     listed: list[responses.ListGroups.ListedGroup] = []
     for shard in list(groups.shards):
         for count, group in enumerate(list(shard.groups.values()), 1):
@@ -136,13 +133,15 @@ def list_groups(
                 yield
             if shard.groups.get(group.group_id) is not group:  # removed meanwhile
                 continue
-            if not states or group.state.value.lower() in states:
+            if types and group.type.value not in types:
+                continue
+            if not states or group.state_name.lower() in states:
                 listed.append(
                     {
                         "group_id": group.group_id,
                         "protocol_type": group.protocol_type or "",
-                        "group_state": group.state.value,
-                        "group_type": CLASSIC,
+                        "group_state": group.state_name,
+                        "group_type": group.type.value,
                     }
                 )
     return {"groups": listed}

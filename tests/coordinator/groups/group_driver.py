@@ -14,8 +14,8 @@ from oncelog.coordinator.groups.group_messages import (
     SyncRequest,
 )
 from oncelog.coordinator.groups.group_table import GroupTable
-from oncelog.coordinator.groups.records import GroupValue
-from oncelog.coordinator.groups.turn import Store, Turn
+from oncelog.coordinator.groups.records import GroupKey, GroupValue, decode_group_value, decode_key
+from oncelog.coordinator.groups.turn import GroupAppend, Turn
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.steps import run_to_end
 
@@ -44,6 +44,13 @@ class Ticket:
         return self.answer.error
 
 
+def stored_group(append: GroupAppend) -> GroupValue:
+    """The one record of a classic group's batch."""
+    ((encoded_key, value),) = append.records()
+    assert decode_key(encoded_key) == GroupKey(append.group_id) and value is not None
+    return decode_group_value(value)
+
+
 class Groups:
     """Carries out turns; records are committed when `commit` is called, at once by default."""
 
@@ -52,13 +59,13 @@ class Groups:
         self.now_ms = 1_000_000
         self.table = GroupTable()
         self.holds_stores = holds_stores
-        self.waiting_stores: list[Store] = []
+        self.waiting_stores: list[GroupAppend] = []
         self.log: dict[str, GroupValue] = {}
         self.ids = 0
 
     @property
     def group(self) -> ClassicGroup:
-        return self.table.groups[GROUP]
+        return self.table.find_classic(GROUP)
 
     def turn(self) -> Turn:
         return Turn(self.now_ms, self.now_ms, self.settings, self.table.deadlines)
@@ -71,7 +78,7 @@ class Groups:
             ticket.answers.append(answer)
         for steps in turn.steps:
             run_to_end(steps)
-        self.waiting_stores += turn.stores
+        self.waiting_stores += turn.appends
         while self.waiting_stores and not self.holds_stores:
             self.settle_store()
 
@@ -79,9 +86,9 @@ class Groups:
         """The oldest record that waits is committed, or is known not to be."""
         store = self.waiting_stores.pop(0)
         if not error:
-            self.log[store.group_id] = store.value
+            self.log[store.group_id] = stored_group(store)
         turn = self.turn()
-        store.stored(error, turn)
+        store.settled(error, turn)
         self.execute(turn)
 
     # -- requests
@@ -171,7 +178,7 @@ class Groups:
     def _generation(self, generation: int | None) -> int:
         if generation is not None:
             return generation
-        group = self.table.groups.get(GROUP)
+        group = self.table.classic(GROUP)
         return 0 if group is None else group.generation
 
     # -- time, and the end of it

@@ -15,7 +15,7 @@ from oncelog.coordinator.groups.group_member import pending_member_bytes
 from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.wire.errors import ErrorCode
 
-from .group_driver import GROUP, REBALANCE_MS, SESSION_MS, Groups, Ticket
+from .group_driver import GROUP, REBALANCE_MS, SESSION_MS, Groups, Ticket, stored_group
 
 PROTOCOLS = st.sampled_from(
     [
@@ -42,7 +42,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @property
     def group(self) -> ClassicGroup | None:
-        return self.groups.table.groups.get(GROUP)
+        return self.groups.table.classic(GROUP)
 
     def somebody(self, number: int) -> tuple[str, str | None]:
         """A member, mostly; or who was one, or never."""
@@ -222,7 +222,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert ("join", GROUP, "") in deadlines
         if waiting_syncs:
             is_being_stored = any(
-                s.value.generation == group.generation for s in self.groups.waiting_stores
+                stored_group(s).generation == group.generation for s in self.groups.waiting_stores
             )
             assert ("sync", GROUP, "") in deadlines or is_being_stored
 

@@ -426,5 +426,5 @@ async def test_a_member_whose_client_is_gone_is_dropped_in_real_time(
 ) -> None:
     joined = await member_of(broker, session_timeout=60)
     await broker.ask(SYNC, 5, syncing(joined))
-    await until(lambda: broker.shard.groups["g"].state.value == "Empty")
-    assert broker.shard.groups["g"].generation == 2
+    await until(lambda: broker.shard.groups["g"].state_name == "Empty")
+    assert broker.shard.table.find_classic("g").generation == 2

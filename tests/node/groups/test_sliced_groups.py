@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.groups.group_states import GroupState
 from oncelog.coordinator.groups.records import (
     GroupValue,
     MemberValue,
@@ -362,23 +361,19 @@ async def test_many_groups_are_listed_in_steps_but_for_those_that_went_meanwhile
     broker: Broker,
 ) -> None:
     broker.services.work = broker.replicas.work
-    groups: dict[str, Any] = {
-        f"g{n}": SimpleNamespace(
-            group_id=f"g{n}", protocol_type="consumer", state=GroupState.STABLE
-        )
-        for n in range(3 * GROUPS_A_STEP)
-    }
-    broker.shard.table.groups.update(groups)
+    groups = [f"g{n}" for n in range(3 * GROUPS_A_STEP)]
+    for group_id in groups:
+        broker.shard.table.obtain_simple(group_id, 1)
     values = {"states_filter": [], "types_filter": []}
     task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
     assert await turns_until(task.done) >= 3
-    assert [each.group_id for each in task.result().groups] == list(groups)
+    assert [each.group_id for each in task.result().groups] == groups
     task = asyncio.ensure_future(broker.ask(LIST_GROUPS, 5, values))
     await asyncio.sleep(0)
-    gone = list(groups)[-GROUPS_A_STEP:]
+    gone = groups[-GROUPS_A_STEP:]
     for group_id in gone:
         del broker.shard.table.groups[group_id]
-    assert [each.group_id for each in (await task).groups] == list(groups)[:-GROUPS_A_STEP]
+    assert [each.group_id for each in (await task).groups] == groups[:-GROUPS_A_STEP]
     broker.shard.table.groups.clear()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.groups import classic_group, group_table, joining, rebalance, syncing
+from oncelog.coordinator.groups import classic_group, group_table, joining, rebalance, syncing, turn
 from oncelog.coordinator.groups.classic_group import ClassicGroup
 from oncelog.coordinator.groups.group_table import GroupTable
 from oncelog.coordinator.groups.offset_table import OffsetTable
@@ -128,7 +128,7 @@ SYNC_POINTS: list[tuple[Any, str]] = [
     (syncing, "_assigned"),
     (syncing, "_assignment_stored"),
     (ClassicGroup, "to_store"),
-    (turn_execution, "encode_group_value"),
+    (turn, "encode_group_value"),
     (turn_execution, "encode_batch"),
     (GroupCoordinator, "append_now"),
 ]
@@ -164,7 +164,7 @@ async def test_deadline_that_raises_ends_its_group_and_no_other(
         await broker.ask(SYNC, 3, syncing_as(joined, joined.member_id, group_id=group_id))
     breaking(monkeypatch, group_table, "session_deadline")
     groups = broker.shard.groups
-    await until(lambda: len(groups) == 1 and next(iter(groups.values())).state.value == "Empty")
+    await until(lambda: len(groups) == 1 and next(iter(groups.values())).state_name == "Empty")
 
 
 async def test_heartbeat_and_leave_that_raise_end_their_group(
