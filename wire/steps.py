@@ -27,6 +27,12 @@ class StepCounter:
         self._count += 1
         return self._count % self._items == 0
 
+    def ends_steps(self, items: int) -> bool:
+        """Count many items at once; return whether to yield now."""
+        before = self._count // self._items
+        self._count += items
+        return self._count // self._items != before
+
 
 def made(
     make: Callable[[Item], Result], items: Iterable[Item], at_a_step: int = MADE_A_STEP

@@ -1,0 +1,8 @@
+"""The assignors that a member may ask for, by their names in Kafka; the first is the default."""
+
+from .range import assign_range
+from .spec import Assignor
+from .uniform import assign_uniform
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+DEFAULT_ASSIGNOR = "uniform"

@@ -1,0 +1,48 @@
+"""What an assignor is given and what it returns; both never change once they are made."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ....wire.steps import StepCounter, Steps
+
+PartitionsByTopic = Mapping[bytes, frozenset[int]]  # by topic id, which has 16 bytes
+Assignment = dict[str, PartitionsByTopic]  # by member id; each member of the spec is in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignableMember:
+    """A member as assignors see it; `target` is what the assignment before has given it."""
+
+    topic_ids: frozenset[bytes]
+    instance_id: str | None = None
+    target: PartitionsByTopic = field(default_factory=dict[bytes, frozenset[int]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentSpec:
+    """The members of a group by their ids, and how many partitions each topic has.
+
+    A subscribed topic without a count does not exist and is not assigned. Members with equal
+    subscriptions best share one frozenset: it is compared at once.
+    """
+
+    members: Mapping[str, AssignableMember]
+    partition_counts: Mapping[bytes, int]
+
+
+Assignor = Callable[[AssignmentSpec], Steps[Assignment]]
+ITEMS_A_STEP = 1_000
+
+
+def is_homogeneous(spec: AssignmentSpec, counter: StepCounter) -> Steps[bool]:
+    """Return whether all members are subscribed to the same topics."""
+    first: frozenset[bytes] | None = None
+    for member in spec.members.values():
+        if first is None:
+            first = member.topic_ids
+        elif first is not member.topic_ids:
+            if counter.ends_steps(len(first) + 1):
+                yield
+            if first != member.topic_ids:
+                return False
+    return True

@@ -1,0 +1,167 @@
+"""The uniform assignor: complete, even, sticky, and in short steps."""
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.coordinator.groups.assignors.spec import AssignmentSpec
+from oncelog.coordinator.groups.assignors.uniform import assign_uniform
+from oncelog.wire.steps import run_to_end
+
+from ..step_lengths import longest_step
+from .specs import A, B, C, check_complete, followed_by, member, pairs, sizes, spec, specs
+
+STEP_MS_MAX = 5
+
+
+def assigned(given: AssignmentSpec) -> dict[str, dict[bytes, set[int]]]:
+    assignment = run_to_end(assign_uniform(given))
+    check_complete(given, assignment)
+    return {
+        id: {topic: set(numbers) for topic, numbers in partitions.items()}
+        for id, partitions in assignment.items()
+    }
+
+
+def test_group_without_members_has_no_assignment() -> None:
+    assert run_to_end(assign_uniform(spec({A: 3}))) == {}
+
+
+def test_members_without_topics_get_nothing() -> None:
+    assert assigned(spec({A: 3}, m=member([]), n=member([]))) == {"m": {}, "n": {}}
+
+
+def test_topic_that_is_not_there_is_not_assigned() -> None:
+    assert assigned(spec({A: 1}, m=member([A, B]))) == {"m": {A: {0}}}
+
+
+def test_first_assignment_gives_each_member_its_share() -> None:
+    assert assigned(spec({A: 3, B: 3}, m=member([A, B]), n=member([A, B]))) == {
+        "m": {A: {0, 1, 2}},
+        "n": {B: {0, 1, 2}},
+    }
+
+
+def test_fewer_partitions_than_members_leave_the_last_members_empty() -> None:
+    given = spec({A: 2}, m=member([A]), n=member([A]), o=member([A]))
+    assert assigned(given) == {"m": {A: {0}}, "n": {A: {1}}, "o": {}}
+
+
+def test_new_member_takes_one_partition_as_in_kafka() -> None:
+    """Kafka 4.3: c1=0,1 c2=2; a third member gets 1."""
+    given = spec({A: 3}, c1=member([A], {A: [0, 1]}), c2=member([A], {A: [2]}), n1=member([A]))
+    assert assigned(given) == {"c1": {A: {0}}, "c2": {A: {2}}, "n1": {A: {1}}}
+
+
+def test_member_that_leaves_moves_only_its_partitions() -> None:
+    given = spec({A: 6}, m=member([A], {A: [0, 3]}), o=member([A], {A: [2, 5]}))
+    result = assigned(given)
+    assert result["m"][A] > {0, 3} and result["o"][A] > {2, 5}
+
+
+def test_extra_partition_stays_with_the_member_that_has_it() -> None:
+    given = spec({A: 5}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2, 3, 4]}))
+    assert assigned(given) == {"m": {A: {0, 1}}, "n": {A: {2, 3, 4}}}
+
+
+def test_members_that_keep_all_get_their_own_target_back() -> None:
+    given = spec({A: 4}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2, 3]}))
+    result = run_to_end(assign_uniform(given))
+    assert all(result[id] is given.members[id].target for id in ("m", "n"))
+
+
+def test_partitions_of_a_grown_topic_go_to_the_members_with_the_fewest() -> None:
+    given = spec({A: 5}, m=member([A], {A: [0, 1]}), n=member([A], {A: [2]}))
+    assert assigned(given) == {"m": {A: {0, 1, 3}}, "n": {A: {2, 4}}}
+
+
+def test_different_subscriptions_are_made_up_for_by_other_topics() -> None:
+    given = spec({A: 3, B: 3}, m=member([A]), n=member([A, B]))
+    assert assigned(given) == {"m": {A: {0, 1, 2}}, "n": {B: {0, 1, 2}}}
+
+
+def test_dropped_subscription_moves_no_more_than_is_made_up_for() -> None:
+    given = spec(
+        {A: 2, B: 2, C: 2},
+        m=member([A, B], {A: [0], B: [0], C: [0]}),
+        n=member([A, B, C], {A: [1], B: [1], C: [1]}),
+    )
+    result = assigned(given)
+    assert result == {"m": {A: {0, 1}, B: {0}}, "n": {B: {1}, C: {0, 1}}}
+
+
+def test_different_subscriptions_are_evened_out_over_several_topics() -> None:
+    given = spec(
+        {A: 4, B: 4},
+        m=member([A], {A: [0, 1, 2, 3]}),
+        n=member([A, B], {B: [0, 1, 2, 3]}),
+        o=member([B]),
+    )
+    assert sizes(run_to_end(assign_uniform(given))) == [2, 3, 3]
+
+
+@given(specs(homogeneous=True))
+def test_equal_subscriptions_differ_by_one_partition_at_most(given: AssignmentSpec) -> None:
+    assignment = run_to_end(assign_uniform(given))
+    check_complete(given, assignment)
+    counts = sizes(assignment)
+    assert not counts or counts[-1] - counts[0] <= 1
+
+
+@given(specs(homogeneous=False))
+def test_different_subscriptions_leave_nothing_to_even_out(given: AssignmentSpec) -> None:
+    """No single move makes it evener, and a second assignment changes nothing."""
+    assignment = run_to_end(assign_uniform(given))
+    check_complete(given, assignment)
+    counts = {id: len(pairs(partitions)) for id, partitions in assignment.items()}
+    for owner, partitions in assignment.items():
+        for topic in partitions:
+            others = [id for id, old in given.members.items() if topic in old.topic_ids]
+            assert all(counts[owner] - counts[id] <= 1 for id in others)
+    again = run_to_end(assign_uniform(followed_by(given, assignment)))
+    assert again == assignment
+
+
+@given(specs(homogeneous=True), st.data())
+def test_members_that_leave_move_their_partitions_only(
+    given: AssignmentSpec, data: st.DataObject
+) -> None:
+    """With fewer members shares only grow, so the others keep what they have."""
+    before = run_to_end(assign_uniform(given))
+    gone = data.draw(st.sets(st.sampled_from(sorted(before)))) if before else set[str]()
+    after_spec = followed_by(given, before, without=gone)
+    after = run_to_end(assign_uniform(after_spec))
+    check_complete(after_spec, after)
+    for id, partitions in after.items():
+        assert pairs(before[id]) <= pairs(partitions)
+
+
+@given(specs(homogeneous=True), st.integers(1, 4))
+def test_members_that_join_take_no_more_than_their_share(given: AssignmentSpec, new: int) -> None:
+    """What moves is what the newcomers get: no partition moves between the others."""
+    before = run_to_end(assign_uniform(given))
+    topics = next(iter(given.members.values())).topic_ids if given.members else frozenset[bytes]()
+    old = followed_by(given, before)
+    members = dict(old.members) | {f"zz{i}": member(topics) for i in range(new)}
+    after_spec = AssignmentSpec(members=members, partition_counts=given.partition_counts)
+    after = run_to_end(assign_uniform(after_spec))
+    check_complete(after_spec, after)
+    for id, partitions in before.items():
+        assert pairs(after[id]) <= pairs(partitions)
+
+
+@pytest.mark.parametrize("homogeneous", [True, False])
+def test_five_hundred_members_are_assigned_in_short_steps(homogeneous: bool) -> None:
+    topics = [bytes([number, 9]) * 8 for number in range(10)]
+    members = {
+        f"member-{i:03}": member(topics if homogeneous else topics[i % 3 :]) for i in range(500)
+    }
+    counts = {topic: 100 for topic in topics}
+    given = AssignmentSpec(members=members, partition_counts=counts)
+    for _ in range(2):  # the second one with targets, and 50 members fewer
+        assignment, longest_ms = longest_step(partial(assign_uniform, given))
+        check_complete(given, assignment)
+        assert longest_ms < STEP_MS_MAX
+        given = followed_by(given, assignment, without={f"member-{i:03}" for i in range(50)})
