@@ -118,6 +118,10 @@ TransactionalIdNotFound = _error(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 IneligibleReplica = _error(ErrorCode.INELIGIBLE_REPLICA)
 InvalidRegistration = _error(ErrorCode.INVALID_REGISTRATION)
 TransactionAbortable = _error(ErrorCode.TRANSACTION_ABORTABLE)
+FencedMemberEpoch = _error(ErrorCode.FENCED_MEMBER_EPOCH)
+UnreleasedInstanceId = _error(ErrorCode.UNRELEASED_INSTANCE_ID)
+UnsupportedAssignor = _error(ErrorCode.UNSUPPORTED_ASSIGNOR)
+StaleMemberEpoch = _error(ErrorCode.STALE_MEMBER_EPOCH)
 InvalidRegularExpression = _error(ErrorCode.INVALID_REGULAR_EXPRESSION)
 
 # The other codes: nobody here names their classes, but a client of another cluster may meet them.

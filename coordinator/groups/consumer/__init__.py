@@ -1,0 +1,1 @@
+"""Consumer groups of the newer protocol (KIP-848), as pure functions and values."""
