@@ -1,0 +1,91 @@
+"""Subscriptions by regular expression (KIP-848): checked, and resolved to names of topics.
+
+The expressions are RE2's, as in Kafka: their time grows with the name only, whatever a client
+sends, where Python's own `re` may never return. RE2 is a library of its own and is loaded with the
+first expression. One expression is compiled at a time and forgotten afterwards, so that many large
+ones do not lie in memory (docs/decisions/0016-re2-for-patterns.md).
+"""
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from ....wire.errors import InvalidRegularExpression
+from ....wire.steps import Steps
+
+if TYPE_CHECKING:
+    import re2
+
+PATTERN_CHARACTERS_MAX = 10_000
+# For a compiled expression and what it keeps while it matches. It bounds its program, and with it
+# the time to compile it (8 ms) and to match a name of 249 characters (1 ms).
+PATTERN_MEMORY_BYTES = 512 * 1024
+_MATCHES_A_STEP = 200  # of a short program: 2 us each
+_SHORT_PROGRAM = 20
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise InvalidRegularExpression for an expression that RE2 refuses, or that is too large."""
+    import re2
+
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        raise InvalidRegularExpression(
+            f"SubscribedTopicRegex has {len(pattern)} characters; at most "
+            f"{PATTERN_CHARACTERS_MAX} are taken."
+        )
+    try:
+        _compiled(pattern)
+    except re2.error as error:
+        raise InvalidRegularExpression(
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {_reason(error)}."
+        ) from None
+    finally:
+        re2.purge()
+
+
+def resolving_patterns(
+    patterns: Iterable[str], topics: Collection[str]
+) -> Steps[dict[str, tuple[str, ...]]]:
+    """Return the topics that each expression matches as a whole, in order.
+
+    `topics` must not change meanwhile. An expression that is not valid matches none: a record of
+    another broker may hold one that RE2 takes there and not here.
+    """
+    import re2
+
+    names = sorted(topics)
+    encoded = [name.encode() for name in names]
+    resolved: dict[str, tuple[str, ...]] = {}
+    for pattern in patterns:
+        yield
+        try:
+            compiled = _compiled(pattern)
+        except re2.error:
+            resolved[pattern] = ()
+            continue
+        finally:
+            re2.purge()
+        at_a_step = max(1, _MATCHES_A_STEP * _SHORT_PROGRAM // (compiled.programsize + 1))
+        at_a_step = min(at_a_step, _MATCHES_A_STEP)
+        matches = compiled.fullmatch
+        found: list[str] = []
+        for begin in range(0, len(names), at_a_step):
+            part = range(begin, min(begin + at_a_step, len(names)))
+            found += [names[index] for index in part if matches(encoded[index]) is not None]
+            yield
+        resolved[pattern] = tuple(found)
+    return resolved
+
+
+def _compiled(pattern: str) -> "re2._Regexp":  # pyright: ignore[reportPrivateUsage]
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_MEMORY_BYTES
+    options.never_capture = True
+    return re2.compile(pattern, options)
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0] if error.args else ""
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

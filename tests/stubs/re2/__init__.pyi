@@ -1,0 +1,13 @@
+class error(Exception): ...
+
+class Options:
+    log_errors: bool
+    max_mem: int
+    never_capture: bool
+
+class _Regexp:
+    programsize: int
+    def fullmatch(self, text: str | bytes) -> object | None: ...
+
+def compile(pattern: str | bytes, options: Options | None = None) -> _Regexp: ...
+def purge() -> None: ...
