@@ -1,0 +1,80 @@
+"""The fenced blocks of the pages, what they show, and how it is compared with what is seen."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+PROMPT = "$ "
+ELISION = "..."
+REMARK = re.compile(r" {3,}\S.*$")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and the lines that a page shows of what it prints."""
+
+    command: str
+    shown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    text: str
+
+    def steps(self) -> list[Step]:
+        """Return the commands of a block; a remark behind three spaces is none of the command."""
+        lines = self.text.splitlines()
+        has_prompts = any(line.startswith(PROMPT) for line in lines)
+        found: list[tuple[str, list[str]]] = []
+        for line in lines:
+            if has_prompts and not line.startswith(PROMPT):
+                found[-1][1].append(line)
+            else:
+                found.append((REMARK.sub("", line.removeprefix(PROMPT)), []))
+        return [Step(command, tuple(shown)) for command, shown in found]
+
+
+@cache
+def blocks_of(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```\w*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [Block(page, body) for body in found]
+
+
+def block(page: str, has: str, instead: Mapping[str, str] | None = None) -> Block:
+    """Return the one block of a page that has a text.
+
+    instead: what stands in the place of texts that mean something on that page only.
+    """
+    (found,) = [each for each in blocks_of(page) if has in each.text]
+    text = found.text
+    for old, new in (instead or {}).items():
+        assert old in text, f"the block of {page} with {has!r} has no {old!r}"
+        text = text.replace(old, new)
+    return Block(page, text)
+
+
+def masked(line: str) -> str:
+    """Return a line without what differs from run to run: numbers, addresses, widths."""
+    line = re.sub(r"\b[0-9a-f]{16,}\b", "#", line)
+    line = re.sub(r"\d[\d.,:]*(?<=\d)|─+", "#", line)
+    return " ".join(line.split())
+
+
+def differences(shown: Sequence[str], seen: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that are shown and not seen, and the other way round.
+
+    In any order, since several processes write them. A line `...` stands for any number of others.
+    """
+    wanted = Counter(filter(None, map(masked, shown)))
+    found = Counter(filter(None, map(masked, seen)))
+    is_part = wanted.pop(ELISION, 0)
+    yield from (f"- {line}" for line in wanted - found)
+    if not is_part:
+        yield from (f"+ {line}" for line in found - wanted)

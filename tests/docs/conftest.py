@@ -1,0 +1,25 @@
+"""A folder like a reader's, and a cluster in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ..programs import CLI, printed_by
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder; the cluster that commands have left there is ended."""
+    yield tmp_path
+    if (tmp_path / ".oncelog").exists():
+        printed_by([*CLI, "down", "--purge"], cwd=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of three nodes in `.oncelog` of a folder."""
+    with Cluster(3, data=tmp_path_factory.mktemp("reader") / ".oncelog") as cluster:
+        yield cluster

@@ -1,0 +1,90 @@
+"""Blocks of commands do what their pages show."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncelog.client import BlockingAdmin, BlockingProducer
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from .blocks import Step, block
+from .shell import run, wrong_in
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("docs")]
+STARTED = "oncelog start $(grep -o 'killed node [0-9]' shell.log | cut -c 13)"
+
+
+def test_cluster_loses_its_leader_as_the_readme_shows(folder: Path) -> None:
+    shown = block("README.md", "oncelog start 1", {"oncelog start 1": STARTED})
+    assert wrong_in(run(shown.steps(), folder)) == {}
+
+
+def test_program_of_the_readme_prints_what_the_page_shows(folder: Path) -> None:
+    (folder / "orders.py").write_text(block("README.md", "import confluent_kafka").text)
+    step = Step(f"{sys.executable} orders.py", ("10000 records, each once and in order",))
+    assert wrong_in(run([step], folder)) == {}
+
+
+def test_clock_is_advanced_as_the_page_shows(folder: Path) -> None:
+    steps = block("docs/testing.md", "oncelog up --clock controlled").steps()
+    assert wrong_in(run(steps, folder)) == {}
+
+
+STOPS = """
+import os, sys
+from oncelog.client import BlockingProducer
+
+producer = BlockingProducer(sys.argv[1], transactional_id="app-1")
+producer.init_transactions()
+producer.begin_transaction()
+producer.send("orders", b"stops here").result()
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_stuck_reader_is_explained_as_the_readme_shows(running: Cluster) -> None:
+    with BlockingAdmin(running.bootstrap) as admin:
+        admin.create_topic("orders", partitions=1)
+    with BlockingProducer(running.bootstrap) as producer:
+        producer.send_many("orders", [b"%d" % number for number in range(200)])
+        producer.flush()
+        stopped = subprocess.run([sys.executable, "-c", STOPS, running.bootstrap], check=False)
+        assert stopped.returncode == -signal.SIGKILL
+        producer.send_many("orders", [b"%d" % number for number in range(50)])
+    steps = block("README.md", "oncelog why orders/0").steps()
+    done = run([*steps, Step("oncelog txn log 1")], running.data.parent)
+    for node in running.status():
+        if node.state == "down":
+            running.start(node.node_id)
+    assert wrong_in(done) == {}
+
+
+def test_records_are_read_and_written_as_the_page_shows(running: Cluster) -> None:
+    folder = running.data.parent
+    with BlockingAdmin(running.bootstrap) as admin:
+        for topic in ("billed", "images", "copy", "orders-1", "orders-2", "test-1"):
+            admin.create_topic(topic, partitions=1)
+    with BlockingProducer(running.bootstrap) as producer:
+        for _ in range(18):
+            producer.send("billed", b"\xff", key=b"k", headers=[("h", b"1")])
+    for file in ("lines.txt", "more.txt", "photo.jpg"):
+        (folder / file).write_bytes(b"a\nb\n")
+    last = "oncelog consume billed --offset 17 --format json"
+    shown = block("docs/records.md", '{"topic"', {"orders": "billed"}).text
+    steps = [
+        *block("docs/records.md", "consume orders -f -n 10", {"orders": "billed"}).steps(),
+        Step(last, (shown, "1 record")),
+        *block("docs/records.md", "seq 100 | oncelog produce orders", {"orders": "billed"}).steps(),
+        *block("docs/records.md", "oncelog topic create a b c").steps(),
+    ]
+    assert wrong_in(run(steps, folder)) == {}
+
+
+def test_profiles_name_a_cluster_as_the_page_shows(running: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
+    first = f"oncelog profile set other --bootstrap {running.bootstrap}"
+    shown = block("docs/records.md", "oncelog profile use", {"10.0.0.7:9092": running.bootstrap})
+    assert wrong_in(run([Step(first), *shown.steps()], tmp_path)) == {}

@@ -1,0 +1,162 @@
+"""Pieces of programs do what their pages say, each with the names that its page gives it."""
+
+import ast
+import asyncio
+import inspect
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from oncelog.client import BlockingAdmin, BlockingConsumer, BlockingProducer, Consumer, Producer
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ..waiting import until
+from .blocks import ROOT, Block, block
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("docs")]
+FOREVER_S = 120  # for a program without an end, until it has done what it is for
+PROGRAMS = ROOT / "tests/deploy/prove/programs"
+
+
+async def execute(piece: Block, names: dict[str, Any]) -> None:
+    """Run a piece of a program that may await, with some names."""
+    code = compile(piece.text, piece.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, names)
+    if inspect.iscoroutine(result):
+        await result
+
+
+def test_columns_are_sent_and_read_as_the_page_says(running: Cluster) -> None:
+    values = [b"%d" % number for number in range(100)]
+    names: dict[str, Any] = {"values": values}
+    with BlockingAdmin(running.bootstrap) as admin:
+        admin.create_topic("orders", partitions=1)
+
+    async def both() -> list[bytes | None]:
+        async with Producer(running.bootstrap) as names["producer"]:
+            await execute(block("docs/client.md", "send_many("), names)
+        found: list[bytes | None] = []
+        read = block(
+            "docs/client.md", "poll_columns(", {"columns.between(": "between = columns.between("}
+        )
+        async with Consumer(running.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([("orders", 0)])
+            names.update(consumer=consumer, first_offset=2, end_offset=5)
+            while len(found) < len(values):
+                names.pop("columns", None)
+                await execute(read, names)
+                if "columns" in names:
+                    found += names["columns"].values
+        return found
+
+    assert asyncio.run(both()) == values
+    assert sum(each.record_count for each in names["ranges"]) == len(values)
+
+
+def test_consumer_takes_the_login_of_the_page(tmp_path: Path, monkeypatch) -> None:
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"Consumer": Consumer, "password": "secret"}
+
+    async def made() -> None:
+        await execute(block("docs/client.md", "sasl.mechanism"), names)
+        await names["consumer"].close()
+
+    asyncio.run(made())
+    assert "secret" not in repr(names["consumer"])
+
+
+ACCOUNTS = """
+import asyncio, sqlite3
+from oncelog.client import (
+    BlockingConsumer, BlockingDualWriter, BlockingOutboxWriter, OutboxRelay
+)
+bootstrap = {bootstrap!r}
+def connect():
+    return sqlite3.connect({file!r}, timeout=20)
+setup = connect()
+setup.execute("CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, balance INTEGER)")
+setup.execute("CREATE TABLE IF NOT EXISTS seen (value BLOB)")
+setup.commit()
+"""
+
+
+def program(file: Path, cluster: Cluster, *pieces: Block) -> list[str]:
+    """A command that runs pieces of a page with the database of its first program."""
+    bank = str(file.with_suffix(".db"))
+    text = ACCOUNTS.format(bootstrap=cluster.bootstrap, file=bank)
+    file.write_text(text + "\n".join(piece.text for piece in pieces), encoding="utf-8")
+    return [sys.executable, str(file)]
+
+
+def values_in(file: Path) -> list[bytes]:
+    try:
+        with sqlite3.connect(file.with_suffix(".db"), timeout=20) as bank:
+            return [value for (value,) in bank.execute("SELECT value FROM seen")]
+    except sqlite3.OperationalError:  # the program has not begun yet
+        return []
+    finally:
+        bank.close()
+
+
+def test_records_become_rows_as_the_page_says(running: Cluster, tmp_path: Path) -> None:
+    with BlockingAdmin(running.bootstrap) as admin:
+        admin.create_topic("transfers", partitions=3)
+    with BlockingProducer(running.bootstrap) as producer:
+        producer.send_many("transfers", [b"%d" % number for number in range(10)])
+    file = tmp_path / "into_database.py"
+    command = program(file, running, block("docs/databases.md", "work.consumed("))
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: len(values_in(file)) >= 10 or process.poll() is not None, "", FOREVER_S)
+    finally:
+        process.kill()
+        _, told = process.communicate()
+    assert sorted(values_in(file)) == sorted(b"%d" % number for number in range(10)), told
+
+
+def test_rows_of_an_outbox_become_records_as_the_page_says(
+    running: Cluster, tmp_path: Path
+) -> None:
+    with BlockingAdmin(running.bootstrap) as admin:
+        admin.create_topic("mails", partitions=1)
+    row = {'"UPDATE ..."': '"UPDATE accounts SET balance = 0"', '"transfers"': '"mails"'}
+    writes = block("docs/databases.md", "as writer:        # no Kafka here", row)
+    relays = block("docs/databases.md", "OutboxRelay(", {'"127.0.0.1:9092"': "bootstrap"})
+    command = program(tmp_path / "relay.py", running, writes, relays)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        with BlockingConsumer(running.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([("mails", 0)])
+            found: list[Any] = []
+            until(
+                lambda: found.extend(consumer.poll(timeout_ms=200)) or found or process.poll(),
+                "a record of the outbox", FOREVER_S,
+            )  # fmt: skip
+    finally:
+        process.kill()
+        _, told = process.communicate()
+    assert [(record.key, record.value) for record in found] == [(b"1", b"10")], told
+
+
+@pytest.mark.parametrize(
+    ("page", "has", "file"),
+    [
+        ("docs/prove.md", "while not over:", "at_least_once.py"),
+        ("docs/prove.md", "outsider.consumer_group_metadata", "unfenced.py"),
+        ("docs/prove.md", "producer.begin_transaction()", "transactional.py"),
+    ],
+)
+def test_piece_of_a_page_stands_in_the_program_that_it_is_of(
+    page: str, has: str, file: str
+) -> None:
+    there = [line.strip() for line in (PROGRAMS / file).read_text(encoding="utf-8").splitlines()]
+    at = 0
+    for line in map(str.strip, block(page, has).text.splitlines()):
+        assert line in there[at:], f"{file} has no line {line!r} behind those before it"
+        at = there.index(line, at) + 1

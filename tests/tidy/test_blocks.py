@@ -1,0 +1,97 @@
+"""Each fenced block of README and docs runs in tests/docs, or in the test that is named here, or
+it is said why not.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from ..docs.blocks import PAGES, blocks_of
+
+ROOT = Path(__file__).resolve().parents[2]
+Key = tuple[str, str]  # a page, and a text that one of its blocks has
+
+ELSEWHERE: dict[Key, str] = {
+    ("README.md", "'.[test]'"): "tests/tidy/test_docs.py::"
+    "test_the_readme_gives_the_test_command_that_the_build_runs",
+    ("README.md", ".venv/bin/oncelog demo"): "tests/deploy/demo/test_run.py::"
+    "test_three_seeds_are_exactly_once_with_spark",
+    ("docs/databases.md", "import sqlite3, sys"): "tests/client/dual_write/test_writers.py::"
+    "test_the_service_of_the_docs_runs_as_shown",
+    ("docs/databases.md", "--resolver postgresql://"): "tests/client/dual_write/test_check_back.py",
+    ("docs/databases.md", "oncelog demo --job transfers"): "tests/deploy/demo/transfers",
+    ("docs/install.md", "pip wheel"): "tests/pipeline/test_installed.py",
+    ("docs/install.md", "FROM python"): "tests/tidy/test_install.py::"
+    "test_dockerfile_has_known_instructions",
+    ("docs/install.md", "runs-on:"): "tests/tidy/test_install.py::"
+    "test_workflow_is_yaml_with_jobs_and_steps",
+    ("docs/prove.md", "oncelog inject --api EndTxn"): "tests/deploy/cli/test_inject.py::"
+    "test_it_ends_when_it_is_done",
+    ("docs/prove.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
+    ("docs/spark.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
+    "test_the_program_of_the_page_runs_with_what_the_page_grants",
+    ("docs/spark.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"
+    "test_a_torn_batch_is_written_to_its_end_by_the_recipe",
+    ("docs/spark.md", "spark-submit --master spark://10.0.0.9:7077 invoices.py"):
+    "tests/pipeline/test_readme.py::test_the_same_file_on_a_spark_cluster",
+    ("docs/spark.md", "spark-class"): "tests/pipeline/test_readme.py::"
+    "test_the_same_file_on_a_spark_cluster",
+    ("docs/spark.md", "--archives environment.tgz"): "tests/pipeline/test_readme.py::"
+    "test_executors_that_have_nothing_installed_get_a_packed_environment",
+    ("docs/spark.md", "oncelog.pipeline.jobs.flights"): "tests/pipeline/jobs/test_flights.py",
+    ("docs/spark.md", "query invoices: batch 17"): "tests/pipeline/progress/test_listener.py",
+    ("docs/testing.md", "test_every_order_counts_once"): "tests/deploy/pytest_plugin/test_plugin.py"
+    "::test_the_example_of_the_page_runs_as_shown",
+    ("docs/testing.md", "python -m pytest -q test_orders.py"):
+    "tests/deploy/pytest_plugin/test_plugin.py::test_the_example_of_the_page_runs_as_shown",
+}  # fmt: skip
+NOT_RUN: dict[Key, str] = {
+    ("docs/ARCHITECTURE.md", "any Kafka client"): "a drawing",
+    ("docs/ARCHITECTURE.md", "DIR/cluster.json"): "a list of files",
+    ("docs/chaos.md", "--seconds 2700"): "45 minutes",
+    ("docs/chaos.md", "RUN/run.json"): "a list of files",
+    ("docs/spark.md", "tests.pipeline.measured_speed kafka"): "minutes on a quiet machine",
+    ("docs/spark.md", "load 0.4"): "figures of one machine",
+    ("docs/spark.md", "load 1.5"): "figures of one machine",
+}
+
+
+def run_in_docs() -> set[Key]:
+    """Return the blocks that tests/docs asks for, also by the rows of its tables."""
+    found: set[Key] = set()
+    for file in (ROOT / "tests/docs").glob("test_*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            parts = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+            match parts[:2]:
+                case [ast.Constant(value=str(page)), ast.Constant(value=str(has))]:
+                    if page in PAGES:
+                        found.add((page, has))
+                case _:
+                    pass
+    return found
+
+
+def test_each_block_runs_or_it_is_said_why_not() -> None:
+    keys = [*run_in_docs(), *ELSEWHERE, *NOT_RUN]
+    left = {
+        f"{page}: {block.text.splitlines()[0]}"
+        for page in PAGES
+        for block in blocks_of(page)
+        if not any(page == where and has in block.text for where, has in keys)
+    }
+    assert left == set(), "run them in tests/docs, or name here where they run, or why not"
+
+
+@pytest.mark.parametrize("key", [*ELSEWHERE, *NOT_RUN], ids=lambda key: f"{key[0]} {key[1]}")
+def test_what_is_named_here_is_a_block(key: Key) -> None:
+    page, has = key
+    assert sum(has in block.text for block in blocks_of(page)) == 1
+
+
+@pytest.mark.parametrize("where", sorted(set(ELSEWHERE.values())))
+def test_the_tests_that_are_named_exist(where: str) -> None:
+    path, _, name = where.partition("::")
+    assert (ROOT / path).exists()
+    assert not name or re.search(rf"def {name}\(", (ROOT / path).read_text(encoding="utf-8"))
