@@ -9,7 +9,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..cluster.blocking_admin import blocking_admin
@@ -25,6 +25,7 @@ BEGIN_TIMEOUT_S = 40.0
 REPORT_TIMEOUT_MS = 4_000
 LEFT_OPEN = "The test left a transaction open: commit or abort it, then close its producer."
 LOG_LINES = 25
+MARKER = "oncelog(nodes=3, faults='kill,pause', seed=7, allow_open=False, clock='controlled')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,14 @@ class Wanted:
 def read_marker(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Wanted:
     """The marker's arguments; Failure when they are not understood."""
     values = dict(keywords)
+    known = [field.name for field in fields(Wanted)]
+    if unknown := [name for name in values if name not in known]:
+        raise Failure(f"The marker oncelog has no {unknown[0]!r}; it has {', '.join(known)}.")
     values["faults"] = read_kinds(values.get("faults") or "")
     try:
         return Wanted(*positional, **values)
     except TypeError:
-        raise Failure(
-            "The marker is oncelog(nodes=3, faults='kill,pause', seed=7, allow_open=False, "
-            "clock='controlled')."
-        ) from None
+        raise Failure(f"The marker is {MARKER}.") from None
 
 
 class ClusterInTest:
@@ -58,13 +59,15 @@ class ClusterInTest:
     """
 
     def __init__(
-        self, cluster: Cluster, wanted: Wanted, *, seed: int, test: str, number: int
-    ) -> None:
+        self, cluster: Cluster, wanted: Wanted, *, seed: int, test: str, number: int,
+        is_kept: bool = False,
+    ) -> None:  # fmt: skip
         self.cluster, self.seed, self.bootstrap = cluster, seed, cluster.bootstrap
         self.client_config, self.ask = cluster.client_config, cluster.ask
         self.leader, self.controller = cluster.leader, cluster.controller
         self.coordinator = cluster.coordinator
         self._wanted, self._test, self._number = wanted, test, number
+        self._is_kept = is_kept  # its directory, when the session is over
         self._began = time.monotonic()
         self._events: list[tuple[float, str]] = []
         self._verbs = threading.RLock()  # one thing at a time is done to the nodes
@@ -235,8 +238,11 @@ class ClusterInTest:
             start = self._log_starts.get(node_id, 0)
             text = self.cluster.node(node_id).log_tail(LOG_LINES, from_byte=start) or "(nothing)"
             found.append((f"oncelog node {node_id:d}, its log since the test began", text))
-        again = f"python -m pytest {shlex.quote(self._test)} --oncelog-seed={self.seed}"
-        found.append(("oncelog: the same faults again", f"{again}\ndata: {self.cluster.data}"))
+        if self._wanted.faults:
+            again = f"python -m pytest {shlex.quote(self._test)} --oncelog-seed={self.seed}"
+            found.append(("oncelog: the same faults again", again))
+        if self._is_kept:
+            found.append(("oncelog: its data", str(self.cluster.data)))
         return found
 
     # --- inner

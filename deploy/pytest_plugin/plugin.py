@@ -175,15 +175,16 @@ def oncelog(
     marker = item.get_closest_marker("oncelog")
     try:
         wanted = read_marker(marker.args if marker else (), marker.kwargs if marker else {})
+        cluster = oncelog_clusters.shared(wanted.nodes, wanted.clock)
     except Failure as problem:
-        pytest.fail(f"{item.nodeid}: {problem}", pytrace=False)
-    cluster = oncelog_clusters.shared(wanted.nodes, wanted.clock)
+        raise pytest.fail.Exception(f"{item.nodeid}: {problem}", pytrace=False) from None
     seed = request.config.getoption("--oncelog-seed")
     if seed is None:
         seed = oncelog_clusters.seed if wanted.seed is None else wanted.seed
     handle = ClusterInTest(
-        cluster, wanted, seed=seed, test=item.nodeid, number=next(oncelog_clusters.numbers)
-    )
+        cluster, wanted, seed=seed, test=item.nodeid, number=next(oncelog_clusters.numbers),
+        is_kept=oncelog_clusters.is_kept,
+    )  # fmt: skip
     item.stash[HANDLE] = handle
     problems: list[str] = []
     has_begun = False

@@ -28,6 +28,7 @@ def test_program_of_the_readme_prints_what_the_page_shows(folder: Path) -> None:
     assert wrong_in(run([step], folder)) == {}
 
 
+@pytest.mark.chaos
 def test_clock_is_advanced_as_the_page_shows(folder: Path) -> None:
     steps = block("docs/testing.md", "oncelog up --clock controlled").steps()
     assert wrong_in(run(steps, folder)) == {}
@@ -62,6 +63,7 @@ def test_stuck_reader_is_explained_as_the_readme_shows(running: Cluster) -> None
     assert wrong_in(done) == {}
 
 
+@pytest.mark.chaos
 def test_records_are_read_and_written_as_the_page_shows(running: Cluster) -> None:
     folder = running.data.parent
     with BlockingAdmin(running.bootstrap) as admin:

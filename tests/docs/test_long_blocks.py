@@ -133,10 +133,8 @@ def test_pieces_of_the_page_about_spark_run_one_after_another(running: Cluster) 
     ]
     (folder / "pieces.py").write_text("\n".join(pieces), encoding="utf-8")
     topics = "flights flights.enriched flights.own flights.watched"
-    steps = [
-        Step(f"oncelog topic create {topics} --partitions 1 && seq 100 | oncelog produce flights")
-    ]
-    steps += [Step("python pieces.py")]
+    made = f"oncelog topic create {topics} --partitions 1"
+    steps = [Step(made), Step("seq 100 | oncelog produce flights"), Step("python pieces.py")]
     steps += [Step(f"oncelog consume {topic} --template %v") for topic in topics.split()]
     done = run(steps, folder, timeout_s=LONG_S, more={"SPARK_LOCAL_IP": "127.0.0.1"})
     assert wrong_in(done) == {}

@@ -78,8 +78,10 @@ def test_what_a_marker_says_is_checked():
     assert read_marker((), {"faults": "kill, stop", "seed": 7}).faults == ("kill", "stop")
     with pytest.raises(Failure, match="'explode' is no fault; there are kill, stop"):
         read_marker((), {"faults": "explode"})
+    with pytest.raises(Failure, match="has no 'fault'; it has nodes, faults, seed,"):
+        read_marker((), {"fault": "kill"})
     with pytest.raises(Failure, match="The marker is oncelog"):
-        read_marker((), {"broken": 1})
+        read_marker(("kill",) * 6, {})
 
 
 def test_a_project_that_does_not_use_it_pays_next_to_nothing():
@@ -195,10 +197,17 @@ def test_failures_tell_what_was_done_to_the_cluster_and_what_was_left_open(pytes
     @pytest.mark.oncelog(nodes=2)
     def test_two(oncelog):
         pass
+
+    @pytest.mark.oncelog(nodes=1)
+    def test_fails_without_faults(oncelog):
+        raise OSError("of its own")
 """
     )
     result = run(pytester)
-    result.assert_outcomes(passed=4, failed=1, errors=5)
+    result.assert_outcomes(passed=4, failed=2, errors=5)
+    told = result.stdout.str()
+    assert "::test_fails_without_faults --oncelog-seed" not in told and "its data" not in told
+    assert "plan.py" not in told and "During handling" not in told
     result.stdout.fnmatch_lines([
         "*ERROR at teardown of test_leaks*",
         "The test left a transaction open: commit or abort it, then close its producer.",
@@ -307,10 +316,12 @@ def test_workers_have_clusters_of_their_own_that_may_be_kept_and_need_no_extras(
     def test_it(oncelog, n, worker_id, pytestconfig):
         pathlib.Path(pytestconfig.rootpath, f"at-{worker_id}").write_text(oncelog.bootstrap)
         oncelog.topic()
+        assert n < 3
 """
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2", "--oncelog-keep")
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*- oncelog: its data -*", "*/oncelog-pytest-*/cluster-1"])
     addresses = [file.read_text() for file in pytester.path.glob("at-gw*")]
     assert len(set(addresses)) == len(addresses) >= 1
     kept = list(own_temporary_directory.glob("oncelog-pytest-*"))
