@@ -6,6 +6,7 @@ import inspect
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,11 @@ def program(file: Path, cluster: Cluster, *pieces: Block) -> list[str]:
 
 
 def values_in(file: Path) -> list[bytes]:
-    try:
-        with sqlite3.connect(file.with_suffix(".db"), timeout=20) as bank:
+    with closing(sqlite3.connect(file.with_suffix(".db"), timeout=20)) as bank:
+        try:
             return [value for (value,) in bank.execute("SELECT value FROM seen")]
-    except sqlite3.OperationalError:  # the program has not begun yet
-        return []
-    finally:
-        bank.close()
+        except sqlite3.OperationalError:  # the program has not begun yet
+            return []
 
 
 def test_records_become_rows_as_the_page_says(running: Cluster, tmp_path: Path) -> None:
