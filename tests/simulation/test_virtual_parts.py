@@ -261,6 +261,25 @@ def test_a_cut_link_is_silent_and_a_reset_alone_changes_no_state() -> None:
     assert links.changes == [(2, True)] and links.nodes[1].is_up(2)
 
 
+def test_a_link_whose_messages_arrived_in_a_cut_has_room_again_after_it() -> None:
+    """What is dropped at its arrival is under way no more."""
+    links = Links()
+    links.nodes[2].on_request(PeerMessage.PING, answer, bulk=True)
+
+    def ask() -> "asyncio.Task[Any]":
+        asking = links.nodes[1].request(2, PeerMessage.PING, b"?", timeout_ms=500, bulk=True)
+        return links.loops[1].create_task(asking)
+
+    lost = [ask() for _ in range(64)]
+    links.loops[1].call_soon(links.wires.cut, [(1, 2)])
+    links.timeline.run(2)
+    assert {type(each.exception()) for each in lost} == {PeerTimeout}
+    links.wires.mend([(1, 2)])
+    asked = ask()
+    links.timeline.run(1)
+    assert asked.result()[0] == b"!"
+
+
 def write(path: Path, data: bytes, *, sync: bool = False, at: int = 0) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     os.pwrite(fd, data, at)

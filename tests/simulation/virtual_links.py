@@ -256,11 +256,11 @@ class VirtualLinks(PeerHandlers):
     ) -> None:
         sender, dialled, number, bulk = way
         peer = sender.node_id
+        if dialled.number == number:
+            dialled.under_way[bulk] -= 1  # also of what a cut takes: it is under way no more
         if self._exchange.wires.is_cut(peer, self.node_id):
             return
-        if dialled.number == number:
-            dialled.under_way[bulk] -= 1
-        elif not is_late:
+        if dialled.number != number and not is_late:
             rng = self.loop.timeline.random
             if rng.random() < LATE:
                 late_s = LATE_S[0] * (LATE_S[1] / LATE_S[0]) ** rng.random()
