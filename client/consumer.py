@@ -305,6 +305,11 @@ class Consumer:
         given = offsets if offsets is not None else self._positions.given_out()
         await self._commit(with_metadata(given))
 
+    @property
+    def commits_sent(self) -> int:
+        """OffsetCommit requests so far: after several a commit may take effect again, and late."""
+        return 0 if self._member is None else self._member.requests.commits_sent
+
     async def _commit(self, listed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         member = self._require_group()
         if not listed:

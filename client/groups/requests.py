@@ -36,6 +36,7 @@ class GroupRequests:
         self.member_id, self.generation = "", NO_GENERATION
         self._joined = self.member_id, self.generation
         self._coordinator_id: int | None = None
+        self.commits_sent = 0  # OffsetCommit requests, repeated ones too
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -119,6 +120,7 @@ class GroupRequests:
         }
 
         async def ask(connection: BrokerConnection) -> tuple[int, None]:
+            self.commits_sent += 1
             answer = await connection.call(GroupRequest.COMMIT.value, values)
             codes = [int(p.error_code) for t in answer.topics for p in t.partitions]
             code = next((code for code in codes if code), 0)

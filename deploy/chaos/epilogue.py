@@ -65,14 +65,15 @@ def read_the_end(
     )
     is_whole &= asyncio.run(all_of_it)
     inputs = [(APPEND, partition) for partition in range(settings.append_partitions)]
-    committed = cluster.ask(
-        lambda admin: admin.groups.committed(settings.group, inputs, stable=True)
-    )
-    now_ns = recorder.now_ns()
-    for topic, partition in inputs:  # that there is none is written down, too: it may be gone
-        found = committed.get((topic, partition))
-        offset = NONE if found is None else found.offset
-        recorder.add("committed", settings.group, f"{topic}/{partition}", offset, now_ns)
+    for group in (settings.group, settings.readers):
+        committed = cluster.ask(
+            lambda admin, group=group: admin.groups.committed(group, inputs, stable=True)
+        )
+        now_ns = recorder.now_ns()
+        for topic, partition in inputs:  # that there is none is written down, too: it may be gone
+            found = committed.get((topic, partition))
+            offset = NONE if found is None else found.offset
+            recorder.add("committed", group, f"{topic}/{partition}", offset, now_ns)
     return check, is_whole
 
 

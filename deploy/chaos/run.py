@@ -156,7 +156,7 @@ class ChaosRun:
         context = ChaosContext(
             cluster, workers, proxies, recorder, self.settings.load,
             seed=self.settings.seed, transactional_ids=ids,
-            extra_order=replace(self._order(cluster), number=900, workloads=("job",)),
+            extra_order=replace(self._order(cluster), number=900, workloads=("job", "readers")),
         )  # fmt: skip
         started = time.monotonic()
         schedulers = start_schedulers(context, self.settings)

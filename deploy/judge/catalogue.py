@@ -12,6 +12,7 @@ from .checks import (
     a3_stable_offset,
     a4_zombies,
     a5_read_process_write,
+    a6_group_offsets,
     j1_inconsistent_offsets,
     j2_duplicate,
     j3_aborted_read,
@@ -58,6 +59,13 @@ CHECKS = (
     _check(a3_stable_offset, "A3", "nobody reads past an open transaction", "polls", "scan"),
     _check(a4_zombies, "A4", "a superseded producer is not heard", "initializations", "batches"),
     _check(a5_read_process_write, "A5", "inputs are used once", "offset_commits", "derivations"),
+    _check(
+        a6_group_offsets,
+        "A6",
+        "a group's members own and commit one after the other",
+        "group_commits",
+        "ownerships",
+    ),
     _check(w1_raw_log, "W1", "the raw logs keep the rules", "batches"),
     _check(w2_replicas, "W2", "replicas are equal", "batches", "survivors"),
     _check(

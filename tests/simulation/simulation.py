@@ -201,7 +201,7 @@ class _Run:
             self._violated("bank", bank.words())
         if not scanned:
             raise _NotAlive("the last reading gave nothing for a minute")
-        cluster.finish(write_down_the_end(cluster, self.recorder, self.settings.group))
+        cluster.finish(write_down_the_end(cluster, self.recorder, self.settings))
 
     def _is_healed(self) -> bool:
         return (

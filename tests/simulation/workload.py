@@ -14,7 +14,7 @@ from oncelog.deploy.chaos.load.payloads import plain
 from oncelog.deploy.chaos.load.settings import APPEND, BANK, OUTPUTS, LoadSettings
 from oncelog.deploy.chaos.load.workloads import load
 from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import OpOutcome
+from oncelog.deploy.judge.history.schema import NONE, OpOutcome
 from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
 from .latest_values import make_topic
@@ -92,7 +92,7 @@ class Workload:
             return
         client = self.clients[name] = self.cluster.new_client()
         rng = random.Random(self.cluster.random.getrandbits(64))
-        workloads = ("append",) if name == "c1" else ("job", "bank")
+        workloads = ("append", "readers") if name == "c1" else ("job", "bank", "readers")
         given = (self.cluster.bootstrap, self.recorder, self.settings, lambda: self.is_over)
 
         async def work() -> None:
@@ -270,14 +270,19 @@ async def _consume(bootstrap: str, node_id: int) -> None:
             count += len(await consumer.poll(500))
 
 
-async def write_down_the_end(cluster: VirtualCluster, recorder: Recorder, group: str) -> None:
-    """What the group has committed."""
+async def write_down_the_end(
+    cluster: VirtualCluster, recorder: Recorder, settings: LoadSettings
+) -> None:
+    """What the groups have committed; that there is nothing, too: it may be gone."""
     async with Admin(cluster.bootstrap) as admin:
-        groups = {g.group_id for g in await admin.groups.list_groups()}
-        if group in groups:
-            for (topic, partition), found in (await admin.groups.committed(group)).items():
+        inputs = [(p.topic, p.partition) for p in await admin.describe_topics([APPEND])]
+        for group in (settings.group, settings.readers):
+            committed = await admin.groups.committed(group, inputs)
+            for topic, partition in inputs:
+                found = committed.get((topic, partition))
+                offset = NONE if found is None else found.offset
                 where = f"{topic}/{partition}"
-                recorder.add("committed", group, where, found.offset, recorder.now_ns())
+                recorder.add("committed", group, where, offset, recorder.now_ns())
 
 
 async def what_is_stuck(cluster: VirtualCluster) -> list[str]:

@@ -6,7 +6,7 @@ the switch is not caught. `scenario` is the directed run that meets the bug: see
 
 from dataclasses import dataclass
 
-from . import broken_decisions, broken_logs, broken_nodes
+from . import broken_decisions, broken_groups, broken_logs, broken_nodes
 from .patching import Install
 
 RAFT_ALONE = "raft"  # its own simulation, without brokers
@@ -89,5 +89,6 @@ _ALL = (
     _switch("index-by-path", broken_nodes.index_by_path, "random-power",
             "derived-file", "lost-write"),
     _switch("deaf-leader", broken_nodes.deaf_leader, "random", "deaf and not fenced"),
+    _switch("early-commits", broken_groups.early_commits, "random", "commit-undone"),
 )  # fmt: skip
 SWITCHES = {switch.name: switch for switch in _ALL}

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ....client.view_source import Source
 from ....wire.errors import KafkaError
@@ -40,6 +40,16 @@ class LoadContext(NamedTuple):
     stop: Stop
     rng: random.Random
     tally: Tally
+
+
+class Incarnation(Protocol):
+    """One client, as long as it lives. All of these raise KafkaError."""
+
+    @property
+    def is_over(self) -> bool: ...
+    async def open(self) -> None: ...
+    async def work(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class WorkloadClient:
@@ -111,13 +121,13 @@ class WorkloadClient:
             self._consumer.rewind()
 
 
-async def one_after_another(make: Callable[[], WorkloadClient], context: LoadContext) -> None:
+async def one_after_another(make: Callable[[], Incarnation], context: LoadContext) -> None:
     """Let clients work until `stop()`, each until it is over or old."""
     while not context.stop():
         await _until(make(), context)
 
 
-async def _until(client: WorkloadClient, context: LoadContext) -> None:
+async def _until(client: Incarnation, context: LoadContext) -> None:
     """Let one client work until it is over, or old, or `stop()`; then end it, somehow."""
     clock, rng, tally = asyncio.get_running_loop().time, context.rng, context.tally
     end_of_life = clock() + rng.uniform(0.2, 1.0) * context.settings.life_ms_max / 1000

@@ -16,7 +16,7 @@ class WorkerOrder:
     bootstrap: str
     seed: str
     number: int = 0
-    workloads: tuple[str, ...] = ("append", "job", "bank")
+    workloads: tuple[str, ...] = ("append", "job", "bank", "readers")
     transactional_clients: int = 2
     library: str = "oncelog"
     proxies: dict[int, int] = field(default_factory=dict[int, int])  # port of a broker: ours

@@ -5,12 +5,14 @@ polls of a failed transaction began: that is the same session, and there the nex
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ....client.consumer import Consumer, ConsumerRecord
 from ....client.view_source import Source
+from ....wire.errors import KafkaError
 from ....wire.identifiers import TopicPartition
+from ...judge.history.outcomes import outcome_of_group_commit
 from ...judge.history.recorder import Begun, Recorder
 from ...judge.history.rows import Handle
 from .payloads import value_of
@@ -42,6 +44,8 @@ class RecordedConsumer:
         self.session = 0
         self._begun_at: dict[TopicPartition, int] = {}
         self._assignments: dict[TopicPartition, Handle] = {}
+        self._group = group
+        self._owned: tuple[int, list[TopicPartition]] | None = None
         self._behind_max = settings.behind_max
         options: dict[str, object] = {}
         if group is not None:
@@ -103,6 +107,8 @@ class RecordedConsumer:
         call, row = self._recorder.poll_invoked(self.process, transaction)
         records = await self._consumer.poll(timeout_ms, records_max)
         returned_ns = self._recorder.poll_returned(row)
+        if self._group is not None:
+            self._note_ownership(self._group)
         for record in records:
             self._begun_at.setdefault((record.topic, record.partition), record.offset)
         return Polled(call, returned_ns, records)
@@ -120,6 +126,41 @@ class RecordedConsumer:
                 transaction=transaction,
                 session=self.session,
             )
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit plainly what the last poll brought. Raises KafkaError."""
+        assert self._group is not None
+        generation, before = self.group_metadata().generation_id, self._consumer.commits_sent
+        rows = [
+            self._recorder.group_commit_invoked(
+                self.process, self._group, generation, f"{topic}/{partition}", offset
+            )
+            for (topic, partition), offset in offsets.items()
+        ]
+        problem: KafkaError | None = None
+        try:
+            await self._consumer.commit(offsets)
+        except KafkaError as caught:
+            problem = caught
+        attempts = self._consumer.commits_sent - before
+        number = None if problem is None else problem.number
+        outcome = outcome_of_group_commit(number, attempts)
+        error = None if problem is None else type(problem).__name__
+        for row in rows:
+            self._recorder.group_commit_ended(row, outcome, attempts, error)
+        if problem is not None:
+            raise problem
+
+    def _note_ownership(self, group: str) -> None:
+        """What is ours in which generation, as far as the last poll has seen."""
+        member = self.group_metadata()
+        owned = member.generation_id, sorted(self._consumer.assignment)
+        if owned != self._owned:
+            self._owned = owned
+            owner, now_ns = member.group_instance_id or member.member_id, self._recorder.now_ns()
+            for topic, partition in owned[1]:
+                row = self.process, group, owned[0], f"{topic}/{partition}", owner, now_ns
+                self._recorder.add("ownerships", *row)
 
     def rewind(self) -> None:
         """Go back to where the polls since `begin` began, where that is still ours to read."""

@@ -15,6 +15,7 @@ class LoadSettings:
     bank_partitions: int = 4
     replication_factor: int = 3
     group: str = "job"
+    readers: str = "readers"  # the group whose members commit plainly
     records_per_send_max: int = 8
     steps_max: int = 4  # sends and polls of one transaction
     filler_bytes_max: int = 120

@@ -13,10 +13,11 @@ from ...judge.history.recorder import Recorder
 from .append import append
 from .bank import bank
 from .incarnations import LoadContext, Stop, Tally
+from .read_commit import read_commit
 from .read_process_write import read_process_write
 from .settings import LoadSettings
 
-WORKLOADS = ("append", "job", "bank")
+WORKLOADS = ("append", "job", "bank", "readers")
 
 
 async def load(
@@ -52,6 +53,8 @@ async def load(
         running.append(read_process_write(context(), name=f"job-{number}"))
     if "bank" in workloads:
         running.append(bank(context(), name=f"bank-{number}"))
+    if "readers" in workloads:
+        running.append(read_commit(context()))
     async with asyncio.TaskGroup() as group:
         for one in running:
             group.create_task(one)

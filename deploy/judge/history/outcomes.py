@@ -32,6 +32,7 @@ DEFINITE_OF_A_SEND = frozenset(
         *FENCES,
     }
 )
+GENERATION_IS_OVER = frozenset({22, 25, 82})  # or the member; 82: FENCED_INSTANCE_ID
 # After these a client cannot be used any more: its process ends, a new one is made.
 ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 
@@ -48,6 +49,16 @@ def outcome_of_send(error: int | None, attempts: int | None = 1) -> OpOutcome:
         return OpOutcome.INFO
     is_of_the_record = error in {2, 10, 17, 18, 32, 87}
     return OpOutcome.FAIL if attempts == 1 or is_of_the_record else OpOutcome.INFO
+
+
+def outcome_of_group_commit(error: int | None, attempts: int) -> OpOutcome:
+    """Of a plain OffsetCommit. Only the generation's end refuses one for certain, and only one that
+    was asked once: an earlier request of several may have been carried out, or may be yet.
+    """
+    if error is None:
+        return OpOutcome.OK
+    is_certain = attempts == 0 or (attempts == 1 and error in GENERATION_IS_OVER)
+    return OpOutcome.FAIL if is_certain else OpOutcome.INFO
 
 
 def outcome_of_transaction(

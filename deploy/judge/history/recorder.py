@@ -204,6 +204,24 @@ class Recorder:
     def revoked(self, handle: Handle) -> None:
         self._rows["assignments"].change(handle, revoked_ns=self._clock_ns())
 
+    def group_commit_invoked(
+        self, process: int, group: str, generation: int, partition: str, offset: int
+    ) -> Handle:
+        """A member commits an offset, outside of transactions."""
+        row = (process, group, generation, partition, offset, self._clock_ns())
+        return self.add("group_commits", *row, NONE, 0, OpOutcome.INFO, None)
+
+    def group_commit_ended(
+        self, handle: Handle, outcome: OpOutcome, attempts: int, error: str | None = None
+    ) -> None:
+        self._rows["group_commits"].change(
+            handle,
+            returned_ns=self._clock_ns(),
+            attempts=attempts,
+            error=self.name(error),
+            outcome=outcome,
+        )
+
     def add(self, table: str, *values: int | str | None) -> Handle:
         """A row of any table, its values in the order of the columns; names as strings or None."""
         numbers = [

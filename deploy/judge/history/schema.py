@@ -146,6 +146,18 @@ TABLES: dict[str, Table] = {
             "invoked_ns:i8 outcome:i1",
         ),
         Table(
+            "group_commits",
+            "offsets that a member of a group committed plainly; attempts: requests that it took",
+            "process:i4 group:name generation:i4 partition:name offset:i8 invoked_ns:i8 "
+            "returned_ns:i8 attempts:i2 outcome:i1 error:name",
+        ),
+        Table(
+            "ownerships",
+            "a partition that a member of a group had in a generation, as it was told; owner: its "
+            "group.instance.id, if it has one, else its member id",
+            "process:i4 group:name generation:i4 partition:name owner:name seen_ns:i8",
+        ),
+        Table(
             "derivations",
             "of a read-process-write job: the record that a sent value was made from",
             "value:i8 group:name partition:name offset:i8",

@@ -63,9 +63,11 @@ class ModelCluster:
         self.decisions: list[tuple[str, int, int, str]] = []
         self.sequences: dict[tuple[int, int, str], int] = {}
         self.ids = iter(range(1_000, 100_000))
+        self.generation, self.members = 0, list[int]()  # of the group of plain readers
         clients = [writer(self, f"writer-{i % 3}") for i in range(4)]
         clients += [plain_producer(self), plain_producer(self), consumer(self), consumer(self)]
         clients += [copier(self, "copier-0", "in/0"), copier(self, "copier-1", "in/1")]
+        clients += [group_reader(self), group_reader(self)]
         for _ in range(steps):
             self.step()
             next(self.rng.choice(clients), None)
@@ -169,6 +171,14 @@ class ModelCluster:
 
     def may_begin(self, owner: Owner) -> bool:
         return owner.transaction is None or owner.transaction.is_done
+
+    def rebalance(self) -> None:
+        self.generation += 1
+
+    def owned(self, process: int) -> list[str]:
+        """What a member of the readers has in this generation."""
+        place = self.members.index(process)
+        return sorted(self.logs)[place :: len(self.members)]
 
     # --- the end
 
@@ -356,6 +366,48 @@ def consumer(cluster: ModelCluster) -> Steps:
             session += 1
             positions = {p: rng.randrange(0, len(log) + 1) for p, log in cluster.logs.items()}
         yield
+
+
+def group_reader(cluster: ModelCluster) -> Steps:
+    """A member that commits plainly; answers are lost, and requests come late."""
+    rng, recorder, group = cluster.rng, cluster.recorder, "readers"
+    while True:
+        process = recorder.new_process()
+        cluster.members.append(process)
+        cluster.rebalance()
+        generation = late_in = NONE
+        mine = list[str]()
+        late: tuple[str, int] | None = None
+        for _ in range(rng.randrange(5, 40)):
+            if generation != cluster.generation:
+                generation = cluster.generation
+                mine = cluster.owned(process)
+                for partition in mine:
+                    row = process, group, generation, partition, f"member-{process}"
+                    recorder.add("ownerships", *row, cluster.now_ns)
+            if late is not None and late_in == cluster.generation and rng.random() < 0.5:
+                cluster.committed[group, late[0]], late = late[1], None
+            if not mine:
+                yield
+                continue
+            partition = rng.choice(mine)
+            offset = cluster.committed.get((group, partition), 0) + rng.randrange(1, 4)
+            row = (process, group, generation, partition, offset)
+            handle = recorder.group_commit_invoked(*row)
+            yield
+            chance = rng.random()
+            if chance < 0.1:  # nobody knows, and it may come yet
+                late, late_in = (partition, offset), generation
+                continue
+            if generation != cluster.generation:
+                recorder.group_commit_ended(handle, OpOutcome.FAIL, 1, "IllegalGeneration")
+                continue
+            cluster.committed[group, partition] = offset
+            yield
+            if chance < 0.9:
+                recorder.group_commit_ended(handle, OpOutcome.OK, 1)
+        cluster.members.remove(process)
+        cluster.rebalance()
 
 
 def copier(cluster: ModelCluster, transactional_id: str, source: str) -> Steps:

@@ -332,8 +332,8 @@ def _(e: Edit) -> None:
 
 @mutation("offset-gap")
 def _(e: Edit) -> None:
-    row = e.pick(range(len(e["committed"])))
-    e["committed"]["offset"][row] = 0
+    of_job = np.isin(e["committed"]["group"], e["offset_commits"]["group"])
+    e["committed"]["offset"][e.pick(np.flatnonzero(of_job))] = 0
 
 
 @mutation("output-order")
@@ -352,3 +352,31 @@ def _(e: Edit) -> None:
     other = e.pick(same)
     offsets = made["offset"]
     offsets[one], offsets[other] = offsets[other], offsets[one]
+
+
+@mutation("commit-undone")
+def _(e: Edit) -> None:
+    rows = e["group_commits"]
+    ok = rows["outcome"] == OpOutcome.OK
+    ends = {(int(r["group"]), int(r["partition"])): i for i, r in enumerate(e["committed"])}
+    last = {}
+    for r in rows[ok]:
+        key = int(r["group"]), int(r["partition"])
+        last[key] = max(last.get(key, -1), int(r["generation"]))
+    earlier = [
+        i
+        for i in np.flatnonzero(ok)
+        if rows["generation"][i] < last[int(rows["group"][i]), int(rows["partition"][i])]
+    ]
+    one = rows[e.pick(earlier)]
+    end = e["committed"][ends[int(one["group"]), int(one["partition"])]]
+    later = rows[(rows["partition"] == one["partition"]) & (rows["generation"] > one["generation"])]
+    if one["offset"] in later["offset"]:
+        raise NoPlace
+    end["offset"] = one["offset"]
+
+
+@mutation("two-owners")
+def _(e: Edit) -> None:
+    row = e.pick(range(len(e["ownerships"])))
+    e.insert("ownerships", row, e.copy("ownerships", row, owner=e.name("another")))

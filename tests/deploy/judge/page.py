@@ -48,7 +48,7 @@ JEPSEN: dict[str, tuple[str, ...]] = {
 }
 # By a column's name, where it is not told by it.
 MEANINGS = {
-    "attempts": "commit calls that were seen",
+    "attempts": "commit calls, or requests, that were seen",
     "call": "number of the poll call, of its recorder",
     "is_compacted": "1: cleanup.policy=compact",
     "isolation": "0 read_uncommitted, 1 read_committed",
