@@ -80,28 +80,34 @@ class BlockingDualWriter(WriterFlow):
 
     def close(self) -> None:
         """As `DualWriter.close`."""
-        producer, self._producer = self._producer, None
+        self._is_closed = True
         try:
-            if producer is not None:
-                producer.close()
+            drive(self._settle_at_close())
         finally:
-            drive(self._close_connection())
+            producer, self._producer = self._producer, None
+            try:
+                if producer is not None:
+                    producer.close()
+            finally:
+                drive(self._close_connection())
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[BlockingDualWork]:
         """As `DualWriter.transaction`."""
-        drive(self._begin_block())
-        assert self._producer is not None
-        try:
-            yield BlockingDualWork(self, self._producer)
-        except BaseException as problem:
-            drive(self._block_failed(problem))
-            raise
-        drive(self._block_done())
+        with self._taken():
+            drive(self._begin_block())
+            assert self._producer is not None
+            try:
+                yield BlockingDualWork(self, self._producer)
+            except BaseException as problem:
+                drive(self._block_failed(problem))
+                raise
+            drive(self._block_done())
 
     def positions(self) -> dict[TopicPartition, int]:
         """As `DualWriter.positions`."""
-        return drive(self._positions())
+        with self._taken():
+            return drive(self._positions())
 
     def _new_producer(self, transactional_id: str) -> None:
         if self._producer is not None:
@@ -114,12 +120,14 @@ class BlockingDualWriter(WriterFlow):
         call = kafka_side.own_call(effect, self._protocol.transactional_id)
         if call is None:
             return producer.run(lambda own: kafka_side.perform(effect, own))
-        if kafka_side.is_aborted(effect, producer.state):
-            return steps.Aborted()
+        known = kafka_side.known_event(effect, producer.state)
+        if known is not None:
+            return known
         try:
             result = getattr(producer, call)()
         except KafkaError as problem:
-            return kafka_side.event_after_error(effect, problem)
+            known = kafka_side.known_event(effect, producer.state)  # by a call that was interrupted
+            return known or kafka_side.event_after_error(effect, problem)
         return kafka_side.event_after(effect, result, lost_answers=producer.run(_lost_answers))
 
     def _pause(self, pause_s: float) -> None:

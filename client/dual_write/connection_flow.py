@@ -1,15 +1,18 @@
 """The connection of a writer: opened anew where it was lost, begun, rolled back."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from ...wire.identifiers import TopicPartition
+from ..failures import ClientClosed, IllegalProducerState
 from . import decision_table
 from .database import Dialect, run
 from .decision_table import Script
 from .flow import Flow
 from .names import checked_name
+
+CLOSED = "the writer is closed"
 
 
 class ConnectionFlow:
@@ -25,6 +28,19 @@ class ConnectionFlow:
         else:
             self._connect = connection
         self._is_lost = False  # the connection
+        self._closings = 0
+        self._is_taken = False
+
+    @contextlib.contextmanager
+    def _taken(self) -> Generator[None]:
+        """The connection is the caller's block's until this is left."""
+        if self._is_taken:
+            raise IllegalProducerState("the writer has a block open: one block at a time")
+        try:
+            self._is_taken = True
+            yield
+        finally:
+            self._is_taken = False
 
     def _open_first(self) -> Flow[None]:
         if self.connection is None:
@@ -33,6 +49,7 @@ class ConnectionFlow:
             yield from self._refuse_unsafe()
 
     def _close_connection(self) -> Flow[None]:
+        self._closings += 1
         if self._connect is not None and self.connection is not None:
             connection, self.connection = self.connection, None
             with contextlib.suppress(Exception):
@@ -46,7 +63,13 @@ class ConnectionFlow:
         if self.connection is not None:
             with contextlib.suppress(Exception):
                 yield self.connection.close
-        self.connection = yield self._connect
+        closings = self._closings
+        opened = yield self._connect
+        if self._closings != closings:
+            with contextlib.suppress(Exception):
+                yield opened.close
+            raise ClientClosed(CLOSED)
+        self.connection = opened
         yield from self._refuse_unsafe()
         self._is_lost = False
 

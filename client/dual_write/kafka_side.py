@@ -38,9 +38,21 @@ def own_call(effect: steps.Effect, transactional_id: str) -> str | None:
     return None if is_of_others else OWN_CALLS.get(type(effect))
 
 
-def is_aborted(effect: steps.Effect, state: ProducerState) -> bool:
-    """Whether an abort has nothing to do: the transaction had not begun."""
-    return isinstance(effect, steps.AbortOwn) and state is ProducerState.READY
+def known_event(effect: steps.Effect, state: ProducerState) -> steps.Event | None:
+    """What has happened already, where the producer has nothing open; None: it has to be asked.
+
+    An abort finds that where the transaction had not begun, and both ends where they were
+    interrupted after their answer had come.
+    """
+    if state is not ProducerState.READY:
+        return None
+    match effect:
+        case steps.AbortOwn():
+            return steps.Aborted()
+        case steps.EndAsDecided():
+            return steps.EndedAsDecided()
+        case _:
+            return None
 
 
 def event_after(effect: steps.Effect, result: Any, *, lost_answers: int) -> steps.Event:

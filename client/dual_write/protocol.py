@@ -18,6 +18,7 @@ At each transaction
 
 When the answer to COMMIT is lost, the table is asked by another connection, which inserts
 `aborted` where nothing stands: a commit that is still under way then fails by the table's key.
+A commit that was interrupted (a cancelled task, Ctrl-C) is one whose answer is lost.
 After its decision a transaction counts, whether Kafka can be reached or not: it is completed before
 the next one, or by the next start, or by a check-back.
 """
@@ -30,6 +31,17 @@ from . import steps, stop_words
 from .steps import EMPTY, DecidedOutcome, TransactionKey, WriterPhase
 
 FINISHED_MAX = 100  # rows that are deleted with one decision
+AMID = frozenset({
+    WriterPhase.OPENING,
+    WriterPhase.OPEN,
+    WriterPhase.PREPARING,
+    WriterPhase.DECIDING,
+    WriterPhase.RESOLVING,
+    WriterPhase.COMPLETING,
+    WriterPhase.SUSPECTING,
+    WriterPhase.ROLLING_BACK,
+    WriterPhase.ABORTING,
+})  # fmt: skip
 
 
 class WriterProtocol:
@@ -59,6 +71,34 @@ class WriterProtocol:
         rule = self.RULES.get((self.phase, type(event)))
         assert rule is not None, f"{type(event).__name__} does not fit {self.phase.name}"
         return rule(self, event)
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether a block has begun and not ended: if nobody is at work on it, `resume` ends it."""
+        return self.phase in AMID
+
+    def resume(self, reason: BaseException) -> steps.Effect:
+        """Go on after an interruption, wherever that was; the next effect.
+
+        Nobody knows how far the last effect has come: it is asked for again, or undone.
+        """
+        match self.phase:
+            case WriterPhase.OPENING | WriterPhase.OPEN | WriterPhase.PREPARING:
+                return self._undo(reason)
+            case WriterPhase.DECIDING:
+                return self._in_doubt(steps.DatabaseInDoubt(reason))
+            case WriterPhase.ROLLING_BACK:
+                return steps.RollBack()
+            case WriterPhase.ABORTING:
+                return steps.AbortOwn()
+            case WriterPhase.SUSPECTING:
+                return steps.ReadGeneration(self.name)
+            case phase:
+                assert self._key is not None
+                if phase is WriterPhase.RESOLVING:
+                    return steps.ReadOrAbort(self._key)
+                assert phase is WriterPhase.COMPLETING, phase
+                return steps.EndAsDecided(self._key, is_commit=True)
 
     def stop(self, reason: BaseException) -> BaseException:
         """Nothing goes on from here: the next start has to find out."""

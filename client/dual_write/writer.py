@@ -26,8 +26,10 @@ from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..produce.delivery import Deliveries, Delivery
 from ..producer import Producer
+from ..view_source import Source
 from . import kafka_side, steps
 from .flow import drive_async
+from .shielded import ShieldedWork
 from .work import DatabaseWork
 from .writer_flow import WriterFlow
 
@@ -69,6 +71,11 @@ class DualWriter(WriterFlow):
 
     _producer: Producer | None = None
 
+    def __init__(self, source: Source, name: str, connection: Any, /, **options: Any) -> None:
+        """As `WriterFlow`."""
+        super().__init__(source, name, connection, **options)
+        self._shielded = ShieldedWork(name)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -86,32 +93,46 @@ class DualWriter(WriterFlow):
             raise
 
     async def close(self) -> None:
-        """Close the producer, and the connection where the writer has opened it."""
-        producer, self._producer = self._producer, None
+        """Close the producer, and the connection where the writer has opened it.
+
+        Before, what is under way is ended, and so is what a cancelled block has left, for
+        resolve_timeout_ms at most.
+        """
+        self._is_closed = True
         try:
-            if producer is not None:
-                await producer.close()
+            if await self._shielded.stop(self._resolve_timeout_ms / 1000):
+                await drive_async(self._settle_at_close())
         finally:
-            await drive_async(self._close_connection())
+            producer, self._producer = self._producer, None
+            try:
+                if producer is not None:
+                    await producer.close()
+            finally:
+                await drive_async(self._close_connection())
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[DualWork]:
         """A block of which all counts, or nothing; then it raises why.
 
-        DecisionInDoubt: nobody knows yet; the next start, or a check-back, finds out.
+        DecisionInDoubt: nobody knows yet; the next start, or a check-back, finds out. Cancelled at
+        its end it may count or not; it comes to its end by itself, which the next block waits for.
         """
-        await drive_async(self._begin_block())
-        assert self._producer is not None
-        try:
-            yield DualWork(self, self._producer)
-        except BaseException as problem:
-            await drive_async(self._block_failed(problem))
-            raise
-        await drive_async(self._block_done())
+        await self._shielded.ended()
+        with self._taken():
+            await self._shielded.run(self._begin_block(), undo=self._block_failed)
+            assert self._producer is not None
+            try:
+                yield DualWork(self, self._producer)
+            except BaseException as problem:
+                await self._shielded.run(self._block_failed(problem))
+                raise
+            await self._shielded.run(self._block_done())
 
     async def positions(self) -> dict[TopicPartition, int]:
         """The next offset to read of each partition that blocks have `consumed` from."""
-        return await drive_async(self._positions())
+        await self._shielded.ended()
+        with self._taken():
+            return await drive_async(self._positions())
 
     async def _new_producer(self, transactional_id: str) -> None:
         if self._producer is not None:
@@ -124,12 +145,14 @@ class DualWriter(WriterFlow):
         call = kafka_side.own_call(effect, self._protocol.transactional_id)
         if call is None:
             return await kafka_side.perform(effect, producer)
-        if kafka_side.is_aborted(effect, producer.state):
-            return steps.Aborted()
+        known = kafka_side.known_event(effect, producer.state)
+        if known is not None:
+            return known
         try:
             result = await getattr(producer, call)()
         except KafkaError as problem:
-            return kafka_side.event_after_error(effect, problem)
+            known = kafka_side.known_event(effect, producer.state)  # by a call that was interrupted
+            return known or kafka_side.event_after_error(effect, problem)
         return kafka_side.event_after(effect, result, lost_answers=producer.lost_answers)
 
     async def _pause(self, pause_s: float) -> None:

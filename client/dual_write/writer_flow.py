@@ -11,10 +11,10 @@ from typing import Any
 
 from ...wire.errors import InvalidConfig
 from ...wire.identifiers import TopicPartition
-from ..failures import IllegalProducerState
+from ..failures import ClientClosed, IllegalProducerState
 from ..view_source import Source
 from . import decision_table, steps, stop_words
-from .connection_flow import ConnectionFlow
+from .connection_flow import CLOSED, ConnectionFlow
 from .database import Dialect
 from .flow import Flow
 from .names import DATABASE_ID_BYTES, NONCE_BYTES, session_id
@@ -59,6 +59,7 @@ class WriterFlow(ConnectionFlow):
         self._source, self._options = source, options
         self._creates_tables, self._resolve_timeout_ms = creates_tables, resolve_timeout_ms
         self._protocol = WriterProtocol(name)
+        self._is_closed = False
 
     # --- what the writers fill in; each returns its value, or a coroutine for it
 
@@ -105,9 +106,28 @@ class WriterFlow(ConnectionFlow):
         }
 
     def _begin_block(self) -> Flow[None]:
+        self._refuse_closed()
+        yield from self._settle()
         self._require(*IDLE)
         self._refuse_busy()
         self._raise_undone((yield from self._advance(steps.BlockBegun())))
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise ClientClosed(CLOSED)
+
+    def _settle(self) -> Flow[None]:
+        """End the last block where it was interrupted, and nobody has gone on with it."""
+        if not self._protocol.is_amid:
+            return
+        reason = stop_words.DualWriteError("the last block was interrupted")
+        yield from self._carry_out(self._protocol.resume(reason), undoes=reason)
+
+    def _settle_at_close(self) -> Flow[None]:
+        try:
+            yield from self._settle()
+        except Exception as problem:
+            logger.warning("%s: left open, for the next start to end: %s", self.name, problem)
 
     def _block_failed(self, problem: BaseException) -> Flow[None]:
         try:
@@ -125,26 +145,52 @@ class WriterFlow(ConnectionFlow):
     def _require(self, *phases: WriterPhase) -> None:
         phase = self._protocol.phase
         if phase not in phases and phase is not WriterPhase.STOPPED:  # which says itself why
-            is_new = phase is WriterPhase.NEW
-            hint = "start it first (`with` does)" if is_new else "one block at a time"
-            raise IllegalProducerState(f"the writer is {phase.name}: {hint}")
+            raise IllegalProducerState(f"the writer is {phase.name}: start it first (`with` does)")
 
     # --- carrying out
 
     def _advance(self, event: steps.Event) -> Flow[steps.Effect]:
         """Until it is the program's turn again."""
-        effect = self._protocol.step(event)
-        while not isinstance(effect, RESTING):
+        self._refuse_closed()  # the close ends what is open
+        return (yield from self._carry_out(self._protocol.step(event)))
+
+    def _carry_out(
+        self, effect: steps.Effect, undoes: BaseException | None = None
+    ) -> Flow[steps.Effect]:
+        """The same. What interrupts it, once, is raised when the block has come to its end.
+
+        undoes: nobody waits for the block that is under way.
+        """
+        interruption: BaseException | None = None
+        while True:
+            if isinstance(effect, steps.RunBlock) and (reason := interruption or undoes):
+                effect = self._protocol.step(steps.BlockFailed(reason))
+            if isinstance(effect, RESTING):
+                break
             try:
                 event = yield from self._perform(effect)
-            except BaseException as problem:
-                self._protocol.stop(problem)
-                yield from self._roll_back()  # its locks would hold up the next start
+            except GeneratorExit:
                 raise
-            if isinstance(event, steps.EndUnanswered):
-                logger.warning("%s: not ended in Kafka yet: %s", self.name, event.reason)
-            effect = self._protocol.step(event)
+            except BaseException as problem:
+                if is_final := self._is_final(effect, problem):
+                    self._protocol.stop(problem)
+                if is_final or interruption is not None:
+                    yield from self._roll_back()  # its locks would hold up the next start
+                    raise
+                interruption = problem
+                effect = self._protocol.resume(problem)
+            else:
+                if isinstance(event, steps.EndUnanswered):
+                    logger.warning("%s: not ended in Kafka yet: %s", self.name, event.reason)
+                effect = self._protocol.step(event)
+        if interruption is not None:
+            raise interruption
         return effect
+
+    def _is_final(self, effect: steps.Effect, problem: BaseException) -> bool:
+        """Whether the next start has to find out. The database would only say the same again."""
+        is_of_database = isinstance(effect, steps.ReadOrAbort | steps.ReadGeneration)
+        return not self._protocol.is_amid or (is_of_database and isinstance(problem, Exception))
 
     def _perform(self, effect: steps.Effect) -> Flow[steps.Event]:
         match effect:
@@ -182,9 +228,6 @@ class WriterFlow(ConnectionFlow):
             yield self.connection.commit
         except Exception as problem:
             return steps.DatabaseInDoubt(problem)
-        except BaseException as problem:  # the program is stopped, and may be started again
-            self._protocol.stop(stop_words.in_doubt(effect.key, problem))
-            raise
         return steps.DatabaseCommitted()
 
     def _resolve(self, asked: steps.ReadOrAbort) -> Flow[steps.Event]:
@@ -205,5 +248,7 @@ class WriterFlow(ConnectionFlow):
             pause_s = min(2 * pause_s, PAUSE_LAST_S)
 
     def _positions(self) -> Flow[dict[TopicPartition, int]]:
+        self._refuse_closed()
+        yield from self._settle()
         self._require(*IDLE)
         return (yield from self._read_positions())

@@ -45,8 +45,14 @@ class OutboxFlow(ConnectionFlow):
             yield from self._close_connection()
             raise
 
+    def _close(self) -> Flow[None]:
+        self._generation = None
+        yield from self._close_connection()
+
     def _begin_block(self) -> Flow[None]:
-        self._require_idle()
+        if self._is_open:  # it was interrupted, and nobody has gone on with it
+            yield from self._block_failed()
+        self._require_started()
         self._refuse_busy()
         try:
             yield from self._begin()
@@ -55,12 +61,11 @@ class OutboxFlow(ConnectionFlow):
             raise
         self._is_open = True
 
-    def _require_idle(self) -> None:
+    def _require_started(self) -> None:
         if self._stopped is not None:
             raise self._stopped
-        if self._generation is None or self._is_open:
-            hint = "start it first (`with` does)" if not self._is_open else "one block at a time"
-            raise IllegalProducerState(f"the writer is not ready: {hint}")
+        if self._generation is None:
+            raise IllegalProducerState("the writer is not ready: start it first (`with` does)")
 
     def _block_failed(self) -> Flow[None]:
         self._is_open = False
@@ -79,8 +84,12 @@ class OutboxFlow(ConnectionFlow):
             raise
         try:
             yield self.connection.commit
-        except Exception as problem:
-            yield from self._roll_back()
+        except GeneratorExit:
+            raise
+        except BaseException as problem:
+            yield from self._roll_back()  # interrupted, too: the next block would find it open
+            if not isinstance(problem, Exception):
+                raise
             raise stop_words.outbox_in_doubt(self.name, problem) from problem
 
     def write_record(
@@ -101,5 +110,5 @@ class OutboxFlow(ConnectionFlow):
         yield from self._run(table.insert(self.name, row))
 
     def _positions(self) -> Flow[dict[TopicPartition, int]]:
-        self._require_idle()
+        self._require_started()
         return (yield from self._read_positions())

@@ -11,13 +11,16 @@ calls are those of `DualWriter`, but for what a record became, which nobody know
 
 import contextlib
 from collections.abc import AsyncGenerator, Generator
-from typing import Self
+from typing import Any, Self
 
 from ...wire.batch_builder import Headers
 from ...wire.identifiers import TopicPartition
 from ..dual_write.flow import drive, drive_async
+from ..dual_write.shielded import ShieldedWork
 from ..dual_write.work import BlockingDatabaseWork, DatabaseWork
 from .outbox_flow import OutboxFlow
+
+CLOSE_S = 30.0
 
 
 class BlockingOutboxWork(BlockingDatabaseWork):
@@ -55,22 +58,24 @@ class BlockingOutboxWriter(OutboxFlow):
 
     def close(self) -> None:
         """Close the connection where the writer has opened it."""
-        drive(self._close_connection())
+        drive(self._close())
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[BlockingOutboxWork]:
         """A block of which all counts, or nothing. DecisionInDoubt: nobody knows."""
-        drive(self._begin_block())
-        try:
-            yield BlockingOutboxWork(self)
-        except BaseException:
-            drive(self._block_failed())
-            raise
-        drive(self._block_done())
+        with self._taken():
+            drive(self._begin_block())
+            try:
+                yield BlockingOutboxWork(self)
+            except BaseException:
+                drive(self._block_failed())
+                raise
+            drive(self._block_done())
 
     def positions(self) -> dict[TopicPartition, int]:
         """As `DualWriter.positions`."""
-        return drive(self._positions())
+        with self._taken():
+            return drive(self._positions())
 
 
 class OutboxWork(DatabaseWork):
@@ -97,6 +102,10 @@ class OutboxWork(DatabaseWork):
 class OutboxWriter(OutboxFlow):
     """As `BlockingOutboxWriter`, awaited."""
 
+    def __init__(self, name: str, connection: Any, *, creates_tables: bool = True) -> None:
+        super().__init__(name, connection, creates_tables=creates_tables)
+        self._shielded = ShieldedWork(name)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -109,20 +118,28 @@ class OutboxWriter(OutboxFlow):
         await drive_async(self._start())
 
     async def close(self) -> None:
-        """Close the connection where the writer has opened it."""
-        await drive_async(self._close_connection())
+        """Close the connection where the writer has opened it; what is under way ends before."""
+        await self._shielded.stop(CLOSE_S)
+        await drive_async(self._close())
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[OutboxWork]:
-        """A block of which all counts, or nothing. DecisionInDoubt: nobody knows."""
-        await drive_async(self._begin_block())
-        try:
-            yield OutboxWork(self)
-        except BaseException:
-            await drive_async(self._block_failed())
-            raise
-        await drive_async(self._block_done())
+        """A block of which all counts, or nothing. DecisionInDoubt: nobody knows.
+
+        Cancelled at its end it may count or not, and comes to its end by itself.
+        """
+        await self._shielded.ended()
+        with self._taken():
+            await self._shielded.run(self._begin_block(), undo=lambda _: self._block_failed())
+            try:
+                yield OutboxWork(self)
+            except BaseException:
+                await self._shielded.run(self._block_failed())
+                raise
+            await self._shielded.run(self._block_done())
 
     async def positions(self) -> dict[TopicPartition, int]:
         """As `DualWriter.positions`."""
-        return await drive_async(self._positions())
+        await self._shielded.ended()
+        with self._taken():
+            return await drive_async(self._positions())

@@ -49,6 +49,7 @@ SHELLS = {
     "client/dual_write/check_back_service.py",
     "client/dual_write/http_resolver.py",
     "client/dual_write/resolvers.py",
+    "client/dual_write/shielded.py",
     "client/dual_write/writer.py",
     "client/dual_write/writer_flow.py",
     "client/outbox/outbox_flow.py",

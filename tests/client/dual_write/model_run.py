@@ -19,7 +19,7 @@ from oncelog.client.dual_write.stop_words import DecisionInDoubt, DecisionOverru
 
 from .model_world import KeyTaken, Luck, Refused, World
 
-QUIET = Luck(dies=0, is_lost=0, fails=0, sleeps=0)
+QUIET = Luck(dies=0, is_lost=0, fails=0, sleeps=0, interrupts=0)
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Parts:
     keeps_tombstones: bool = True  # of its own transactions
     asks_table: bool = True  # what an older session has decided, not Kafka what it has open
     ends_what_comes_late: bool = True  # of sessions that a successor has ended already
+    asks_when_cut: bool = True  # whether a COMMIT that was interrupted has taken place
 
 
 class Verdict(NamedTuple):
@@ -107,7 +108,7 @@ class Writer(Actor):
         self.effect: steps.Effect | None = steps.StartSession()
         self.own = TransactionKey("", 0, 0)
         self.unsent: list[int] = []
-        self.has_sent = False
+        self.has_sent = self.is_ended = False
         self.transfer = 0
         self.aborted: list[TransactionKey] = []
 
@@ -121,6 +122,12 @@ class Writer(Actor):
         world.look()
         if world.chance(world.luck.dies / 2):
             raise Gone
+        if self.protocol.is_amid and world.chance(world.luck.interrupts):
+            is_asked = self.parts.asks_when_cut or self.protocol.phase is not WriterPhase.DECIDING
+            step, cut = self.protocol.step, KeyboardInterrupt()
+            refused = steps.DatabaseRefused(cut)
+            self.effect = self.protocol.resume(cut) if is_asked else step(refused)
+            return
         try:
             self.effect = self.changed(event) or self.protocol.step(event)
         except DecisionOverruled as alarm:
@@ -172,7 +179,7 @@ class Writer(Actor):
                 return steps.BlockBegun()
             case steps.BeginBoth():
                 Writer.numbers += 1
-                self.transfer, self.has_sent = Writer.numbers, False
+                self.transfer, self.has_sent, self.is_ended = Writer.numbers, False, False
                 self.unsent = [] if world.chance(0.1) else [self.transfer]
                 return steps.BothBegun()
             case steps.RunBlock():
@@ -186,7 +193,7 @@ class Writer(Actor):
                 return steps.RolledBack()
             case steps.AbortOwn():
                 self.aborted.append(self.own)
-                if not self.has_sent:
+                if not self.has_sent or self.is_ended:
                     return steps.Aborted()
                 event = self.end(self.own, is_commit=False)
                 if isinstance(event, steps.EndedAsDecided):
@@ -209,6 +216,7 @@ class Writer(Actor):
         return steps.DecisionsRead(world.database.decisions(name))
 
     def next_epoch(self) -> None:
+        self.is_ended = True
         self.own = replace(self.own, producer_epoch=self.own.producer_epoch + 1)
 
     def send(self, event: int) -> None:

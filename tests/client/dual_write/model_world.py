@@ -149,6 +149,7 @@ class Luck:
     is_lost: float = 0.12  # an answer
     fails: float = 0.05  # the program in its block
     sleeps: float = 0.04
+    interrupts: float = 0.02  # the writer, which does not know what became of its last effect
 
 
 class World:

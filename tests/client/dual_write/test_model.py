@@ -49,6 +49,7 @@ def test_the_runs_are_not_idle() -> None:
         ("lost", Parts(keeps_tombstones=False)),
         ("lost", Parts(asks_table=False)),
         ("left_open", Parts(ends_what_comes_late=False)),
+        ("lost", Parts(asks_when_cut=False)),
     ],
     ids=[
         "decision-before-prepare",
@@ -62,6 +63,7 @@ def test_the_runs_are_not_idle() -> None:
         "a row `aborted` is deleted while its session may commit",
         "a coordinator that was deposed says what is open",
         "what a session opens after its rows were deleted is not ended",
+        "a commit that was interrupted is taken for none",
     ],
 )
 def test_each_part_is_missed(missed: str, parts: Parts) -> None:

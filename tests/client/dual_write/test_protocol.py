@@ -141,6 +141,44 @@ def test_a_cancelled_writer_refuses_the_next_block_without_cancelling_it() -> No
         writer.step(steps.BlockBegun())
 
 
+@pytest.mark.parametrize(
+    ("events", "follows"),
+    [
+        ((), steps.RollBack()),
+        ((steps.BothBegun(),), steps.RollBack()),
+        ((steps.BothBegun(), steps.BlockDone()), steps.RollBack()),
+        ((steps.BothBegun(), steps.BlockFailed()), steps.RollBack()),
+        ((steps.BlockFailed(), steps.RolledBack()), steps.AbortOwn()),
+    ],
+    ids=["opening", "open", "preparing", "rolling back", "aborting"],
+)
+def test_an_interrupted_block_without_a_decision_is_undone(
+    events: tuple[steps.Event, ...], follows: steps.Effect
+) -> None:
+    writer, reason = ready(), KeyboardInterrupt()
+    assert not writer.is_amid
+    for event in (steps.BlockBegun(), *events):
+        writer.step(event)
+    assert writer.is_amid
+    assert writer.resume(reason) == follows == writer.resume(reason)
+    if follows == steps.RollBack():
+        assert writer.step(steps.RolledBack()) == steps.AbortOwn()
+    ended = writer.step(steps.Aborted())
+    assert isinstance(ended, steps.EndBlock) and not ended.is_committed and not writer.is_amid
+    assert writer.step(steps.BlockBegun()) == steps.BeginBoth()
+
+
+def test_an_interrupted_commit_is_in_doubt_and_what_follows_it_is_done_again() -> None:
+    writer, reason = ready(), KeyboardInterrupt()
+    at_decision(writer)
+    asks, ends = steps.ReadOrAbort(KEY), steps.EndAsDecided(KEY, is_commit=True)
+    assert writer.resume(reason) == asks == writer.resume(reason)
+    assert writer.step(steps.OutcomeRead(DecidedOutcome.COMMITTED)) == ends == writer.resume(reason)
+    assert writer.step(steps.EndRefused(ProducerFenced("fenced"))) == steps.ReadGeneration("w")
+    assert writer.resume(reason) == steps.ReadGeneration("w")
+    assert writer.step(steps.GenerationRead(4)) == steps.EndBlock(is_committed=True)
+
+
 def test_rows_of_finished_transactions_are_deleted_with_the_next_decision() -> None:
     writer = ready()
     for number in range(1, 4):

@@ -15,32 +15,44 @@ pytestmark = pytest.mark.xdist_group("dual_write")
 
 
 class Words:
-    """Where a statement with these words has run, its task is cancelled."""
+    """Where a statement with these words has run, a task is cancelled: its own, or the caller's."""
 
     cut = ""
+    caller: "asyncio.Task[None] | None" = None
+
+
+async def meet(query: str) -> None:
+    if Words.cut and Words.cut in query:
+        Words.cut = ""
+        task = Words.caller or asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
 
 
 class Cursor(psycopg.AsyncCursor[Any]):
     async def execute(self, query: Any, *more: Any, **options: Any) -> Any:
         result = await super().execute(query, *more, **options)
-        if Words.cut and Words.cut in query:
-            Words.cut = ""
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await asyncio.sleep(0)
+        await meet(query)
         return result
 
 
+class Connection(psycopg.AsyncConnection[Any]):
+    async def commit(self) -> None:
+        await super().commit()
+        await meet("COMMIT")
+
+
 async def opened_at(server: PostgresServer) -> Any:
-    return await psycopg.AsyncConnection.connect(server.url, cursor_factory=Cursor)
+    return await Connection.connect(server.url, cursor_factory=Cursor)
 
 
-async def until_cancelled(step: Any) -> None:
+async def until_cancelled(step: Any, *, is_caller: bool = False) -> None:
     task = asyncio.create_task(step)
+    Words.caller = task if is_caller else None
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert task.cancelled()
+    assert task.cancelled() and not Words.cut
 
 
 async def write(writer: OutboxWriter) -> None:
@@ -48,14 +60,20 @@ async def write(writer: OutboxWriter) -> None:
         await work.consumed("topic", 0, 1)
 
 
-@pytest.mark.parametrize("words", ["SAVEPOINT oncelog", "SELECT topic, partition_id", "RELEASE"])
-async def test_a_writer_goes_on_after_a_cancellation(server: PostgresServer, words: str) -> None:
+@pytest.mark.parametrize("is_caller", [False, True], ids=["itself", "caller"])
+@pytest.mark.parametrize(
+    "words", ["SAVEPOINT oncelog", "SELECT topic, partition_id", "RELEASE", "COMMIT"]
+)
+async def test_a_writer_goes_on_after_a_cancellation(
+    server: PostgresServer, words: str, is_caller: bool
+) -> None:
     async def connect() -> Any:
         return await opened_at(server)
 
     async with OutboxWriter("cut", connect) as writer:
         Words.cut = words
-        await until_cancelled(writer.positions() if "SELECT" in words else write(writer))
+        step = writer.positions() if "SELECT" in words else write(writer)
+        await until_cancelled(step, is_caller=is_caller)
         await write(writer)
         assert writer.connection.info.transaction_status == 0
 

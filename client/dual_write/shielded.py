@@ -1,0 +1,80 @@
+"""Work of a writer that goes on to its end where the task that waits for it is cancelled.
+
+Cancelled in the middle, the end of a block would leave its transaction open in Kafka, or its locks
+in the database. So it runs in a task of its own. The caller is cancelled at once, and what it has
+left is waited for by the next block, and by the close of the writer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from .flow import Flow, drive_async
+
+logger = logging.getLogger(__name__)
+LAST_S = 1.0  # for what is given up, so that it rolls back
+CUTS = 2
+
+
+class ShieldedWork:
+    """What is under way for one writer; one piece at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._task: asyncio.Task[None] | None = None  # the last one
+        self._left: asyncio.Task[None] | None = None
+
+    async def run(
+        self,
+        flow: Flow[None],
+        undo: Callable[[BaseException], Flow[None]] | None = None,
+    ) -> None:
+        """Run a flow to its end, cancelled or not. undo: what follows on it, where it was."""
+        cut: BaseException | None = None
+
+        async def work() -> None:
+            await drive_async(flow)
+            if cut is not None and undo is not None:
+                await drive_async(undo(cut))
+
+        task = self._task = asyncio.create_task(work())
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as problem:
+            cut = problem
+            if not task.done():
+                self._left = task
+                task.add_done_callback(self._log)
+            elif undo is not None and not task.cancelled() and task.exception() is None:
+                await self.run(undo(cut))  # it had begun, and nobody was there to go on with it
+            raise
+        task.result()
+
+    async def ended(self) -> None:
+        """Return when a caller that was cancelled has left nothing. Raises nothing of it."""
+        while (task := self._left) is not None:
+            await asyncio.wait([task])
+            if self._left is task:
+                self._left = None
+
+    async def stop(self, timeout_s: float) -> bool:
+        """Wait for whatever is under way, or give it up after some time: False."""
+        task = self._task
+        if task is None or task.done():
+            return True
+        is_done = False
+        try:
+            is_done = bool((await asyncio.wait([task], timeout=timeout_s))[0])
+        finally:
+            for _ in range(CUTS):  # the first makes it come to an end in a shorter way
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait([task], timeout=LAST_S)
+        if not is_done:
+            logger.warning("%s: given up after %g s, for the next start", self._name, timeout_s)
+        return is_done
+
+    def _log(self, task: asyncio.Task[None]) -> None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            logger.warning("%s: a block whose caller was cancelled: %s", self._name, problem)
