@@ -22,7 +22,6 @@ from pathlib import Path
 from ..coordinator.controller.controller import ControllerSettings
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.metadata.commands import Command
-from ..coordinator.metadata.config_checks import ConfigValidators
 from ..coordinator.metadata.results import Result
 from ..coordinator.raft.engine import RaftEngine
 from ..replication.messages import PeerMessage
@@ -35,7 +34,7 @@ from .admin_socket import AdminSocket
 from .clock import ClusterClock
 from .cluster_id import new_cluster_id
 from .config.broker_config import BrokerConfig
-from .config.dynamic import judge_broker_configs, judge_cluster_configs, topic_defaults_in_force
+from .config.dynamic import config_validators, topic_defaults_in_force
 from .controlled_clock import ControlledClock
 from .controller.client import ControllerClient
 from .controller.service import ControllerService
@@ -271,11 +270,7 @@ class Broker:
             service=self._service,
             now_ms=self._clock.monotonic_ms,
             work=self._work,
-            validators=ConfigValidators(
-                topic=self._judge_topic_configs,
-                broker=judge_broker_configs,
-                cluster=judge_cluster_configs,
-            ),
+            validators=config_validators(config, self._judge_topic_configs),
             random_bytes=self._outside.random_bytes,
         )
 
@@ -375,6 +370,7 @@ class Broker:
             "partitions_led": sum(1 for p in self.replicas if p.leader is not None),
             "uncleanable": self._logs.uncleanable(),
             "disk": self.replicas.disk.words,
+            "unserved": self.server.unserved.sentences,
             **self._partition_transactions.metrics(),
             "loop": self.watchdog.metrics(),
         }

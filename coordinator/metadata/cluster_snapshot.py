@@ -19,6 +19,7 @@ from .cluster_tables import ClusterTables
 
 VERSION = 1
 WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced
+WITH_GROUPS_VERSION = 3  # and one more; written only where groups have configs
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
 _broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
@@ -34,10 +35,10 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
 
     outcomes: the encoded results of recent operations, oldest first.
     """
-    configs = [(name, sorted(values.items())) for name, values in tables.broker_configs.items()]
-    steps = tables.clock_advances.steps
+    steps, groups = tables.clock_advances.steps, _sorted(tables.group_configs)
+    version = WITH_GROUPS_VERSION if groups else WITH_CLOCK_VERSION if steps else VERSION
     head = (
-        WITH_CLOCK_VERSION if steps else VERSION,
+        version,
         tables.cluster_id,
         tables.revision,
         tables.next_producer_id,
@@ -45,13 +46,18 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         sorted(tables.defaults.items()),
         [_broker_fields(broker) for _, broker in sorted(tables.brokers.items())],
     )
-    tail = (sorted(configs), list(outcomes.items()), *((steps,) if steps else ()))
+    tail = (_sorted(tables.broker_configs), list(outcomes.items()), steps, groups)
+    tail = tail[: 1 + version]
     # Partitions and dicts of configs are replaced, never changed: a shallow copy is a cut.
     topics = [
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
     ]
     return _encode(head, topics, tail)
+
+
+def _sorted(configs: Mapping[str, dict[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    return sorted((name, sorted(values.items())) for name, values in configs.items())
 
 
 def _encode(
@@ -97,14 +103,13 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in (VERSION, WITH_CLOCK_VERSION):
+    if version not in (VERSION, WITH_CLOCK_VERSION, WITH_GROUPS_VERSION):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} and {WITH_CLOCK_VERSION}."
+            f"versions {VERSION} to {WITH_GROUPS_VERSION}."
         )
-    parts = 11 if version == WITH_CLOCK_VERSION else 10
-    if count != parts:
-        raise ValueError(f"it has {count} parts, not {parts}")
+    if count != 9 + version:
+        raise ValueError(f"it has {count} parts, not {9 + version}")
     tables.cluster_id = reader.value()
     tables.revision = reader.value()
     tables.next_producer_id = reader.value()
@@ -126,8 +131,10 @@ def _decode(
                 yield
     tables.broker_configs = {name: dict(configs) for name, configs in reader.value()}
     outcomes = dict(reader.value())
-    if version == WITH_CLOCK_VERSION:
+    if version >= WITH_CLOCK_VERSION:
         tables.clock_advances = ClockAdvances(tuple((at, total) for at, total in reader.value()))
+    if version >= WITH_GROUPS_VERSION:
+        tables.group_configs = {name: dict(configs) for name, configs in reader.value()}
     reader.end()
     tables.take_changes()
     return tables, outcomes

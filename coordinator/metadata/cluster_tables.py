@@ -42,6 +42,7 @@ class ClusterTables:
         self.brokers: dict[int, BrokerRegistration] = {}
         self.topics: dict[str, Topic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
+        self.group_configs: dict[str, dict[str, str]] = {}  # by group id; of groups to come, too
         self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
         self._names_by_id: dict[bytes, str] = {}
         self._names_by_metric: dict[str, dict[str, None]] = {}  # see `colliding_topic`
@@ -196,6 +197,14 @@ class ClusterTables:
             self._changes.cluster_configs_changed = True
         else:
             self._changes.brokers_changed.add(int(name))
+
+    def put_group_configs(self, group_id: str, configs: dict[str, str]) -> None:
+        """Replace the configs of a group."""
+        if configs:
+            self.group_configs[group_id] = configs
+        else:
+            self.group_configs.pop(group_id, None)
+        self._changes.others_changed = True
 
     def put_defaults(self, defaults: dict[str, str]) -> None:
         """Replace the static defaults of the cluster."""

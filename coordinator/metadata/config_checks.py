@@ -19,6 +19,7 @@ from ...wire.steps import made
 from .cluster_tables import ClusterTables
 from .commands import (
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     AlterConfigs,
     Command,
@@ -36,11 +37,12 @@ Validate = Callable[[Mapping[str, str]], object]  # raises InvalidConfig
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidators:
-    """How to tell good configs from bad ones: of topics, of one broker, of all brokers."""
+    """How to tell good configs from bad ones: of topics, one broker, all brokers, groups."""
 
     topic: Validate
     broker: Validate
     cluster: Validate
+    group: Validate
 
 
 def refuse_invalid_configs(
@@ -116,6 +118,9 @@ def _outcome(
     if resource.resource_type == BROKER_RESOURCE:
         configs = changed_configs(tables.broker_configs.get(resource.name, {}), resource)
         return validators.broker if resource.name else validators.cluster, configs
+    if resource.resource_type == GROUP_RESOURCE:
+        before = tables.group_configs.get(resource.name, {})
+        return validators.group, changed_configs(before, resource)
     return None, {}
 
 

@@ -136,6 +136,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
         checks.append(HealthCheck("silent nodes", "bad", told_not, advice))
     checks += _compaction(metrics)
     checks += [_links(cluster, [n for n in metrics if n not in silent]), *_disks(metrics)]
+    checks += _unserved(metrics)
     try:
         with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
             described = admin.describe_cluster()
@@ -181,6 +182,16 @@ def _disks(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
         HealthCheck(f"disk of node {node_id}", "bad", told["disk"], advice)
         for node_id, told in metrics.items()
         if told.get("disk")
+    ]
+
+
+def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
+    """Name the clients that asked for what brokers do not serve."""
+    advice = "they may wait for ever: let them speak what docs/protocol.md has"
+    return [
+        HealthCheck(f"client of node {node_id}", "note", sentence, advice)
+        for node_id, told in metrics.items()
+        for sentence in told.get("unserved", ())
     ]
 
 

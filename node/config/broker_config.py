@@ -93,6 +93,7 @@ class BrokerConfig(BrokerSettings):
             raise InvalidConfig(
                 "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms."
             )
+        self.check_consumer_groups()
         if self.advertised.host in ("", "0.0.0.0", "::"):
             raise InvalidConfig(
                 f"Clients cannot connect to {self.advertised.host or 'an empty host'}: "

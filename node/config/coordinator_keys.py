@@ -2,9 +2,28 @@
 
 from dataclasses import dataclass
 
-from .keys import BOOLEAN, INT, LONG, SHORT, at_least, at_least_one_or_default, between, setting
+from ...coordinator.groups.assignors.catalogue import ASSIGNORS
+from ...wire.errors import InvalidConfig, KafkaError
+from .keys import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    SHORT,
+    STRING,
+    at_least,
+    at_least_one_or_default,
+    between,
+    setting,
+)
 
 MIB = 1024 * 1024
+
+
+def _known_assignors(names: tuple[str, ...]) -> str | None:
+    if not names or len(set(names)) != len(names) or not ASSIGNORS.keys() >= set(names):
+        return f"Must be different names of: {', '.join(ASSIGNORS)}"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +45,59 @@ class CoordinatorSettings:
     group_max_size: int = setting(
         "group.max.size", INT, "2147483647", "The most members of one group.", at_least(1)
     )
+
+    # groups of the consumer protocol (KIP-848); what a group may set itself is in `group_configs`
+    group_consumer_session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms", INT, "45000",
+        "The session of members of the consumer protocol.", at_least(1),
+    )  # fmt: skip
+    group_consumer_min_session_timeout_ms: int = setting(
+        "group.consumer.min.session.timeout.ms", INT, "45000",
+        "The shortest one that a group may set.", at_least(1),
+    )  # fmt: skip
+    group_consumer_max_session_timeout_ms: int = setting(
+        "group.consumer.max.session.timeout.ms", INT, "60000",
+        "The longest one that a group may set.", at_least(1),
+    )  # fmt: skip
+    group_consumer_heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms", INT, "5000",
+        "How often members of the consumer protocol are told to send heartbeats.", at_least(1),
+    )  # fmt: skip
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        "group.consumer.min.heartbeat.interval.ms", INT, "5000",
+        "The shortest interval that a group may set.", at_least(1),
+    )  # fmt: skip
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        "group.consumer.max.heartbeat.interval.ms", INT, "15000",
+        "The longest interval that a group may set.", at_least(1),
+    )  # fmt: skip
+    group_consumer_assignment_interval_ms: int = setting(
+        "group.consumer.assignment.interval.ms", INT, "1000",
+        "The shortest time between two assignments of a group.", at_least(0),
+    )  # fmt: skip
+    group_consumer_min_assignment_interval_ms: int = setting(
+        "group.consumer.min.assignment.interval.ms", INT, "0",
+        "The least that a group may set for it.", at_least(0),
+    )  # fmt: skip
+    group_consumer_max_assignment_interval_ms: int = setting(
+        "group.consumer.max.assignment.interval.ms", INT, "15000",
+        "The most that a group may set for it.", at_least(0),
+    )  # fmt: skip
+    group_consumer_max_size: int = setting(
+        "group.consumer.max.size", INT, "2147483647",
+        "The most members of one group of the consumer protocol.", at_least(1),
+    )  # fmt: skip
+    group_consumer_assignors: tuple[str, ...] = setting(
+        "group.consumer.assignors", LIST, "uniform,range",
+        "The assignors that members may ask for; the first is taken where they ask for none.",
+        _known_assignors,
+    )  # fmt: skip
+    group_consumer_migration_policy: str = setting(
+        "group.consumer.migration.policy", STRING, "disabled",
+        "Whether groups change between the classic and the consumer protocol.",
+        kafka_default="bidirectional",
+        not_served="a group keeps the protocol that it began with until it is empty",
+    )  # fmt: skip
 
     # committed offsets
     offsets_topic_num_partitions: int = setting(
@@ -120,3 +192,28 @@ class CoordinatorSettings:
         "An EndTxn whose bytes waited in the kernel for longer closes its connection.",
         at_least(1),
     )  # fmt: skip
+
+    def check_consumer_groups(self) -> None:
+        """Raise InvalidConfig unless what groups get lies within what they may set."""
+        for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            attribute = name.replace(".", "_")
+            least = getattr(self, f"group_consumer_min_{attribute}")
+            most = getattr(self, f"group_consumer_max_{attribute}")
+            value = getattr(self, f"group_consumer_{attribute}")
+            if least > most:
+                raise _out_of_bounds(f"max.{name}", "greater", f"min.{name}")
+            if value < least:
+                raise _out_of_bounds(name, "greater", f"min.{name}")
+            if value > most:
+                raise _out_of_bounds(name, "less", f"max.{name}")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise InvalidConfig(
+                "group.consumer.heartbeat.interval.ms must be less than "
+                "group.consumer.session.timeout.ms"
+            )
+
+
+def _out_of_bounds(name: str, relation: str, other: str) -> KafkaError:
+    return InvalidConfig(
+        f"group.consumer.{name} must be {relation} than or equal to group.consumer.{other}"
+    )

@@ -1,10 +1,13 @@
 """Configurations that change while brokers run: what holds, and what may be set (KIP-226)."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from ...coordinator.metadata.cluster_tables import WHOLE_CLUSTER
+from ...coordinator.metadata.config_checks import ConfigValidators, Validate
 from ...wire.errors import InvalidConfig
 from .broker_config import BROKER_KEYS, BrokerConfig
+from .group_configs import judge_group_configs
 
 
 def topic_defaults_in_force(
@@ -40,3 +43,13 @@ def judge_broker_configs(configs: Mapping[str, str]) -> None:
             f"{', '.join(sorted(configs))}: configs can be set for topics and for the whole "
             f"cluster (an empty broker name), not for a single running broker."
         )
+
+
+def config_validators(config: BrokerConfig, topic: Validate) -> ConfigValidators:
+    """Return how this broker judges configurations before they are proposed."""
+    return ConfigValidators(
+        topic=topic,
+        broker=judge_broker_configs,
+        cluster=judge_cluster_configs,
+        group=partial(judge_group_configs, config),
+    )

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, cast
 
 from ...wire.framing import Buffer, FrameReceiver
 from ...wire.primitives import MalformedFrame
-from .dispatch import Api, CloseConnection, RequestContext
+from .closing import CloseConnection, UnservedRequest
+from .dispatch import Api, RequestContext
 from .pending_answer import PendingAnswer
 from .tcp_info import has_peer_closed, since_last_data_ms
 
@@ -274,6 +275,10 @@ class Connection(asyncio.BufferedProtocol):
                 server.share.ended()
         except CloseConnection as reason:
             server.share.ended()
+            if isinstance(reason, UnservedRequest):
+                assert self.context is not None
+                software = self.context.client_software
+                server.unserved.note(reason, software, self.peer_host, frames[0])
             self.close(str(reason))
 
     def _may_overtake_answers(self, api: Api | None) -> bool:

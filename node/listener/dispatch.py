@@ -34,6 +34,7 @@ from ...wire.messages import api_keys, control, responses
 from ...wire.messages.apis import API_NAMES
 from ...wire.primitives import MalformedFrame
 from ...wire.steps import Result, Steps
+from .closing import CloseConnection, UnservedRequest
 from .large_answers import REFUSED_BEYOND_BYTES, WAITS_BEYOND_BYTES
 from .large_requests import ClientGone, LargeRequests, Place
 from .memory_budget import MemoryBudget
@@ -49,10 +50,6 @@ UNSUPPORTED_VERSION = 35
 BODY_AT_ONCE_BYTES_MAX = 8 * 1024  # of a request; 5 ms where its entries have three bytes
 BYTE_S = 0.5e-6  # what a byte of a request costs at most, about
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
-
-
-class CloseConnection(Exception):
-    """The connection cannot go on: its bytes make no sense, or an acks=0 produce failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -266,14 +263,14 @@ class Dispatcher:
     def find(self, frame: memoryview) -> Api | None:
         """The API of a frame; None for a version of ApiVersions that we do not know.
 
-        Raises CloseConnection for anything else that is not served.
+        Raises UnservedRequest for anything else that is not served.
         """
         if len(frame) < 8:
             raise CloseConnection("a request is shorter than its header")
         asked = peek_api(frame)
         api = self._served.get(asked)
         if api is None and asked[0] != API_VERSIONS:
-            raise CloseConnection(f"API {asked[0]} version {asked[1]} is not served")
+            raise UnservedRequest(*asked)
         return api
 
     def dispatch(

@@ -19,6 +19,7 @@ from ..environment import listening_socket
 from .connection import Connection
 from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
+from .unserved_requests import UnservedRequests
 
 if TYPE_CHECKING:
     from ..services import BrokerServices
@@ -54,6 +55,7 @@ class KafkaServer:
         self._listen = listen
         self._log = log
         self._limited_log = LimitedLog(log)
+        self.unserved = UnservedRequests(log)
         self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._silent: dict[Connection, None] = {}  # the same, without a request until now
         self._per_host: Counter[str] = Counter()

@@ -13,7 +13,7 @@ _NOT_SERVED = {
     "share groups are not served": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
     "streams groups are not served": (88, 89),
 }
-_KINDS = "there are configs of topics and brokers only"
+_KINDS = "there are configs of topics, brokers and groups only"
 
 MEANT: tuple[Meant, ...] = (
     *(
@@ -81,7 +81,13 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant("DescribeConfigs", "kind 8", "*error_code", _KINDS, kafka="NONE"),
     Meant("DescribeConfigs", "kind 16", "*error_code", _KINDS, kafka="NONE"),
-    Meant("DescribeConfigs", "kind 32", "*error_code", _KINDS, kafka="NONE"),
+    Meant(
+        "DescribeConfigs",
+        "kind 32",
+        "results[1].configs[*",
+        "Kafka has these keys from 4.4 on",
+        kafka=repr(MISSING),
+    ),
     Meant(
         "IncrementalAlterConfigs",
         "operation *",

@@ -16,14 +16,13 @@ from oncelog.coordinator.metadata.commands import (
     encode_command,
 )
 from oncelog.coordinator.metadata.config_checks import (
-    ConfigValidators,
     refuse_invalid_configs,
     with_refusals,
 )
 from oncelog.coordinator.metadata.results import Result
 from oncelog.deploy.faults.protocol_proxy.bodies import decode_answer_body
 from oncelog.node.config.broker_config import BrokerConfig
-from oncelog.node.config.dynamic import judge_broker_configs, judge_cluster_configs
+from oncelog.node.config.dynamic import config_validators
 from oncelog.node.handlers.api_table import control_plane_apis
 from oncelog.node.listener.dispatch import Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
@@ -39,9 +38,6 @@ CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
 CORRELATION_ID = 77
 PRODUCE, FETCH = 0, 1
 CLOSED = "closed"
-JUDGES = ConfigValidators(
-    topic=parse_topic_configs, broker=judge_broker_configs, cluster=judge_cluster_configs
-)
 
 
 def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> BrokerConfig:
@@ -90,7 +86,8 @@ class FakeController:
             await asyncio.sleep(self.delay_s)
         if self.failure is not None:
             raise self.failure
-        allowed, refused = run_to_end(refuse_invalid_configs(self.state, command, JUDGES))
+        judges = config_validators(broker_config(), parse_topic_configs)
+        allowed, refused = run_to_end(refuse_invalid_configs(self.state, command, judges))
         return run_to_end(with_refusals(command, self.apply(allowed), refused))
 
     async def catch_up(self, deadline_ms: int) -> None:

@@ -17,6 +17,7 @@ from oncelog.client.transactions.producer_state import ALLOWED, CALLS, Call, Pro
 from oncelog.coordinator.groups.group_table import METADATA_BYTES_MAX as GROUPS_BYTES_MAX
 from oncelog.deploy.cli.main import run
 from oncelog.node.config.broker_config import BROKER_KEYS
+from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.node.config.keys import BrokerKey
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.handlers.groups.members import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
@@ -132,7 +133,9 @@ def protocol_page() -> str:
 Made from the broker's table of APIs (`node/handlers/api_table.py`);
 `tests/tidy/test_docs.py` keeps it so.
 A request with another key closes its connection, as does a version that is not here; only
-ApiVersions answers UNSUPPORTED_VERSION with the versions that it has.
+ApiVersions answers UNSUPPORTED_VERSION with the versions that it has. The broker's log, once, and
+`oncelog doctor` name the client and what it asked for. Clients that read from ApiVersions that an
+API is missing never ask for it: librdkafka with `group.protocol=consumer` waits without a word.
 
 {table(("key", "API", "versions", "remarks"), rows)}
 The consumer groups of KIP-848 (ConsumerGroupHeartbeat) are not served.
@@ -167,10 +170,26 @@ def configuration_page() -> str:
         for row in TOPIC_CONFIGS.values()
         if not row.not_served and not row.is_internal
     ]
+    group_rows = [
+        (
+            f"`{name}`",
+            row.key.type.name.lower(),
+            value(row.key.default or ""),
+            f"`{row.broker_name}`",
+            row.key.doc,
+        )
+        for name, row in GROUP_KEYS.items()
+        if not row.key.not_served
+    ]
     refused_rows = [(f"`{key.name}`", default_of(key), str(key.not_served)) for key in refused] + [
         (f"`{row.name}` (topic)", value(row.default), row.not_served)
         for row in TOPIC_CONFIGS.values()
         if row.not_served and row.name not in BROKER_KEYS
+    ]
+    refused_rows += [
+        (f"`{name}` (group)", value(row.key.default or ""), row.key.not_served)
+        for name, row in GROUP_KEYS.items()
+        if row.key.not_served
     ]
     return f"""# Configuration
 
@@ -207,6 +226,13 @@ default of topics that do not set the property. With three nodes and more `min.i
 is 2 by default.
 
 {table(("key", "type", "default", "broker key", "what"), topic_rows)}
+## Group
+
+Set with any admin client for the resource type GROUP (`kafka-configs --entity-type groups`), for at
+most 1,000 groups, within the bounds of the broker's keys. They hold for groups of the consumer
+protocol. The fourth column is the broker key that gives the default.
+
+{table(("key", "type", "default", "broker key", "what"), group_rows)}
 ## Known, with one value
 
 {table(("key", "only", "because"), refused_rows)}"""

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers change.
+"""Configurations of topics, brokers and groups change.
 
 What a key may be is known where the request came in, and checked there (the storage and node
 floors own the tables); here the change is made, and the settings that decide about leaders take
@@ -15,6 +15,7 @@ from ....wire.errors import (
     InvalidConfig,
     InvalidRequest,
     KafkaError,
+    PolicyViolation,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
@@ -23,6 +24,7 @@ from ..commands import (
     APPEND,
     BROKER_RESOURCE,
     DELETE,
+    GROUP_RESOURCE,
     SET,
     SUBTRACT,
     TOPIC_RESOURCE,
@@ -33,13 +35,16 @@ from ..commands import (
 from ..results import Item, Result
 from .partitions import partitions_of, settle_each
 
+CONFIGURED_GROUPS_MAX = 1_000
+GROUP_ID_BYTES_MAX = 1_000  # of a group that has configs
 # They decide about the cluster's leaders, so no single broker can have its own.
 CLUSTER_WIDE_ONLY = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 
 
 def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]:
     """Per resource: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_REQUEST,
-    INVALID_CONFIG, UNSUPPORTED_VERSION (a resource type that we do not know).
+    INVALID_CONFIG, POLICY_VIOLATION (too many groups), UNSUPPORTED_VERSION (a resource type that
+    we do not know).
     """
     named = Counter((resource.resource_type, resource.name) for resource in command.resources)
     items: list[Item] = []
@@ -75,10 +80,26 @@ def _alter(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool
                 for topic in tables.topics.values():
                     yield from settle_each(tables, partitions_of(topic))
                     yield
+    elif resource.resource_type == GROUP_RESOURCE:
+        _alter_group(tables, resource, validate_only)
     else:
         raise UnsupportedVersion(
             f"There are no configs for the resource type {resource.resource_type}."
         )
+
+
+def _alter_group(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool) -> None:
+    """Any group may have configs, also one that is not there yet."""
+    if not resource.name:
+        raise InvalidRequest("Default group resources are not allowed.")
+    if len(resource.name.encode()) > GROUP_ID_BYTES_MAX:
+        raise InvalidRequest(f"A group id of more than {GROUP_ID_BYTES_MAX} bytes has no configs.")
+    before = tables.group_configs.get(resource.name, {})
+    configs = changed_configs(before, resource)
+    if configs and not before and len(tables.group_configs) >= CONFIGURED_GROUPS_MAX:
+        raise PolicyViolation(f"At most {CONFIGURED_GROUPS_MAX} groups have configs of their own.")
+    if not validate_only and configs != before:
+        tables.put_group_configs(resource.name, configs)
 
 
 def changed_configs(before: dict[str, str], resource: ResourceConfigs) -> dict[str, str]:

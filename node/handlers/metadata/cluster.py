@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypedDict
 
 from ....coordinator.metadata.cluster_model import BrokerRegistration
-from ....coordinator.metadata.commands import BROKER_RESOURCE, TOPIC_RESOURCE
+from ....coordinator.metadata.commands import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
@@ -145,11 +145,12 @@ def list_config_resources(
     if header.api_version == 0:
         return {"config_resources": []}
     state = context.broker.state
-    asked = set(request.resource_types) or {TOPIC_RESOURCE, BROKER_RESOURCE}
-    if asked - {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, 32}:
+    asked = set(request.resource_types) or {TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE}
+    if asked - {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, GROUP_RESOURCE}:
         raise UnsupportedVersion
     names = [(TOPIC_RESOURCE, name) for name in state.topics if TOPIC_RESOURCE in asked]
     names += [(BROKER_RESOURCE, str(node)) for node in state.brokers if BROKER_RESOURCE in asked]
+    names += [(GROUP_RESOURCE, name) for name in state.group_configs if GROUP_RESOURCE in asked]
     return {
         "config_resources": [
             {"resource_type": resource_type, "resource_name": name} for resource_type, name in names
@@ -160,7 +161,8 @@ def list_config_resources(
 def _resources_bytes(
     context: RequestContext, request: "requests.ListConfigResourcesRequest"
 ) -> Steps[int]:
-    return entries_bytes(len, [context.broker.state.topics])
+    state = context.broker.state
+    return entries_bytes(len, [state.topics, state.group_configs])
 
 
 def in_order(brokers: Mapping[int, BrokerRegistration]) -> Iterable[BrokerRegistration]:

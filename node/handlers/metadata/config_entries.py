@@ -12,12 +12,13 @@ from ....storage.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, te
 from ....wire.errors import InvalidRequest
 from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
+from ...config.group_configs import GROUP_KEYS
 from ...config.keys import COARSER_UNITS
 from ...services import BrokerServices
 
 NODE_ID_DIGITS_MAX = 10  # of 31 bits
 CONFIGS_MAX = 500  # of one topic in a request: more than there are
-TOPIC, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 3, 4, 5  # Kafka's ConfigSource
+TOPIC, DYNAMIC_CLUSTER, STATIC, DEFAULT, GROUP = 1, 3, 4, 5, 8  # Kafka's ConfigSource
 
 
 class Synonym(NamedTuple):
@@ -51,14 +52,15 @@ def effective_topic_configs(broker: BrokerServices, configs: Mapping[str, str]) 
 
 
 def as_parsed(entry: Entry) -> Entry:
-    """Return the entry as Kafka's DescribeConfigs shows it: its value, and a topic's own synonym,
-    as they were parsed; what brokers give as it was typed.
+    """Return the entry as Kafka's DescribeConfigs shows it: its value, and the synonym of a topic
+    or group itself, as they were parsed; what brokers give as it was typed.
     """
     if entry.value is None or entry.source == DEFAULT:
         return entry
     value = text_as_parsed(ConfigType(entry.type), entry.value)
     synonyms = [
-        each._replace(value=value) if each.source == TOPIC else each for each in entry.synonyms
+        each._replace(value=value) if each.source in (TOPIC, GROUP) else each
+        for each in entry.synonyms
     ]
     return entry._replace(value=value, synonyms=synonyms)
 
@@ -84,6 +86,22 @@ def dynamic_cluster_entries(broker: BrokerServices) -> list[Entry]:
         if key is not None:
             synonyms = [Synonym(name, value, DYNAMIC_CLUSTER)]
             entries.append(Entry(name, value, DYNAMIC_CLUSTER, False, key.type, synonyms, key.doc))
+    return entries
+
+
+def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
+    """Return all configs of a group, which need not be there, by name."""
+    configs = broker.state.group_configs.get(group_id, {})
+    entries: list[Entry] = []
+    for name, (key, broker_name) in sorted(GROUP_KEYS.items()):
+        if broker_name is not None and broker_name in BROKER_KEYS:
+            synonyms = list(_broker_synonyms(broker, broker_name))
+        else:  # of a kind of group that this broker has no keys for
+            synonyms = [Synonym(broker_name or name, key.default or "", DEFAULT)]
+        if name in configs:
+            synonyms.insert(0, Synonym(name, configs[name], GROUP))
+        first = synonyms[0]
+        entries.append(Entry(name, first.value, first.source, False, key.type, synonyms, key.doc))
     return entries
 
 

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers are shown and changed.
+"""Configurations of topics, brokers and groups are shown and changed.
 
 DescribeConfigs 1-4          v1 synonyms (KIP-226), v3 types and docs (KIP-569).
 AlterConfigs 0-2             replaces all of a resource's configs; kept for old clients.
@@ -6,8 +6,9 @@ IncrementalAlterConfigs 0-1  changes single keys: set, delete, append, subtract 
 
 Topics take what the storage honours; what it does not is refused with the reason. Brokers take,
 while they run, the defaults of topics, for the whole cluster at once (an empty resource name).
-Against Kafka: no configs of single brokers, loggers, groups, or client metrics; and a key that
-nobody knows is an error, where Kafka stores it for brokers.
+Groups take what holds for consumer groups, within the broker's bounds. Against Kafka: no configs
+of single brokers, loggers, or client metrics; and a key that nobody knows is an error, where Kafka
+stores it for brokers.
 """
 
 from collections import Counter
@@ -20,6 +21,7 @@ from ....coordinator.metadata.commands import (
     APPEND,
     BROKER_RESOURCE,
     DELETE,
+    GROUP_RESOURCE,
     SET,
     SUBTRACT,
     TOPIC_RESOURCE,
@@ -44,6 +46,7 @@ from ....wire.messages.schema_encoder import Each
 from ....wire.steps import Steps, made
 from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
+from ...config.group_configs import GROUP_KEYS
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
 from ..answers import NO_ERROR, code_and_message, entries_bytes, of_each
@@ -55,6 +58,7 @@ from .config_entries import (
     broker_entries,
     dynamic_cluster_entries,
     effective_topic_configs,
+    group_entries,
     node_id_of,
 )
 
@@ -101,6 +105,8 @@ def _described_bytes(
     def count(resource: "_Described") -> int:
         if resource.resource_type == BROKER_RESOURCE:
             return len(BROKER_KEYS)
+        if resource.resource_type == GROUP_RESOURCE:
+            return len(GROUP_KEYS)
         return len(TOPIC_CONFIGS) if resource.resource_name in topics else 1
 
     return entries_bytes(count, request.resources)
@@ -124,6 +130,10 @@ def _entries_of(broker: BrokerServices, resource: "_Described") -> list[Entry]:
                 f"but received {name}"
             )
         return list(map(as_parsed, broker_entries(broker)))
+    if resource.resource_type == GROUP_RESOURCE:
+        if not name:
+            raise InvalidRequest("Group name must not be empty")
+        return list(map(as_parsed, group_entries(broker, name)))
     raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
 
 
@@ -266,7 +276,7 @@ def _checked(
     elif resource.resource_type == TOPIC_RESOURCE:
         if reason := why_invalid(name):
             raise InvalidTopicException(reason)
-    else:
+    elif resource.resource_type != GROUP_RESOURCE:
         raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
     return ResourceConfigs(resource.resource_type, name, tuple(operations), replaces_all)
 
@@ -285,6 +295,12 @@ def _refuse_single_broker(broker: BrokerServices, name: str, keys: Sequence[str]
 
 def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]:
     """The keys that hold lists, with what they start from when unset."""
+    if resource_type == GROUP_RESOURCE:
+        return {
+            name: row.key.default or ""
+            for name, row in GROUP_KEYS.items()
+            if row.key.type == ConfigType.LIST
+        }
     if resource_type != TOPIC_RESOURCE:
         return {
             name: key.default or ""

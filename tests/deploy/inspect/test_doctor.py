@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncelog.deploy.cluster.failure import Failure
-from oncelog.deploy.inspect.doctor import HealthCheck, _compaction
+from oncelog.deploy.inspect.doctor import HealthCheck, _compaction, _unserved
 from oncelog.deploy.inspect.node_troubles import metrics_of
+from oncelog.node.listener.closing import UnservedRequest
 
 from ...awaiting import until
 from ...node.own_broker import running
@@ -33,3 +34,15 @@ async def test_doctor_names_an_uncleanable_log_with_its_node_and_reason(tmp_path
         (check,) = examined()
         assert (check.check, check.state) == ("a-1 of node 1", "bad")
         assert "magic 7" in check.found and "stop the node" in check.advice
+
+
+async def test_doctor_names_a_client_that_asks_for_what_is_not_served(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        cluster: Any = SimpleNamespace(ask_node=lambda node_id, question: broker._metrics())
+        assert _unserved({1: metrics_of(cluster, 1)}) == []
+        software = ("confluent-kafka-python", "2.16.0")
+        request = UnservedRequest(76, 1)
+        broker.server.unserved.note(request, software, "127.0.0.1", memoryview(b""))
+        (check,) = _unserved({1: metrics_of(cluster, 1), 2: {}})
+        assert (check.check, check.state) == ("client of node 1", "note")
+        assert "confluent-kafka-python 2.16.0" in check.found and "API 76" in check.found

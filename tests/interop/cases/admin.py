@@ -298,6 +298,18 @@ def incremental_alter_configs(peer: RawPeer, version: int) -> Scenario:
     yield "cluster", alter(("log.retention.ms", SET, "86400000"), kind=BROKER, name="")
     yield "cluster, back", alter(("log.retention.ms", DELETE, None), kind=BROKER, name="")
     yield "broker, fixed key", alter(("node.id", SET, "5"), kind=BROKER, name="")
+    session = "consumer.session.timeout.ms"
+    for key, operation, value in (
+        (session, SET, "50000"), (session, SET, "44999"), (session, SET, "60001"),
+        (session, SET, "x"), (session, SET, "0"), (session, SET, None), (session, APPEND, "1"),
+        (session, DELETE, None), ("no.such.config", SET, "1"), ("no.such.config", DELETE, None),
+        ("consumer.heartbeat.interval.ms", SET, "4999"),
+        ("consumer.heartbeat.interval.ms", SET, "15001"),
+        ("consumer.assignment.interval.ms", SET, "15001"),
+    ):  # fmt: skip
+        change = alter((key, operation, value), kind=GROUP, name=topic, validate=True)
+        yield f"group, {key} {operation} {value}", change
+    yield "group without a name", alter((session, SET, "50000"), kind=GROUP, name="")
 
 
 def elect_leaders(peer: RawPeer, version: int) -> Scenario:

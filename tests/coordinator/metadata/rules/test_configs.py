@@ -6,6 +6,7 @@ from oncelog.coordinator.metadata.commands import (
     APPEND,
     BROKER_RESOURCE,
     DELETE,
+    GROUP_RESOURCE,
     SET,
     SUBTRACT,
     TOPIC_RESOURCE,
@@ -14,6 +15,10 @@ from oncelog.coordinator.metadata.commands import (
     ResourceConfigs,
 )
 from oncelog.coordinator.metadata.results import Item
+from oncelog.coordinator.metadata.rules.configs import (
+    CONFIGURED_GROUPS_MAX,
+    GROUP_ID_BYTES_MAX,
+)
 from oncelog.wire.errors import ErrorCode
 
 from ..metadata_cluster import MetadataCluster
@@ -161,3 +166,57 @@ def test_the_topics_own_value_comes_before_the_clusters(cluster: MetadataCluster
     assert cluster.state.min_insync_replicas(topic) == 1
     alter(cluster, ConfigOperation("min.insync.replicas", SET, "nonsense"))
     assert cluster.state.min_insync_replicas(topic) == 1
+
+
+def test_group_that_is_not_there_has_configs(cluster: MetadataCluster) -> None:
+    key = "consumer.session.timeout.ms"
+    assert not alter(cluster, ConfigOperation(key, SET, "50000"), name="g", kind=32).error
+    assert cluster.state.group_configs == {"g": {key: "50000"}}
+    assert not alter(cluster, ConfigOperation(key, DELETE), name="g", kind=GROUP_RESOURCE).error
+    assert cluster.state.group_configs == {}
+
+
+def test_group_configs_that_are_only_tried_or_stay_the_same_change_nothing(
+    cluster: MetadataCluster,
+) -> None:
+    operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
+    alter(cluster, operation, name="g", kind=GROUP_RESOURCE, validate_only=True)
+    assert cluster.state.group_configs == {}
+    alter(cluster, operation, name="g", kind=GROUP_RESOURCE)
+    revision = cluster.state.revision
+    alter(cluster, operation, name="g", kind=GROUP_RESOURCE)
+    assert cluster.state.revision == revision
+
+
+def test_empty_or_long_group_id_has_no_configs(cluster: MetadataCluster) -> None:
+    operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
+    for name in ("", "g" * (GROUP_ID_BYTES_MAX + 1)):
+        item = alter(cluster, operation, name=name, kind=GROUP_RESOURCE)
+        assert item.error == ErrorCode.INVALID_REQUEST
+    assert cluster.state.group_configs == {}
+
+
+def test_groups_with_configs_are_bounded(cluster: MetadataCluster) -> None:
+    operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
+    cluster.state.group_configs = {f"g{i}": {"k": "v"} for i in range(CONFIGURED_GROUPS_MAX)}
+    item = alter(cluster, operation, name="one-more", kind=GROUP_RESOURCE)
+    assert item.error == ErrorCode.POLICY_VIOLATION
+    assert not alter(cluster, operation, name="g0", kind=GROUP_RESOURCE).error
+    assert not alter(cluster, ConfigOperation("k", DELETE), name="g1", kind=GROUP_RESOURCE).error
+    assert not alter(cluster, operation, name="one-more", kind=GROUP_RESOURCE).error
+
+
+def test_snapshot_has_group_configs_and_is_the_old_one_without(cluster: MetadataCluster) -> None:
+    without = cluster.state.snapshot()
+    assert without[:2] == b"\x9a\x01"  # ten parts of version 1, as ever
+    operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
+    alter(cluster, operation, name="g", kind=GROUP_RESOURCE)
+    assert cluster.state.snapshot()[:2] == b"\x9c\x03"
+    restored = MetadataCluster().state
+    restored.restore(cluster.state.snapshot())
+    assert restored.group_configs == {"g": {"consumer.session.timeout.ms": "50000"}}
+    assert restored.snapshot() == cluster.state.snapshot()
+    heard: list[bool] = []
+    restored.on_change(lambda changes: heard.append(changes.others_changed))
+    restored.restore(without)
+    assert restored.group_configs == {} and heard == [True]

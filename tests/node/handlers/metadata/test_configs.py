@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from oncelog.node.config.broker_config import BROKER_KEYS
+from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.storage.topic_configs import TOPIC_CONFIGS, ConfigType, text_as_parsed
 from oncelog.wire.errors import ErrorCode, RequestTimedOut
 
 from ...fake_broker import FakeBroker
 
-DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
-TOPIC, BROKER = 2, 4
+DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, UNSET, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -369,3 +370,57 @@ async def test_describe_configs_of_no_node_number_is_refused_and_the_others_answ
     refused, answered = (await broker.request(DESCRIBE, 4, question).value()).results
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert answered.error_code == ErrorCode.NONE
+
+
+def test_group_shows_all_its_keys_with_where_they_come_from() -> None:
+    session = "consumer.session.timeout.ms"
+    broker = FakeBroker(group_consumer_heartbeat_interval_ms="6000")
+    assert alter(broker, change(GROUP, "g", (session, SET, "50000"))) == [(0, None)]
+    shown = described(broker, GROUP, "g")
+    assert shown.keys() == GROUP_KEYS.keys()
+    assert (shown[session].value, shown[session].config_source) == ("50000", 8)
+    default = (f"group.{session}", "45000", 5)
+    assert synonyms_of(shown[session]) == [(session, "50000", 8), default]
+    heartbeat = shown["consumer.heartbeat.interval.ms"]
+    assert (heartbeat.value, heartbeat.config_source) == ("6000", 4)
+    share = shown["share.session.timeout.ms"]
+    assert synonyms_of(share) == [("group.share.session.timeout.ms", "45000", 5)]
+    other = described(broker, GROUP, "other")[session]
+    assert (other.value, other.config_source, other.read_only) == ("45000", 5, False)
+
+
+def test_group_configs_are_checked_as_a_whole(broker: FakeBroker) -> None:
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    (low, unknown, empty, null) = alter(
+        broker,
+        change(GROUP, "low", (session, SET, "6000")),
+        change(GROUP, "unknown", ("nonsense", SET, "1")),
+        change(GROUP, "", (session, SET, "50000")),
+        change(GROUP, "null", (session, SET, None)),
+    )
+    assert low[0] == unknown[0] == ErrorCode.INVALID_CONFIG
+    assert unknown[1] == "Unknown group config name: nonsense"
+    assert empty == (ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    assert null[0] == ErrorCode.INVALID_REQUEST
+    both = change(GROUP, "g", (session, SET, "50000"), (heartbeat, SET, "7000"))
+    assert alter(broker, both, change(GROUP, "h", ("nonsense", UNSET, None))) == [(0, None)] * 2
+    assert alter(broker, change(GROUP, "g", (session, UNSET, None))) == [(0, None)]
+    assert broker.state.group_configs == {"g": {heartbeat: "7000"}}
+
+
+def test_group_without_a_name_is_not_described(broker: FakeBroker) -> None:
+    question = {"resources": [resource(GROUP, "")]}
+    (result,) = broker.ask(DESCRIBE, 4, question).results
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Group name must not be empty",
+    )
+
+
+def test_groups_with_configs_are_listed(broker: FakeBroker) -> None:
+    alter(broker, change(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")))
+    for asked in ([], [GROUP]):
+        answer = broker.ask(LIST, 1, {"resource_types": asked})
+        listed = [(r.resource_type, r.resource_name) for r in answer.config_resources]
+        assert (GROUP, "g") in listed
+    assert listed == [(GROUP, "g")]
