@@ -12,7 +12,7 @@ from .sink.output import assert_once
 from .sink.processes import QueryProcess
 from .standalone import SHORT_LIVED, standalone
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 
 
 def test_tasks_of_two_workers_write_a_batch(

@@ -10,10 +10,11 @@ import pytest
 
 from oncelog.deploy.judge.catalogue import ANOMALIES
 
+from ..rounds import chosen, round_number
 from . import play, results
 from .catalogue import SWITCHES
 from .play import CLUSTER_SCENARIOS, RAFT_SCENARIOS, RANDOM_SCENARIOS
-from .rounds import DIRECTED, IN_SIMULATION, ON_PROCESSES, chosen, round_number
+from .rounds import DIRECTED, IN_SIMULATION, ON_PROCESSES
 
 EACH = pytest.mark.parametrize("name", SWITCHES)
 REAL = [name for name, switch in SWITCHES.items() if switch.plays_on_processes]
@@ -27,7 +28,7 @@ def attempt(name: str, *, on_processes: bool = False) -> None:
     assert result.is_good, f"{name}: found was only {on}"
 
 
-@pytest.mark.parametrize("name", chosen(ROUND, IN_SIMULATION))
+@pytest.mark.parametrize("name", chosen(ROUND, IN_SIMULATION, DIRECTED))
 def test_those_whose_turn_it_is_are_caught(name: str) -> None:
     attempt(name)
 

@@ -16,6 +16,7 @@ BROUGHT_ALONG: dict[str, set[str]] = {
     "offset-disorder": {"sequence-repeated"},  # a batch that is there twice has its sequences twice
     "offset-gap": {"phantom-read"},  # the record that is gone was shown
     "sequence-gap": {"sequence-repeated"},  # by the batch behind it
+    "leader-epoch-fell": {"sequence-repeated"},  # of a batch's middle: both parts have its sequence
     "plain-in-transaction": {"committed-hidden"},  # of a transaction that was aborted
     "marker-missing": {"committed-hidden", "aborted-visible"},  # the next marker decides
     "open-transaction": {"open-visible"},

@@ -55,8 +55,14 @@ def compacted_since(seed: int) -> ModelLog:
     return log_model
 
 
+@pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.spark_slow)])
+def each(request) -> int:
+    """How often each violation is planted."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def found(spark, tmp_path_factory) -> tuple[AuditedLogs, dict[str, set[Spotted]], Summary]:
+def found(spark, each, tmp_path_factory) -> tuple[AuditedLogs, dict[str, set[Spotted]], Summary]:
     """What was planted where, what was found where, and the summary."""
     audited = AuditedLogs()
     for number in range(15):
@@ -67,7 +73,7 @@ def found(spark, tmp_path_factory) -> tuple[AuditedLogs, dict[str, set[Spotted]]
         edit = Edit(ModelCluster(number, steps=500).recorder, random.Random(number))
         audited.add_history(edit, f"clean-history-{number}", "")
     for name in MUTATIONS:
-        plant_rows(audited, name, 3)
+        plant_rows(audited, name, each)
     for name in OF_HISTORIES:
         for seed, edit in mutated(name, 1, steps=500, first_seed=1):
             audited.add_history(edit, f"history-{name}-{seed}", name)
@@ -100,18 +106,20 @@ def test_every_anomaly_is_planted() -> None:
 
 
 @pytest.mark.parametrize("name", ANOMALIES)
-def test_a_planted_violation_is_found_by_its_name_and_nothing_else_is(found, name: str) -> None:
+def test_a_planted_violation_is_found_by_its_name_and_nothing_else_is(
+    found, each: int, name: str
+) -> None:
     audited, spotted, _ = found
     planted = [topic for topic, what in audited.planted.items() if what == name]
-    assert len(planted) >= 3
+    assert len(planted) >= each
     seen = {topic: names(spotted.get(topic, set())) for topic in planted}
     may_be = {name} | BROUGHT_ALONG.get(name, set())
     assert {t: found for t, found in seen.items() if name not in found or not found <= may_be} == {}
 
 
-def test_violations_are_found_where_they_were_planted(found) -> None:
+def test_violations_are_found_where_they_were_planted(found, each: int) -> None:
     audited, spotted, _ = found
-    assert len(audited.spots) >= 3 * 8
+    assert len(audited.spots) >= each * 8
     wanted = {topic: (audited.planted[topic], *spot) for topic, spot in audited.spots.items()}
     assert {t: (w, spotted.get(t)) for t, w in wanted.items() if w not in spotted.get(t, ())} == {}
 
