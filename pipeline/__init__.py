@@ -12,6 +12,8 @@ handed on lazily, since importing pyspark takes a while.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .extra import require_spark
+
 if TYPE_CHECKING:
     from .progress.lag import lag_of as lag_of
     from .progress.listener import watch as watch
@@ -34,4 +36,5 @@ def __getattr__(name: str) -> Any:
     """Import a public name from its file when it is first asked for."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_spark()
     return getattr(import_module(f".{_WHERE[name]}", __name__), name)

@@ -27,6 +27,7 @@ from .submit_confs import submit_confs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FOUND_BY_SPARK = Path(__file__).parents[2] / "pyspark_oncelog.py"  # beside the package
 LOCAL_MASTER = "local[*]"
 DEFAULTS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
@@ -110,9 +111,11 @@ def conf_value(value: Any) -> str:
 def register(session: "SparkSession") -> None:
     """Make `format("oncelog")` known to a session of any making.
 
-    Not needed where Spark's workers find the module `pyspark_oncelog` by themselves, which an
-    installed oncelog brings; then it says so by an error that is no error here.
+    Not needed where Spark finds the module `pyspark_oncelog` by itself, which an installed oncelog
+    brings: Spark would warn of it, or raise an error that is no error here.
     """
+    if FOUND_BY_SPARK.exists():
+        return
     from pyspark.errors import AnalysisException
 
     from .source.data_source import OncelogSource

@@ -5,3 +5,7 @@
 Not here: histories of clients (`oncelog check`). Nothing is trusted that a broker derived from its
 log: who committed is told by the markers. Begin with `pieces.py`, then `rules.py`.
 """
+
+from ..extra import require_spark
+
+require_spark()

@@ -51,6 +51,7 @@ from .cluster import ClusterThread, SinkCluster
 from .columns import prepare, rows_by_topic
 from .login import ClusterLogin, client_keywords
 from .modes import Mode
+from .names import check_sink_id
 from .protocol import SinkProtocol
 from .steps import Phase
 from .stop_words import SinkStopped
@@ -135,7 +136,8 @@ class ExactlyOnceSink:
         transaction_timeout_ms: int | str | None = None,
         **settings: Any,
     ) -> None:
-        self.sink_id, self.bootstrap, self.topic = sink_id, bootstrap, topic
+        self.sink_id = check_sink_id(sink_id)
+        self.bootstrap, self.topic = bootstrap, topic
         self._wanted, self._checkpoint = Mode.named(mode), checkpoint
         settings = client_keywords(settings)
         if TIMEOUT in settings:  # by Kafka's name

