@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from .transactions.prepared import PreparedTransaction as PreparedTransaction
     from .transactions.prepared import complete as complete
     from .transactions.producer_state import ProducerState as ProducerState
+    from .writer_pool.blocking_pool import BlockingWriterPool as BlockingWriterPool
+    from .writer_pool.pool import WriterPool as WriterPool
+    from .writer_pool.pool_names import NoWriterFree as NoWriterFree
 
 _WHERE = {
     "Admin": "admin",
@@ -54,6 +57,7 @@ _WHERE = {
     "BlockingConsumer": "blocking",
     "BlockingDualWriter": "dual_write.blocking_writer",
     "BlockingProducer": "blocking_producer",
+    "BlockingWriterPool": "writer_pool.blocking_pool",
     "CheckBack": "dual_write.check_back_service",
     "ClusterView": "cluster_view",
     "DatabaseResolver": "dual_write.resolvers",
@@ -68,6 +72,8 @@ _WHERE = {
     "OutboxRelay": "outbox.relay",
     "BlockingOutboxWriter": "outbox.writer",
     "OutboxWriter": "outbox.writer",
+    "NoWriterFree": "writer_pool.pool_names",
+    "WriterPool": "writer_pool.pool",
     "GroupMetadata": "group_metadata",
     "OffsetAndMetadata": "group_metadata",
     "PreparedTransaction": "transactions.prepared",

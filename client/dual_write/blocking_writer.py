@@ -17,9 +17,11 @@ from ...wire.batch_builder import Headers
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..blocking_producer import BlockingProducer, HandedDelivery
+from ..failures import ClientClosed
 from ..produce.delivery import Deliveries
 from ..producer import Producer
 from . import kafka_side, steps
+from .connection_flow import CLOSED
 from .flow import drive
 from .work import BlockingDatabaseWork
 from .writer_flow import WriterFlow
@@ -82,7 +84,8 @@ class BlockingDualWriter(WriterFlow):
         """As `DualWriter.close`."""
         self._is_closed = True
         try:
-            drive(self._settle_at_close())
+            if not self._is_taken:  # by a block of another thread, which may be at its end
+                drive(self._settle_at_close())
         finally:
             producer, self._producer = self._producer, None
             try:
@@ -116,7 +119,8 @@ class BlockingDualWriter(WriterFlow):
 
     def _in_kafka(self, effect: steps.Effect) -> steps.Event:
         producer = self._producer
-        assert producer is not None
+        if producer is None:  # closed meanwhile
+            raise ClientClosed(CLOSED)
         call = kafka_side.own_call(effect, self._protocol.transactional_id)
         if call is None:
             return producer.run(lambda own: kafka_side.perform(effect, own))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from ...wire.identifiers import TopicPartition
-from ..failures import ClientClosed, IllegalProducerState
+from ..failures import FORKED, ClientClosed, IllegalProducerState, tell_of_forks
 from . import decision_table
 from .database import Dialect, run
 from .decision_table import Script
@@ -29,7 +29,17 @@ class ConnectionFlow:
             self._connect = connection
         self._is_lost = False  # the connection
         self._closings = 0
-        self._is_taken = False
+        self._is_taken = self._is_forked = False
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """Leave the connection, which is the parent's; called in a child of the process."""
+        self._is_forked = True
+
+    def refuse_forked(self) -> None:
+        """Raises ClientClosed in a child: its words would go out between those of the parent."""
+        if self._is_forked and self.connection is not None:
+            raise ClientClosed(FORKED)
 
     @contextlib.contextmanager
     def _taken(self) -> Generator[None]:
@@ -50,6 +60,8 @@ class ConnectionFlow:
 
     def _close_connection(self) -> Flow[None]:
         self._closings += 1
+        if self._is_forked:
+            return
         if self._connect is not None and self.connection is not None:
             connection, self.connection = self.connection, None
             with contextlib.suppress(Exception):
@@ -93,6 +105,8 @@ class ConnectionFlow:
             yield from self._run(Dialect(self.connection).begin(self.connection))
 
     def _roll_back(self) -> Flow[None]:
+        if self._is_forked:
+            return
         try:
             yield self.connection.rollback
         except Exception:  # a connection that is gone has rolled back
@@ -108,6 +122,7 @@ class ConnectionFlow:
 
     def write_position(self, topic: str, partition: int, next_offset: int) -> Flow[None]:
         """Within a block."""
+        self.refuse_forked()
         yield from self._run(
             decision_table.write_position(self.name, topic, partition, next_offset)
         )

@@ -73,6 +73,11 @@ class WriterProtocol:
         return rule(self, event)
 
     @property
+    def stopped_by(self) -> BaseException | None:
+        """Why nothing goes on."""
+        return self._stopped
+
+    @property
     def is_amid(self) -> bool:
         """Whether a block has begun and not ended: if nobody is at work on it, `resume` ends it."""
         return self.phase in AMID

@@ -16,6 +16,7 @@ class BlockingDatabaseWork:
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection; its cursor."""
+        self._writer.refuse_forked()
         cursor = self.connection.cursor()
         cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         return cursor
@@ -34,6 +35,7 @@ class DatabaseWork:
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection; its cursor."""
+        self._writer.refuse_forked()
         cursor = self.connection.cursor()
         result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         if isinstance(result, Awaitable):

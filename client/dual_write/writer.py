@@ -24,10 +24,12 @@ from typing import Any, Self
 from ...wire.batch_builder import Headers
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
+from ..failures import ClientClosed
 from ..produce.delivery import Deliveries, Delivery
 from ..producer import Producer
 from ..view_source import Source
 from . import kafka_side, steps
+from .connection_flow import CLOSED
 from .flow import drive_async
 from .shielded import ShieldedWork
 from .work import DatabaseWork
@@ -141,7 +143,8 @@ class DualWriter(WriterFlow):
 
     async def _in_kafka(self, effect: steps.Effect) -> steps.Event:
         producer = self._producer
-        assert producer is not None
+        if producer is None:  # closed meanwhile
+            raise ClientClosed(CLOSED)
         call = kafka_side.own_call(effect, self._protocol.transactional_id)
         if call is None:
             return await kafka_side.perform(effect, producer)

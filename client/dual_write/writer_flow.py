@@ -82,6 +82,11 @@ class WriterFlow(ConnectionFlow):
         """STOPPED: it has to be started anew, as another object."""
         return self._protocol.phase
 
+    @property
+    def stopped_by(self) -> BaseException | None:
+        """Why no block of it begins any more; None where one may."""
+        return ClientClosed(CLOSED) if self._is_closed else self._protocol.stopped_by
+
     # --- the life of a writer
 
     def _start(self) -> Flow[None]:
@@ -113,6 +118,7 @@ class WriterFlow(ConnectionFlow):
         self._raise_undone((yield from self._advance(steps.BlockBegun())))
 
     def _refuse_closed(self) -> None:
+        self.refuse_forked()
         if self._is_closed:
             raise ClientClosed(CLOSED)
 
@@ -125,7 +131,8 @@ class WriterFlow(ConnectionFlow):
 
     def _settle_at_close(self) -> Flow[None]:
         try:
-            yield from self._settle()
+            if not self._is_forked:
+                yield from self._settle()
         except Exception as problem:
             logger.warning("%s: left open, for the next start to end: %s", self.name, problem)
 

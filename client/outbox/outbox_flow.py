@@ -50,6 +50,7 @@ class OutboxFlow(ConnectionFlow):
         yield from self._close_connection()
 
     def _begin_block(self) -> Flow[None]:
+        self.refuse_forked()
         if self._is_open:  # it was interrupted, and nobody has gone on with it
             yield from self._block_failed()
         self._require_started()
@@ -62,6 +63,7 @@ class OutboxFlow(ConnectionFlow):
         self._is_open = True
 
     def _require_started(self) -> None:
+        self.refuse_forked()
         if self._stopped is not None:
             raise self._stopped
         if self._generation is None:
@@ -72,6 +74,7 @@ class OutboxFlow(ConnectionFlow):
         yield from self._roll_back()
 
     def _block_done(self) -> Flow[None]:
+        self.refuse_forked()
         self._is_open = False
         assert self._generation is not None
         try:
@@ -101,6 +104,7 @@ class OutboxFlow(ConnectionFlow):
         timestamp_ms: int | None,
         headers: Headers,
     ) -> Flow[None]:
+        self.refuse_forked()
         if not self._is_open:
             raise IllegalProducerState("the block is over")
         self._number += 1

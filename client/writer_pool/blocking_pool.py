@@ -1,0 +1,171 @@
+"""The same as pool.py for programs without an event loop: writers for many threads at once.
+
+    with BlockingWriterPool("127.0.0.1:9092", "billing", 8, connect) as pool:
+        with pool.transaction() as work:
+            work.execute("UPDATE ...")
+            work.send("transfers", b"...")
+
+A writer goes from thread to thread, and so does its connection: sqlite3.connect needs
+check_same_thread=False for that.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Self
+
+from ..dual_write.blocking_writer import BlockingDualWork, BlockingDualWriter
+from ..failures import FORKED, ClientClosed, tell_of_forks
+from ..view_source import Source
+from .pool import ACQUIRE_TIMEOUT_MS, CLOSE_LOOK_S, CLOSE_TIMEOUT_MS, CLOSED, LOOK_S
+from .pool_names import PoolNames, Slot, Ticket
+
+logger = logging.getLogger(__name__)
+
+
+class _Thread:
+    """A thread as the holder of a writer."""
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+
+    @property
+    def is_dead(self) -> bool:
+        return not self.thread.is_alive()
+
+    def __str__(self) -> str:
+        return f"thread {self.thread.name!r}"
+
+
+class BlockingWriterPool:
+    """See the top of the file. For any thread; arguments as for `WriterPool`."""
+
+    def __init__(
+        self,
+        source: Source,
+        prefix: str,
+        size: int,
+        connect: Callable[[], Any],
+        /,
+        *,
+        acquire_timeout_ms: int = ACQUIRE_TIMEOUT_MS,
+        **options: Any,
+    ) -> None:
+        self._names = PoolNames(prefix, size)
+        self._source, self._connect, self._options = source, connect, options
+        self._timeout_ms = acquire_timeout_ms
+        self._lock = threading.Lock()
+        self._is_closed = self._is_forked = False
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """Give nothing out: the connections are the parent's; called in a child."""
+        self._is_forked = True
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """As `WriterPool.start`."""
+        self._refuse()
+        try:
+            for slot in self._names.slots:
+                self._renew(slot)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextlib.contextmanager
+    def transaction(self, *, timeout_ms: int | None = None) -> Generator[BlockingDualWork]:
+        """As `WriterPool.transaction`."""
+        with self.acquire(timeout_ms=timeout_ms) as writer, writer.transaction() as work:
+            yield work
+
+    @contextlib.contextmanager
+    def acquire(self, *, timeout_ms: int | None = None) -> Generator[BlockingDualWriter]:
+        """As `WriterPool.acquire`, for the thread that enters."""
+        holder = _Thread()
+        slot = self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
+        try:
+            writer = slot.writer
+            if writer is None or slot.is_orphan or writer.stopped_by is not None:
+                writer = self._renew(slot)
+            yield writer
+        finally:
+            if not self._is_forked:  # the lock may be held by a thread of the parent
+                with self._lock:
+                    self._names.give_back(slot, holder)
+
+    def close(self) -> None:
+        """As `WriterPool.close`."""
+        if self._is_forked:
+            return
+        self._is_closed = True
+        with self._lock:
+            self._names.wake_all()
+        until = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
+        for slot in self._names.slots:
+            self._close(slot, until)
+
+    # --- parts
+
+    def _refuse(self) -> None:
+        if self._is_forked:
+            raise ClientClosed(FORKED)
+        if self._is_closed:
+            raise ClientClosed(CLOSED)
+
+    def _take(self, holder: _Thread, timeout_ms: int) -> Slot:
+        self._refuse()
+        change = threading.Event()
+        until = time.monotonic() + timeout_ms / 1000
+        ticket = Ticket(holder, change.set)
+        with self._lock:
+            self._names.wait(ticket)
+        try:
+            while True:
+                self._refuse()
+                with self._lock:
+                    now = time.monotonic()
+                    if (slot := self._names.take(ticket, now)) is not None:
+                        return slot
+                    if now >= until:
+                        raise self._names.none_free(timeout_ms / 1000, now)
+                change.wait(min(LOOK_S, until - now))
+                change.clear()
+        finally:
+            if not self._is_forked:
+                with self._lock:
+                    self._names.leave(ticket)
+
+    def _renew(self, slot: Slot) -> BlockingDualWriter:
+        """As `WriterPool` does it."""
+        old, slot.writer = slot.writer, None
+        if old is not None:
+            self._close_writer(slot, old)
+        writer = BlockingDualWriter(self._source, slot.name, self._connect, **self._options)
+        writer.start()
+        if self._is_closed:  # meanwhile
+            self._close_writer(slot, writer)
+            raise ClientClosed(CLOSED)
+        slot.writer, slot.is_orphan = writer, False
+        return writer
+
+    def _close(self, slot: Slot, until: float) -> None:
+        while slot.holder is not None and (left := until - time.monotonic()) > 0:
+            time.sleep(min(CLOSE_LOOK_S, left))
+        writer, slot.writer = slot.writer, None
+        if writer is not None:
+            self._close_writer(slot, writer)
+
+    def _close_writer(self, slot: Slot, writer: BlockingDualWriter) -> None:
+        try:
+            writer.close()
+        except Exception as problem:
+            logger.warning("%s: while it was closed: %s", slot.name, problem)

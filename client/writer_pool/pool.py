@@ -1,0 +1,193 @@
+"""Writers for many tasks at once: a pool of dual writes.
+
+    async with WriterPool("127.0.0.1:9092", "billing", 8, connect) as pool:
+        async with pool.transaction() as work:
+            await work.execute("UPDATE ...")
+            await work.send("transfers", b"...")
+
+Its writers are billing-0 to billing-7, each with a connection and a producer of its own. Who finds
+none free waits, `acquire_timeout_ms` at most. One process has the names of a pool at a time, as
+with a single writer: the pool that starts last takes them over.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Self
+
+from ...wire.errors import InvalidConfig
+from ..dual_write.writer import DualWork, DualWriter
+from ..failures import FORKED, ClientClosed, tell_of_forks
+from ..view_source import Source
+from .pool_names import PoolNames, Slot, Ticket
+
+logger = logging.getLogger(__name__)
+ACQUIRE_TIMEOUT_MS, CLOSE_TIMEOUT_MS = 30_000, 5_000
+LOOK_S = 0.25  # for holders that have died, which tell nobody
+CLOSE_LOOK_S = 0.01
+STARTS_AT_ONCE = 16
+CLOSED = "the pool is closed"
+ONE_LOCK = (
+    "sqlite has one lock for all, and the event loop waits for it: the second writer of a pool "
+    "would stop the first one, which has the lock. Give the pool one writer, or use "
+    "BlockingWriterPool with threads, or another database"
+)
+
+
+class _Task:
+    """A task as the holder of a writer."""
+
+    def __init__(self) -> None:
+        self.task = asyncio.current_task()
+
+    @property
+    def is_dead(self) -> bool:
+        return self.task is not None and self.task.done()
+
+    def __str__(self) -> str:
+        return "a callback" if self.task is None else f"task {self.task.get_name()!r}"
+
+
+class WriterPool:
+    """See the top of the file."""
+
+    def __init__(
+        self,
+        source: Source,
+        prefix: str,
+        size: int,
+        connect: Callable[[], Any],
+        /,
+        *,
+        acquire_timeout_ms: int = ACQUIRE_TIMEOUT_MS,
+        **options: Any,
+    ) -> None:
+        """connect: opens one connection for each writer. options: of each `DualWriter`."""
+        self._names = PoolNames(prefix, size)
+        self._source, self._connect, self._options = source, connect, options
+        self._timeout_ms = acquire_timeout_ms
+        self._is_closed = self._is_forked = False
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """Give nothing out: the connections are the parent's; called in a child."""
+        self._is_forked = True
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start all writers: each takes its name over, and ends what an older one has left."""
+        self._refuse()
+        first, *others = self._names.slots
+        starts = list[asyncio.Task[None]]()
+        try:
+            await self._renew(first)
+            if others and isinstance(first.writer.connection, sqlite3.Connection):
+                raise InvalidConfig(ONE_LOCK)
+            at_once = asyncio.Semaphore(STARTS_AT_ONCE)
+            starts += [asyncio.create_task(self._renew_in_turn(s, at_once)) for s in others]
+            await asyncio.gather(*starts)
+        except BaseException:
+            for each in starts:
+                each.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+            await self.close()
+            raise
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, *, timeout_ms: int | None = None) -> AsyncGenerator[DualWork]:
+        """A block of `DualWriter.transaction`, by whichever writer is free."""
+        async with self.acquire(timeout_ms=timeout_ms) as writer, writer.transaction() as work:
+            yield work
+
+    @contextlib.asynccontextmanager
+    async def acquire(self, *, timeout_ms: int | None = None) -> AsyncGenerator[DualWriter]:
+        """A writer for the task that enters, until it leaves.
+
+        Raises NoWriterFree after timeout_ms, which names the holders; ClientClosed when the pool is
+        closed; WriterSuperseded when another process has the names. A writer whose task has ended
+        without leaving is started anew for the next one.
+        """
+        holder = _Task()
+        slot = await self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
+        try:
+            writer = slot.writer
+            if writer is None or slot.is_orphan or writer.stopped_by is not None:
+                writer = await self._renew(slot)
+            yield writer
+        finally:
+            self._names.give_back(slot, holder)
+
+    async def close(self) -> None:
+        """Close all writers; those in use when they are given back, or after a while."""
+        if self._is_forked:
+            return
+        self._is_closed = True
+        self._names.wake_all()
+        until = time.monotonic() + CLOSE_TIMEOUT_MS / 1000
+        await asyncio.gather(*(self._close(slot, until) for slot in self._names.slots))
+
+    # --- parts
+
+    def _refuse(self) -> None:
+        if self._is_forked:
+            raise ClientClosed(FORKED)
+        if self._is_closed:
+            raise ClientClosed(CLOSED)
+
+    async def _take(self, holder: _Task, timeout_ms: int) -> Slot:
+        self._refuse()
+        began, change = time.monotonic(), asyncio.Event()
+        until = began + timeout_ms / 1000
+        ticket = Ticket(holder, change.set)
+        self._names.wait(ticket)
+        try:
+            while (slot := self._names.take(ticket, now := time.monotonic())) is None:
+                if now >= until:
+                    raise self._names.none_free(timeout_ms / 1000, now)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(LOOK_S, until - now)):
+                        await change.wait()
+                change.clear()
+                self._refuse()
+            return slot
+        finally:
+            self._names.leave(ticket)
+
+    async def _renew(self, slot: Slot) -> DualWriter:
+        """Start a writer of this name, which fences the one before and ends what that has left."""
+        old, slot.writer = slot.writer, None
+        if old is not None:
+            try:
+                await old.close()
+            except Exception as problem:
+                logger.warning("%s: while it was closed: %s", slot.name, problem)
+        writer = DualWriter(self._source, slot.name, self._connect, **self._options)
+        await writer.start()
+        if self._is_closed:  # meanwhile
+            await writer.close()
+            raise ClientClosed(CLOSED)
+        slot.writer, slot.is_orphan = writer, False
+        return writer
+
+    async def _renew_in_turn(self, slot: Slot, at_once: asyncio.Semaphore) -> None:
+        async with at_once:
+            await self._renew(slot)
+
+    async def _close(self, slot: Slot, until: float) -> None:
+        while slot.holder is not None and (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(CLOSE_LOOK_S, left))
+        writer, slot.writer = slot.writer, None
+        if writer is not None:
+            try:
+                await writer.close()
+            except Exception as problem:
+                logger.warning("%s: while it was closed: %s", slot.name, problem)

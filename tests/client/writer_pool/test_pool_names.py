@@ -1,0 +1,107 @@
+"""The queue of a pool, without writers: who is next, and what is said where nobody is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from oncelog.client.dual_write.stop_words import WriterSuperseded
+from oncelog.client.writer_pool.pool_names import NoWriterFree, PoolNames, Slot, Ticket
+from oncelog.wire.errors import InvalidConfig, InvalidRequest
+
+
+@dataclass(eq=False)
+class Person:
+    name: str
+    is_dead: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass
+class Stopped:
+    stopped_by: BaseException | None = None
+
+
+def ticket_of(names: PoolNames, name: str, woken: list[str] | None = None) -> Ticket:
+    heard = woken if woken is not None else []
+    ticket = Ticket(Person(name), lambda: heard.append(name))
+    names.wait(ticket)
+    return ticket
+
+
+def taken(names: PoolNames, name: str, now_s: float = 0.0) -> tuple[Slot, Any]:
+    ticket = ticket_of(names, name)
+    slot = names.take(ticket, now_s)
+    assert slot is not None
+    return slot, ticket.holder
+
+
+def test_names_are_the_prefix_and_a_number() -> None:
+    assert [slot.name for slot in PoolNames("bank", 3).slots] == ["bank-0", "bank-1", "bank-2"]
+    for wrong in (0, 1_001):
+        with pytest.raises(InvalidConfig, match="1 to 1,000 writers"):
+            PoolNames("bank", wrong)
+    with pytest.raises(InvalidRequest):
+        PoolNames("b" * 149, 10)
+
+
+def test_those_who_wait_come_in_their_order() -> None:
+    names, woken = PoolNames("bank", 1), list[str]()
+    slot, holder = taken(names, "a")
+    b, c = ticket_of(names, "b", woken), ticket_of(names, "c", woken)
+    assert names.take(b, 1.0) is None
+    names.give_back(slot, holder)
+    assert woken == ["b"]
+    assert names.take(c, 1.0) is None
+    assert names.take(b, 1.0) is slot
+
+
+def test_one_that_gives_up_lets_the_next_one_look() -> None:
+    names, woken = PoolNames("bank", 1), list[str]()
+    slot, holder = taken(names, "a")
+    b, c = ticket_of(names, "b", woken), ticket_of(names, "c", woken)
+    names.give_back(slot, holder)
+    names.leave(b)
+    assert woken == ["b", "c"]
+    assert names.take(c, 1.0) is slot
+
+
+def test_the_writer_of_a_dead_holder_is_an_orphan_and_comes_back_once() -> None:
+    names = PoolNames("bank", 1)
+    slot, dead = taken(names, "a")
+    b = ticket_of(names, "b")
+    assert names.take(b, 1.0) is None
+    dead.is_dead = True
+    assert names.take(b, 1.0) is slot and slot.is_orphan
+    names.give_back(slot, dead)
+    assert slot.holder is b.holder
+
+
+def test_a_superseded_name_is_given_to_nobody() -> None:
+    names = PoolNames("bank", 2)
+    for _ in range(2):
+        slot, holder = taken(names, "a")
+        slot.writer = Stopped(WriterSuperseded("another process"))
+        names.give_back(slot, holder)
+    with pytest.raises(WriterSuperseded):
+        names.take(ticket_of(names, "b"), 1.0)
+
+
+def test_the_timeout_says_who_holds_the_writers_and_since_when() -> None:
+    names = PoolNames("bank", 12)
+    for number in range(12):
+        taken(names, f"task {number}", float(number))
+    told = str(names.none_free(30.0, 40.0))
+    assert "bank-0 by task 0 for 40.0 s, bank-1 by task 1 for 39.0 s" in told
+    assert "2 more" in told and "within 30 s" in told
+
+
+def test_a_queue_that_is_full_takes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog.client.writer_pool.pool_names.WAITING_MAX", 2)
+    names = PoolNames("bank", 1)
+    ticket_of(names, "a")
+    ticket_of(names, "b")
+    with pytest.raises(NoWriterFree, match="2 wait"):
+        ticket_of(names, "c")
