@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .consumer import Consumer as Consumer
     from .dual_write.blocking_writer import BlockingDualWriter as BlockingDualWriter
     from .dual_write.check_back_service import CheckBack as CheckBack
+    from .dual_write.check_back_task import BlockingCheckBack as BlockingCheckBack
+    from .dual_write.check_back_task import CheckBackTask as CheckBackTask
     from .dual_write.http_resolver import HttpResolver as HttpResolver
     from .dual_write.resolvers import DatabaseResolver as DatabaseResolver
     from .dual_write.stop_words import DecisionInDoubt as DecisionInDoubt
@@ -58,6 +60,8 @@ _WHERE = {
     "BlockingDualWriter": "dual_write.blocking_writer",
     "BlockingProducer": "blocking_producer",
     "BlockingWriterPool": "writer_pool.blocking_pool",
+    "BlockingCheckBack": "dual_write.check_back_task",
+    "CheckBackTask": "dual_write.check_back_task",
     "CheckBack": "dual_write.check_back_service",
     "ClusterView": "cluster_view",
     "DatabaseResolver": "dual_write.resolvers",

@@ -4,7 +4,8 @@
         check_back = CheckBack(admin.view, DatabaseResolver(connect), older_than_ms=30_000)
         await check_back.run()      # for ever; or `await check_back.sweep()` once
 
-Any number of these may run, beside the writers. What is asked for stands in check_back.py.
+Any number of these may run, beside the writers; check_back_task.py runs one in a service. What is
+asked for stands in check_back.py.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from ...wire.errors import KafkaError
+from ...wire.errors import InvalidConfig, KafkaError
 from ..cluster_view import ClusterView
 from ..transaction_admin import DescribedTransaction, TransactionAdmin
 from . import kafka_side, steps
@@ -76,6 +77,15 @@ class CheckBack:
         self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
         self._admin = TransactionAdmin(view)
         self._postponed: dict[TransactionKey, _Postponed] = {}
+
+    async def check(self) -> str:
+        """Ask the resolver once; a doubt in words. Raises InvalidConfig where it cannot answer."""
+        try:
+            async with asyncio.timeout(self._resolve_timeout_s):
+                return await self._resolver.check()
+        except TimeoutError:
+            said = f"the resolver did not answer within {self._resolve_timeout_s:g} s"
+            raise InvalidConfig(said) from None
 
     async def run(
         self, *, every_ms: int = EVERY_MS, report: Callable[[Checked], object] | None = None

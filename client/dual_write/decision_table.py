@@ -85,6 +85,12 @@ def create_tables() -> Script[None]:
     return create_missing(COLUMNS)
 
 
+def find_table() -> Script[None]:
+    """Raise what the database says where the table of decisions is not there."""
+    yield Statement(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")
+    yield SqlEnding.ROLLBACK
+
+
 def create_missing(tables: Mapping[str, str]) -> Script[None]:
     """Make the tables that are not there; their columns by their names."""
     for table, columns in tables.items():

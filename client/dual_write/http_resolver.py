@@ -19,6 +19,7 @@ from .steps import DecidedOutcome, TransactionKey
 
 ANSWER_TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 65_536
+NOBODYS = TransactionKey("oncelog.dual.check-back." + 24 * "0", 0, 0)
 WORDS = {"commit": DecidedOutcome.COMMITTED, "abort": DecidedOutcome.ABORTED, "unknown": None}
 
 
@@ -48,6 +49,14 @@ class HttpResolver:
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
         """Raises OSError, ValueError where there is no such answer."""
         return await asyncio.to_thread(self._ask, key)
+
+    async def check(self) -> str:
+        """Ask about a transaction that nobody has. Raises InvalidConfig without a valid answer."""
+        try:
+            await self.resolve(NOBODYS)
+        except (OSError, ValueError) as problem:
+            raise InvalidConfig(f"the endpoint cannot answer: {problem}") from problem
+        return ""
 
     async def close(self) -> None: ...
 

@@ -20,12 +20,22 @@ from .steps import DecidedOutcome, TransactionKey
 
 logger = logging.getLogger(__name__)
 TIMEOUT_S = 10
+NO_TABLE = (
+    "the database has no table of decisions: is it that of the writers? The first of them makes it"
+)
 LOCK_TIMEOUT_S = 2  # a writer that stands still in its commit holds its row: it is asked again
 
 
 class Resolver(Protocol):
     async def resolve(self, key: TransactionKey) -> DecidedOutcome | None:
         """What was decided; None: not known now. Raises where it cannot be asked."""
+        ...
+
+    async def check(self) -> str:
+        """Ask once, before anything depends on it. Raises InvalidConfig where it cannot answer.
+
+        What is returned is a doubt in words, or empty.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -47,17 +57,44 @@ class DatabaseResolver:
         async with self._lock:
             return await drive_async(self._resolve(key))
 
+    async def check(self) -> str:
+        """Raises InvalidConfig where the database cannot be asked; doubts one without the table."""
+        async with self._lock:
+            try:
+                return await drive_async(self._check())
+            except Exception as problem:
+                raise InvalidConfig(f"the database cannot answer: {problem}") from problem
+
     async def close(self) -> None:
         """Close the connection."""
         async with self._lock:
             await drive_async(self._close())
 
+    def _open(self) -> Flow[None]:
+        if self._connection is None:
+            self._connection = yield self._connect
+            dialect = Dialect(self._connection)
+            yield from run(dialect.refuse_unsafe(self._connection), self._connection, dialect)
+
+    def _check(self) -> Flow[str]:
+        try:
+            yield from self._open()
+        except BaseException:
+            yield from self._close()
+            raise
+        try:
+            script = decision_table.find_table()
+            yield from run(script, self._connection, Dialect(self._connection))
+        except BaseException as problem:
+            yield from self._close()
+            if not isinstance(problem, Exception):
+                raise
+            return f"{NO_TABLE} ({problem})"
+        return ""
+
     def _resolve(self, key: TransactionKey) -> Flow[DecidedOutcome | None]:
         try:
-            if self._connection is None:
-                self._connection = yield self._connect
-                dialect = Dialect(self._connection)
-                yield from run(dialect.refuse_unsafe(self._connection), self._connection, dialect)
+            yield from self._open()
             script = decision_table.script_of(steps.ReadOrAbort(key))
             event = yield from run(script, self._connection, Dialect(self._connection))
         except BaseException:  # cancelled, too: what is inserted must not be read again
@@ -127,5 +164,6 @@ def _sqlite(url: str) -> Callable[[], Any]:
     file = unquote(url.removeprefix("sqlite://"))
     if not file.startswith("/") or "?" in file:
         raise InvalidConfig(f"{url!r}: give sqlite:///FILE with the whole path (three slashes)")
+    file = "/" + file.lstrip("/")  # SQLAlchemy writes four slashes; two would begin a host's name
     # mode=rw: a mistyped file is not made, and taken for a database in which nothing was decided
     return lambda: sqlite3.connect(f"file:{quote(file)}?mode=rw", uri=True, timeout=LOCK_TIMEOUT_S)

@@ -31,7 +31,8 @@ def check_back(
 
     A database is asked for its table of decisions, where `aborted` is inserted if it has nothing;
     an endpoint is asked GET URL?transactional_id=..., and answers {"outcome": "commit"}, "abort"
-    (which must be final) or "unknown". Runs until it is stopped, beside any number of others.
+    (which must be final) or "unknown". It is asked once at the start, which is refused where that
+    is no answer. Runs until it is stopped, beside any number of others.
     """
     from ...wire.errors import KafkaError
 
@@ -63,6 +64,8 @@ async def _run(
             check_back = CheckBack(
                 view, resolver, older_than_ms=round(older_than_s * 1000), writer=writer
             )
+            if (doubt := await check_back.check()) and query.format != "json":
+                say(doubt)
             if not is_once:
                 say(f"looks every {every_s:g} s for what has been open for {older_than_s:g} s")
                 await check_back.run(

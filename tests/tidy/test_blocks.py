@@ -21,6 +21,10 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/databases.md", "import sqlite3, sys"): "tests/client/dual_write/test_writers.py::"
     "test_the_service_of_the_docs_runs_as_shown",
     ("docs/databases.md", "--resolver postgresql://"): "tests/client/dual_write/test_check_back.py",
+    ("docs/databases.md", "CheckBackTask("): "tests/client/dual_write/test_check_back_task.py::"
+    "test_a_check_back_of_a_service_ends_what_is_open",
+    ("docs/databases.md", "WriterPool("): "tests/client/writer_pool/test_pools.py::"
+    "test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers",
     ("docs/databases.md", "oncelog demo --job transfers"): "tests/deploy/demo/transfers",
     ("docs/install.md", "pip wheel"): "tests/pipeline/test_installed.py",
     ("docs/install.md", "FROM python"): "tests/tidy/test_install.py::"

@@ -48,6 +48,7 @@ SHELLS = {
     "client/writer_pool/blocking_pool.py",
     "client/dual_write/blocking_writer.py",
     "client/dual_write/check_back_service.py",
+    "client/dual_write/check_back_task.py",
     "client/dual_write/http_resolver.py",
     "client/writer_pool/pool.py",
     "client/dual_write/resolvers.py",

@@ -1,0 +1,94 @@
+"""A check-back inside a service, beside its writers: a task, or a thread.
+
+    async with CheckBackTask("127.0.0.1:9092", DatabaseResolver(connect)):
+        ...                                       # serve
+
+    with BlockingCheckBack("127.0.0.1:9092", DatabaseResolver(connect)):
+        ...
+
+Its start asks the resolver once, and raises where that cannot answer. Each process of a service may
+have one. `connect` of the first opens an asynchronous connection, or the event loop waits for it;
+the other one runs in a thread of its own, in which its connection is opened, used and closed.
+"""
+
+import asyncio
+import logging
+from typing import Any, Self
+
+from ..loop_thread import BlockingClient
+from ..view_source import Source, view_of
+from .check_back_service import EVERY_MS, OLDER_THAN_MS, CheckBack
+from .resolvers import Resolver
+
+logger = logging.getLogger(__name__)
+
+
+class CheckBackTask:
+    """See the top of the file."""
+
+    def __init__(
+        self,
+        source: Source,
+        resolver: Resolver,
+        /,
+        *,
+        older_than_ms: int = OLDER_THAN_MS,
+        every_ms: int = EVERY_MS,
+        writer: str | None = None,
+    ) -> None:
+        """The resolver is closed with it."""
+        self._view, self._resolver, self._every_ms = view_of(source), resolver, every_ms
+        self._owns_view = self._view is not source
+        self._check_back = CheckBack(
+            self._view, resolver, older_than_ms=older_than_ms, writer=writer
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Ask the resolver once, then begin. Raises InvalidConfig where it cannot answer."""
+        try:
+            doubt = await self._check_back.check()
+        except BaseException:
+            await self.close()
+            raise
+        if doubt:
+            logger.warning("check-back: %s", doubt)
+        self._task = asyncio.create_task(self._check_back.run(every_ms=self._every_ms))
+
+    async def close(self) -> None:
+        """End it, and close the resolver."""
+        task, self._task = self._task, None
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        finally:
+            await self._resolver.close()
+            if self._owns_view:
+                await self._view.close()
+
+
+class BlockingCheckBack(BlockingClient[CheckBackTask]):
+    """See the top of the file; arguments as for `CheckBackTask`."""
+
+    def __init__(self, source: Source, resolver: Resolver, /, **options: Any) -> None:
+        super().__init__(CheckBackTask(source, resolver, **options), "oncelog-check-back")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """As `CheckBackTask.start`."""
+        try:
+            self.run(CheckBackTask.start)
+        except BaseException:
+            self.close()
+            raise

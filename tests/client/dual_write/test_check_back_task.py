@@ -1,0 +1,124 @@
+"""A check-back inside a service, and resolvers that cannot answer, which the start refuses."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from oncelog.client import BlockingCheckBack, CheckBackTask, DatabaseResolver, DualWriter
+from oncelog.client.dual_write.resolvers import resolver_of
+from oncelog.client.dual_write.stop_words import CheckedBackError
+from oncelog.deploy.cli.main import run
+from oncelog.wire.errors import InvalidConfig
+
+from .ledger import Ledger, assert_equal, open_transactions
+from .postgresql import PostgresServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize("is_blocking", [False, True], ids=["a task", "a thread"])
+async def test_a_check_back_of_a_service_ends_what_is_open(
+    bootstrap: str, server: PostgresServer, topic: str, is_blocking: bool
+) -> None:
+    ledger = Ledger(server.connect, "%s").create()
+
+    async def connect() -> Any:
+        return await psycopg.AsyncConnection.connect(server.url)
+
+    async with DualWriter(bootstrap, topic, connect) as writer:
+        with pytest.raises(CheckedBackError):
+            async with writer.transaction() as work:
+                await work.execute(ledger.insert, (1, 5))
+                await (await work.send(topic, b"1"))
+                assert await open_transactions(bootstrap) == [writer.transactional_id]
+                resolver = DatabaseResolver(server.connect if is_blocking else connect)
+                options: Any = {"older_than_ms": 0, "every_ms": 10, "writer": topic}
+                if is_blocking:
+                    service = BlockingCheckBack(bootstrap, resolver, **options)
+                    with await asyncio.to_thread(service.__enter__):
+                        await until_none_is_open(bootstrap)
+                else:
+                    async with CheckBackTask(bootstrap, resolver, **options):
+                        await until_none_is_open(bootstrap)
+        async with writer.transaction() as work:
+            await work.execute(ledger.insert, (2, 5))
+            await work.send(topic, b"2")
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [2]
+
+
+async def until_none_is_open(bootstrap: str) -> None:
+    async with asyncio.timeout(30):
+        while await open_transactions(bootstrap):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_database_of_sqlite_is_found_with_three_slashes_and_with_four(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a b.db"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE oncelog_decisions (writer TEXT)")
+    connection.close()
+    for slashes in ("///", "////"):
+        resolver = resolver_of(f"sqlite:{slashes}{str(file).lstrip('/').replace(' ', '%20')}")
+        await resolver.check()
+        await resolver.close()
+
+
+def addresses(server: PostgresServer, folder: Path) -> dict[str, str]:
+    (folder / "text.db").write_text("no database at all, but long enough to be read as one")
+    return {
+        f"sqlite:////{folder}/none.db": "unable to open database file",
+        f"sqlite:///{folder}/text.db": "file is not a database",
+        f"{server.url.rpartition('/')[0]}/nowhere": 'database "nowhere" does not exist',
+        "http://127.0.0.1:1/d": "the endpoint cannot answer",
+    }
+
+
+def test_a_resolver_that_cannot_answer_is_refused_at_the_start(
+    bootstrap: str, server: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for address, words in addresses(server, tmp_path).items():
+        command = ["txn", "check-back", "--resolver", address, "--bootstrap", bootstrap]
+        assert run(command) == 2
+        assert words in " ".join(capsys.readouterr().err.split()), address
+
+
+def test_a_database_without_the_table_is_doubted(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sqlite3.connect(tmp_path / "empty.db").close()
+    address = f"sqlite:///{tmp_path}/empty.db"
+    command = ["txn", "check-back", "--resolver", address, "--bootstrap", bootstrap, "--once"]
+    assert run([*command, "--older-than", "600"]) == 0
+    assert "no table of decisions: is it that of the writers?" in "".join(capsys.readouterr())
+
+
+async def test_a_service_whose_resolver_cannot_answer_does_not_start(tmp_path: Path) -> None:
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(f"file:{tmp_path}/none.db?mode=rw", uri=True)
+
+    with pytest.raises(InvalidConfig, match="unable to open"):
+        await CheckBackTask(NOWHERE, DatabaseResolver(connect)).start()
+    with pytest.raises(InvalidConfig, match="unable to open"):
+        await asyncio.to_thread(BlockingCheckBack(NOWHERE, DatabaseResolver(connect)).start)
+
+
+def test_a_check_back_closes_the_connection_that_it_has_opened(
+    bootstrap: str, server: PostgresServer
+) -> None:
+    opened: list[Any] = []
+
+    def connect() -> Any:
+        opened.append(server.connect())
+        return opened[-1]
+
+    with BlockingCheckBack(bootstrap, DatabaseResolver(connect)):
+        assert len(opened) == 1
+    assert opened[0].closed
