@@ -343,7 +343,13 @@ class ClassicGroup:
     # -- what offsets ask
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool,
+        **_: object,
     ) -> None:
         """Judge who commits offsets (KIP-447 for transactional ones).
 
@@ -362,6 +368,9 @@ class ClassicGroup:
             raise UnknownMemberId
         if not is_transactional and self.state is GroupState.COMPLETING_REBALANCE:
             raise RebalanceInProgress
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Let every one ask, as Kafka does: what is committed is no secret of a generation."""
 
     def check_offset_delete(self) -> None:
         """Raises GroupIdNotFound, NonEmptyGroup (other than consumers cannot be looked into)."""

@@ -13,6 +13,7 @@ class GroupType(Enum):
     """A kind of group, by the name that ListGroups shows."""
 
     CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class ExpiryRule(NamedTuple):
@@ -53,9 +54,23 @@ class Group(Protocol):
         ...
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool,
+        api_version: int,
+        partitions: Iterable[tuple[bytes, int]],
     ) -> None:
-        """Judge the member that commits offsets. Raises the KafkaError of the answer."""
+        """Judge the member that commits offsets, of partitions by topic id.
+
+        Raises the KafkaError of the answer.
+        """
+        ...
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Judge the member that asks for offsets. Raises the KafkaError of the answer."""
         ...
 
     def check_offset_delete(self) -> None:

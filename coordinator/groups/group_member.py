@@ -7,6 +7,9 @@ from .group_messages import Protocols
 
 # What Python takes beside the texts.
 PROTOCOL_BYTES, MEMBER_BYTES, PENDING_MEMBER_BYTES = 200, 1_000, 500
+# Of all members, those pending, too; for each a client may send a megabyte.
+METADATA_BYTES_MAX = 32 * 1024 * 1024
+GROUPS_MAX = 1_000_000  # of one partition; expired ones go, so only a broken client comes here
 
 
 @dataclass(slots=True, eq=False)

@@ -3,10 +3,11 @@
 Times are milliseconds. Error fields hold numbers of `ErrorCode`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...wire.errors import ErrorCode
+from .consumer.settings import ConsumerGroupSettings
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -98,3 +99,4 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 0
     # A member that nobody can have told its id cannot send heartbeats; so long may it wait.
     new_member_join_timeout_ms: int = 300_000
+    consumer: Callable[[str], ConsumerGroupSettings] = lambda group_id: ConsumerGroupSettings()

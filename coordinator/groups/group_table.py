@@ -10,9 +10,18 @@ from itertools import islice
 
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
 from .classic_group import ClassicGroup
+from .consumer.consumer_group import ConsumerGroup
+from .consumer_groups import ConsumerGroups
 from .deadlines import Deadlines
 from .group import Group
-from .group_member import MEMBER_BYTES, HeldMetadata, metadata_bytes, text_bytes
+from .group_member import (
+    GROUPS_MAX,
+    MEMBER_BYTES,
+    METADATA_BYTES_MAX,
+    HeldMetadata,
+    metadata_bytes,
+    text_bytes,
+)
 from .group_messages import (
     NO_MEMBER,
     JoinAnswer,
@@ -27,11 +36,8 @@ from .leaving import leave, session_deadline
 from .rebalance import expect_heartbeat, join_deadline, prepare_rebalance, release
 from .records import GroupValue
 from .syncing import heartbeat, sync, sync_deadline
-from .turn import HEARTBEAT, JOIN, DeadlineKey, Turn
+from .turn import HEARTBEAT, JOIN, REVOCATION, SESSION, DeadlineKey, Turn
 
-# Of all members, those pending, too; for each a client may send a megabyte.
-METADATA_BYTES_MAX = 32 * 1024 * 1024
-GROUPS_MAX = 1_000_000  # of one partition; expired ones go, so only a broken client comes here
 _SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
 
 
@@ -42,6 +48,7 @@ class GroupTable:
         self.groups: dict[str, Group] = {}  # of every kind
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.held_metadata = HeldMetadata()
+        self.consumers = ConsumerGroups(self.groups, self.remove, self.held_metadata)
 
     # -- from the log, and away
 
@@ -60,6 +67,8 @@ class GroupTable:
         for group in groups:
             if isinstance(group, ClassicGroup):
                 self.attempt(group.group_id, turn, partial(_begin_sessions, group, turn))
+            elif isinstance(group, ConsumerGroup):
+                self.consumers.on_loaded(group, turn)
 
     def remove(
         self, group_id: str, turn: Turn, error: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -78,14 +87,22 @@ class GroupTable:
             self.set_aside(group_id, turn, error)
 
     def set_aside(self, group_id: str, turn: Turn, error: Exception) -> None:
-        """End a group whose state a defect has made doubtful: its members join anew."""
+        """End a group whose state a defect has made doubtful: its members join anew.
+
+        A consumer group stays: it is what its records say.
+        """
         turn.failures.append((group_id, error))
+        if isinstance(self.groups.get(group_id), ConsumerGroup):
+            return
         self.remove(group_id, turn, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     # -- requests
 
     def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
         """JoinGroup: a new group begins with the first member that has no id yet."""
+        if not self._makes_way(request.group_id, turn):
+            refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            return turn.answer(ticket, JoinAnswer(error=refused, member_id=request.member_id))
         group = self.classic(request.group_id)
         if not self._has_room(group, request):
             full = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -104,6 +121,16 @@ class GroupTable:
         # next coordinator. If nobody ever joins, it expires.
         empty = GroupValue("", 0, None, None, group.state_since_ms, ())
         turn.store(request.group_id, empty, lambda error, later: None)
+
+    def _makes_way(self, group_id: str, turn: Turn) -> bool:
+        """Remove an empty consumer group, for a classic one; False if it has members."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                return False
+            self.consumers.append_tombstones(group, turn)
+            del self.groups[group_id]
+        return True
 
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
         group = self.classic(request.group_id)
@@ -200,6 +227,8 @@ class GroupTable:
 
     def _meet(self, key: DeadlineKey, turn: Turn) -> None:
         kind, group_id, member_id = key
+        if kind in (SESSION, REVOCATION):
+            return self.consumers.meet(key, turn)
         group = self.groups[group_id]
         assert isinstance(group, ClassicGroup)
         if kind == HEARTBEAT:

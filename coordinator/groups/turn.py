@@ -8,12 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...wire.steps import Steps
+from .consumer.heartbeat_messages import ConsumerHeartbeatAnswer
+from .consumer.known_topics import KnownTopics
 from .deadlines import Deadlines
 from .group_messages import GroupSettings, JoinAnswer, SyncAnswer
 from .records import GroupValue, encode_group_key, encode_group_value
 
 HEARTBEAT, JOIN, SYNC = "heartbeat", "join", "sync"
-DeadlineKey = tuple[str, str, str]  # which of the three, group id, member id or ""
+SESSION, REVOCATION = "session", "revocation"  # of consumer groups
+DeadlineKey = tuple[str, str, str]  # which of the five, group id, member id or ""
+Answer = JoinAnswer | SyncAnswer | ConsumerHeartbeatAnswer
 
 
 LogRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone
@@ -25,11 +29,16 @@ class GroupAppend:
 
     `settled` is called once, with an ErrorCode and the turn it begins: when the batch is committed
     (NONE), or is known not to be. `records` encodes them, when the turn is carried out.
+
+    Of a group that is changed by replay only there is `replay`, which is called when the records
+    are in the log. Without records it waits for the commit of the group's last ones, and it is told
+    when that is not known: NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE.
     """
 
     group_id: str
     records: Callable[[], Sequence[LogRecord]]
     settled: "Callable[[int, Turn], None]"
+    replay: "Callable[[Turn], None] | None" = None
 
 
 @dataclass(slots=True, eq=False)
@@ -40,16 +49,17 @@ class Turn:
     wall_ms: int
     settings: GroupSettings
     deadlines: Deadlines[DeadlineKey]
-    answers: list[tuple[object, JoinAnswer | SyncAnswer]] = field(
-        default_factory=list[tuple[object, JoinAnswer | SyncAnswer]]
-    )
+    topics: KnownTopics = field(default_factory=KnownTopics)
+    answers: list[tuple[object, Answer]] = field(default_factory=list[tuple[object, Answer]])
     appends: list[GroupAppend] = field(default_factory=list[GroupAppend])
+    # Work of consumer groups that is too long for a turn: which, and the group's id.
+    long_work: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     notes: list[str] = field(default_factory=list[str])  # sentences for the log
     steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
     # Groups that a defect has ended, with what was raised.
     failures: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
 
-    def answer(self, ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
+    def answer(self, ticket: object, answer: Answer) -> None:
         """Answer the request that the ticket stands for."""
         self.answers.append((ticket, answer))
 

@@ -143,6 +143,8 @@ def consumer_group_settings(
         session_timeout_ms=session_ms,
         heartbeat_interval_ms=heartbeat_ms,
         assignment_interval_ms=interval_ms,
+        max_size=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from ...coordinator.groups.consumer.known_topics import KnownTopics
 from ...coordinator.groups.group_messages import GroupSettings
 from ...coordinator.groups.turn import Turn
 from ...coordinator.metadata.cluster_state import ClusterState
@@ -41,6 +42,7 @@ from ..config.broker_config import BrokerConfig
 from ..earliest_timer import EarliestTimer
 from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
+from .consumer_settings import ConsumerSettingsByGroup
 from .shard import GroupShard, Replayed, ShardState
 from .turn_execution import TurnExecution, call_safely
 
@@ -65,7 +67,9 @@ class GroupCoordinator:
         self._settings = GroupSettings(
             max_size=config.group_max_size,
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            consumer=ConsumerSettingsByGroup(config, state).of,
         )
+        self.topics = KnownTopics(state)
         self._shards: dict[int, GroupShard] = {}
         self._is_appending = False
         self.is_stopping = False
@@ -75,6 +79,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Coordinate the groups of every partition of __consumer_offsets that we come to lead."""
         self._replicas.role_listeners.append(self._role_changed)
+        self._state.on_change(self.topics.note)
         for partition in self._replicas:
             self._role_changed(partition)
 
@@ -162,15 +167,32 @@ class GroupCoordinator:
         info = self._append(shard, batch, guard)
         return info.first_offset, self._wait(shard, info.last_offset + 1, is_group_record)
 
-    def append_then(self, shard: GroupShard, batch: bytes | bytearray, replayed: Replayed) -> None:
-        """The same; when it is committed and replayed `replayed` is called, within the share."""
+    def append_then(
+        self,
+        shard: GroupShard,
+        batch: bytes | bytearray,
+        replayed: Replayed,
+        *,
+        is_group_record: bool = False,
+    ) -> int:
+        """The same; when it is committed and replayed `replayed` is called, within the share.
+
+        Returns the offset behind the batch.
+        """
         info = self._append(shard, batch)
+        self.call_when_replayed(shard, info.last_offset + 1, replayed, is_group_record)
+        return info.last_offset + 1
+
+    def call_when_replayed(
+        self, shard: GroupShard, next_offset: int, replayed: Replayed, is_group_record: bool = False
+    ) -> None:
+        """Call `replayed` when all before an offset is replayed, or that is given up."""
         deadline_ms = self.clock.monotonic_ms() + self._append_timeout_ms
 
         def settled(error: Exception | None) -> None:
             self.work.share.do(partial(call_safely, replayed, error))
 
-        shard.call_when_replayed(info.last_offset + 1, deadline_ms, settled)
+        shard.call_when_replayed(next_offset, deadline_ms, settled, is_group_record)
         self._timer.set(deadline_ms)
 
     def _append(
@@ -225,7 +247,7 @@ class GroupCoordinator:
             self._load(partition)
 
     def _load(self, partition: HostedPartition) -> None:
-        shard = GroupShard(partition, self.clock, self._settings)
+        shard = GroupShard(partition, self.clock, self._settings, self.topics)
         self._shards[partition.index] = shard
         partition.observer = self._moved
         self._replay(shard, at_once=False)
@@ -352,7 +374,7 @@ class GroupCoordinator:
                 left -= self._meet_deadlines(shard, now_ms, left)
             except Exception:
                 logger.exception("%r is loaded anew", shard)
-                self._load_anew(shard)
+                self.load_anew(shard)
             next_ms = shard.next_deadline_ms
             if next_ms is not None and shard.state is not ShardState.CLOSED:
                 self._timer.set(next_ms)
@@ -362,15 +384,17 @@ class GroupCoordinator:
         if shard.fail_waiters(CoordinatorNotAvailable(), until_ms=now_ms):
             # A group's record may yet be committed or not; its log will tell.
             logger.warning("%r: the replicas do not confirm a group's record", shard)
-            self._load_anew(shard)
+            self.load_anew(shard)
             return 0
         if shard.state is not ShardState.SERVING:
             return 0
-        turn = shard.turn()
-        count = shard.table.due(turn, count_max)  # others in the next turn: they are overdue
-        self.execute(shard, turn)
-        return count
+        for count in range(count_max):  # others in the next turn: they are overdue
+            turn = shard.turn()
+            if not shard.table.due(turn, 1):  # one a turn: it sees what the one before has changed
+                return count
+            self.execute(shard, turn)
+        return max(0, count_max)
 
-    def _load_anew(self, shard: GroupShard) -> None:
+    def load_anew(self, shard: GroupShard) -> None:
         self._unload(shard)
         self._role_changed(shard.partition)

@@ -17,11 +17,14 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from ...coordinator.groups.consumer.known_topics import KnownTopics
+from ...coordinator.groups.consumer.record_codec import decode_consumer_key, decode_consumer_value
+from ...coordinator.groups.consumer.records import GroupEpochKey
 from ...coordinator.groups.group import Group
 from ...coordinator.groups.group_messages import GroupSettings
 from ...coordinator.groups.group_table import GroupTable
 from ...coordinator.groups.offset_table import OffsetTable
-from ...coordinator.groups.records import GroupKey, decode_group_value, decode_key
+from ...coordinator.groups.records import GroupKey, OffsetKey, decode_group_value, decode_key
 from ...coordinator.groups.turn import Turn
 from ...wire.errors import GroupIdNotFound, IllegalGeneration, InvalidRecord
 from ...wire.record_batch import BatchHeader, decode_header, iterate_batches
@@ -74,7 +77,13 @@ class Waiter:
 class GroupShard:
     """One partition's groups; `offsets` and `groups` are for handlers to read."""
 
-    def __init__(self, partition: HostedPartition, clock: Clock, settings: GroupSettings) -> None:
+    def __init__(
+        self,
+        partition: HostedPartition,
+        clock: Clock,
+        settings: GroupSettings,
+        topics: KnownTopics,
+    ) -> None:
         assert partition.leader is not None
         self.index = partition.index
         self.partition = partition
@@ -88,8 +97,10 @@ class GroupShard:
         self.replayed = partition.log.log_start_offset  # exclusive
         self.waiters: deque[Waiter] = deque()  # in the order of the log
         self.is_replaying = False
+        self.consumer_records_until = 0  # the end of what was appended of consumer groups
         self._clock = clock
         self._settings = settings
+        self._topics = topics
         self._kept: deque[tuple[int, memoryview]] = deque()  # base offset, batch
         self._kept_bytes = 0
 
@@ -102,8 +113,8 @@ class GroupShard:
 
     def turn(self) -> Turn:
         """A turn that begins now."""
-        clock = self._clock
-        return Turn(clock.monotonic_ms(), clock.wall_ms(), self._settings, self.table.deadlines)
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        return Turn(now_ms, wall_ms, self._settings, self.table.deadlines, self._topics)
 
     # -- replay
 
@@ -181,18 +192,27 @@ class GroupShard:
             if not is_loading and record.value is not None:
                 continue
             try:
-                key = decode_key(record.key)
-                if not isinstance(key, GroupKey):
-                    continue
-                if is_loading:
-                    value = None if record.value is None else decode_group_value(record.value)
-                    self.table.replay(key.group_id, value)
-                else:
-                    self.keep_offsets_group(key.group_id)
+                self._replay_group(record, is_loading=is_loading)
             except InvalidRecord as error:
                 logger.error("%r: the record at %d is left out: %s", self, record.offset, error)
             except Exception:  # of one group of many
                 logger.exception("%r: the record at %d is left out", self, record.offset)
+
+    def _replay_group(self, record: Record, *, is_loading: bool) -> None:
+        key = decode_key(record.key) or decode_consumer_key(record.key or b"")
+        if key is None or isinstance(key, OffsetKey):
+            return
+        if not is_loading:
+            if isinstance(key, GroupKey | GroupEpochKey):
+                self.keep_offsets_group(key.group_id)
+            return
+        value = record.value
+        if isinstance(key, GroupKey):
+            group_value = None if value is None else decode_group_value(value)
+            self.table.replay(key.group_id, group_value)
+        else:
+            consumer_value = None if value is None else decode_consumer_value(key, value)
+            self.table.consumers.replay(key, consumer_value)
 
     def keep_offsets_group(self, group_id: str) -> None:
         """Make a group again that is gone, if it has offsets."""
@@ -221,7 +241,13 @@ class GroupShard:
             self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, done))
         return done
 
-    def call_when_replayed(self, next_offset: int, deadline_ms: int, replayed: Replayed) -> None:
+    def call_when_replayed(
+        self,
+        next_offset: int,
+        deadline_ms: int,
+        replayed: Replayed,
+        is_group_record: bool = False,
+    ) -> None:
         """The same without a future, which takes a turn of the loop to wake who waits for it.
 
         What is called may answer, and changes nothing here.
@@ -229,7 +255,7 @@ class GroupShard:
         if self.replayed >= next_offset:
             replayed(None)
         else:
-            self.waiters.append(Waiter(next_offset, deadline_ms, False, replayed))
+            self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, replayed))
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -275,13 +301,15 @@ class GroupShard:
         *,
         is_transactional: bool,
         api_version: int,
+        partitions: Iterable[tuple[bytes, int]],
     ) -> None:
         """Judge who commits (KIP-447); call `append` in the same turn of the event loop.
 
         A plain commit of a member also counts as its heartbeat. A group that does not exist is
-        made if the generation is below 0. Raises UnknownMemberId, IllegalGeneration,
-        FencedInstanceId, RebalanceInProgress, GroupIdNotFound (plain commits from version 9 on),
-        CoordinatorNotAvailable.
+        made if the generation is below 0. `partitions`, by topic id, are what a consumer group's
+        member must have had for long enough. Raises UnknownMemberId, IllegalGeneration,
+        StaleMemberEpoch, UnsupportedVersion, FencedInstanceId, RebalanceInProgress,
+        CoordinatorNotAvailable, GroupIdNotFound (plain commits from version 9 on).
         """
         if generation >= 0 and group_id not in self.groups:
             if is_transactional or api_version < GROUP_NOT_FOUND_FROM:
@@ -291,13 +319,26 @@ class GroupShard:
         self.table.check_room(group_id)
         group = self.table.obtain_simple(group_id, turn.wall_ms)
         group.check_offset_commit(
-            member_id, group_instance_id, generation, is_transactional=is_transactional
+            member_id,
+            group_instance_id,
+            generation,
+            is_transactional=is_transactional,
+            api_version=api_version,
+            partitions=partitions,
         )
         if not is_transactional:
             self.table.offsets_committed(group_id, member_id, turn)
 
-    def check_offset_fetch(self, group_id: str) -> bool:
-        """Whether the group is known; if not, every offset is -1 and there is no error."""
+    def check_offset_fetch(
+        self, group_id: str, member_id: str | None = None, member_epoch: int = -1
+    ) -> bool:
+        """Whether the group is known; if not, every offset is -1 and there is no error.
+
+        Raises UnknownMemberId, StaleMemberEpoch: of a consumer group by a member that is not there.
+        """
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.check_offset_fetch(member_id, member_epoch)
         return group_id in self.groups or self.offsets.has_offsets(group_id)
 
     def check_offset_delete(self, group_id: str) -> Container[str]:

@@ -7,17 +7,19 @@ an answer, a record or a rule, is held against its group: the others go on, and 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ...coordinator.groups.group_messages import JoinAnswer, SyncAnswer
-from ...coordinator.groups.turn import GroupAppend, Turn
+from ...coordinator.groups.consumer.consumer_group import ConsumerGroup
+from ...coordinator.groups.consumer.known_topics import KnownTopics
+from ...coordinator.groups.turn import Answer, GroupAppend, LogRecord, Turn
 from ...replication.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError, MessageTooLarge, RecordListTooLarge
 from ...wire.records import Record, encode_batch
 from ..clock import Clock
-from .shard import GroupShard, ShardState
+from .consumer_work import ConsumerWork
+from .shard import GroupShard, Replayed, ShardState
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +28,7 @@ class Appending(Protocol):
     """The coordinator, as far as a turn needs it."""
 
     clock: Clock
+    topics: KnownTopics
 
     @property
     def work(self) -> SlicedWork: ...
@@ -33,6 +36,21 @@ class Appending(Protocol):
     def append_now(
         self, shard: GroupShard, batch: bytes | bytearray, *, is_group_record: bool
     ) -> "tuple[int, asyncio.Future[None]]": ...
+
+    def append_then(
+        self,
+        shard: GroupShard,
+        batch: bytes | bytearray,
+        replayed: Replayed,
+        *,
+        is_group_record: bool,
+    ) -> int: ...
+
+    def call_when_replayed(
+        self, shard: GroupShard, next_offset: int, replayed: Replayed
+    ) -> None: ...
+
+    def load_anew(self, shard: GroupShard) -> None: ...
 
     def execute(self, shard: GroupShard, turn: Turn) -> None: ...
 
@@ -42,6 +60,7 @@ class TurnExecution:
 
     def __init__(self, coordinator: Appending) -> None:
         self._coordinator = coordinator
+        self._consumer_work = ConsumerWork(coordinator)
 
     def execute(self, shard: GroupShard, turn: Turn) -> None:
         """Answer and append, and go on with what cannot be appended."""
@@ -57,9 +76,12 @@ class TurnExecution:
                     partial(self._coordinator.work.begin, "subscriptions of a group"), steps
                 )
             for append in turn.appends:
-                error_code = self._append(shard, append)
+                carry_out = self._append if append.replay is None else self._append_replayed
+                error_code = carry_out(shard, append)
                 if error_code is not None and shard.state is ShardState.SERVING:
                     turns.append(_settled(shard, append, error_code))
+            for kind, group_id in turn.long_work:
+                self._consumer_work.begin(shard, kind, group_id)
 
     def answer(self, turn: Turn) -> None:
         """Answer the requests that have waited."""
@@ -71,21 +93,10 @@ class TurnExecution:
     def _append(self, shard: GroupShard, append: GroupAppend) -> int | None:
         """Append a group's records; the error if that cannot be, None if they are on their way."""
         try:
-            now_ms = self._coordinator.clock.wall_ms()
-            records = [Record(i, now_ms, *record) for i, record in enumerate(append.records())]
-            size_bytes = sum(len(record.value or b"") for record in records)
-            if size_bytes > shard.partition.log.config.max_message_bytes:
-                raise MessageTooLarge  # before a batch of it is made, in five times as long
-            batch = encode_batch(records)
+            batch = self._encode(shard, append.records())
             _, done = self._coordinator.append_now(shard, batch, is_group_record=True)
-        except (MessageTooLarge, RecordListTooLarge) as error:
-            logger.warning("a record of group %s is too large: %s", append.group_id, error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        except KafkaError as error:
-            return error.number
-        except Exception:
-            logger.exception("a record of group %s cannot be written", append.group_id)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
+        except Exception as error:
+            return _error_of(append, error)
         done.add_done_callback(partial(self._appended, shard, append))
         return None
 
@@ -96,6 +107,69 @@ class TurnExecution:
             return  # the shard is gone, and everybody who waited was told so
         self._coordinator.execute(shard, _settled(shard, append, ErrorCode.NONE))
 
+    def _append_replayed(self, shard: GroupShard, append: GroupAppend) -> int | None:
+        """The same of a group that only its records change: they do so when they are in the log."""
+        assert append.replay is not None
+        try:
+            records = append.records()
+            if not records:
+                group = shard.groups.get(append.group_id)
+                until = group.appended_until if isinstance(group, ConsumerGroup) else 0
+                if until <= shard.replayed:
+                    return ErrorCode.NONE
+                self._coordinator.call_when_replayed(
+                    shard, until, partial(self._replayed, shard, append)
+                )
+                return None
+            until = self._coordinator.append_then(
+                shard,
+                self._encode(shard, records),
+                partial(self._replayed, shard, append),
+                is_group_record=True,
+            )
+        except Exception as error:
+            return _error_of(append, error)
+        shard.consumer_records_until = until
+        turn = shard.turn()
+        try:
+            append.replay(turn)
+        except Exception:
+            logger.exception("%r: group %s is not what its log says", shard, append.group_id)
+            self._coordinator.load_anew(shard)
+            return None
+        group = shard.groups.get(append.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.appended_until = until
+        self.answer(turn)
+        return None
+
+    def _replayed(self, shard: GroupShard, append: GroupAppend, error: Exception | None) -> None:
+        number = ErrorCode.NONE if error is None else ErrorCode.UNKNOWN_SERVER_ERROR
+        turn = _settled(shard, append, error.number if isinstance(error, KafkaError) else number)
+        if shard.state is ShardState.SERVING:
+            self._coordinator.execute(shard, turn)
+        else:
+            self.answer(turn)
+
+    def _encode(self, shard: GroupShard, values: Sequence[LogRecord]) -> bytes:
+        now_ms = self._coordinator.clock.wall_ms()
+        records = [Record(i, now_ms, *record) for i, record in enumerate(values)]
+        size_bytes = sum(len(record.value or b"") for record in records)
+        if size_bytes > shard.partition.log.config.max_message_bytes:
+            raise MessageTooLarge  # before a batch of it is made, in five times as long
+        return encode_batch(records)
+
+
+def _error_of(append: GroupAppend, error: Exception) -> int:
+    """Return what members are told whose records cannot be appended."""
+    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+        logger.warning("a record of group %s is too large: %s", append.group_id, error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if isinstance(error, KafkaError):
+        return error.number
+    logger.error("a record of group %s cannot be written", append.group_id, exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
 
 def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
     """Call one of many; an exception is logged, since the others wait, too."""
@@ -105,7 +179,7 @@ def call_safely(waiting: Callable[[Any], object], outcome: object) -> None:
         logger.exception("answering a request that had waited")
 
 
-def _give(ticket: object, answer: JoinAnswer | SyncAnswer) -> None:
+def _give(ticket: object, answer: Answer) -> None:
     assert callable(ticket)
     call_safely(ticket, answer)
 

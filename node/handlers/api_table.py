@@ -10,7 +10,14 @@ from ...wire.messages import control
 from ..listener.dispatch import Api
 from .fetch import fetch, offsets, record_deletion
 from .groups import admin as group_admin
-from .groups import committed_offsets, coordinators, members, offset_commits, plain_commits
+from .groups import (
+    committed_offsets,
+    consumer_members,
+    coordinators,
+    members,
+    offset_commits,
+    plain_commits,
+)
 from .metadata import cluster, configs, metadata, replicas, topic_partitions, topics
 from .metadata.auto_creation import AutoCreation
 from .produce import produce
@@ -38,6 +45,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
         *offset_commits.apis(),
         *committed_offsets.apis(),
         *members.apis(),
+        *consumer_members.apis(),
         *group_admin.apis(),
     )
 

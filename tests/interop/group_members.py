@@ -24,6 +24,7 @@ class Member:
         self.history: list[frozenset[int]] = []
         self.read: list[tuple[int, int]] = []  # partition, offset
         self.committed = 0  # how often it has
+        self.errors: list[Any] = []  # what it was told instead of records
         self._end = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run_guarded, daemon=True)
@@ -70,6 +71,16 @@ class Member:
 
 
 class Confluent(Member):
+    def _protocol(self) -> dict[str, Any]:
+        return {
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": "cooperative-sticky" if self.cooperative else "range",
+        }
+
+    def _subscription(self) -> str:
+        return TOPIC
+
     def _run(self) -> None:
         from confluent_kafka import Consumer, KafkaException
 
@@ -79,18 +90,15 @@ class Confluent(Member):
                 "group.id": self.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
                 "log_level": 0,
-                "partition.assignment.strategy": "cooperative-sticky"
-                if self.cooperative
-                else "range",
+                **self._protocol(),
             }
             | ({} if self.instance is None else {"group.instance.id": self.instance})
         )
-        consumer.subscribe([TOPIC])
+        consumer.subscribe([self._subscription()])
         while not self._end.is_set():
             messages = consumer.consume(100, timeout=0.05)
+            self.errors += [m.error() for m in messages if m.error()]
             self.read += [  # type: ignore[misc]
                 (m.partition(), m.offset()) for m in messages if not m.error()
             ]
@@ -102,6 +110,30 @@ class Confluent(Member):
                 except KafkaException:
                     pass  # a rebalance; what was read is read again
         consumer.close()
+
+
+class ConsumerProtocol(Confluent):
+    """A member of a consumer group (KIP-848)."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        *,
+        instance: str | None = None,
+        assignor: str | None = None,
+        subscription: str = TOPIC,
+    ) -> None:
+        self.assignor = assignor
+        self.subscription = subscription
+        super().__init__(bootstrap, group, instance=instance)
+
+    def _protocol(self) -> dict[str, Any]:
+        chosen = {} if self.assignor is None else {"group.remote.assignor": self.assignor}
+        return {"group.protocol": "consumer", **chosen}
+
+    def _subscription(self) -> str:
+        return self.subscription
 
 
 class KafkaPython(Member):

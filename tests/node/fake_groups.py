@@ -34,14 +34,16 @@ class FakeShard:
 
     def check_offset_commit(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation: int,
-        *, is_transactional: bool, api_version: int,
+        *, is_transactional: bool, api_version: int, partitions: object,
     ) -> None:  # fmt: skip
         self.checks.append(
             (group_id, member_id, group_instance_id, generation, is_transactional, api_version)
         )
         self._refuse()
 
-    def check_offset_fetch(self, group_id: str) -> bool:
+    def check_offset_fetch(
+        self, group_id: str, member_id: str | None = None, member_epoch: int = -1
+    ) -> bool:
         self._refuse()
         return self.is_known
 

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+from ..assignors.catalogue import ASSIGNORS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupSettings:
-    """Within the bounds of the broker; all in milliseconds."""
+    """Times lie within the bounds of the broker; of the assignors the first is the default."""
 
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    assignment_interval_ms: int
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = (1 << 31) - 1
+    assignors: tuple[str, ...] = tuple(ASSIGNORS)

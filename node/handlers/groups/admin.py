@@ -115,10 +115,20 @@ def _members(group: ClassicGroup) -> "list[responses.DescribeGroups.DescribedGro
     ]
 
 
-def list_groups(
+async def list_groups(
     context: RequestContext, header: RequestHeader, request: "requests.ListGroupsRequest"
 ) -> "Steps[responses.ListGroups.Response]":
-    """The groups that this broker coordinates."""
+    """The groups that this broker coordinates, as far as they are committed."""
+    groups = context.broker.groups
+    for shard in groups.shards:
+        if shard.state is ShardState.SERVING and shard.consumer_records_until > shard.replayed:
+            await groups.until_settled(shard)
+    return _listing(context, request)
+
+
+def _listing(
+    context: RequestContext, request: "requests.ListGroupsRequest"
+) -> "Steps[responses.ListGroups.Response]":
     states = set((yield from made(_filter, getattr(request, "states_filter", ()))))
     types = set((yield from made(_filter, getattr(request, "types_filter", ()))))
     groups = context.broker.groups

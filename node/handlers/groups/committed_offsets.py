@@ -78,7 +78,8 @@ def _offsets(
                 yield
             error, found = unsettled.get(group.group_id, 0), list["_Topic"]()
             if not error:
-                fetching = _fetch(broker, group.group_id, group.topics, version, stable)
+                member = getattr(group, "member_id", None), getattr(group, "member_epoch", -1)
+                fetching = _fetch(broker, group.group_id, group.topics, version, stable, member)
                 error, found = yield from fetching
             answers.append({"group_id": group.group_id, "error_code": error, "topics": found})
         return {"groups": answers}
@@ -106,12 +107,17 @@ def _offsets_bytes(context: RequestContext, request: "requests.OffsetFetchReques
 
 
 def _fetch(
-    broker: BrokerServices, group_id: str, topics: "_Topics | None", version: int, stable: bool
+    broker: BrokerServices,
+    group_id: str,
+    topics: "_Topics | None",
+    version: int,
+    stable: bool,
+    member: tuple[str | None, int] = (None, -1),
 ) -> "Steps[tuple[int, list[_Topic]]]":
     """The error and the topics of one group, in the terms of version 8 and later."""
     try:
         shard = broker.groups.shard_for(group_id)
-        offsets = shard.offsets if shard.check_offset_fetch(group_id) else None
+        offsets = shard.offsets if shard.check_offset_fetch(group_id, *member) else None
         group = _Group(broker.state, offsets, group_id, version, stable)
         answers = yield from group.all_topics() if topics is None else group.asked_topics(topics)
         if broker.groups.shard_for(group_id) is not shard:  # then its offsets may be gone

@@ -68,9 +68,7 @@ BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # of one that cannot be encoded
 _Proceed = Callable[[RequestContext, RequestHeader, Request], list[Buffer] | PendingAnswer]
 
 
-def _decoding_in_slices(
-    key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[Request]
-) -> Handler:
+def decoding_in_slices(key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[Request]) -> Handler:
     """A handler: requests with long arrays are decoded in slices, and then go on as others do."""
     large_requests = LargeRequests()
 
@@ -315,8 +313,8 @@ def _check_group_id(group_id: str) -> None:
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
-    join = _decoding_in_slices(api_keys.JOIN_GROUP, join_group)
-    sync = _decoding_in_slices(api_keys.SYNC_GROUP, sync_group)
+    join = decoding_in_slices(api_keys.JOIN_GROUP, join_group)
+    sync = decoding_in_slices(api_keys.SYNC_GROUP, sync_group)
     return (
         Api(api_keys.JOIN_GROUP, 0, 9, join, _join_error),
         control_api(api_keys.HEARTBEAT, (0, 4), heartbeat, code_only),

@@ -98,6 +98,7 @@ class SortedCommit:
         self.topics: list[_TopicAnswer] = []
         self.offsets: list[_Offset] = []
         self.is_refused = False  # some of it, or all; also a topic that does not exist
+        self.partitions: set[tuple[bytes, int]] = set()  # that exist, by topic id
         self._ids: dict[str, bytes] = {}  # of the topics that exist, by name
         retention_ms = getattr(request, "retention_time", -1)
         self._expire_ms = NO_TIMESTAMP
@@ -146,6 +147,7 @@ class SortedCommit:
                     topic.topic_id,
                 )
                 self.offsets.append(_Offset(answer, topic.name, index, value))
+                self.partitions.add((topic.topic_id, index))
 
     def _refuse(self, answer: "_Answer", number: int) -> None:
         self.is_refused = True
@@ -235,6 +237,7 @@ async def txn_offset_commit(
             getattr(request, "generation_id", -1),
             is_transactional=True,
             api_version=version,
+            partitions=commit.partitions,
         )
         _check_connection(context, request, version)  # again: it may have become late
         commit.check_topics(broker.state)
@@ -318,6 +321,8 @@ def transactional_error(error: KafkaError, version: int) -> int:
     """
     if error.number == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error.number == ErrorCode.STALE_MEMBER_EPOCH:
+        return ErrorCode.ILLEGAL_GENERATION  # the other one came with version 6
     if error.number == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
         return ErrorCode.INVALID_TXN_STATE
     number = coordinator_error(error)

@@ -52,7 +52,7 @@ def short_offset_commit(
         if commit.offsets:
             shard = broker.groups.shard_for(commit.group_id)
             run_to_end(commit.checking_room(shard.offsets))
-            _check(shard, header, request)
+            _check(shard, header, request, commit)
             is_short = len(commit.group_id) <= REMEMBERED_GROUP_ID_MAX
             key = remembered_key if is_short else encode_offset_key
             metadata_max = broker.config.offset_metadata_max_bytes
@@ -82,7 +82,7 @@ async def offset_commit(
         shard = broker.groups.shard_for(commit.group_id)
         await broker.work.finish("OffsetCommit", commit.checking_room(shard.offsets))
         shard = broker.groups.shard_for(commit.group_id)  # again: it may have resigned meanwhile
-        _check(shard, header, request)
+        _check(shard, header, request, commit)
         commit.check_topics(broker.state)
         if batch:
             await broker.groups.append(shard, batch)
@@ -92,7 +92,10 @@ async def offset_commit(
 
 
 def _check(
-    shard: GroupShard, header: RequestHeader, request: "requests.OffsetCommitRequest"
+    shard: GroupShard,
+    header: RequestHeader,
+    request: "requests.OffsetCommitRequest",
+    commit: SortedCommit,
 ) -> None:
     shard.check_offset_commit(
         request.group_id,
@@ -101,6 +104,7 @@ def _check(
         request.generation_id_or_member_epoch,
         is_transactional=False,
         api_version=header.api_version,
+        partitions=commit.partitions,
     )
 
 

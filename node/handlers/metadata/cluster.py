@@ -8,7 +8,8 @@ Describe-, Create-, DeleteAcls 1-3  KIP-140: SECURITY_DISABLED, as Kafka without
 
 Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served, and are never
 changed. transaction.version 2 (KIP-890): producers that know it raise their epoch with each
-transaction and add partitions by producing; the others go on beside them. metadata.version is by
+transaction and add partitions by producing; the others go on beside them. group.version 1: consumer
+groups of the newer protocol (KIP-848). metadata.version is by
 what tools know a broker's version: 33 is 4.4-IV2.
 """
 
@@ -33,7 +34,11 @@ BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 SOFTWARE_FROM = FEATURES_FROM = 3
 FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
-FEATURES = {"metadata.version": (7, 33), "transaction.version": (0, 2)}  # lowest and highest level
+FEATURES = {  # lowest and highest level
+    "group.version": (0, 1),
+    "metadata.version": (7, 33),
+    "transaction.version": (0, 2),
+}
 
 
 class Address(TypedDict):

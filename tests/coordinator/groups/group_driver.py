@@ -1,6 +1,7 @@
 """One partition's groups with a clock that the test turns, and a log that it looks into."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from oncelog.coordinator.groups.classic_group import ClassicGroup
@@ -55,7 +56,7 @@ class Groups:
     """Carries out turns; records are committed when `commit` is called, at once by default."""
 
     def __init__(self, *, holds_stores: bool = False, **settings: int) -> None:
-        self.settings = GroupSettings(**settings)
+        self.settings = replace(GroupSettings(), **settings)
         self.now_ms = 1_000_000
         self.table = GroupTable()
         self.holds_stores = holds_stores
@@ -74,7 +75,7 @@ class Groups:
         for _, error in turn.failures:
             raise error
         for ticket, answer in turn.answers:
-            assert isinstance(ticket, Ticket)
+            assert isinstance(ticket, Ticket) and isinstance(answer, JoinAnswer | SyncAnswer)
             ticket.answers.append(answer)
         for steps in turn.steps:
             run_to_end(steps)

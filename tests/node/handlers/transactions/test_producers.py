@@ -231,12 +231,13 @@ def test_api_versions_shows_features_as_kafka_does(version: int) -> None:
         f.name: (f.min_version_level, f.max_version_level)
         for f in getattr(answer, "finalized_features", ())
     }
-    known = {"metadata.version": (33, 33), "transaction.version": (2, 2)}
+    known = {"group.version": (1, 1), "metadata.version": (33, 33), "transaction.version": (2, 2)}
     assert shown == (known if version >= 3 else {})
     supported = {
         f.name: (f.min_version, f.max_version) for f in getattr(answer, "supported_features", ())
     }
     expected = {"metadata.version": (7, 33)} if version >= 3 else {}
-    assert supported == expected | ({"transaction.version": (0, 2)} if version >= 4 else {})
+    from_zero = {"group.version": (0, 1), "transaction.version": (0, 2)}
+    assert supported == expected | (from_zero if version >= 4 else {})
     if version >= 3:
         assert answer.finalized_features_epoch >= 0

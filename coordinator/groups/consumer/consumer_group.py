@@ -1,0 +1,315 @@
+"""A consumer group (KIP-848): what its records say, and no more.
+
+Only `replay` changes a group: with each record that this coordinator appends, and with those that
+it loads. So a group that is loaded is the group that was served. What members are told of it is
+committed first.
+
+group      Empty -> Assigning (epoch > target epoch) -> Reconciling -> Stable
+member     Stable, UnrevokedPartitions, UnreleasedPartitions: see `reconciliation`
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ....wire.errors import (
+    NonEmptyGroup,
+    StaleMemberEpoch,
+    UnknownMemberId,
+    UnsupportedVersion,
+)
+from ..group import ExpiryRule, GroupType
+from ..group_member import MEMBER_BYTES, HeldMetadata, text_bytes
+from .reconciliation import MemberState
+from .record_codec import encode_consumer_key
+from .records import (
+    ConsumerKey,
+    ConsumerMember,
+    ConsumerMemberKey,
+    ConsumerValue,
+    CurrentAssignment,
+    CurrentAssignmentKey,
+    GroupEpoch,
+    GroupEpochKey,
+    GroupTopicsKey,
+    PartitionsByTopic,
+    ResolvedPattern,
+    ResolvedPatternKey,
+    TargetAssignment,
+    TargetAssignmentKey,
+    TargetEpoch,
+    TargetEpochKey,
+)
+
+EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2  # member epochs of requests
+NAME_BYTES = 60  # what Python takes beside a text
+MEMBER_EPOCHS_FROM = 9  # OffsetCommit
+NO_TARGET = TargetEpoch(0)
+NOTHING_ASSIGNED = CurrentAssignment(0, -1, MemberState.STABLE, {}, {})
+ConsumerRecord = tuple[ConsumerKey, ConsumerValue | None]
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    """One group of the newer protocol.
+
+    `appended_until` is the offset behind its last record; what is answered waits for its commit.
+    `checked_version` says which topics its hash was compared with, `resolved_creations` which its
+    patterns were (`KnownTopics`), `long_work_after_ms` when what could not be written may be tried
+    again.
+    """
+
+    type: ClassVar[GroupType] = GroupType.CONSUMER
+    group_id: str
+    held_metadata: HeldMetadata  # with other groups
+    epoch: int = 0
+    metadata_hash: int = 0
+    target: TargetEpoch = NO_TARGET
+    members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
+    targets: dict[str, PartitionsByTopic] = field(default_factory=dict[str, PartitionsByTopic])
+    assignments: dict[str, CurrentAssignment] = field(default_factory=dict[str, CurrentAssignment])
+    patterns: dict[str, ResolvedPattern] = field(default_factory=dict[str, ResolvedPattern])
+    instances: dict[str, str] = field(default_factory=dict[str, str])  # instance -> member id
+    holders: dict[tuple[bytes, int], str] = field(default_factory=dict[tuple[bytes, int], str])
+    named: Counter[str] = field(default_factory=Counter[str])  # topic -> members that name it
+    subscribed_patterns: Counter[str] = field(default_factory=Counter[str])
+    has_topics_record: bool = False
+    appended_until: int = 0
+    checked_version: int = -1
+    resolved_creations: int = -1
+    long_work_after_ms: int = 0
+    _state: str | None = None
+
+    # -- what the log says
+
+    def replay(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
+        """Take in one record; None is a tombstone. That of the group's epoch is the table's."""
+        self._state = None
+        match key:
+            case GroupEpochKey():
+                assert isinstance(value, GroupEpoch)
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case GroupTopicsKey():
+                self.has_topics_record = value is not None
+            case ConsumerMemberKey(_, member_id):
+                assert value is None or isinstance(value, ConsumerMember)
+                self._replay_member(member_id, value)
+            case TargetEpochKey():
+                assert value is None or isinstance(value, TargetEpoch)
+                self.target = NO_TARGET if value is None else value
+            case TargetAssignmentKey(_, member_id):
+                assert value is None or isinstance(value, TargetAssignment)
+                if value is None:
+                    self.targets.pop(member_id, None)
+                else:
+                    self.targets[member_id] = value.partitions
+            case CurrentAssignmentKey(_, member_id):
+                assert value is None or isinstance(value, CurrentAssignment)
+                self._replay_assignment(member_id, value)
+            case ResolvedPatternKey(_, pattern):
+                assert value is None or isinstance(value, ResolvedPattern)
+                if value is None:
+                    self.patterns.pop(pattern, None)
+                else:
+                    self.patterns[pattern] = value
+
+    def _replay_member(self, member_id: str, member: ConsumerMember | None) -> None:
+        before = self.members.pop(member_id, None)
+        if before is not None:
+            self.held_metadata.size_bytes -= member_bytes(before)
+            self.named.subtract(before.topic_names)
+            for name in before.topic_names:
+                if not self.named[name]:
+                    del self.named[name]
+            if before.topic_pattern:
+                self.subscribed_patterns[before.topic_pattern] -= 1
+                if not self.subscribed_patterns[before.topic_pattern]:
+                    del self.subscribed_patterns[before.topic_pattern]
+            instance_id = before.instance_id
+            if instance_id is not None and self.instances.get(instance_id) == member_id:
+                del self.instances[instance_id]
+        if member is None:
+            return
+        self.members[member_id] = member
+        self.held_metadata.size_bytes += member_bytes(member)
+        self.named.update(member.topic_names)
+        if member.topic_pattern:
+            self.subscribed_patterns[member.topic_pattern] += 1
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member_id
+
+    def _replay_assignment(self, member_id: str, assignment: CurrentAssignment | None) -> None:
+        before = self.assignments.pop(member_id, None)
+        if before is not None:
+            for where in held_partitions(before):
+                if self.holders.get(where) == member_id:
+                    del self.holders[where]
+        if assignment is not None:
+            self.assignments[member_id] = assignment
+            self.holders.update(dict.fromkeys(held_partitions(assignment), member_id))
+
+    def tombstones(self) -> list[ConsumerKey]:
+        """Return the keys of all its records, that of its epoch last."""
+        group_id, keys = self.group_id, list[ConsumerKey]()
+        keys += [CurrentAssignmentKey(group_id, each) for each in self.assignments]
+        keys += [TargetAssignmentKey(group_id, each) for each in self.targets]
+        keys.append(TargetEpochKey(group_id))
+        keys += [ConsumerMemberKey(group_id, each) for each in self.members]
+        keys += [ResolvedPatternKey(group_id, each) for each in self.patterns]
+        if self.has_topics_record:
+            keys.append(GroupTopicsKey(group_id))
+        return [*keys, GroupEpochKey(group_id)]
+
+    # -- what it is
+
+    @property
+    def protocol_type(self) -> str:
+        return "consumer"
+
+    @property
+    def state_name(self) -> str:
+        if self._state is None:
+            self._state = self._find_state()
+        return self._state
+
+    def _find_state(self) -> str:
+        if not self.members:
+            return EMPTY
+        if self.epoch > self.target.epoch:
+            return ASSIGNING
+        if all(map(self.is_reconciled, self.members)):
+            return STABLE
+        return RECONCILING
+
+    def is_reconciled(self, member_id: str) -> bool:
+        """Whether a member has what its target gives it, in the epoch of that."""
+        now = self.assignments.get(member_id, NOTHING_ASSIGNED)
+        return now.state == MemberState.STABLE and now.member_epoch == self.target.epoch
+
+    def is_held(self, topic_id: bytes, partition: int) -> bool:
+        """Whether a partition is a member's, or has yet to be given up by one."""
+        return (topic_id, partition) in self.holders
+
+    def check_member(self, member_id: str) -> ConsumerMember:
+        """Return a member. Raises UnknownMemberId."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.group_id}.")
+        return member
+
+    @property
+    def is_unused(self) -> bool:
+        return not self.members
+
+    def topics_of(self, member: ConsumerMember) -> Iterable[str]:
+        """Return the names of the topics that a member is subscribed to; some may come twice."""
+        resolved = self.patterns.get(member.topic_pattern or "")
+        return member.topic_names if resolved is None else (*member.topic_names, *resolved.topics)
+
+    @property
+    def subscribed_topics(self) -> AbstractSet[str]:
+        """Return the names of the topics that members are subscribed to."""
+        names = set(self.named)
+        for pattern in self.subscribed_patterns:
+            resolved = self.patterns.get(pattern)
+            if resolved is not None:
+                names.update(resolved.topics)
+        return names
+
+    # -- what offsets ask
+
+    @property
+    def subscribed_or_all(self) -> AbstractSet[str]:
+        return self.subscribed_topics
+
+    def check_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool,
+        api_version: int,
+        partitions: Iterable[tuple[bytes, int]],
+    ) -> None:
+        """Judge who commits offsets by its member epoch, and by those of its partitions (KIP-1251).
+
+        An older epoch of a member is good for partitions that it has had since then. Raises
+        UnknownMemberId, StaleMemberEpoch, UnsupportedVersion.
+        """
+        if generation < 0:
+            if not self.members:
+                return  # an administrator, or a consumer that manages itself
+            if is_transactional and not member_id and instance_id is None:
+                return
+        self.check_member(member_id)
+        if not is_transactional and api_version < MEMBER_EPOCHS_FROM:
+            raise UnsupportedVersion(
+                "OffsetCommit version 9 or above must be used by members using the consumer group "
+                "protocol"
+            )
+        now = self.assignments.get(member_id, NOTHING_ASSIGNED)
+        if generation > now.member_epoch:
+            raise StaleMemberEpoch(
+                f"Received member epoch {generation} is newer than current member epoch "
+                f"{now.member_epoch}."
+            )
+        if generation == now.member_epoch:
+            return
+        for topic_id, partition in partitions:
+            epoch = now.assigned.get(topic_id, {}).get(partition)
+            if epoch is None:
+                epoch = now.pending_revocation.get(topic_id, {}).get(partition)
+            if epoch is None or generation < epoch:
+                raise StaleMemberEpoch(
+                    f"Received member epoch {generation} is older than the epoch that partition "
+                    f"{partition} of a topic was assigned in, or it is not the member's."
+                )
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Judge who asks for offsets. Raises UnknownMemberId, StaleMemberEpoch."""
+        if member_id is None and member_epoch < 0:
+            return
+        self.check_member(member_id or "")
+        now = self.assignments.get(member_id or "", NOTHING_ASSIGNED)
+        if member_epoch != now.member_epoch:
+            raise StaleMemberEpoch(
+                f"The received member epoch {member_epoch} does not match the expected member "
+                f"epoch {now.member_epoch}."
+            )
+
+    def check_offset_delete(self) -> None:
+        """Never refuse: topics that members are subscribed to are kept one by one."""
+
+    def check_delete(self) -> None:
+        """Raise NonEmptyGroup."""
+        if self.members:
+            raise NonEmptyGroup(f"Group {self.group_id} is not empty.")
+
+    def offset_expiry(self) -> ExpiryRule | None:
+        return ExpiryRule(subscribed=self.subscribed_topics)
+
+    def tombstone_keys(self) -> list[bytes]:
+        return [encode_consumer_key(key) for key in self.tombstones()]
+
+
+def held_partitions(assignment: CurrentAssignment) -> Iterable[tuple[bytes, int]]:
+    """Return the partitions that no other member may have."""
+    for epochs in (assignment.assigned, assignment.pending_revocation):
+        for topic_id, partitions in epochs.items():
+            for partition in partitions:
+                yield topic_id, partition
+
+
+def member_bytes(member: ConsumerMember) -> int:
+    """Return the memory of what a member says of itself."""
+    texts = member.instance_id, member.rack_id, member.client_id, member.topic_pattern
+    return MEMBER_BYTES + text_bytes(*texts) + topic_names_bytes(member.topic_names)
+
+
+def topic_names_bytes(names: Collection[str]) -> int:
+    """Return the memory of a subscription."""
+    return NAME_BYTES * len(names) + text_bytes(*names)

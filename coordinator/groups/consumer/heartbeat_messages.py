@@ -1,0 +1,84 @@
+"""What a member asks with ConsumerGroupHeartbeat, what it is answered, and what the broker adds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ....wire.errors import ErrorCode
+from ..group_member import MEMBER_BYTES, text_bytes
+from .consumer_group import ConsumerRecord, topic_names_bytes
+from .known_topics import KnownTopics
+from .records import EpochsByTopic, PartitionsByTopic
+from .settings import ConsumerGroupSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat; None and -1 stand for what is as it was before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: tuple[str, ...] | None = None  # sorted, each once
+    topic_pattern: str | None = None
+    server_assignor: str | None = None
+    owned: PartitionsByTopic | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, as the first one does and those after an error."""
+        return (
+            self.rebalance_timeout_ms != -1
+            and (self.topic_names is not None or self.topic_pattern is not None)
+            and self.owned is not None
+        )
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the memory that is held if what it says is kept."""
+        texts = self.instance_id, self.rack_id, self.client_id, self.topic_pattern
+        return MEMBER_BYTES + text_bytes(*texts) + topic_names_bytes(self.topic_names or ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeatAnswer:
+    """The answer; `assignment` is None where the member has it already."""
+
+    error: int = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: EpochsByTopic | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatContext:
+    """What a decision goes by beside the group: the wall clock, the topics, the configuration."""
+
+    now_ms: int
+    topics: KnownTopics
+    settings: ConsumerGroupSettings
+
+
+@dataclass(slots=True, kw_only=True)
+class HeartbeatDecision:
+    """What comes of a heartbeat: records to append as one batch, and the answer to give then.
+
+    `member_id` has a session from now on, None if it has left. `rebalance_ms` is how long it may
+    take to give up partitions, None if there are none; it counts if `is_reconciled` says that this
+    heartbeat has changed what it has. `needs_target` and `needs_patterns` ask for work that is too
+    long for one heartbeat.
+    """
+
+    answer: ConsumerHeartbeatAnswer
+    records: Sequence[ConsumerRecord] = field(default_factory=list[ConsumerRecord])
+    member_id: str | None = None
+    is_reconciled: bool = False
+    rebalance_ms: int | None = None
+    needs_target: bool = False
+    needs_patterns: bool = False

@@ -1,0 +1,100 @@
+"""How members leave: by themselves, for now, or because their time is over.
+
+A dynamic member that leaves is removed at once. A static one may leave for now (member epoch -2):
+it keeps its place and what it has until its session is over, for its next process to take. Whoever
+is removed begins a new epoch of the group.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from .consumer_group import (
+    LEAVES_FOR_NOW,
+    NOTHING_ASSIGNED,
+    ConsumerGroup,
+    ConsumerRecord,
+)
+from .heartbeat_messages import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    HeartbeatContext,
+    HeartbeatDecision,
+)
+from .heartbeats import check_instance
+from .known_topics import Topics
+from .reconciliation import MemberState
+from .records import (
+    ConsumerMemberKey,
+    CurrentAssignmentKey,
+    EpochsByTopic,
+    GroupEpoch,
+    GroupEpochKey,
+    ResolvedPatternKey,
+    TargetAssignmentKey,
+)
+from .subscriptions import metadata_hash
+
+
+def leave(
+    group: ConsumerGroup, request: ConsumerHeartbeat, around: HeartbeatContext
+) -> HeartbeatDecision:
+    """Decide a heartbeat that leaves. Raises UnknownMemberId, FencedInstanceId."""
+    answer = ConsumerHeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.instance_id is not None:
+        check_instance(group, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVES_FOR_NOW:
+            records = [_leaving_for_now(group, request.member_id)]
+            return HeartbeatDecision(answer=answer, records=records, is_reconciled=True)
+    group.check_member(request.member_id)
+    records = removing(group, [request.member_id], around.topics.by_name)
+    return HeartbeatDecision(answer=answer, records=records)
+
+
+def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
+    """Keep what it has, as from epoch 0: its next process may commit for all of it."""
+    now = group.assignments.get(member_id, NOTHING_ASSIGNED)
+    assigned: EpochsByTopic = {
+        topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in now.assigned.items()
+    }
+    left = replace(now, member_epoch=LEAVES_FOR_NOW, assigned=assigned, pending_revocation={})
+    return CurrentAssignmentKey(group.group_id, member_id), left
+
+
+def removing(
+    group: ConsumerGroup, member_ids: Collection[str], topics: Topics
+) -> list[ConsumerRecord]:
+    """Return the records that remove members and begin a new epoch."""
+    records: list[ConsumerRecord] = []
+    named, patterns = group.named.copy(), group.subscribed_patterns.copy()
+    for member_id in member_ids:
+        records += [
+            (CurrentAssignmentKey(group.group_id, member_id), None),
+            (TargetAssignmentKey(group.group_id, member_id), None),
+            (ConsumerMemberKey(group.group_id, member_id), None),
+        ]
+        member = group.members[member_id]
+        named.subtract(member.topic_names)
+        if member.topic_pattern:
+            patterns[member.topic_pattern] -= 1
+    names = {name for name, count in named.items() if count > 0}
+    for pattern, resolved in group.patterns.items():
+        if patterns[pattern] > 0:
+            names.update(resolved.topics)
+        else:
+            records.append((ResolvedPatternKey(group.group_id, pattern), None))
+    hashed = metadata_hash(names, topics)
+    records.append((GroupEpochKey(group.group_id), GroupEpoch(group.epoch + 1, hashed)))
+    return records
+
+
+def session_is_over(group: ConsumerGroup, member_id: str, topics: Topics) -> list[ConsumerRecord]:
+    """Return the records that remove a silent member; none if it has gone."""
+    return removing(group, [member_id], topics) if member_id in group.members else []
+
+
+def rebalance_is_over(group: ConsumerGroup, member_id: str, topics: Topics) -> list[ConsumerRecord]:
+    """Return the records that remove a member which has not given up its partitions in time."""
+    now = group.assignments.get(member_id)
+    if now is None or now.state != MemberState.UNREVOKED_PARTITIONS:
+        return []
+    return session_is_over(group, member_id, topics)

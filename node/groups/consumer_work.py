@@ -1,0 +1,95 @@
+"""What consumer groups need that takes longer than a turn: targets of large groups, and patterns.
+
+Each is done in slices, one of a kind at a time for a group, from values that do not change. What it
+finds is for the group as it was: where that has gone on meanwhile the next heartbeat asks again.
+"""
+
+import logging
+from typing import Protocol
+
+from ...coordinator.groups.consumer.consumer_group import ConsumerGroup, ConsumerRecord
+from ...coordinator.groups.consumer.known_topics import KnownTopics
+from ...coordinator.groups.consumer.pattern_topics import resolved, resolving
+from ...coordinator.groups.consumer.target_assignment import making_target_of
+from ...coordinator.groups.consumer_groups import TARGET
+from ...coordinator.groups.turn import Turn
+from ...replication.sliced_work import SlicedWork
+from ...wire.steps import Steps
+from .shard import GroupShard, ShardState
+
+logger = logging.getLogger(__name__)
+TRY_AGAIN_MS = 10_000
+_Key = tuple[GroupShard, str, str]
+
+
+class _Coordinator(Protocol):
+    topics: KnownTopics
+
+    @property
+    def work(self) -> SlicedWork: ...
+
+    def execute(self, shard: GroupShard, turn: Turn) -> None: ...
+
+
+class ConsumerWork:
+    """The long work of all consumer groups of a broker."""
+
+    def __init__(self, coordinator: _Coordinator) -> None:
+        self._coordinator = coordinator
+        self._under_way: set[_Key] = set()
+
+    def begin(self, shard: GroupShard, kind: str, group_id: str) -> None:
+        """Begin it, unless it is under way."""
+        key = (shard, kind, group_id)
+        group = shard.groups.get(group_id)
+        if key in self._under_way or not isinstance(group, ConsumerGroup):
+            return
+        if shard.turn().now_ms < group.long_work_after_ms:
+            return
+        self._under_way.add(key)
+        self._coordinator.work.begin(f"{kind} of a group", self._doing(key, group))
+
+    def _doing(self, key: _Key, group: ConsumerGroup) -> Steps[None]:
+        shard, kind, group_id = key
+        try:
+            working = self._target if kind == TARGET else self._patterns
+            yield from working(shard, group)
+        except Exception:  # of one group of many
+            logger.exception("%r: the %s of group %s failed", shard, kind, group_id)
+        finally:
+            self._under_way.discard(key)
+
+    def _target(self, shard: GroupShard, group: ConsumerGroup) -> Steps[None]:
+        epoch, topics = group.epoch, self._coordinator.topics.by_name
+        if epoch == group.target.epoch:
+            return  # the epoch that wanted another one could not be written
+        turn = shard.turn()
+        assignor = turn.settings.consumer(group.group_id).assignors[0]
+        records = yield from making_target_of(group, topics, turn.wall_ms, assignor)
+        if group.epoch == epoch:
+            self._append(shard, group, records)
+
+    def _patterns(self, shard: GroupShard, group: ConsumerGroup) -> Steps[None]:
+        topics = self._coordinator.topics
+        creations = topics.creations
+        found = yield from resolving(group, topics.by_name)
+        records = resolved(group, found, topics.by_name, shard.turn().wall_ms)
+        if self._append(shard, group, records):
+            group.resolved_creations = creations
+
+    def _append(
+        self, shard: GroupShard, group: ConsumerGroup, records: list[ConsumerRecord]
+    ) -> bool:
+        """Append what was found; False if the group has gone, or its leadership."""
+        is_there = shard.groups.get(group.group_id) is group
+        if shard.state is not ShardState.SERVING or not is_there:
+            return False
+        turn = shard.turn()
+
+        def settled(error: int, later: Turn) -> None:
+            if error:  # too large for a batch, mostly
+                group.long_work_after_ms = later.now_ms + TRY_AGAIN_MS
+
+        shard.table.consumers.append(group, records, settled, turn)
+        self._coordinator.execute(shard, turn)
+        return True

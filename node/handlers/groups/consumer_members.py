@@ -1,0 +1,296 @@
+"""What members and administrators of consumer groups ask (KIP-848).
+
+ConsumerGroupHeartbeat 0-1   v1 regular expressions, and the member makes its own id.
+ConsumerGroupDescribe 0-1    v1 types of members.
+
+A heartbeat is answered when what it has changed is committed, and describing waits for that, too:
+nobody is told what may still be lost.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ....coordinator.groups.consumer.consumer_group import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
+    NOTHING_ASSIGNED,
+    ConsumerGroup,
+)
+from ....coordinator.groups.consumer.heartbeat_messages import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+)
+from ....coordinator.groups.consumer.records import ConsumerMember
+from ....coordinator.groups.consumer.target_assignment import preferred_assignor
+from ....coordinator.metadata.cluster_state import ClusterState
+from ....wire.errors import (
+    ErrorCode,
+    InvalidGroupId,
+    InvalidRequest,
+    KafkaError,
+    UnsupportedAssignor,
+)
+from ....wire.framing import Buffer, RequestHeader
+from ....wire.messages import api_keys, control, requests, responses
+from ....wire.steps import StepCounter, Steps
+from ...listener.dispatch import Api, RequestContext, control_api
+from ...listener.large_answers import ENTRY_BYTES
+from ...listener.pending_answer import PendingAnswer
+from ...services import BrokerServices
+from ..answers import code_and_message, completing, of_each
+from ..metadata.cluster import NOT_ASKED
+from .admin import GROUP_OPERATIONS
+from .members import decoding_in_slices
+
+if TYPE_CHECKING:
+    _Member = responses.ConsumerGroupDescribe.Member
+    _Assigned = responses.ConsumerGroupDescribe.TopicPartitions
+OWN_ID_FROM = 1
+TOPICS_MAX = 10_000  # of one member's subscription, and of those that it owns
+PARTITIONS_MAX = 100_000
+MEMBERS_A_STEP = 20
+CONSUMER_MEMBER = 1
+BROKEN_ANSWER = ConsumerHeartbeatAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def consumer_group_heartbeat(
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.ConsumerGroupHeartbeatRequest",
+) -> PendingAnswer:
+    """Answer when all is committed that the answer says."""
+    version, pending = header.api_version, PendingAnswer()
+    asked = _heartbeat(context, header, request)
+    groups = context.broker.groups
+    shard = groups.shard_for(asked.group_id)
+    ticket = completing(pending, partial(_heartbeat_answer, version=version), BROKEN_ANSWER)
+    consumers = shard.table.consumers
+    groups.decide(shard, asked.group_id, lambda turn: consumers.heartbeat(asked, ticket, turn))
+    return pending
+
+
+def _heartbeat(
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.ConsumerGroupHeartbeatRequest",
+) -> ConsumerHeartbeat:
+    """Read a request. Raises InvalidRequest, UnsupportedAssignor."""
+    _check(request, header.api_version, context.broker.config.group_consumer_assignors)
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    return ConsumerHeartbeat(
+        group_id=request.group_id,
+        member_id=request.member_id or str(uuid4()),
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout,
+        topic_names=None if names is None else tuple(sorted(set(names))),
+        topic_pattern=getattr(request, "subscribed_topic_regex", None),
+        server_assignor=request.server_assignor,
+        owned=(
+            None if owned is None else {each.topic_id: frozenset(each.partitions) for each in owned}
+        ),
+        client_id=header.client_id or "",
+        client_host=f"/{context.peer_host}",
+    )
+
+
+def _check(
+    request: "requests.ConsumerGroupHeartbeatRequest", version: int, assignors: tuple[str, ...]
+) -> None:
+    names, owned, epoch = (
+        request.subscribed_topic_names,
+        request.topic_partitions,
+        request.member_epoch,
+    )
+    pattern = getattr(request, "subscribed_topic_regex", None)
+    if not request.group_id.strip():
+        raise InvalidRequest("GroupId can't be empty.")
+    if request.instance_id is not None and not request.instance_id.strip():
+        raise InvalidRequest("InstanceId can't be empty.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise InvalidRequest("RackId can't be empty.")
+    if (version >= OWN_ID_FROM or epoch != JOINS) and not request.member_id.strip():
+        raise InvalidRequest("MemberId can't be empty.")
+    if epoch < LEAVES_FOR_NOW:
+        raise InvalidRequest(f"MemberEpoch is invalid: {epoch}.")
+    if epoch == LEAVES_FOR_NOW and request.instance_id is None:
+        raise InvalidRequest("InstanceId can't be null.")
+    if epoch == JOINS:
+        if request.rebalance_timeout == -1:
+            raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
+        if owned is None or owned:
+            raise InvalidRequest("TopicPartitions must be empty when (re-)joining.")
+        if names is None and pattern is None:
+            raise InvalidRequest(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+                "(re-)joining."
+            )
+    if len(names or ()) > TOPICS_MAX or len(owned or ()) > TOPICS_MAX:
+        raise InvalidRequest(f"A member names at most {TOPICS_MAX} topics.")
+    if sum(len(each.partitions) for each in owned or ()) > PARTITIONS_MAX:
+        raise InvalidRequest(f"A member owns at most {PARTITIONS_MAX} partitions.")
+    assignor = request.server_assignor
+    if epoch not in (LEAVES, LEAVES_FOR_NOW) and assignor not in (None, *assignors):
+        raise UnsupportedAssignor(
+            f"ServerAssignor {assignor} is not supported. Supported assignors: "
+            f"{', '.join(assignors)}."
+        )
+
+
+def _heartbeat_answer(answer: ConsumerHeartbeatAnswer, version: int) -> Buffer:
+    values: responses.ConsumerGroupHeartbeat.Response = {
+        "error_code": answer.error,
+        "error_message": answer.message,
+        "member_id": answer.member_id,
+        "member_epoch": answer.member_epoch,
+        "heartbeat_interval": answer.heartbeat_interval_ms,
+        "assignment": None,
+    }
+    if answer.assignment is not None:
+        values["assignment"] = {
+            "topic_partitions": [
+                {"topic_id": topic_id, "partitions": sorted(partitions)}
+                for topic_id, partitions in answer.assignment.items()
+            ]
+        }
+    return control.encode_response(api_keys.CONSUMER_GROUP_HEARTBEAT, version, values)
+
+
+def _heartbeat_error(
+    context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
+) -> list[Buffer]:
+    refusal = ConsumerHeartbeatAnswer(error=error.number, message=str(error))
+    return [_heartbeat_answer(refusal, header.api_version)]
+
+
+async def consumer_group_describe(
+    context: RequestContext, header: RequestHeader, request: "requests.ConsumerGroupDescribeRequest"
+) -> "Steps[responses.ConsumerGroupDescribe.Response]":
+    """Each group's epochs, and what its members have and shall have."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    unsettled: dict[str, KafkaError] = {}
+    for group_id in request.group_ids:
+        await context.broker.work.share.room()
+        try:
+            await _until_settled(context.broker, group_id)
+        except KafkaError as error:
+            unsettled[group_id] = error
+    return _described(context.broker, request.group_ids, unsettled, operations)
+
+
+async def _until_settled(broker: BrokerServices, group_id: str) -> None:
+    """Return when all of a group is committed that is known here."""
+    if not group_id:
+        return
+    shard = broker.groups.shard_for(group_id)
+    if shard.table.consumers.find(group_id).appended_until > shard.replayed:
+        await broker.groups.until_settled(shard)
+
+
+def _described(
+    broker: BrokerServices, group_ids: list[str], unsettled: dict[str, KafkaError], operations: int
+) -> "Steps[responses.ConsumerGroupDescribe.Response]":
+    groups: list[responses.ConsumerGroupDescribe.DescribedGroup] = []
+    for group_id in group_ids:
+        try:
+            if not group_id:
+                raise InvalidGroupId
+            if group_id in unsettled:
+                raise unsettled[group_id]
+            group = broker.groups.shard_for(group_id).table.consumers.find(group_id)
+            groups.append((yield from _describe(broker, group, operations)))
+        except KafkaError as error:
+            groups.append({"group_id": group_id, **code_and_message(error)})
+        yield
+    return {"groups": groups}
+
+
+def _describe(
+    broker: BrokerServices, group: ConsumerGroup, operations: int
+) -> "Steps[responses.ConsumerGroupDescribe.DescribedGroup]":
+    members: list[_Member] = []
+    counter = StepCounter(MEMBERS_A_STEP)
+    described: responses.ConsumerGroupDescribe.DescribedGroup = {
+        "group_id": group.group_id,
+        "group_state": group.state_name,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.target.epoch,
+        "assignor_name": preferred_assignor(
+            group.members.values(), broker.config.group_consumer_assignors[0]
+        ),
+        "members": members,
+        "authorized_operations": operations,
+    }
+    # A copy of what it is now: its values do not change, while members come and go.
+    for member_id, member in list(group.members.items()):
+        members.append(_member(broker.state, group, member_id, member))
+        if counter.ends_step():
+            yield
+    return described
+
+
+def _member(
+    state: ClusterState, group: ConsumerGroup, member_id: str, member: ConsumerMember
+) -> "_Member":
+    now = group.assignments.get(member_id, NOTHING_ASSIGNED)
+    return {
+        "member_id": member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": now.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.topic_names,
+        "subscribed_topic_regex": member.topic_pattern,
+        "assignment": {"topic_partitions": _named(state, now.assigned)},
+        "target_assignment": {"topic_partitions": _named(state, group.targets.get(member_id, {}))},
+        "member_type": CONSUMER_MEMBER,
+    }
+
+
+def _named(state: ClusterState, partitions: "Mapping[bytes, Iterable[int]]") -> "list[_Assigned]":
+    """Return partitions with the names of their topics, but for topics that are gone."""
+    return [
+        {"topic_id": topic_id, "topic_name": topic.name, "partitions": sorted(indexes)}
+        for topic_id, indexes in partitions.items()
+        if (topic := state.topic_by_id(topic_id)) is not None
+    ]
+
+
+def _described_bytes(
+    context: RequestContext, request: "requests.ConsumerGroupDescribeRequest"
+) -> Steps[int]:
+    entries = 0
+    counter = StepCounter()
+    for group_id in request.group_ids:
+        if counter.ends_step():
+            yield
+        try:
+            group = context.broker.groups.shard_for(group_id).table.consumers.find(group_id)
+        except KafkaError:
+            continue
+        entries += len(group.members) + len(group.holders)
+    return entries * ENTRY_BYTES
+
+
+def _describe_refused(group_id: str, error: KafkaError) -> Any:
+    return {"group_id": group_id, **code_and_message(error)}
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    heartbeat = decoding_in_slices(api_keys.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat)
+    return (
+        Api(api_keys.CONSUMER_GROUP_HEARTBEAT, 0, 1, heartbeat, _heartbeat_error),
+        control_api(
+            api_keys.CONSUMER_GROUP_DESCRIBE,
+            (0, 1),
+            consumer_group_describe,
+            of_each("groups", "group_ids", _describe_refused),
+            answer_bytes=_described_bytes,
+        ),
+    )

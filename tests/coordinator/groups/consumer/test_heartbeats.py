@@ -1,0 +1,369 @@
+"""The heartbeats of consumer groups: who is fenced, what is written, what is told."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.groups import consumer_groups
+from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.record_codec import decode_consumer_key
+from oncelog.coordinator.groups.consumer.records import (
+    ConsumerMemberKey,
+    CurrentAssignmentKey,
+    GroupEpochKey,
+    TargetAssignmentKey,
+    TargetEpochKey,
+)
+from oncelog.wire.errors import ErrorCode
+
+from .consumer_driver import (
+    GROUP,
+    INTERVAL_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    ConsumerLog,
+    ObedientClient,
+    indexes,
+    settle,
+    topic_id,
+)
+
+T = topic_id("t")
+LIVE_ONLY = (
+    "held_metadata",
+    "appended_until",
+    "checked_version",
+    "resolved_creations",
+    "long_work_after_ms",
+)
+
+
+@pytest.fixture
+def log() -> ConsumerLog:
+    log = ConsumerLog()
+    log.set_topic("t", 6)
+    return log
+
+
+def member(log: ConsumerLog, member_id: str = "m", **options: Any) -> ObedientClient:
+    client = ObedientClient(log, member_id, **options)
+    assert client.beat().error == 0
+    return client
+
+
+def test_first_member_has_everything_with_its_first_answer(log: ConsumerLog) -> None:
+    client = ObedientClient(log, "m")
+    answer = client.beat()
+    assert (answer.error, answer.member_id, answer.member_epoch) == (0, "m", 1)
+    assert indexes(client) == list(range(6))
+    kinds = [type(decode_consumer_key(key)) for key, _ in log.committed]
+    assert kinds == [
+        ConsumerMemberKey,
+        GroupEpochKey,
+        TargetAssignmentKey,
+        TargetEpochKey,
+        CurrentAssignmentKey,
+    ]
+    assert log.batches == 1
+    assert log.group.state_name == "Stable"
+
+
+def test_heartbeat_that_changes_nothing_writes_nothing(log: ConsumerLog) -> None:
+    client = member(log)
+    written = len(log.committed)
+    for request in (client.short_request(), client.request()):
+        assert log.ask(request).answer.member_epoch == 1
+    assert len(log.committed) == written
+    assert log.ask(client.short_request()).answer.assignment is None
+    assert log.ask(client.request()).answer.assignment is not None, "a full request is told all"
+
+
+def test_answer_waits_for_the_commit_of_what_it_says(log: ConsumerLog) -> None:
+    log.holds = True
+    ticket = log.ask(ObedientClient(log, "m").request())
+    again = log.ask(ObedientClient(log, "m").request())
+    assert ticket.is_waiting and again.is_waiting
+    assert log.batches == 1, "the second says what the first has written"
+    log.commit()
+    assert ticket.answer.member_epoch == again.answer.member_epoch == 1
+
+
+def test_second_member_takes_what_the_first_has_given_up(log: ConsumerLog) -> None:
+    first = member(log, "a")
+    log.pass_time(INTERVAL_MS)
+    second = member(log, "b")
+    assert second.epoch == 2 and not second.owned, "all of it is still the first one's"
+    assert log.group.state_name == "Reconciling"
+    answer = log.ask(first.short_request()).answer
+    assert answer.member_epoch == 1, "its epoch stays until it has given up"
+    assert answer.assignment is not None and len(answer.assignment[T]) == 3
+    first.obey(answer)
+    second.beat()
+    assert not second.owned, "the first has not said so yet"
+    first.beat()
+    assert first.epoch == 2
+    second.beat()
+    assert sorted([*indexes(first), *indexes(second)]) == list(range(6))
+    assert log.group.state_name == "Stable"
+
+
+def test_target_assignment_waits_for_its_interval(log: ConsumerLog) -> None:
+    member(log, "a")
+    second = member(log, "b")
+    assert second.epoch == 1 and log.group.state_name == "Assigning"
+    assert (log.group.epoch, log.group.target.epoch) == (2, 1)
+    log.pass_time(INTERVAL_MS)
+    second.beat()
+    assert log.group.target.epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("epoch", "owned", "error"),
+    [
+        (2, None, 0),
+        (1, {}, 0),
+        (1, {T: frozenset({0, 1})}, 0),
+        (1, None, ErrorCode.FENCED_MEMBER_EPOCH),
+        (1, {T: frozenset({9})}, ErrorCode.FENCED_MEMBER_EPOCH),
+        (3, None, ErrorCode.FENCED_MEMBER_EPOCH),
+        (0, {}, 0),
+    ],
+)
+def test_member_epoch_is_judged(log: ConsumerLog, epoch: int, owned: Any, error: int) -> None:
+    client = member(log)
+    log.set_topic("t", 8)
+    log.pass_time(INTERVAL_MS)
+    client.beat()
+    assert client.epoch == 2
+    request = client.request if epoch == 0 else client.short_request
+    assert log.ask(request(member_epoch=epoch, owned=owned)).answer.error == error
+
+
+def test_unknown_member_is_told_so(log: ConsumerLog) -> None:
+    stranger = ObedientClient(log, "x", epoch=1)
+    answer = log.ask(stranger.short_request()).answer
+    assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
+    member(log)
+    answer = log.ask(stranger.short_request()).answer
+    assert answer.error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert answer.message == "Member x is not a member of group g."
+
+
+def test_member_that_leaves_gives_its_partitions_to_the_others_at_once(log: ConsumerLog) -> None:
+    clients = [member(log, "a"), member(log, "b")]
+    settle(log, clients)
+    clients[0].leave()
+    settle(log, clients[1:], 2)
+    assert indexes(clients[1]) == list(range(6))
+    assert list(log.group.members) == ["b"]
+    clients[1].leave()
+    assert log.group.state_name == "Empty" and not log.group.holders
+
+
+def test_silent_member_is_removed_when_its_session_is_over(log: ConsumerLog) -> None:
+    clients = [member(log, "a"), member(log, "b")]
+    settle(log, clients)
+    log.pass_time(SESSION_MS - 2_000)
+    clients[0].beat()
+    log.pass_time(3_000)
+    assert list(log.group.members) == ["a"]
+    settle(log, clients[:1], 2)
+    assert indexes(clients[0]) == list(range(6))
+    assert clients[1].beat().error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_sessions_that_end_together_begin_an_epoch_each(log: ConsumerLog) -> None:
+    clients = [member(log, "a"), member(log, "b"), member(log, "c")]
+    settle(log, clients)
+    epoch = log.group.epoch
+    log.pass_time(SESSION_MS + INTERVAL_MS)
+    assert not log.group.members and log.group.epoch == epoch + 3
+
+
+@pytest.mark.parametrize("is_loaded_anew", [False, True])
+def test_member_that_gives_nothing_up_is_removed_after_its_rebalance_timeout(
+    log: ConsumerLog, is_loaded_anew: bool
+) -> None:
+    first = member(log, "a")
+    log.pass_time(INTERVAL_MS)
+    second = member(log, "b")
+    log.ask(first.short_request())  # told what to give up
+    if is_loaded_anew:
+        log.load_anew()
+    for _ in range(REBALANCE_MS // 10_000):
+        log.pass_time(10_000)
+        log.ask(first.short_request())  # it lives, and keeps all
+        second.beat()
+    log.pass_time(INTERVAL_MS)
+    assert list(log.group.members) == ["b"]
+    settle(log, [second], 2)
+    assert indexes(second) == list(range(6))
+    assert first.beat().error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_session_begins_anew_when_the_group_is_loaded(log: ConsumerLog) -> None:
+    member(log)
+    log.pass_time(SESSION_MS - 1)
+    log.load_anew()
+    log.pass_time(SESSION_MS - 1)
+    assert log.group.members
+    log.pass_time(1)
+    assert not log.group.members
+
+
+def test_static_member_comes_back_to_what_it_had(log: ConsumerLog) -> None:
+    first, second = member(log, "a", instance="i"), member(log, "b")
+    settle(log, [first, second])
+    had, epoch = indexes(first), log.group.epoch
+    assert first.leave(-2).member_epoch == -2
+    assert list(log.group.instances) == ["i"]
+    back = ObedientClient(log, "a2", instance="i")
+    back.beat()
+    assert indexes(back) == had and back.epoch == epoch == log.group.epoch
+    assert sorted(log.group.members) == ["a2", "b"]
+    assert first.beat().error == ErrorCode.UNRELEASED_INSTANCE_ID
+    first.epoch = epoch
+    assert first.beat(owned=None).error == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_instance_in_use_is_not_given_away(log: ConsumerLog) -> None:
+    member(log, "a", instance="i")
+    answer = log.ask(ObedientClient(log, "b", instance="i").request()).answer
+    assert answer.error == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert list(log.group.members) == ["a"]
+
+
+def test_static_member_that_stays_away_is_removed(log: ConsumerLog) -> None:
+    first, second = member(log, "a", instance="i"), member(log, "b")
+    settle(log, [first, second])
+    first.leave(-2)
+    for _ in range(5):
+        log.pass_time(SESSION_MS // 5)
+        second.beat()
+    settle(log, [second], 3)
+    assert indexes(second) == list(range(6)) and not log.group.instances
+
+
+def test_topics_that_grow_or_come_or_go_begin_a_new_epoch(log: ConsumerLog) -> None:
+    client = member(log, topics=("t", "u"))
+    log.set_topic("t", 8)
+    log.pass_time(INTERVAL_MS)
+    client.beat()
+    assert len(client.owned) == 8
+    log.set_topic("u", 2)
+    log.set_topic("other", 2)
+    log.pass_time(INTERVAL_MS)
+    client.beat()
+    assert len(client.owned) == 10
+    log.delete_topic("t")
+    settle(log, [client], 3)
+    assert {topic for topic, _ in client.owned} == {topic_id("u")}
+    assert log.group.epoch == 4
+
+
+def test_topic_that_nobody_reads_changes_nothing(log: ConsumerLog) -> None:
+    client = member(log)
+    written = len(log.committed)
+    log.set_topic("other", 3)
+    client.beat()
+    assert len(log.committed) == written
+
+
+def test_dropped_topic_is_taken_from_its_member_at_once(log: ConsumerLog) -> None:
+    log.set_topic("u", 2)
+    client = member(log, topics=("t", "u"))
+    client.topics = ("u",)
+    client.beat()
+    assert {topic for topic, _ in client.owned} == {topic_id("u")}
+    settle(log, [client], 2)
+    assert log.group.state_name == "Stable"
+    assert log.group.subscribed_topics == {"u"}
+
+
+def test_pattern_follows_the_topics_that_come(log: ConsumerLog) -> None:
+    log.set_topic("other", 1)
+    client = member(log, topics=(), pattern="t.*")
+    assert client.epoch == 1
+    settle(log, [client], 2)
+    assert len(client.owned) == 6
+    log.set_topic("t2", 2)
+    log.pass_time(11_000)
+    settle(log, [client], 2)
+    assert {topic for topic, _ in client.owned} == {T, topic_id("t2")}
+    client.pattern, client.topics = "", ("other",)
+    settle(log, [client], 3)
+    assert {topic for topic, _ in client.owned} == {topic_id("other")}
+    assert not log.group.patterns
+
+
+def test_pattern_that_is_none_is_refused_and_changes_nothing(log: ConsumerLog) -> None:
+    client = ObedientClient(log, "m", topics=None, pattern="(t")
+    assert log.ask(client.request()).answer.error == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert not log.committed and GROUP not in log.table.groups
+
+
+def test_group_that_is_full_takes_no_one_else(log: ConsumerLog) -> None:
+    member(log, "a")
+    log.settings = type(log.settings)(max_size=1)
+    answer = log.ask(ObedientClient(log, "b").request()).answer
+    assert answer.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert log.ask(ObedientClient(log, "a").request()).answer.error == 0
+
+
+def test_memory_of_members_is_bounded_and_given_back(
+    log: ConsumerLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_groups, "METADATA_BYTES_MAX", 3_000)
+    clients = [member(log, "a"), member(log, "b")]
+    third = ObedientClient(log, "c")
+    assert log.ask(third.request()).answer.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert clients[0].beat().error == 0
+    clients[0].leave()
+    assert third.beat().error == 0
+    for client in (clients[1], third):
+        client.leave()
+    assert log.table.held_metadata.size_bytes == 0
+
+
+def test_large_group_is_assigned_beside_its_heartbeats(log: ConsumerLog) -> None:
+    log.set_topic("t", 1_000)
+    clients = [member(log, f"m{number}") for number in range(4)]
+    settle(log, clients, 4)
+    assert [len(client.owned) for client in clients] == [250] * 4
+
+
+def test_loaded_group_is_the_group_that_was_served(log: ConsumerLog) -> None:
+    log.set_topic("u", 3)
+    clients = [
+        member(log, "a", topics=("t", "u"), assignor="range"),
+        member(log, "b", instance="i"),
+        member(log, "c", topics=(), pattern="u"),
+    ]
+    settle(log, clients, 3)
+    clients[1].leave(-2)
+
+    def facts(group: ConsumerGroup) -> list[Any]:
+        return [
+            getattr(group, name)
+            for name in ConsumerGroup.__slots__
+            if name not in (*LIVE_ONLY, "_state")
+        ]
+
+    before = facts(log.group)
+    log.load_anew()
+    assert facts(log.group) == before
+    written = len(log.committed)
+    assert clients[0].beat().error == 0
+    assert len(log.committed) == written
+
+
+def test_dropped_pattern_begins_one_epoch_and_no_more(log: ConsumerLog) -> None:
+    log.set_topic("u", 2)
+    clients = [member(log, "a"), member(log, "b", topics=(), pattern="u")]
+    settle(log, clients, 4)
+    epoch = log.group.epoch
+    clients[1].pattern, clients[1].topics = "", ("t",)
+    settle(log, clients, 4)
+    assert log.group.epoch == epoch + 1
+    assert not log.group.patterns and log.group.subscribed_topics == {"t"}
+    assert sorted([*indexes(clients[0]), *indexes(clients[1])]) == list(range(6))

@@ -1,0 +1,308 @@
+"""Consumer groups (KIP-848) on a real log: answers wait for the replicas, and survive them."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.groups.assignors.catalogue import ASSIGNORS
+from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
+from oncelog.wire.errors import ErrorCode
+
+from ...awaiting import settle, until
+from ..coordinating_broker import CoordinatingBroker
+
+COMMIT, FETCH, JOIN, DESCRIBE, LIST, DELETE = 8, 9, 11, 15, 16, 42
+OFFSET_DELETE, BEAT, DESCRIBE_CONSUMERS = 47, 68, 69
+T = b"t" * 16
+PARTITIONS = 4
+
+
+async def serving(directory: Path, *, replicas: int = 1, **settings: str) -> CoordinatingBroker:
+    """A coordinator of a cluster that has the topic `t`."""
+    settings.setdefault("group_consumer_assignment_interval_ms", "0")
+    broker = CoordinatingBroker(directory, topic=True, **settings)
+    command = CreateTopics((NewTopic("t", T, partition_count=PARTITIONS, replication_factor=1),))
+    assert not broker.fake.controller.apply(command).items[0].error
+    both = tuple(range(1, replicas + 1))
+    await broker.serve(replicas=both, min_insync_replicas=replicas)
+    return broker
+
+
+@asynccontextmanager
+async def stopped_afterwards(directory: Path) -> AsyncIterator[CoordinatingBroker]:
+    broker = await serving(directory)
+    yield broker
+    broker.groups.stop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> AbstractAsyncContextManager[CoordinatingBroker]:
+    return stopped_afterwards(tmp_path)
+
+
+def joining(member_id: str = "m", **more: Any) -> dict[str, Any]:
+    return {
+        "group_id": "g",
+        "member_id": member_id,
+        "member_epoch": 0,
+        "rebalance_timeout": 10_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    } | more
+
+
+def going_on(epoch: int, member_id: str = "m", **more: Any) -> dict[str, Any]:
+    unchanged = {"subscribed_topic_names": None, "topic_partitions": None, "rebalance_timeout": -1}
+    return joining(member_id, member_epoch=epoch, **unchanged | more)
+
+
+def owning(*partitions: int) -> list[dict[str, Any]]:
+    return [{"topic_id": T, "partitions": list(partitions)}]
+
+
+def given(answer: Any) -> list[int]:
+    assert answer.error_code == 0, answer.error_message
+    return [index for each in answer.assignment.topic_partitions for index in each.partitions]
+
+
+def committing(epoch: int, *partitions: int, member_id: str = "m") -> dict[str, Any]:
+    indexes = [{"partition_index": index, "committed_offset": 5} for index in partitions]
+    return {
+        "group_id": "g",
+        "member_id": member_id,
+        "generation_id_or_member_epoch": epoch,
+        "topics": [{"name": "t", "partitions": indexes}],
+    }
+
+
+async def commit_error(broker: CoordinatingBroker, version: int = 9, **values: Any) -> int:
+    answer = await broker.ask(COMMIT, version, values)
+    (error,) = {each.error_code for each in answer.topics[0].partitions}
+    return error
+
+
+async def described(broker: CoordinatingBroker, version: int = 1) -> Any:
+    (group,) = (await broker.ask(DESCRIBE_CONSUMERS, version, {"group_ids": ["g"]})).groups
+    return group
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_member_joins_goes_on_and_leaves(broker: CoordinatingBroker, version: int) -> None:
+    joined = await broker.ask(BEAT, version, joining("" if version == 0 else "m"))
+    assert given(joined) == list(range(PARTITIONS))
+    assert joined.member_id and joined.member_epoch == 1 and joined.heartbeat_interval == 5_000
+    again = await broker.ask(BEAT, version, going_on(1, joined.member_id))
+    assert (again.error_code, again.member_epoch, again.assignment) == (0, 1, None)
+    left = await broker.ask(BEAT, version, going_on(-1, joined.member_id))
+    assert (left.error_code, left.member_epoch) == (0, -1)
+    assert (await described(broker)).group_state == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        (joining(group_id=""), ErrorCode.INVALID_REQUEST),
+        (joining(""), ErrorCode.INVALID_REQUEST),
+        (joining(instance_id=""), ErrorCode.INVALID_REQUEST),
+        (joining(rack_id=""), ErrorCode.INVALID_REQUEST),
+        (joining(rebalance_timeout=-1), ErrorCode.INVALID_REQUEST),
+        (joining(topic_partitions=None), ErrorCode.INVALID_REQUEST),
+        (joining(topic_partitions=owning(1)), ErrorCode.INVALID_REQUEST),
+        (joining(subscribed_topic_names=None), ErrorCode.INVALID_REQUEST),
+        (joining(server_assignor="none"), ErrorCode.UNSUPPORTED_ASSIGNOR),
+        (joining(subscribed_topic_regex="("), ErrorCode.INVALID_REGULAR_EXPRESSION),
+        (going_on(-3), ErrorCode.INVALID_REQUEST),
+        (going_on(-2), ErrorCode.INVALID_REQUEST),
+        (going_on(1), ErrorCode.GROUP_ID_NOT_FOUND),
+        (going_on(-1), ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+async def test_heartbeat_is_refused(
+    broker: CoordinatingBroker, values: dict[str, Any], error: int
+) -> None:
+    answer = await broker.ask(BEAT, 1, values)
+    assert answer.error_code == error and answer.error_message
+    assert not broker.shard.groups
+
+
+async def test_answers_wait_for_the_replicas(tmp_path: Path) -> None:
+    broker = await serving(tmp_path, replicas=2)
+    first = broker.request(BEAT, 1, joining())
+    again = broker.request(BEAT, 1, joining())
+    describing = broker.request(DESCRIBE_CONSUMERS, 0, {"group_ids": ["g"]})
+    listing = broker.request(LIST, 5, {})
+    await settle()
+    assert not any(each.is_there for each in (first, again, describing, listing))
+    broker.replicate()
+    assert given(await first.value()) == given(await again.value()) == list(range(PARTITIONS))
+    assert (await describing.value()).groups[0].members[0].member_epoch == 1
+    assert (await listing.value()).groups[0].group_state == "Stable"
+
+
+async def test_what_is_not_confirmed_is_loaded_anew(tmp_path: Path) -> None:
+    broker = await serving(tmp_path, replicas=2, offsets_commit_timeout_ms="50")
+    before = broker.shard
+    answer = await broker.ask(BEAT, 1, joining())
+    assert answer.error_code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+    assert all(shard is not before for shard in broker.groups.shards)
+    broker.replicate()
+    await until(lambda: broker.groups.shards[0].state.value == "serving")
+    assert broker.shard.table.consumers.find("g").members, "it was in the log"
+
+
+async def test_next_coordinator_has_the_group_and_its_sessions(tmp_path: Path) -> None:
+    times = {"session_timeout_ms": "150", "heartbeat_interval_ms": "50"}
+    settings: dict[str, Any]
+    settings = {f"group_consumer_{name}": value for name, value in times.items()}
+    settings |= {f"group_consumer_min_{name}": value for name, value in times.items()}
+    broker = await serving(tmp_path, **settings)
+    await broker.ask(BEAT, 1, joining())
+    broker.resign()
+    assert not broker.groups.shards
+    await broker.serve(epoch=2)
+    answer = await broker.ask(BEAT, 1, going_on(1))
+    assert (answer.error_code, answer.member_epoch) == (0, 1)
+    await until(lambda: broker.shard.groups["g"].state_name == "Empty")
+    assert broker.shard.table.consumers.find("g").epoch == 2
+
+
+async def test_group_whose_records_do_not_fit_in_a_batch_is_as_it_was(
+    broker: CoordinatingBroker,
+) -> None:
+    await broker.ask(BEAT, 1, joining())
+    end = broker.partition().log.log_end_offset
+    names = [f"{number}-{'x' * 200}" for number in range(6_000)]
+    answer = await broker.ask(BEAT, 1, going_on(1, subscribed_topic_names=names))
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert broker.partition().log.log_end_offset == end
+    assert (await broker.ask(BEAT, 1, going_on(1))).error_code == 0
+
+
+async def test_describing_tells_epochs_and_assignments(broker: CoordinatingBroker) -> None:
+    await broker.ask(BEAT, 1, joining(server_assignor="range", instance_id="i", rack_id="r"))
+    await broker.ask(BEAT, 1, joining("n"))
+    group = await described(broker)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Reconciling", 2, 2)
+    assert group.assignor_name == "range"
+    first, second = group.members
+    assert (first.member_id, first.instance_id, first.rack_id) == ("m", "i", "r")
+    assert (first.member_epoch, second.member_epoch, first.member_type) == (1, 2, 1)
+    assert list(first.subscribed_topic_names) == ["t"]
+    ((assigned,), (target,)) = (
+        first.assignment.topic_partitions,
+        first.target_assignment.topic_partitions,
+    )
+    assert (assigned.topic_id, assigned.topic_name) == (T, "t")
+    assert list(assigned.partitions) == [0, 1, 2, 3] and list(target.partitions) == [0, 1]
+    assert not second.assignment.topic_partitions
+    classic = (await broker.ask(DESCRIBE, 6, {"groups": ["g"]})).groups[0]
+    assert classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert classic.error_message == "Group g is not a classic group."
+    answer = await broker.ask(DESCRIBE_CONSUMERS, 1, {"group_ids": ["h", ""]})
+    errors = [each.error_code for each in answer.groups]
+    assert errors == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID]
+
+
+async def test_listing_tells_types(broker: CoordinatingBroker) -> None:
+    await broker.ask(BEAT, 1, joining())
+    for types, names in ((["consumer"], ["g"]), (["classic"], []), ([], ["g"])):
+        listed = (await broker.ask(LIST, 5, {"types_filter": types})).groups
+        assert [each.group_id for each in listed] == names
+    (group,) = (await broker.ask(LIST, 5, {"states_filter": ["stable"]})).groups
+    assert (group.group_type, group.protocol_type) == ("consumer", "consumer")
+
+
+async def test_offsets_are_judged_by_the_epochs_of_partitions(broker: CoordinatingBroker) -> None:
+    """KIP-1251: a commit that was on its way in a reconciliation is no zombie's."""
+    await broker.ask(BEAT, 1, joining())
+    await broker.ask(BEAT, 1, joining("n"))
+    told = await broker.ask(BEAT, 1, going_on(1))
+    assert given(told) == [0, 1] and told.member_epoch == 1
+    assert await commit_error(broker, **committing(1, 0, 3)) == 0, "it has yet to give 3 up"
+    await broker.ask(BEAT, 1, going_on(1, topic_partitions=owning(0, 1)))
+    stale = ErrorCode.STALE_MEMBER_EPOCH
+    assert await commit_error(broker, **committing(2, 0)) == 0
+    assert await commit_error(broker, **committing(1, 0, 1)) == 0, "it has had them since epoch 1"
+    assert await commit_error(broker, **committing(1, 0, 3)) == stale, "3 is gone"
+    assert await commit_error(broker, **committing(3, 0)) == stale
+    assert given(await broker.ask(BEAT, 1, going_on(2, "n"))) == [2, 3]
+    assert await commit_error(broker, **committing(1, 2, member_id="n")) == stale
+    assert await commit_error(broker, **committing(2, 2, member_id="n")) == 0
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert await commit_error(broker, **committing(2, 2, member_id="x")) == unknown
+    unsupported = ErrorCode.UNSUPPORTED_VERSION
+    assert await commit_error(broker, version=8, **committing(2, 0)) == unsupported
+
+
+async def test_offsets_are_fetched_by_member_epoch(broker: CoordinatingBroker) -> None:
+    await broker.ask(BEAT, 1, joining())
+
+    async def error(member_id: str | None, epoch: int) -> int:
+        wanted = {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "topics": None}
+        return (await broker.ask(FETCH, 9, {"groups": [wanted]})).groups[0].error_code
+
+    assert await error("m", 1) == await error(None, -1) == 0
+    assert await error("m", 2) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await error("x", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_group_with_members_is_not_deleted(broker: CoordinatingBroker) -> None:
+    await broker.ask(BEAT, 1, joining())
+    assert await commit_error(broker, **committing(1, 0)) == 0
+
+    async def deleted() -> int:
+        return (await broker.ask(DELETE, 2, {"groups_names": ["g"]})).results[0].error_code
+
+    indexes = [{"partition_index": 0}]
+    values = {"group_id": "g", "topics": [{"name": "t", "partitions": indexes}]}
+    answer = await broker.ask(OFFSET_DELETE, 0, values)
+    kept = answer.topics[0].partitions[0].error_code
+    assert kept == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert await deleted() == ErrorCode.NON_EMPTY_GROUP
+    await broker.ask(BEAT, 1, going_on(-1))
+    assert await deleted() == 0
+    assert not broker.shard.groups and not broker.shard.offsets.size
+    broker.resign()
+    await broker.serve(epoch=2)
+    assert not broker.shard.groups
+
+
+async def test_kinds_of_groups_make_way_when_they_are_empty(broker: CoordinatingBroker) -> None:
+    classic = {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    await broker.ask(BEAT, 1, joining())
+    refused = await broker.ask(JOIN, 3, classic)
+    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    await broker.ask(BEAT, 1, going_on(-1))
+    joined = await broker.ask(JOIN, 3, classic)
+    assert (joined.error_code, joined.generation_id) == (0, 1)
+    refused = await broker.ask(BEAT, 1, joining())
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert refused.error_message == "Group g is not a consumer group."
+    leaving = {"group_id": "g", "members": [{"member_id": joined.member_id}]}
+    await broker.ask(13, 5, leaving)
+    assert given(await broker.ask(BEAT, 1, joining())) == list(range(PARTITIONS))
+    broker.resign()
+    await broker.serve(epoch=2)
+    assert broker.shard.table.consumers.find("g").epoch == 1
+
+
+async def test_defect_leaves_a_group_as_its_records_say(
+    broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.ask(BEAT, 1, joining())
+    monkeypatch.setitem(ASSIGNORS, "uniform", None)  # type: ignore[arg-type]
+    answer = await broker.ask(BEAT, 1, joining("n"))
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    monkeypatch.undo()
+    answer = await broker.ask(BEAT, 1, going_on(1))
+    assert (answer.error_code, answer.member_epoch) == (0, 1)
