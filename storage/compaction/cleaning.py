@@ -21,7 +21,7 @@ from ...wire.record_batch import BatchHeader, Buffer, decode_header
 from ..checkpoint import sync_directory
 from ..log_config import LogConfig
 from ..segments.advanced_clock import AdvancedSince, never_advanced
-from ..segments.log_file import scan_batches
+from ..segments.log_file import scan_closed
 from ..segments.segment import Segment
 from ..segments.segment_swap import CLEANED_SUFFIX
 from ..segments.transaction_index import AbortedTransaction
@@ -117,7 +117,8 @@ class Cleaning:
             walk.announce(self._aborted(at, start_offset))
             found = segment.position_of(start_offset)
             start = segment.size_bytes if found is None else found[0]
-            for _, header, batch in scan_batches(segment.file, start, segment.size_bytes):
+            offsets = range(segment.base_offset, self._ends[at])
+            for _, header, batch in scan_closed(segment.file, start, segment.size_bytes, offsets):
                 if header.is_control:
                     if header.record_count:
                         walk.end(header, batch)
@@ -140,7 +141,8 @@ class Cleaning:
         pending: list[tuple[BatchHeader, Buffer]] = []
         for at, segment in zip(numbers, group, strict=True):
             self._cleaner.walk.announce(self._aborted(at, segment.base_offset))
-            for _, header, batch in scan_batches(segment.file, 0, segment.size_bytes):
+            offsets = range(segment.base_offset, self._ends[at])
+            for _, header, batch in scan_closed(segment.file, 0, segment.size_bytes, offsets):
                 cleaned = self._cleaner.clean(header, batch)
                 is_changed = is_changed or cleaned is not batch
                 if cleaned is not None:

@@ -142,3 +142,30 @@ def scan_batches(
         check_crc(chunk, at, header)
         yield position, header, chunk[at : at + size_bytes]
         position += size_bytes
+
+
+def scan_closed(
+    file: LogFile, start: int, end: int, offsets: range
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """`scan_batches` of a part of a log that must consist of whole batches in order.
+
+    `offsets` are those that may lie there. CorruptMessage, too, where a batch ends beyond `end`,
+    or has other offsets: neither length nor base offset are covered by a checksum, and what cannot
+    be walked over would count as absent.
+    """
+    position, next_offset = start, offsets.start
+    for at, header, batch in scan_batches(file, start, end):
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise CorruptMessage(
+                f"{file.path}: the batch at {at} begins at offset {header.base_offset}, "
+                f"after one that ends before {next_offset}"
+            )
+        position, next_offset = at + len(batch), header.next_offset
+        if next_offset > offsets.stop:
+            raise CorruptMessage(
+                f"{file.path}: the batch at {at} ends with offset {header.last_offset}, "
+                f"beyond {offsets.stop - 1}"
+            )
+        yield at, header, batch
+    if position != end:
+        raise CorruptMessage(f"{file.path}: no whole batch begins at {position}")
