@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
+OFFSET_MAX = 2**63 - 1
 
 
 class EpochStart(NamedTuple):
@@ -76,6 +77,15 @@ class LeaderEpochs:
         """The epoch that wrote `offset`; None below the first one known."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[at - 1].epoch if at else None
+
+    def span_of(self, offset: int) -> tuple[int | None, int]:
+        """The epoch that wrote `offset`, None below the first one known; where the next begins."""
+        entries = self._entries
+        if entries and entries[-1].start_offset <= offset:
+            return entries[-1].epoch, OFFSET_MAX
+        at = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+        end_offset = entries[at].start_offset if entries else OFFSET_MAX
+        return entries[at - 1].epoch if at else None, end_offset
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forget the epochs that begin at `end_offset` or above: the log now ends there."""

@@ -2,15 +2,18 @@
 
 Bytes come from the page cache by pread, or where a large batch was just written from the memory it
 came in; positions from what the last reads left behind, or from the sparse index. A read never
-crosses a segment's end, as in Kafka.
+crosses a segment's end, as in Kafka. What comes from a file is checked, see read_checks.
 """
 
 import struct
 from typing import NamedTuple
 
 from ..wire.c_calls import new_tuple
+from ..wire.errors import CorruptMessage
 from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, BatchHeader, decode_header
+from .leader_epochs import LeaderEpochs
 from .segments.log_file import Buffer
+from .segments.read_checks import BASE_OFFSET_BYTES, check_batches
 from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 
@@ -38,6 +41,7 @@ class TimedBatch(NamedTuple):
 
 def read_batches(
     segments: SegmentList,
+    epochs: LeaderEpochs,
     offset: int,
     max_bytes: int,
     *,
@@ -48,12 +52,13 @@ def read_batches(
     """Batches from the one that holds `offset` on, all of them below `upper_offset`.
 
     At most `max_bytes`, but one batch of any size when `min_one_batch`. `offset` must lie in the
-    log. Raises OSError.
+    log. Raises OSError, and CorruptMessage where the bytes are not those that were written.
     """
-    located = segments.recall(offset) or _locate(segments, offset)
+    recalled = segments.recall(offset)
+    located = _locate(segments, offset) if recalled is None else (*recalled, offset)
     if located is None:
         return LogRead(b"", offset)
-    segment, position = located
+    segment, position, from_offset = located
     if segment is segments.active and upper_offset >= log_end_offset:
         end, end_offset = segment.size_bytes, log_end_offset
     else:
@@ -69,21 +74,31 @@ def read_batches(
         next_offset = decode_header(recent).next_offset
     elif available <= max_bytes:
         data = segment.file.read(position, available)
+        size_bytes, _ = check_batches(data, from_offset, end_offset, epochs, len(data))
+        if size_bytes != available:
+            raise CorruptMessage(f"no whole batch begins at {position + size_bytes}")
         next_offset = end_offset
     else:
-        data, next_offset = _read_at_most(segment, position, max_bytes, min_one_batch)
+        data, bytes_max = _read_at_most(segment, position, available, max_bytes, min_one_batch)
         if not data:
             return LogRead(b"", offset)
+        size_bytes, next_offset = check_batches(data, from_offset, end_offset, epochs, bytes_max)
+        if not size_bytes:
+            raise CorruptMessage(f"no whole batch begins at {position}")
+        data = memoryview(data)[:size_bytes]
     if segment is segments.active or position + len(data) < segment.size_bytes:
         segments.remember(next_offset, segment, position + len(data))
     return new_tuple(LogRead, (data, next_offset))
 
 
-def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int] | None:
-    """Segment and position of the batch that holds `offset` or, after a gap, of the next one."""
+def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int, int] | None:
+    """Where the batch lies that holds `offset` or, after a gap, the next one.
+
+    As (segment, position, base offset).
+    """
     for segment in segments.from_floor(offset):
         if (found := segment.position_of(offset)) is not None:
-            return segment, found[0]
+            return segment, found[0], found[2]
     return None
 
 
@@ -103,28 +118,25 @@ def _end_of_read(
 
 
 def _read_at_most(
-    segment: Segment, position: int, max_bytes: int, min_one_batch: bool
-) -> tuple[Buffer, int]:
-    """As many whole batches as fit into `max_bytes`, and the offset after the last."""
-    data = segment.file.read(position, max(max_bytes, HEADER_BYTES))
+    segment: Segment, position: int, available: int, max_bytes: int, min_one_batch: bool
+) -> tuple[bytes, int]:
+    """`max_bytes` or, if it must be, a larger batch; and the base offset that follows.
+
+    As (data, how much of it is wanted). Nothing if there must not be a batch that is larger.
+    """
+    wanted = min(max(max_bytes, HEADER_BYTES) + BASE_OFFSET_BYTES, available)
+    data = segment.file.read(position, wanted)
     first_bytes = _batch_length.unpack_from(data, _LENGTH_AT)[0] + LENGTH_COUNTS_FROM
-    if first_bytes > max_bytes:
-        if not min_one_batch:
-            return b"", -1
-        data = segment.file.read(position, first_bytes)
-    last = end = 0
-    length_at, unpack = _LENGTH_AT, _batch_length.unpack_from
-    while end + HEADER_BYTES <= len(data):
-        next_end = end + unpack(data, end + length_at)[0] + LENGTH_COUNTS_FROM
-        if next_end > len(data):
-            break
-        last, end = end, next_end
-    next_offset = decode_header(data, last).last_offset + 1
-    return (data if end == len(data) else memoryview(data)[:end]), next_offset
+    if first_bytes <= max_bytes:
+        return data, max_bytes
+    if not min_one_batch:
+        return b"", 0
+    data = segment.file.read(position, min(first_bytes + BASE_OFFSET_BYTES, available))
+    return data, min(first_bytes, len(data))
 
 
 def batch_not_older(
-    segments: SegmentList, timestamp_ms: int, offset: int
+    segments: SegmentList, epochs: LeaderEpochs, timestamp_ms: int, offset: int, end_offset: int
 ) -> "TimedBatch | int | None":
     """The next batch that may hold a record at or above `offset` which is not older than that.
 
@@ -133,15 +145,15 @@ def batch_not_older(
     for segment in segments.from_floor(offset):
         if segment.size_bytes == 0 or segment.max_timestamp < timestamp_ms:
             continue
-        _, near_offset = segment.time_index.lookup(timestamp_ms)
+        near_offset = segment.offset_near(timestamp_ms)
         looked_at = 0
         for position, header in segment.headers_near(max(near_offset, offset)):
             if header.last_offset < offset:
                 continue  # at most what lies between two entries of the index
             if header.max_timestamp >= timestamp_ms:
-                return TimedBatch(
-                    header, memoryview(segment.file.read(position, header.size_bytes))
-                )
+                data = segment.file.read(position, header.size_bytes)
+                check_batches(data, header.base_offset, end_offset, epochs, len(data))
+                return TimedBatch(header, memoryview(data))
             looked_at += 1
             if looked_at == HEADERS_PER_STEP:
                 return header.next_offset

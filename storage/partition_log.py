@@ -30,7 +30,7 @@ from ..wire.record_batch import (
 from ..wire.steps import Steps, run_to_end
 from .aborted_transactions import AbortedTransactions
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
-from .corrupt_file import INDEX_TROUBLE, UNREADABLE
+from .corrupt_file import UNREADABLE
 from .disk_guard import DiskGuard
 from .leader_epochs import LeaderEpochs
 from .local_log import LocalLog
@@ -48,6 +48,7 @@ from .log_truncation import LogTruncation
 from .producers.entry import Origin
 from .producers.state import ProducerStateTable
 from .producers.verdicts import Duplicate, MarkerAlreadyWritten
+from .segments.damage import LogDamage
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class PartitionLog:
         self.retention = LogRetention(local)
         self.aborted_transactions = AbortedTransactions(local)
         self.uncleanable = ""  # why it is not compacted any more: it cannot be read
+        self.damage = LogDamage(local.directory.name, local.disk)
 
     @classmethod
     def open(cls, directory: Path, **options: Any) -> "PartitionLog":
@@ -322,6 +324,7 @@ class PartitionLog:
         try:
             return read_batches(
                 self.segments,
+                local.leader_epochs,
                 offset,
                 max_bytes,
                 upper_offset=upper_offset,
@@ -330,17 +333,19 @@ class PartitionLog:
             )
         except OSError as problem:
             disk.met_retriable(problem)
-        except INDEX_TROUBLE as problem:
-            raise disk.error(problem) from problem
+        except UNREADABLE as problem:
+            self.damage.met(problem)
 
     def batch_not_older(self, timestamp_ms: int, offset: int) -> TimedBatch | int | None:
         """One step of a search by time, see log_read. `offset` is at or above the log start."""
-        disk = self.local.disk
+        local, disk = self.local, self.local.disk
         try:
             with disk.retriable:
-                return batch_not_older(self.segments, timestamp_ms, offset)
-        except INDEX_TROUBLE as problem:
-            raise disk.error(problem) from problem
+                return batch_not_older(
+                    self.segments, local.leader_epochs, timestamp_ms, offset, local.log_end_offset
+                )
+        except UNREADABLE as problem:
+            self.damage.met(problem)
 
     @property
     def max_timestamp(self) -> int:

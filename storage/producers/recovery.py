@@ -129,6 +129,8 @@ def walk_headers(
                 count += 1
                 if count % HEADERS_A_STEP == 0:
                     yield
+            if header.next_offset >= end_offset:
+                return  # what follows may be torn
 
 
 def _headers_before(segments: SegmentList, end_offset: int) -> Steps[list[tuple[int, BatchHeader]]]:

@@ -95,8 +95,8 @@ _sync_file_range = _find_sync_file_range()
 def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """The batches between two positions, as (position, header); `start` must begin a batch.
 
-    Ends before a batch that does not lie whole below `end`. CorruptMessage when a header cannot
-    be one; no checksum is looked at.
+    CorruptMessage when a header cannot be one, or the last batch does not end at `end`; no
+    checksum is looked at.
     """
     chunk, chunk_start = b"", start
     position = start
@@ -105,12 +105,14 @@ def scan_headers(file: LogFile, start: int, end: int) -> Iterator[tuple[int, Bat
             chunk = file.read(position, min(SCAN_CHUNK_BYTES, end - position))
             chunk_start = position
             if len(chunk) < HEADER_BYTES:
-                return
+                break
         header = decode_header(chunk, position - chunk_start)
         if position + header.size_bytes > end:
-            return
+            break
         yield position, header
         position += header.size_bytes
+    if position != end:
+        raise CorruptMessage(f"{file.path}: no whole batch begins at {position}")
 
 
 def scan_batches(
@@ -142,6 +144,12 @@ def scan_batches(
         check_crc(chunk, at, header)
         yield position, header, chunk[at : at + size_bytes]
         position += size_bytes
+
+
+def check_crcs(file: LogFile, start: int, end: int) -> None:
+    """Raise CorruptMessage unless the batches between two positions have their checksums."""
+    for _ in scan_batches(file, start, end, SCAN_CHUNK_BYTES):
+        pass
 
 
 def scan_closed(

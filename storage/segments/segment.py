@@ -26,10 +26,10 @@ from ..log_config import LogConfig
 from ..topic_configs import INT_MAX
 from .advanced_clock import AdvancedSince, never_advanced
 from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
-from .log_file import Buffer, LogFile, scan_batches, scan_headers
+from .log_file import Buffer, LogFile, check_crcs, scan_batches, scan_headers
+from .time_entry import REMEDY, check_time_entry
 from .transaction_index import TransactionIndex
 
-REMEDY = "It is rebuilt when the broker starts again"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
@@ -193,18 +193,31 @@ class Segment:
     def max_timestamp(self) -> int:
         """The largest timestamp in the segment, NO_TIMESTAMP when it has none."""
         if self._max_timestamp is None:
-            self._max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
+            newest = check_time_entry(self, self.time_index.last_entry)
+            self._max_timestamp, self.offset_of_max_timestamp = newest
         return self._max_timestamp
 
     def position_of(self, offset: int) -> tuple[int, int, int] | None:
         """Where the batch that holds `offset`, or the first one after it, lies.
 
-        Returns (position, size in bytes, base offset); None when all batches lie below.
+        Returns (position, size in bytes, base offset); None when all batches lie below. Where none
+        holds `offset`, those before are checked: a damaged header may hide the one that does.
         """
+        start, end = -1, self.size_bytes
+        next_offset, found = self.base_offset, None
         for position, header in self.headers_near(offset):
-            if header.last_offset >= offset:
-                return position, header.size_bytes, header.base_offset
-        return None
+            start, base_offset = (position if start < 0 else start), header.base_offset
+            if base_offset < next_offset:
+                raise CorruptMessage(f"{self.file.path}: {base_offset} after {next_offset}")
+            next_offset, size_bytes = header.next_offset, header.size_bytes
+            if next_offset > offset:
+                found = position, size_bytes, base_offset
+                if base_offset <= offset:
+                    return found
+                end = position + size_bytes
+                break
+        check_crcs(self.file, max(start, 0), end)
+        return found
 
     def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from the last indexed one on that may hold `offset`, as `scan_headers`.
@@ -212,14 +225,19 @@ class Segment:
         CorruptMessage where the index leads beyond it: a reader would miss what lies between.
         """
         last_offset, start = self.offset_index.lookup(offset)
-        headers = scan_headers(self.file, start, self.size_bytes) if start >= 0 else iter(())
+        is_within = 0 <= start < self.size_bytes
+        headers = scan_headers(self.file, start, self.size_bytes) if is_within else iter(())
         if start:
             first = next(headers, None)
-            if first is None or first[1].last_offset > last_offset:
+            if first is None or first[1].last_offset != last_offset:
                 path = self.offset_index.path
                 raise CorruptMessage(f"{path}: no batch up to {last_offset} begins at {start}")
             return chain((first,), headers)
         return headers
+
+    def offset_near(self, timestamp_ms: int) -> int:
+        """An offset up to which all records are older than, or as old as, a timestamp."""
+        return check_time_entry(self, self.time_index.lookup(timestamp_ms))[1]
 
     # -- opening, cutting, closing -----------------------------------------------------------
 

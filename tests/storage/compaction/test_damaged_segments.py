@@ -48,19 +48,21 @@ def copy(directory, name):
 
 
 def cleaned_records(log):
-    """What a reader finds after a cleaning; None where the log was not cleaned."""
+    """What a reader finds after a cleaning; None where one of them meets damage."""
     try:
-        assert clean(LogCleaner(), log, 1) is not None
+        if clean(LogCleaner(), log, 1) is None:
+            return None
+        batches = batches_in(log)
     except LOG_TROUBLE:
         return None
     return [
         (record.offset, record.key, record.value)
-        for batch in batches_in(log)
+        for batch in batches
         for record in decode_batch(batch)
     ]
 
 
-@pytest.mark.parametrize("bit", [0, 3, 7])
+@pytest.mark.parametrize("bit", [1, 7])
 def test_cleaning_of_a_segment_with_a_flipped_bit_drops_no_record(written, bit):
     expected = cleaned_records(open_log(copy(written, "sound")))
     assert expected is not None and len(expected) == BATCHES + 1

@@ -1,0 +1,132 @@
+"""Whatever byte of a log is damaged, a reader gets what was written, or an error."""
+
+from contextlib import suppress
+
+import pytest
+
+from oncelog.storage.corrupt_file import LOG_TROUBLE
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog, TimedBatch
+from oncelog.wire.record_batch import decode_header, iterate_batches
+from oncelog.wire.records import Record, encode_batch
+
+from ..log_batches import append_as_leader
+
+BATCHES, RECORDS = 5, 2
+END = BATCHES * RECORDS
+CONFIG = LogConfig(index_interval_bytes=150)
+ROOM = 1 << 20
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A closed segment of five batches in two epochs, and an active one with a batch."""
+    log = PartitionLog.open(
+        tmp_path / "t-0",
+        topic="t",
+        partition=0,
+        topic_id=bytes(16),
+        config=CONFIG,
+        now_ms=1,
+    )
+    for number in range(BATCHES + 1):
+        if number == BATCHES:
+            log.roll(1)
+        value = b"%d" % number * 20
+        batch = encode_batch([Record(n, 10 + number, b"k", value) for n in range(RECORDS)])
+        append_as_leader(log, batch, epoch=3 + number // 3)
+    log.advance_high_watermark(log.log_end_offset)
+    log.segments.first.write_out()
+    yield log
+    log.local.retire()
+
+
+def batches_from(log, offset, max_bytes):
+    """The batches that a reader gets before the end, or an error: its position goes on."""
+    found = {}
+    try:
+        while offset < log.log_end_offset:
+            read = log.read(offset, max_bytes, upper_offset=log.log_end_offset)
+            data = bytes(read.data)
+            for at, header in iterate_batches(data):
+                found[header.base_offset] = data[at : at + header.size_bytes]
+            if not data or read.next_offset <= offset:
+                break
+            offset = read.next_offset
+    except LOG_TROUBLE:
+        return found, False
+    return found, True
+
+
+def found_by_time(log, timestamp_ms):
+    step = 0
+    while isinstance(step, int):
+        step = log.batch_not_older(timestamp_ms, step)
+    return None if step is None else (step.header, bytes(step.data))
+
+
+def flipped(path, bit):
+    """The file with one byte after the other damaged, and whole at the end."""
+    content = path.read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << bit
+        with path.open("r+b") as file:
+            file.write(damaged)
+        yield at
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+@pytest.mark.parametrize("bit", [1, 7])
+@pytest.mark.parametrize("max_bytes", [1, 150, ROOM])
+def test_readers_of_a_damaged_segment_get_an_error_or_what_was_written(log, bit, max_bytes):
+    whole = batches_from(log, 0, ROOM)[0]
+    for at in flipped(log.segments.first.file.path, bit):
+        for start in range(0, END, RECORDS):
+            log.segments.drop_cached_reads()
+            found, is_to_end = batches_from(log, start, max_bytes)
+            expected = {offset: batch for offset, batch in whole.items() if offset >= start}
+            assert found.items() <= expected.items(), f"byte {at}, read from {start}"
+            assert not is_to_end or found == expected, f"byte {at}, read from {start}"
+
+
+@pytest.mark.parametrize("max_bytes", [1, 150, ROOM])
+def test_reader_behind_damage_that_goes_on_from_its_position_gets_nothing_altered(log, max_bytes):
+    whole = batches_from(log, 0, ROOM)[0]
+    for at in flipped(log.segments.first.file.path, 2):
+        found, is_to_end = batches_from(log, 0, max_bytes)
+        assert found.items() <= whole.items() and not is_to_end, f"byte {at}"
+
+
+@pytest.mark.parametrize("kind", ["offset_index", "time_index"])
+@pytest.mark.parametrize("bit", [0, 3, 7])
+def test_readers_by_a_damaged_index_get_an_error_or_what_was_written(log, kind, bit):
+    whole = batches_from(log, 0, ROOM)[0]
+    by_time = {ms: found_by_time(log, ms) for ms in range(9, 18)}
+    assert sum(found is not None for found in by_time.values()) == BATCHES + 2
+    index = getattr(log.segments.first, kind)
+    assert index.count >= 2
+    for at in flipped(index.path, bit):
+        for start in range(0, END, RECORDS):
+            log.segments.drop_cached_reads()
+            found, is_to_end = batches_from(log, start, ROOM)
+            expected = {offset: batch for offset, batch in whole.items() if offset >= start}
+            assert found.items() <= expected.items(), f"byte {at}, read from {start}"
+            assert not is_to_end or found == expected, f"byte {at}, read from {start}"
+        for ms, expected_batch in by_time.items():
+            with suppress(LOG_TROUBLE):
+                assert found_by_time(log, ms) == expected_batch, f"byte {at}, time {ms}"
+
+
+def test_search_by_time_that_meets_a_damaged_batch_raises(log):
+    assert isinstance(log.batch_not_older(12, 0), TimedBatch)
+    path = log.segments.first.file.path
+    content = bytearray(path.read_bytes())
+    header = decode_header(content)
+    position = 2 * header.size_bytes
+    assert decode_header(content, position).max_timestamp == 12
+    content[position + header.size_bytes - 1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(LOG_TROUBLE):
+        log.batch_not_older(12, 0)
