@@ -368,7 +368,7 @@ class Broker:
             "client_connections": self.server.connection_count,
             "partitions": len(self.replicas),
             "partitions_led": sum(1 for p in self.replicas if p.leader is not None),
-            "uncleanable": self._logs.uncleanable(),
+            **self._logs.metrics(),
             "disk": self.replicas.disk.words,
             "unserved": self.server.unserved.sentences,
             **self._partition_transactions.metrics(),

@@ -29,6 +29,7 @@ from .producers.recovery import load_producers, take_in
 from .producers.snapshot import encode as encode_snapshot
 from .producers.state import ProducerStateTable
 from .segments.advanced_clock import AdvancedSince, never_advanced
+from .segments.damage import Damaged
 from .segments.log_file import Buffer
 from .segments.retention import DeletedFiles
 from .segments.segment import Segment
@@ -322,7 +323,7 @@ class LocalLog:
                     self.rebuild_soon()  # next time; a generator that has raised is at its end
                     if isinstance(problem, UNREADABLE):
                         message = f"what a truncation left is damaged: {problem}"
-                        raise OSError(message) from problem
+                        raise Damaged(message) from problem
                     raise
             yield
 
@@ -351,6 +352,6 @@ class LocalLog:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def retire(self, why: str = "it has been deleted") -> None:
+    def retire(self, why: str = "it has been deleted", *, is_damaged: bool = False) -> None:
         """Serve nothing any more; what is in memory may not be what is on the disk."""
-        self.disk.failure = OSError(f"{self.directory}: {why}")
+        self.disk.failure = (Damaged if is_damaged else OSError)(f"{self.directory}: {why}")

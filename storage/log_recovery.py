@@ -10,7 +10,8 @@ How a log was left says what may be missing:
 
 What is read ends before the first batch that is torn or has a wrong CRC, and so does the log;
 indexes, leader epochs, and producer state of that part are made anew from its batches. A segment
-whose indexes cannot be right is read whole, and all after it.
+whose indexes cannot be right is read whole, and all after it. A batch that cannot be read and was
+synced, or has whole ones behind it though nothing was lost, is damaged: such a log is not opened.
 A log that could not be synced is treated as after a power cut: the kernel drops such pages from
 its cache without another word. FLUSH_FAILED in the directory says so.
 """
@@ -44,6 +45,7 @@ from .segments.log_file import scan_batches
 from .segments.segment import SUFFIXES, Segment
 from .segments.segment_list import SegmentList
 from .segments.segment_swap import finish_swaps
+from .segments.torn_tail import is_followed_by_a_batch
 from .segments.transaction_index import CorruptTransactionIndex
 from .topic_configs import INT_MAX, LONG_MAX
 
@@ -98,8 +100,18 @@ def load_log(
         for segment in segments.from_floor(recovery_point - 1):
             segment.file.drop_cache()  # pages that could not be written count as clean
     log_start_offset = max(log_start_offset, segments.first.base_offset)
-    recovery = _Recovery(directory, config, segments, snapshots, log_start_offset, now_ms)
-    if lost_pages or (machine_restarted and not clean_shutdown):
+    may_lack_pages = lost_pages or (machine_restarted and not clean_shutdown)
+    recovery = _Recovery(
+        directory,
+        config,
+        segments,
+        snapshots,
+        log_start_offset,
+        now_ms,
+        whole_to=recovery_point if may_lack_pages else LONG_MAX,
+        synced_to=recovery_point,
+    )
+    if may_lack_pages:
         snapshots.remove_unreadable()
         # With the segment that ends at the point: a flush leaves out the indexes of the active one,
         # which it may have been.
@@ -157,6 +169,8 @@ class _Recovery:
     snapshots: SnapshotFiles
     log_start_offset: int
     now_ms: int
+    whole_to: int  # no batch below may be missing before one that is there
+    synced_to: int
     producers: ProducerStateTable = field(default_factory=ProducerStateTable)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     saved_epochs: tuple[EpochStart, ...] = ()
@@ -296,6 +310,7 @@ class _Recovery:
             pass  # torn, garbled, or a control batch that is no marker: the log ends before it
         if segment.size_bytes == end:
             return False
+        self._check_tail(segment, end)
         logger.warning(
             "%s: %d bytes that are no whole batches are cut off, the log ends at offset %d",
             segment.file.path,
@@ -305,6 +320,21 @@ class _Recovery:
         segment.file.truncate(segment.size_bytes)
         self.is_cut = True
         return True
+
+    def _check_tail(self, segment: Segment, end: int) -> None:
+        """Raise CorruptMessage if what cannot be read of a segment is damage, no torn end."""
+        next_offset, newer = segment.next_offset, self.segments.after(segment)
+        if next_offset >= self.whole_to:
+            return
+        if (
+            next_offset < self.synced_to
+            or (newer is not None and newer.size_bytes)
+            or is_followed_by_a_batch(segment.file, segment.size_bytes, end, next_offset)
+        ):
+            raise CorruptMessage(
+                f"{segment.file.path}: the batch at {segment.size_bytes}, after offset "
+                f"{next_offset - 1}, is not what was written"
+            )
 
 
 def _open_segments(

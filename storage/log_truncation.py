@@ -15,6 +15,7 @@ from ..wire.steps import Steps, run_to_end
 from .corrupt_file import UNREADABLE
 from .local_log import LocalLog
 from .producers.state import ProducerStateTable
+from .segments.damage import Damaged
 from .segments.index import CorruptIndex
 from .segments.segment import REMEDY
 
@@ -97,7 +98,7 @@ class LogTruncation:
                             path = last.offset_index.path
                             raise CorruptIndex(path, f"it finds nothing above {offset}", REMEDY)
             except UNREADABLE as problem:
-                raise OSError(f"what is to be cut cannot be read: {problem}") from problem
+                raise Damaged(f"what is to be cut cannot be read: {problem}") from problem
             log.fault_point("log.truncate.before-cut")
             if dropped is not None:
                 log.segments.remove(dropped)

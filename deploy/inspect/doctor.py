@@ -134,7 +134,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
         told_not = ", ".join(map(str, silent))
         advice = "what is said below of logs, links and disks is not said of them"
         checks.append(HealthCheck("silent nodes", "bad", told_not, advice))
-    checks += _compaction(metrics)
+    checks += [*_damage(metrics), *_compaction(metrics)]
     checks += [_links(cluster, [n for n in metrics if n not in silent]), *_disks(metrics)]
     checks += _unserved(metrics)
     try:
@@ -193,6 +193,17 @@ def _unserved(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
         for node_id, told in metrics.items()
         for sentence in told.get("unserved", ())
     ]
+
+
+def _damage(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:
+    """Name the replicas whose files are damaged, or were and are being copied anew."""
+    advice = "it is copied from its leader by itself; with no other replica in sync: start those"
+    found = [
+        HealthCheck(f"{name} of node {node_id}", "bad", f"damaged: {reason}", advice)
+        for node_id, told in metrics.items()
+        for name, reason in told.get("damaged", {}).items()
+    ]
+    return found or [HealthCheck("damaged files", "ok", "none was found")]
 
 
 def _compaction(metrics: dict[int, dict[str, Any]]) -> list[HealthCheck]:

@@ -19,7 +19,7 @@ from ...storage.checkpoint import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
 )
-from ...storage.corrupt_file import LOG_TROUBLE
+from ...storage.corrupt_file import LOG_TROUBLE, UNREADABLE
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.topic_configs import LONG_MAX
 from ...wire.steps import Steps
@@ -179,7 +179,9 @@ class LogMaintenance:
         try:
             yield
         except LOG_TROUBLE as error:
-            if not partition.log.is_failed:
+            if isinstance(error, UNREADABLE):
+                partition.log.damage.found(error)
+            elif not partition.log.is_failed:
                 now_s = self._loop.time()
                 text = "maintenance of %r failed, and is tried again: %s"
                 kind = "maintenance of one log"

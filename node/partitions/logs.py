@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 from ...coordinator.metadata.cluster_model import Topic
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...storage.compaction.log_cleaner import LogCleaner
+from ...storage.corrupt_file import UNREADABLE
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.disk_guard import OUT_OF_RESOURCES
 from ...storage.log_config import LogConfig, RecordCheck
@@ -28,6 +29,7 @@ from ...wire.steps import run_to_end
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
 from ..config.dynamic import topic_defaults_in_force
+from .damaged_logs import DamagedLogs
 
 logger = logging.getLogger(__name__)
 SYNCED_AT_ONCE = 64
@@ -39,6 +41,7 @@ class DirectoryJob(NamedTuple):
     key: TopicPartition
     is_removed: bool
     opening: LogOpening | None
+    broken: PartitionLog | bool = False  # see DamagedLogs.take
 
 
 class DirectoryOutcome(NamedTuple):
@@ -49,11 +52,19 @@ class DirectoryOutcome(NamedTuple):
     log: PartitionLog | None
     error: str = ""
     may_pass: bool = False  # there is no room now, or no descriptor
+    is_damaged: bool = False
     problem: KafkaError | None = None
 
     def refused(self, problem: KafkaError, words: str) -> Self:
         """Return it without a log, and with the reason."""
-        return self._replace(log=None, error=words, may_pass=_lacks(problem), problem=problem)
+        is_damaged = isinstance(problem.__cause__, UNREADABLE)
+        return self._replace(
+            log=None,
+            error=words,
+            may_pass=_lacks(problem),
+            is_damaged=is_damaged,
+            problem=problem,
+        )
 
 
 class Logs:
@@ -73,6 +84,7 @@ class Logs:
         self._clock = clock
         self._configs: dict[str, LogConfig] = {}
         self.cleaner = LogCleaner(fault_point=fault_point)
+        self.damaged = DamagedLogs(directory)
 
     # -- configurations
 
@@ -106,14 +118,24 @@ class Logs:
 
     # -- on the loop
 
-    def job(self, key: TopicPartition, topic: Topic | None, *, is_removed: bool) -> DirectoryJob:
+    def job(
+        self,
+        key: TopicPartition,
+        topic: Topic | None,
+        *,
+        is_removed: bool,
+        is_led_elsewhere: bool,
+    ) -> DirectoryJob:
         """What to do with a partition's directory; `topic` if a log is to be opened."""
+        if is_removed:
+            self.damaged.forget(key)
         if topic is None:
             return DirectoryJob(key, is_removed, None)
+        broken = self.damaged.take(key, is_led_elsewhere=is_led_elsewhere)
         opening = self.directory.opening(
             *key, topic.topic_id, self.config_of(topic), self._clock.wall_ms()
         )
-        return DirectoryJob(key, is_removed, opening)
+        return DirectoryJob(key, is_removed, opening, broken)
 
     def opened(self, log: PartitionLog, topic: Topic) -> None:
         """A log is served from now on."""
@@ -128,10 +150,18 @@ class Logs:
         """A log is served no longer; a job then removes its directory."""
         self.directory.remove_partition(*key)
 
-    def uncleanable(self) -> dict[str, str]:
-        """The logs that are not compacted any more, and why."""
+    def metrics(self) -> dict[str, dict[str, str]]:
+        """The logs that are not compacted any more, and those with damaged files, and why.
+
+        Of damaged ones also those that are being copied, until they are in sync.
+        """
         logs = self.directory.logs.values()
-        return {log.directory.name: log.uncleanable for log in logs if log.uncleanable}
+        served = {log.directory.name: log.damage.words for log in logs if log.damage.words}
+        copied = {f"{topic}-{n}": at for (topic, n), at in self.damaged.words.items()}
+        return {
+            "uncleanable": {log.directory.name: log.uncleanable for log in logs if log.uncleanable},
+            "damaged": served | copied,
+        }
 
     async def close(
         self, cleaner: Executor, syncs: Executor | None, directories: Executor, *, broker_epoch: int
@@ -157,13 +187,14 @@ class Logs:
     def run_jobs(self, jobs: Iterable[DirectoryJob]) -> list[DirectoryOutcome]:
         """Do what directories wait for (blocks)."""
         outcomes = []
-        for key, is_removed, opening in jobs:
+        for key, is_removed, opening, broken in jobs:
             if is_removed:
                 self.directory.remove(*key)
             if opening is not None:
                 outcome = DirectoryOutcome(key, opening.topic_id, None)
                 try:
-                    outcome = outcome._replace(log=self._open(opening))
+                    ready = self.damaged.repaired(opening, broken) if broken else opening
+                    outcome = outcome._replace(log=self._open(ready))
                 except KafkaStorageError as problem:
                     outcome = outcome.refused(problem, _in_words(problem))
                 outcomes.append(outcome)

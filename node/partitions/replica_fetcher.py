@@ -26,6 +26,7 @@ from ...replication.peer.handlers import Body, PeerError
 from ...replication.peer.transport import PeerTransport
 from ...replication.rate_limited_log import LimitedLog
 from ...replication.sliced_work import Steps, run_to_end
+from ...storage.corrupt_file import UNREADABLE
 from ...storage.partition_log import PartitionLog, UnexpectedAppendOffset
 from ...wire.errors import KafkaError, KafkaStorageError
 from ...wire.steps import StepCounter
@@ -250,7 +251,8 @@ class ReplicaFetcher:
             self._move(slot, partition, self._config.replica_fetch_backoff_ms)
         else:
             logger.error("%r: following failed", partition, exc_info=error)
-            partition.log.local.retire(f"following failed, {error!r}")
+            is_damaged = isinstance(error, UNREADABLE)
+            partition.log.local.retire(f"following failed, {error!r}", is_damaged=is_damaged)
             self._fail(slot, partition)
 
     def _fail(self, slot: FollowerSlot, partition: HostedPartition) -> None:

@@ -19,6 +19,7 @@ from ...replication.rate_limited_log import LimitedLog
 from ...replication.sliced_work import SlicedWork
 from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.partition_log import AppendInfo, Origin
+from ...storage.segments.damage import SteppedDown
 from ...storage.segments.recent_writes import NO_RECENT_WRITES, RecentWrites
 from ...wire.errors import (
     ErrorCode,
@@ -103,6 +104,7 @@ class ReplicaManager:
         partition.log.local.disk.on_failure = lambda: self._loop.call_soon_threadsafe(
             self.fail, partition
         )
+        partition.log.damage.on_found = lambda: self._damaged(partition)
         partition.log.segments.recent = self._recent_writes
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
@@ -134,7 +136,7 @@ class ReplicaManager:
         """Of the log of a partition that is hosted no longer."""
         self.unsettled.pop(partition, None)
         self.written.add(partition)  # for the last time
-        partition.log.local.disk.on_failure = nothing
+        partition.log.local.disk.on_failure = partition.log.damage.on_found = nothing
         partition.log.segments.drop_cached_reads()
         partition.log.segments.recent = NO_RECENT_WRITES
 
@@ -300,6 +302,18 @@ class ReplicaManager:
         self.release_waiters(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self.awaited.settled(partition.topic, partition.index)
         self.failed_logs.report(*partition.key)
+
+    def _damaged(self, partition: HostedPartition) -> None:
+        """A file of its log is not as it was written: step down, if another is in sync.
+
+        The last one goes on: it serves what is whole, and refuses the rest.
+        """
+        leader, disk = partition.leader, partition.log.local.disk
+        is_last = leader is not None and leader.isr <= {leader.node_id}
+        has_part = leader is not None or partition.follower is not None
+        if has_part and not is_last and disk.failure is None:
+            disk.failure = SteppedDown(partition.log.damage.words)
+            self._loop.call_soon(self.fail, partition)
 
     # -- requests that wait
 

@@ -26,6 +26,7 @@ from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, PartitionR
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...replication.background_task import background_task
 from ...replication.sliced_work import Steps
+from ...storage.segments.damage import Damaged, SteppedDown
 from ...wire.errors import ErrorCode, KafkaStorageError
 from ...wire.identifiers import TopicPartition
 from .hosted_partition import HostedPartition
@@ -203,9 +204,8 @@ class PartitionRoles:
             return
         if hosted is None:
             self._have_done(key)
-        elif hosted.log.is_failed:
-            if topic.partitions[hosted.index].leader == self._node_id:
-                self._replicas.failed_logs.report(*hosted.key)  # it was elected all the same
+        elif hosted.log.is_failed and not self._revived(hosted, topic.partitions[hosted.index]):
+            pass
         else:
             hosted.log.config = self._logs.config_of(topic)
             self._replicas.written.add(hosted)  # another flush.ms may be due
@@ -217,6 +217,31 @@ class PartitionRoles:
                 self._replicas.fail(hosted)
                 if not hosted.log.is_failed:  # too many open files
                     asyncio.get_running_loop().call_later(RETRY_S, self._look_at, {key: None})
+
+    def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
+        """What becomes of a log that has failed; whether it is served again as it is."""
+        failure = hosted.log.disk_failure
+        if isinstance(failure, Damaged) and self._is_led_elsewhere(record):
+            self._replicas.remove(hosted)
+            self._fetchers.stop_following(hosted)
+            hosted.leader = hosted.follower = None
+            key = hosted.topic, hosted.index
+            self._logs.damaged.stopped(key, hosted.log)
+            self._have_done(key)
+        elif isinstance(failure, SteppedDown) and record.isr == (self._node_id,):
+            hosted.log.local.disk.failure, hosted.leader_id = None, NO_LEADER
+            return True  # nobody else is in sync any more: it serves what is whole
+        elif record.leader == self._node_id:
+            self._replicas.failed_logs.report(*hosted.key)  # it was elected all the same
+        return False
+
+    def _is_led_elsewhere(self, record: PartitionRegistration | None) -> bool:
+        """Whether this replica may be taken away, and copied anew."""
+        return (
+            record is not None
+            and record.leader not in (NO_LEADER, self._node_id)
+            and self._node_id not in record.isr
+        )
 
     def _clear_up(self, hosted: HostedPartition) -> None:
         """It is out of the tables: let go of whoever waits for it, and of its log."""
@@ -255,7 +280,12 @@ class PartitionRoles:
             if self._is_stopping or self._replicas.get(*key) is not None:
                 topic = None
             if is_removed or topic is not None:
-                jobs.append(self._logs.job(key, topic, is_removed=is_removed))
+                is_led_elsewhere = self._is_led_elsewhere(self._state.partition(*key))
+                jobs.append(
+                    self._logs.job(
+                        key, topic, is_removed=is_removed, is_led_elsewhere=is_led_elsewhere
+                    )
+                )
         if not self._for_thread:
             self._is_for_thread.clear()
         if jobs:
@@ -265,13 +295,15 @@ class PartitionRoles:
 
     def _apply_outcomes(self, outcomes: Iterable[DirectoryOutcome]) -> Steps[None]:
         """Host what has been opened, if it still belongs here."""
-        for key, topic_id, log, error, may_pass, problem in outcomes:
+        for key, topic_id, log, error, may_pass, is_damaged, problem in outcomes:
             topic = self._placed(key)
             is_wanted = topic is not None and topic.topic_id == topic_id
             if log is None:
                 if key not in self._unusable:
                     logger.error("%s-%d cannot be opened: %s", *key, error)
                 if is_wanted:
+                    if is_damaged:
+                        self._logs.damaged.cannot_open(key, error)
                     if problem is not None:
                         self._replicas.disk.note(problem, is_log_lost=not may_pass)
                     self._cannot_open(key, topic_id, may_pass)
@@ -279,6 +311,7 @@ class PartitionRoles:
                 log.local.retire()
                 self._remove_log(key)
             else:
+                self._logs.damaged.unusable.discard(key)
                 if key in self._unusable:
                     self._unusable.discard(key)
                     self._replicas.failed_logs.withdraw(topic_id, key[1])
@@ -295,12 +328,16 @@ class PartitionRoles:
             self._replicas.failed_logs.report(topic_id, key[1])
         self._unusable.add(key)
         self._awaited.settled(*key)
+        if key in self._logs.damaged.unusable and self._is_led_elsewhere(record):
+            self._have_done(key)
         if may_pass:
             asyncio.get_running_loop().call_later(REOPEN_S, self._have_done, key)
 
     # -- one partition
 
     def _play(self, hosted: HostedPartition, topic: Topic, record: PartitionRegistration) -> None:
+        if self._node_id in record.isr and self._logs.damaged.words:
+            self._logs.damaged.in_sync((hosted.topic, hosted.index), hosted.log)
         now_ms = self._replicas.clock.monotonic_ms()
         min_insync_replicas = self._state.min_insync_replicas(topic)
         if record.leader == self._node_id:

@@ -20,9 +20,10 @@ from collections.abc import Iterable
 from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.identifiers import TopicPartition
 from ...wire.steps import Steps, run_to_end
-from ..corrupt_file import LOG_TROUBLE, UNREADABLE
+from ..corrupt_file import LOG_TROUBLE, UNREADABLE, CorruptFile
 from ..disk_guard import OUT_OF_RESOURCES
 from ..partition_log import PartitionLog
+from ..segments.log_file import DamagedSegment
 from ..segments.segment import Segment
 from ..topic_configs import LONG_MAX
 from .cleaner import KEYS_MAX, ActiveProducer
@@ -206,6 +207,8 @@ class LogCleaner:
         if isinstance(error, (*UNREADABLE, OSError)) and not is_lack:
             log.uncleanable = str(error) or repr(error)
             logger.error("%s is not compacted any more: %s", log.directory.name, log.uncleanable)
+            if isinstance(error, DamagedSegment | CorruptFile):
+                log.damage.found(error)
         else:
             logger.warning("%s cannot be compacted now: %s", log.directory.name, error)
 

@@ -202,6 +202,16 @@ class LogDirectory:
                 stray.name,
             )
 
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Keep a damaged partition's directory under another name (blocks), which is returned."""
+        with self._disk():
+            target = self._removed.set_aside(topic, partition)
+        return "nothing" if target is None else target.name
+
+    def release_set_aside(self, topic: str, partition: int) -> None:
+        """What was set aside of a partition is not needed any more; `purge_deleted` removes it."""
+        self._removed.release(topic, partition)
+
     def retry_renames(self) -> None:
         """Try again to rename the directories of deleted partitions for which it failed.
 

@@ -2,6 +2,7 @@
 
     <topic>-<partition>.<hex>-delete    waits for `purge`
     <topic>-<partition>.<hex>-stray     is set aside: nobody serves it, nobody deletes it
+    <topic>-<partition>.<hex>-damaged   is set aside until its replica, copied anew, is in sync
 
 Each step is one that may be tried again: a disk that is full or slow to answer now must not keep
 a deleted topic from being deleted later.
@@ -16,12 +17,13 @@ from ...wire.fault_point import FaultPoint
 
 FILE_NAME_BYTES_MAX = 255
 _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")
+_DAMAGED_DIRECTORY = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-damaged")
 
 
 class RemovedPartitions:
     """What has left the data directory `path`, or is about to. Methods raise OSError."""
 
-    __slots__ = ("_fault_point", "_path", "_renamed", "waiting")
+    __slots__ = ("_fault_point", "_path", "_renamed", "damaged", "waiting")
 
     def __init__(self, path: Path, fault_point: FaultPoint) -> None:
         self._path = path
@@ -29,12 +31,15 @@ class RemovedPartitions:
         self._renamed: list[Path] = []
         # Those that could not be renamed yet: they still bear their partition's name.
         self.waiting: set[tuple[str, int]] = set()
+        self.damaged: dict[tuple[str, int], list[Path]] = {}  # set aside
 
     def found(self, path: Path) -> bool:
         """Whether a directory that lay here at the start is one that an earlier run deleted."""
         is_deleted = _DELETED_DIRECTORY.fullmatch(path.name) is not None
         if is_deleted:
             self._renamed.append(path)
+        elif match := _DAMAGED_DIRECTORY.fullmatch(path.name):
+            self.damaged.setdefault((match[1], int(match[2])), []).append(path)
         return is_deleted
 
     def delete(self, topic: str, partition: int) -> None:
@@ -44,6 +49,17 @@ class RemovedPartitions:
         self.waiting.discard((topic, partition))
         if target is not None:
             self._renamed.append(target)
+
+    def set_aside(self, topic: str, partition: int) -> Path | None:
+        """Keep a damaged directory under another name, until `release`."""
+        target = self.rename(topic, partition, "damaged")
+        if target is not None:
+            self.damaged.setdefault((topic, partition), []).append(target)
+        return target
+
+    def release(self, topic: str, partition: int) -> None:
+        """What was set aside of a partition is removed by the next `purge`."""
+        self._renamed += self.damaged.pop((topic, partition), ())
 
     def retry(self) -> None:
         """Try the renames again that have failed; the first error is raised behind the last one."""

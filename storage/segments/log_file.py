@@ -17,6 +17,10 @@ RECOVERY_CHUNK_BYTES = 1 << 20
 _SYNC_FILE_RANGE_WRITE = 2
 
 
+class DamagedSegment(CorruptMessage):
+    """A .log file does not say what was written. (What was written may be no records, too.)"""
+
+
 class LogFile:
     """An open file that closes with its last reference.
 
@@ -157,23 +161,30 @@ def scan_closed(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """`scan_batches` of a part of a log that must consist of whole batches in order.
 
-    `offsets` are those that may lie there. CorruptMessage, too, where a batch ends beyond `end`,
+    `offsets` are those that may lie there. DamagedSegment, too, where a batch ends beyond `end`,
     or has other offsets: neither length nor base offset are covered by a checksum, and what cannot
     be walked over would count as absent.
     """
     position, next_offset = start, offsets.start
-    for at, header, batch in scan_batches(file, start, end):
+    batches = scan_batches(file, start, end)
+    while True:
+        try:
+            at, header, batch = next(batches)
+        except StopIteration:
+            break
+        except CorruptMessage as problem:
+            raise DamagedSegment(f"{file.path}: {problem}") from problem
         if header.base_offset < next_offset or header.last_offset_delta < 0:
-            raise CorruptMessage(
+            raise DamagedSegment(
                 f"{file.path}: the batch at {at} begins at offset {header.base_offset}, "
                 f"after one that ends before {next_offset}"
             )
         position, next_offset = at + len(batch), header.next_offset
         if next_offset > offsets.stop:
-            raise CorruptMessage(
+            raise DamagedSegment(
                 f"{file.path}: the batch at {at} ends with offset {header.last_offset}, "
                 f"beyond {offsets.stop - 1}"
             )
         yield at, header, batch
     if position != end:
-        raise CorruptMessage(f"{file.path}: no whole batch begins at {position}")
+        raise DamagedSegment(f"{file.path}: no whole batch begins at {position}")

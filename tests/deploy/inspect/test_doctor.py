@@ -1,13 +1,14 @@
-"""The doctor names a log that compaction has set aside."""
+"""The doctor names a log that compaction has set aside, and one that is damaged."""
 
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from oncelog.deploy.cluster.failure import Failure
-from oncelog.deploy.inspect.doctor import HealthCheck, _compaction, _unserved
+from oncelog.deploy.inspect.doctor import HealthCheck, _compaction, _damage, _unserved
 from oncelog.deploy.inspect.node_troubles import metrics_of
 from oncelog.node.listener.closing import UnservedRequest
+from oncelog.wire.errors import CorruptMessage
 
 from ...awaiting import until
 from ...node.own_broker import running
@@ -27,13 +28,19 @@ async def test_doctor_names_an_uncleanable_log_with_its_node_and_reason(tmp_path
         cluster: Any = SimpleNamespace(ask_node=ask_node)
 
         def examined() -> list[HealthCheck]:
-            return _compaction({node_id: metrics_of(cluster, node_id) for node_id in (1, 2)})
+            metrics = {node_id: metrics_of(cluster, node_id) for node_id in (1, 2)}
+            return [*_compaction(metrics), *_damage(metrics)]
 
-        assert [check.state for check in examined()] == ["ok"]
-        broker.replicas.partition("a", 1).log.uncleanable = "no batch: magic 7"
-        (check,) = examined()
+        assert [check.state for check in examined()] == ["ok", "ok"]
+        log = broker.replicas.partition("a", 1).log
+        log.uncleanable = "no batch: magic 7"
+        check, _ = examined()
         assert (check.check, check.state) == ("a-1 of node 1", "bad")
         assert "magic 7" in check.found and "stop the node" in check.advice
+        log.damage.found(CorruptMessage("the batch at offset 3 fails its checksum"))
+        _, check = examined()
+        assert (check.check, check.state) == ("a-1 of node 1", "bad")
+        assert "damaged: the batch at offset 3" in check.found and "copied" in check.advice
 
 
 async def test_doctor_names_a_client_that_asks_for_what_is_not_served(tmp_path: Path) -> None:

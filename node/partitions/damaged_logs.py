@@ -1,0 +1,83 @@
+"""The damaged logs of one broker: which they are, and how one is opened again.
+
+A log is repaired while another replica leads. It is read as a whole first: if its batches are
+those that were written, its indexes are made anew. Else its directory is set aside, an empty log
+takes its place, and follows the leader; what was set aside goes when the new one is in sync.
+"""
+
+import logging
+from dataclasses import replace
+
+from ...storage.directory.log_directory import LogDirectory
+from ...storage.disk_guard import disk_errors
+from ...storage.log_opening import LogOpening
+from ...storage.partition_log import PartitionLog
+from ...storage.segments.damage import find_damage, remove_derived_files
+from ...wire.identifiers import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class DamagedLogs:
+    """See the top. `repaired` blocks, and runs in the thread that opens logs."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self.words: dict[TopicPartition, str] = {}  # until the replica is in sync again
+        self.unusable: set[TopicPartition] = set()  # that could not be opened
+        self._broken: dict[TopicPartition, PartitionLog] = {}  # that have stopped
+
+    def stopped(self, key: TopicPartition, log: PartitionLog) -> None:
+        """A log that was served is not any more: it waits for its repair."""
+        self.words[key] = log.damage.words or str(log.disk_failure)
+        self._broken[key] = log
+
+    def cannot_open(self, key: TopicPartition, words: str) -> None:
+        self.words[key] = words
+        self.unusable.add(key)
+
+    def take(self, key: TopicPartition, *, is_led_elsewhere: bool) -> PartitionLog | bool:
+        """What is to be repaired when this log is opened: itself, all of it, or nothing."""
+        broken = self._broken.pop(key, None)
+        if broken is not None:
+            return broken
+        if not is_led_elsewhere or key not in self.unusable:
+            return False
+        self.unusable.discard(key)
+        return True
+
+    def forget(self, key: TopicPartition) -> None:
+        """The partition has left this broker."""
+        self.words.pop(key, None)
+        self.unusable.discard(key)
+        self._broken.pop(key, None)
+
+    def in_sync(self, key: TopicPartition, log: PartitionLog) -> None:
+        """The replica is in the ISR: what was damaged is not needed any more."""
+        if key in self.words and not log.damage.words:
+            del self.words[key]
+            self._directory.release_set_aside(*key)
+            logger.warning("%s-%d is whole again, and in sync", *key)
+
+    def repaired(self, opening: LogOpening, broken: PartitionLog | bool) -> LogOpening:
+        """Make ready to open a damaged log (blocks). KafkaStorageError."""
+        name = opening.directory.name
+        problem = "it cannot be opened"
+        if isinstance(broken, PartitionLog):
+            with disk_errors(f"The damaged log {name}"):
+                problem = find_damage(broken.segments, broken.leader_epochs, broken.log_end_offset)
+                if not problem:
+                    remove_derived_files(opening.directory)
+            if not problem:
+                logger.warning("%s: its batches are whole, all else is made anew from them", name)
+                return replace(
+                    opening,
+                    log_start_offset=broken.log_start_offset,
+                    recovery_point=broken.flushing.recovery_point,
+                    high_watermark=broken.high_watermark,
+                    cleaned_offset=broken.local.cleaned_offset,
+                    clean_shutdown=False,
+                )
+        kept = self._directory.set_aside(opening.topic, opening.partition)
+        logger.error("%s is copied anew from its leader, and kept as %s: %s", name, kept, problem)
+        return opening.as_new()
