@@ -206,9 +206,10 @@ class LogCleaner:
         is_lack = isinstance(error, OSError) and error.errno in OUT_OF_RESOURCES
         if isinstance(error, (*UNREADABLE, OSError)) and not is_lack:
             log.uncleanable = str(error) or repr(error)
-            logger.error("%s is not compacted any more: %s", log.directory.name, log.uncleanable)
             if isinstance(error, DamagedSegment | CorruptFile):
                 log.damage.found(error)
+            text = "%s is not compacted any more: %s"
+            logger.error(text, log.directory.name, log.uncleanable)
         else:
             logger.warning("%s cannot be compacted now: %s", log.directory.name, error)
 

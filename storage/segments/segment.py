@@ -24,6 +24,7 @@ from ...wire.steps import Steps
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
 from ..topic_configs import INT_MAX
+from .abort_entry import checking_aborts
 from .advanced_clock import AdvancedSince, never_advanced
 from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
 from .log_file import Buffer, LogFile, check_crcs, scan_batches, scan_headers
@@ -180,7 +181,7 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def become_inactive(self) -> None:
-        """Close the segment for appending: the last time entry, and no space taken in advance."""
+        """Close it for appending: the last time entry, and no space taken in advance."""
         if self.max_timestamp > NO_TIMESTAMP:
             self.time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
         if self.file.size_on_disk() > self.size_bytes:
@@ -203,18 +204,17 @@ class Segment:
         Returns (position, size in bytes, base offset); None when all batches lie below. Where none
         holds `offset`, those before are checked: a damaged header may hide the one that does.
         """
-        start, end = -1, self.size_bytes
-        next_offset, found = self.base_offset, None
+        start, end, next_offset, found = -1, self.size_bytes, self.base_offset, None
         for position, header in self.headers_near(offset):
             start, base_offset = (position if start < 0 else start), header.base_offset
             if base_offset < next_offset:
                 raise CorruptMessage(f"{self.file.path}: {base_offset} after {next_offset}")
-            next_offset, size_bytes = header.next_offset, header.size_bytes
+            next_offset = header.next_offset
             if next_offset > offset:
-                found = position, size_bytes, base_offset
+                found = position, header.size_bytes, base_offset
                 if base_offset <= offset:
                     return found
-                end = position + size_bytes
+                end = position + header.size_bytes
                 break
         check_crcs(self.file, max(start, 0), end)
         return found
@@ -270,6 +270,7 @@ class Segment:
         self.offset_index.check()
         self.time_index.check()
         yield from self.transaction_index.checking()
+        yield from checking_aborts(self)
 
     def drop_torn_entries(self) -> None:
         """Cut off the part of an entry that a process wrote last when it was killed."""
@@ -320,8 +321,7 @@ class Segment:
         if kept.size_bytes < self.size_bytes:
             self.file.truncate(kept.size_bytes)
         self.size_bytes, self.next_offset = kept.size_bytes, kept.next_offset
-        self._max_timestamp = kept.max_timestamp
-        self.offset_of_max_timestamp = kept.offset_of_max_timestamp
+        self._max_timestamp, self.offset_of_max_timestamp = kept[2:4]
         self.offset_index.keep(kept.offset_index)
         self.time_index.keep(kept.time_index)
         self.transaction_index.keep(kept.transactions)

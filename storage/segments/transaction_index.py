@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from ...wire.steps import Steps
 from ..corrupt_file import CorruptFile
 from .entry_file import EntryFile
@@ -49,7 +51,7 @@ def encode(transactions: Iterable[AbortedTransaction]) -> bytes:
 class TransactionIndex(EntryFile):
     """The index of one segment; `base_offset` is the segment's."""
 
-    __slots__ = ("_blocks", "_last_offset", "base_offset")
+    __slots__ = ("_blocks", "_last_offset", "_sums", "base_offset")
 
     def __init__(self, path: Path, base_offset: int) -> None:
         super().__init__(path, ENTRY_BYTES, tail_bytes_max=0, create=False)
@@ -59,12 +61,19 @@ class TransactionIndex(EntryFile):
         # all that was aborted since, with each fetch.
         self._blocks: dict[int, tuple[int, int]] = {}
         self._last_offset = -1  # of what was appended last, as far as that is known
+        # Of blocks, by number: their bytes and checksum as they were appended, or read first.
+        self._sums: dict[int, tuple[int, int]] = {}
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Note an aborted transaction; its marker must lie above all those noted before."""
         if transaction.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: {transaction} after a marker at {self._last_offset}")
-        self.append_entry(encode([transaction]))
+        entry, number = encode([transaction]), self.count // _BLOCK_ENTRIES
+        size_bytes, crc = self._sums.get(number, (0, 0))
+        is_known = size_bytes == self.count % _BLOCK_ENTRIES * ENTRY_BYTES
+        self.append_entry(entry)
+        if is_known:
+            self._sums[number] = size_bytes + ENTRY_BYTES, crc32c(entry, crc)
         self._last_offset = transaction.last_offset
         if self.count % _BLOCK_ENTRIES == 0:
             with suppress(OSError, CorruptTransactionIndex):  # then when it is read
@@ -113,6 +122,7 @@ class TransactionIndex(EntryFile):
         self._last_offset = -1
         full = count // _BLOCK_ENTRIES
         self._blocks = {n: block for n, block in self._blocks.items() if n < full}
+        self._sums = {n: sums for n, sums in self._sums.items() if n < full}
 
     def checking(self) -> Steps[None]:
         """Raise CorruptTransactionIndex unless the file could be one of this segment."""
@@ -134,6 +144,7 @@ class TransactionIndex(EntryFile):
         super().delete()
         self._last_offset = -1
         self._blocks.clear()
+        self._sums.clear()
 
     @property
     def _block_count(self) -> int:
@@ -143,6 +154,11 @@ class TransactionIndex(EntryFile):
         """Read some entries, and remember of a full block what `collect` asks first."""
         first = number * _BLOCK_ENTRIES
         data = self.entries(first, min(first + _BLOCK_ENTRIES, self.count))
+        sums = len(data), crc32c(data)
+        if self._sums.setdefault(number, sums) != sums:
+            if self._sums[number][0] == len(data):
+                raise CorruptTransactionIndex(self.path, "its entries have changed", _REMEDY)
+            self._sums[number] = sums
         block = [self._decode(data, at) for at in range(0, len(data), ENTRY_BYTES)]
         self._check_order(block, self.base_offset - 1)
         if len(block) == _BLOCK_ENTRIES and number not in self._blocks:

@@ -104,9 +104,7 @@ async def test_last_replica_in_sync_serves_what_is_whole(tmp_path: Path) -> None
             log = replica(broker).log
             log.local.retire("its disk was taken away")
             broker.replicas.fail(replica(broker))
-        await until(
-            lambda: (leader.state.partition("t", 0) or written).isr == (leader.config.node_id,)
-        )
+        await until(lambda: isr(leader) == (leader.config.node_id,))
         log = replica(leader).log
         flip(log.segments.first.file.path, len(written[0]) + 40)
         log.segments.drop_cached_reads()

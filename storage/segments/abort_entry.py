@@ -1,0 +1,71 @@
+"""What an entry of a transaction index says is compared with the batches that it names.
+
+Its marker lies in the segment, and bears the same producer id. The transaction begins with a batch,
+and so does the one at the last stable offset; where these lie in the segment, and compaction has
+not taken them, they are compared, too. So a damaged entry is told from a right one in nearly all
+cases, and the segment is not read for it.
+"""
+
+from typing import TYPE_CHECKING
+
+from ...wire.control_record import ControlType, decode_marker
+from ...wire.errors import CorruptMessage, InvalidRecord
+from ...wire.record_batch import BatchHeader, check_crc, decode_header
+from ...wire.steps import Steps
+from .transaction_index import AbortedTransaction, CorruptTransactionIndex
+
+if TYPE_CHECKING:
+    from .segment import Segment
+
+_ENTRIES_A_STEP = 16
+_REMEDY = "It is made again from the log"
+
+
+def checking_aborts(segment: "Segment") -> Steps[None]:
+    """Raise CorruptTransactionIndex unless the batches that its entries name are there."""
+    index, least_stable = segment.transaction_index, 0
+    for number, entry in enumerate(index.all(), 1):
+        try:
+            is_right = least_stable <= entry.last_stable_offset and _is_right(segment, entry)
+        except (CorruptMessage, InvalidRecord):
+            is_right = False
+        if not is_right:
+            raise CorruptTransactionIndex(index.path, f"the log has no {entry}", _REMEDY)
+        least_stable = entry.last_stable_offset
+        if number % _ENTRIES_A_STEP == 0:
+            yield
+
+
+def _is_right(segment: "Segment", entry: AbortedTransaction) -> bool:
+    producer_id, first_offset, last_offset, stable_offset = entry
+    marker = _batch_at(segment, last_offset)
+    if marker is None or not marker.is_control or marker.producer_id != producer_id:
+        return False
+    found = segment.position_of(last_offset)
+    assert found is not None
+    batch = segment.file.read(found[0], found[1])
+    check_crc(batch, 0, decode_header(batch))
+    if decode_marker(batch)[0] is not ControlType.ABORT:
+        return False
+    if first_offset >= segment.base_offset:
+        first = _batch_at(segment, first_offset)
+        if first is not None and (first.is_control or first.producer_id != producer_id):
+            return False
+    if stable_offset == last_offset + 1:
+        return True
+    if not segment.base_offset <= stable_offset < last_offset:
+        return stable_offset < segment.base_offset
+    stable = _batch_at(segment, stable_offset)
+    return stable is None or (stable.is_transactional and stable.producer_id != producer_id)
+
+
+def _batch_at(segment: "Segment", offset: int) -> BatchHeader | None:
+    """The batch that begins at an offset; None in a gap. CorruptMessage inside of a batch."""
+    for _, header in segment.headers_near(offset):
+        if header.base_offset == offset:
+            return header
+        if header.last_offset >= offset:
+            if header.base_offset < offset:
+                raise CorruptMessage(f"no batch begins at {offset}")
+            return None
+    return None
