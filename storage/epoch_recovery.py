@@ -1,14 +1,44 @@
 """Leader epochs when a log is opened: from the checkpoint, and from the batches that bear them."""
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 
 from ..wire.record_batch import BatchHeader
 from ..wire.steps import Steps
 from .checkpoint import CorruptCheckpoint, LeaderEpochCheckpoint
+from .corrupt_file import UNREADABLE
 from .leader_epochs import EpochStart, LeaderEpochs
 from .producers.recovery import walk_headers
+from .segments.segment import Segment
 from .segments.segment_list import SegmentList
+
+logger = logging.getLogger(__name__)
+
+
+def _header_at(segment: Segment, offset: int) -> BatchHeader | None:
+    """The batch that holds an offset, or the first one behind it."""
+    headers = segment.headers_near(offset)
+    return next((header for _, header in headers if header.last_offset >= offset), None)
+
+
+def _are_in_the_log(saved: tuple[EpochStart, ...], segments: SegmentList, end_offset: int) -> bool:
+    """Whether the epochs of a checkpoint, which has no checksum, are those of the batches."""
+    with suppress(*UNREADABLE):  # that is looked at elsewhere
+        for number, (epoch, start_offset) in enumerate(saved):
+            if start_offset >= end_offset:
+                break
+            for segment in segments.from_floor(start_offset):
+                header = _header_at(segment, start_offset)
+                if header is None:
+                    continue
+                found, base_offset = header.partition_leader_epoch, header.base_offset
+                if found < epoch or (found > epoch and base_offset <= start_offset):
+                    return False
+                if base_offset < start_offset and number:
+                    return False
+                break
+    return True
 
 
 def assign_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
@@ -30,6 +60,9 @@ def load_epochs(
     saved: tuple[EpochStart, ...] = ()
     with suppress(CorruptCheckpoint):
         saved = tuple(LeaderEpochCheckpoint(directory).read())
+    if not _are_in_the_log(saved, segments, end_offset):
+        logger.warning("%s: its leader epochs are read from the log", directory)
+        saved = ()
     epochs = LeaderEpochs()
     known_from = min(saved[0].start_offset, end_offset) if saved else end_offset
     if known_from > log_start_offset:

@@ -293,10 +293,13 @@ class _Recovery:
         producers, epochs = self.producers, self.epochs
         known_to = producers.end_offset
         end = segment.file.size_on_disk()
-        count = 0
+        count, has_falling_epoch = 0, False
         try:
             for _, header, batch in scan_batches(segment.file, segment.size_bytes, end):
                 if not _belongs(segment, header):
+                    break
+                if -1 < header.partition_leader_epoch < (epochs.latest_epoch or 0):
+                    has_falling_epoch = True
                     break
                 if header.base_offset >= known_to:
                     note_aborted = segment.transaction_index.append
@@ -308,6 +311,8 @@ class _Recovery:
                     yield
         except (CorruptMessage, InvalidRecord):
             pass  # torn, garbled, or a control batch that is no marker: the log ends before it
+        if has_falling_epoch:  # so that of an earlier batch was altered
+            raise CorruptMessage(f"{segment.file.path}: an epoch before {segment.next_offset}")
         if segment.size_bytes == end:
             return False
         self._check_tail(segment, end)
@@ -331,10 +336,8 @@ class _Recovery:
             or (newer is not None and newer.size_bytes)
             or is_followed_by_a_batch(segment.file, segment.size_bytes, end, next_offset)
         ):
-            raise CorruptMessage(
-                f"{segment.file.path}: the batch at {segment.size_bytes}, after offset "
-                f"{next_offset - 1}, is not what was written"
-            )
+            at = f"{segment.file.path}: the batch at {segment.size_bytes}"
+            raise CorruptMessage(f"{at}, for offset {next_offset}, is not what was written")
 
 
 def _open_segments(

@@ -63,7 +63,9 @@ class DamagedLogs:
         """Make ready to open a damaged log (blocks). KafkaStorageError."""
         name = opening.directory.name
         problem = "it cannot be opened"
-        if isinstance(broken, PartitionLog):
+        if isinstance(broken, PartitionLog) and broken.damage.is_in_batches:
+            problem = broken.damage.words
+        elif isinstance(broken, PartitionLog):
             with disk_errors(f"The damaged log {name}"):
                 problem = find_damage(broken.segments, broken.leader_epochs, broken.log_end_offset)
                 if not problem:

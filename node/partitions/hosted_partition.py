@@ -17,6 +17,7 @@ from ...replication.leader import PartitionLeader
 from ...replication.purgatory import BYTES_UNKNOWN
 from ...storage.partition_log import PartitionLog
 from ...wire.errors import (
+    CorruptMessage,
     FencedLeaderEpoch,
     KafkaStorageError,
     NotLeaderOrFollower,
@@ -111,6 +112,14 @@ class HostedPartition:
         self.leader = None
         self.follower = PartitionFollower(record.leader, record.leader_epoch)
         self._adopt(record)
+        self._check_epoch()
+
+    def _check_epoch(self) -> None:
+        """A batch cannot have a leader epoch that there has not been yet: no checksum covers it."""
+        damage, latest_epoch = self.log.damage, self.log.latest_epoch
+        if latest_epoch is not None and latest_epoch > self.leader_epoch and not damage.words:
+            damage.is_in_batches = True
+            damage.found(CorruptMessage(f"a batch has the leader epoch {latest_epoch}"))
 
     def wait_for_a_leader(self, record: PartitionRegistration) -> None:
         """There is no leader now, or our own storage failed."""

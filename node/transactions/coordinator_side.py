@@ -23,6 +23,7 @@ from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
 from ...replication.peer.transport import PeerTransport
 from ...storage.checkpoint import write_atomically
+from ...storage.corrupt_file import CorruptFile
 from ...wire.fault_point import FaultPoint
 from ..config.broker_config import BrokerConfig
 from .leader_ports import LeaderPorts
@@ -88,11 +89,19 @@ class Transactions:
         state.on_change(self._cluster_changed)
 
     def check_shard_count(self) -> None:
-        """Before the journal is opened: is it the number of last time? ShardCountMismatch."""
+        """Before the journal is opened: is it the number of last time?
+
+        Raises ShardCountMismatch, and CorruptFile if the file holds no number.
+        """
+        path = self._shard_count_file
         try:
-            known = int(self._shard_count_file.read_text())
+            content = path.read_bytes()
         except FileNotFoundError:
             return
+        if not content.strip().isdigit():
+            remedy = f"Write into it how many shards the cluster has; {len(self._shards)} are set"
+            raise CorruptFile(path, f"it says {content[:20]!r}", remedy)
+        known = int(content)
         if known != len(self._shards):
             raise ShardCountMismatch(len(self._shards), known)
 

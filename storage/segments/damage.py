@@ -37,11 +37,12 @@ class LogDamage:
     `on_found` is called whenever something is met. It decides whether the log stops serving.
     """
 
-    __slots__ = ("_disk", "_name", "on_found", "words")
+    __slots__ = ("_disk", "_name", "is_in_batches", "on_found", "words")
 
     def __init__(self, name: str, disk: DiskGuard) -> None:
         self._name, self._disk = name, disk
         self.words = ""
+        self.is_in_batches = False  # though they seem right: the log is to be copied
         self.on_found: Callable[[], object] = lambda: None
 
     def found(self, problem: Exception) -> None:
@@ -62,7 +63,7 @@ class LogDamage:
 
 def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int) -> str:
     """Read all batches (blocks): what is wrong with the first one that is, "" if none is."""
-    next_offset = segments.first.base_offset
+    next_offset, latest_epoch = segments.first.base_offset, -1
     for segment in segments:
         newer = segments.after(segment)
         end_offset = log_end_offset if newer is None else newer.base_offset
@@ -70,8 +71,10 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
         try:
             for _, header, _ in scan_closed(segment.file, 0, segment.size_bytes, offsets):
                 epoch, _ = epochs.span_of(header.base_offset)
-                if epoch not in (None, header.partition_leader_epoch):
-                    return f"{segment.file.path}: leader epoch {header.partition_leader_epoch}"
+                found = header.partition_leader_epoch
+                if epoch not in (None, found) or found < latest_epoch:
+                    return f"{segment.file.path}: leader epoch {found} after {latest_epoch}"
+                latest_epoch = found
                 next_offset = header.next_offset
         except UNREADABLE as problem:
             return str(problem)

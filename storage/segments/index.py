@@ -122,7 +122,8 @@ class SegmentIndex(EntryFile):
         entry = first, second
         relative = entry[self.offset_column] - self.base_offset
         if not 0 <= relative <= _INT32_MAX:
-            raise ValueError(f"{self.path}: {entry} is not within 31 bits of the base offset")
+            problem = f"{entry} is not within 31 bits of the base offset"
+            raise CorruptIndex(self.path, problem, _REMEDY)
         packed = (first, relative) if self.offset_column else (relative, second)
         self.append_entry(self.layout.pack(*packed))
         self.last_entry = entry
@@ -150,7 +151,8 @@ class OffsetIndex(SegmentIndex):
         """Note that the batch with last offset `offset` begins at `position`; both must rise."""
         last_offset, last_position = self.last_entry
         if self.count and (offset <= last_offset or position <= last_position):
-            raise ValueError(f"{self.path}: ({offset}, {position}) after {self.last_entry}")
+            problem = f"({offset}, {position}) after {self.last_entry}"
+            raise CorruptIndex(self.path, problem, _REMEDY)
         self._add(offset, position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
@@ -190,7 +192,8 @@ class TimeIndex(SegmentIndex):
         """
         last_timestamp, last_offset = self.last_entry
         if self.count and (offset < last_offset or timestamp < last_timestamp):
-            raise ValueError(f"{self.path}: ({timestamp}, {offset}) after {self.last_entry}")
+            problem = f"({timestamp}, {offset}) after {self.last_entry}"
+            raise CorruptIndex(self.path, problem, _REMEDY)
         if timestamp > last_timestamp:
             self._add(timestamp, offset)
 

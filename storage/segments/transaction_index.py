@@ -67,7 +67,8 @@ class TransactionIndex(EntryFile):
     def append(self, transaction: AbortedTransaction) -> None:
         """Note an aborted transaction; its marker must lie above all those noted before."""
         if transaction.last_offset <= self._last_offset:
-            raise ValueError(f"{self.path}: {transaction} after a marker at {self._last_offset}")
+            problem = f"{transaction} after a marker at {self._last_offset}"
+            raise CorruptTransactionIndex(self.path, problem, _REMEDY)
         entry, number = encode([transaction]), self.count // _BLOCK_ENTRIES
         size_bytes, crc = self._sums.get(number, (0, 0))
         is_known = size_bytes == self.count % _BLOCK_ENTRIES * ENTRY_BYTES

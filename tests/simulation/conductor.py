@@ -12,6 +12,7 @@ from oncelog.replication.messages import PeerMessage
 
 from .disk_faults import DiskFaults
 from .fault_schedule import MUTE
+from .file_damage import FileDamage
 from .invariants import controls, unusable
 from .outcome import Fault
 from .virtual_cluster import VirtualCluster
@@ -26,7 +27,7 @@ KEPT = (0, MARKERS, MARKERS, PeerMessage.VERIFY_TRANSACTION, PeerMessage.ALTER_P
 BROKEN, BROKEN_WITHIN_S = 0.7, 0.3  # of a kept request's connections
 
 
-class Conductor(DiskFaults):
+class Conductor(DiskFaults, FileDamage):
     """One run's faults. `clients` maps c1, c2 to processes; `replace` makes a killed one anew."""
 
     def __init__(
@@ -36,7 +37,8 @@ class Conductor(DiskFaults):
         clients: dict[str, VirtualClient],
         replace: Callable[[str], None],
     ) -> None:
-        super().__init__(cluster)
+        DiskFaults.__init__(self, cluster)
+        FileDamage.__init__(self, cluster)
         self.recorder = recorder
         self.clients, self._replace = clients, replace
         self.made: list[Fault] = []
@@ -54,6 +56,7 @@ class Conductor(DiskFaults):
         self._is_over = True
         cluster = self.cluster
         cluster.wires.heal()
+        self.mend_start()
         for node in cluster.nodes.values():
             node.disk.is_full, node.disk.sync_errors = False, 0
             node.disk.operations_left, node.disk.error = None, 0

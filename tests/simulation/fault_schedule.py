@@ -41,7 +41,10 @@ KINDS: dict[str, tuple[float, float, float]] = {
     "flip": (2, 0.2, 2.0),
 }
 ONLY_DURABLE = {"power-all": (5.0, 0.3, 3.0)}
-ONLY_NAMED = {"power-truncation": (16.0, 0.1, 1.0)}  # by a shape
+ONLY_NAMED = {  # by a shape
+    "power-truncation": (16.0, 0.1, 1.0),
+    "damage": (40.0, 0.1, 2.0),
+}
 EVERY_KIND = KINDS | ONLY_DURABLE | ONLY_NAMED
 DEAF, MUTE = 0, 1
 ROLES = ("controller", "transactions", "group", "leader")
@@ -168,6 +171,8 @@ def _target(rng: random.Random, kind: str, shape: Shape) -> tuple[str, float]:
             return node, float(rng.randint(1, rng.choice([8, 80])))
         case "clock":
             return node, rng.choice([-3_600_000.0, -2_500.0, 2_500.0, 600_000.0])
+        case "damage":
+            return node, float(rng.randint(0, 1))
         case "kill-client":
             return rng.choice(["c1", "c2"]), 0.0
         case "kill-all" | "power-all" | "power-truncation":

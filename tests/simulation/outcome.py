@@ -136,6 +136,15 @@ NAMED = {
             "power-io", "power-truncation", "cut", "stop",
         ),
     ),
+    # One machine's files; the others may be killed or cut off meanwhile.
+    "damage": Shape(
+        seconds=15.0,
+        faults=10,
+        pace=2.0,
+        segment_bytes=2000,
+        broker=(("log.index.interval.bytes", "200"),),
+        kinds=("damage", "kill", "stop", "cut", "pause"),
+    ),
     # So large that a step shows what grows with a number, and small enough to play.
     "size": Shape(
         seconds=8.0,

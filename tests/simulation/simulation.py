@@ -184,6 +184,10 @@ class _Run:
         pause_s = 5 * self.settings.pause_ms / 1000 + 4 * self._change_s
         if not is_whole or not cluster.run(HEALED_S + pause_s, self._is_healed):
             raise _NotAlive(f"{HEALED_S:.0f} s after the healing: {self._what_is_missing()}")
+        if self.conductor.damaged:
+            self.conductor.read_all_logs()
+            if not cluster.run(HEALED_S, self._is_healed):
+                raise _NotAlive(f"{HEALED_S:.0f} s after damage: {self._what_is_missing()}")
         self._until_decided()
         cluster.finish(probe(cluster, self.recorder), 120)
         topics = list(self.settings.topics)
@@ -272,6 +276,7 @@ class _Run:
         if not cluster.run(60, lambda: len(stopped) == len(cluster.nodes)):
             raise _NotAlive(f"only the nodes {stopped} stopped")
         self.conductor.remove_flipped()
+        self.conductor.remove_damage()
         dump_logs(self.recorder, cluster.root, {*COMPACTED, latest_values.TOPIC})
 
     def _judge(self) -> None:

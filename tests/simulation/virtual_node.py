@@ -6,10 +6,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from oncelog.coordinator.raft.outcomes import CorruptJournal
 from oncelog.coordinator.raft.settings import RaftSettings
 from oncelog.node.broker import Broker
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.environment import Surroundings
+from oncelog.node.transactions.shard_timeouts import ShardCountMismatch
+from oncelog.storage.corrupt_file import CorruptFile
 
 from .virtual_disk import Disks
 from .virtual_links import Exchange, VirtualLinks
@@ -18,6 +21,7 @@ from .virtual_sockets import ListeningSocket, Sockets
 from .virtual_threads import SliceClock, Stopped, Threads, outside
 from .wires import PORT_BASE
 
+REFUSALS = (CorruptFile, CorruptJournal, ShardCountMismatch)  # of damaged files, at a start
 WALL_MS = 1_700_000_000_000
 
 
@@ -60,6 +64,7 @@ class VirtualNode:
         self.is_serving = False
         self.ends: list[str] = []  # why processes of this node ended by themselves
         self.is_hurt = False  # its disk failed in this process, which may end by itself
+        self.has_damage = False  # bytes of its files were changed: it may refuse to start
         self.was_hurt = False  # some logs of this process may have failed with its disk
         self.starts = 0
         self.points: dict[str, int] = {}  # how often each fault point was passed, in this process
@@ -166,7 +171,7 @@ class VirtualNode:
     def _ended(self, loop: ProcessLoop, error: BaseException | None) -> None:
         """The process ends by itself."""
         if loop is self.loop:
-            if not self.is_hurt:
+            if not self.is_hurt and not (self.has_damage and isinstance(error, REFUSALS)):
                 self.ends.append(f"node {self.node_id} ended: {error!r}")
             self.kill()
 

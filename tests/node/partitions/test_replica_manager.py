@@ -29,7 +29,9 @@ async def test_a_topic_of_very_many_partitions_is_found_no_longer_at_once() -> N
     replicas = ReplicaManager(clock=SystemClock(), partition_exists=lambda topic, index: False)
     for index in range(PARTITIONS):
         disk = SimpleNamespace(on_failure=None)
-        log: Any = SimpleNamespace(local=SimpleNamespace(disk=disk), segments=Segments())
+        damage = SimpleNamespace(on_found=None)
+        local = SimpleNamespace(disk=disk)
+        log: Any = SimpleNamespace(local=local, segments=Segments(), damage=damage)
         replicas.add(HostedPartition("t", index, TOPIC_ID, log))
     replicas.written.clear()
     lines = Lines()

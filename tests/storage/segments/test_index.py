@@ -93,11 +93,11 @@ def test_truncation_keeps_what_lies_below(tmp_path, count, cut, written, reopen)
 def test_entries_must_rise(offsets, times):
     offsets.append(BASE + 5, 100)
     for entry in ((BASE + 5, 200), (BASE + 4, 200), (BASE + 6, 100)):
-        with pytest.raises(ValueError):
+        with pytest.raises(CorruptIndex):
             offsets.append(*entry)
     times.append(50, BASE + 5)
     for entry in ((49, BASE + 6), (60, BASE + 4)):
-        with pytest.raises(ValueError):
+        with pytest.raises(CorruptIndex):
             times.append(*entry)
 
 
@@ -108,7 +108,7 @@ def test_the_same_timestamp_is_noted_once(times):
 
 
 def test_an_offset_beyond_31_bits_is_refused(offsets):
-    with pytest.raises(ValueError):
+    with pytest.raises(CorruptIndex):
         offsets.append(BASE + 2**31, 100)
     offsets.append(BASE + 2**31 - 1, 100)
     assert offsets.lookup(BASE + 2**31) == (BASE + 2**31 - 1, 100)

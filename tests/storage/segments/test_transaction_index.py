@@ -39,7 +39,7 @@ def test_an_entry_is_on_the_file_at_once_and_is_read_by_the_next_process(index):
 
 def test_markers_must_rise(index):
     index.append(AbortedTransaction(1, 0, 5, 6))
-    with pytest.raises(ValueError):
+    with pytest.raises(CorruptTransactionIndex):
         index.append(AbortedTransaction(2, 1, 5, 6))
 
 

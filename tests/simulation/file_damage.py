@@ -1,0 +1,127 @@
+"""Damaged bytes in the files of one machine: while its process runs, or before a start.
+
+Only one machine of a run has them: what all replicas lose, nobody can promise. What stops a start
+(the machine's own state, Raft's files) is mended when all is healed, as people would. What nobody
+has met by the end of a run is put back before the judge reads the files: it is no finding.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .outcome import Fault
+from .virtual_cluster import VirtualCluster
+from .virtual_disk import REAL
+from .virtual_node import VirtualNode
+
+BEFORE_A_START = 1
+BYTES_A_FAULT = 3  # each in another file
+IGNORED = (".lock", ".tmp", ".cleaned", ".swap", ".deleted")
+
+
+class DamagedByte(NamedTuple):
+    """A byte that was changed, and what it was."""
+
+    path: Path
+    inode: int
+    position: int
+    was: int
+    now: int
+
+    def is_there(self) -> bool:
+        """Whether the same file still has it."""
+        try:
+            if self.path.stat().st_ino != self.inode:
+                return False
+            return self.path.read_bytes()[self.position : self.position + 1] == bytes([self.now])
+        except OSError:
+            return False
+
+    def write(self, value: int) -> None:
+        fd = REAL["open"](self.path, 1)
+        try:
+            REAL["pwrite"](fd, bytes([value]), self.position)
+        finally:
+            REAL["close"](fd)
+
+
+class FileDamage:
+    """The part of the conductor that damages files."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self.cluster = cluster
+        self.damaged: list[DamagedByte] = []
+        self._victim: VirtualNode | None = None
+
+    def _nodes(self, target: str) -> list[VirtualNode]:
+        raise NotImplementedError
+
+    def _later(self, seconds: float, call: Any, *arguments: object) -> None:
+        raise NotImplementedError
+
+    def _say(self, words: str) -> None:
+        raise NotImplementedError
+
+    def _damage(self, fault: Fault) -> bool:
+        """Bytes of some files of one machine are others from now on."""
+        if self._victim is None:
+            self._victim = next((n for n in self._nodes(fault.target) if n.is_alive), None)
+        node = self._victim
+        if node is None or not node.is_alive:
+            return False
+        node.has_damage = True
+        if fault.amount == BEFORE_A_START:
+            node.kill()
+        by_kind: dict[str, list[Path]] = {}
+        for path in sorted(Path(node.disk.path).rglob("*")):
+            if path.is_file() and path.stat().st_size and not path.name.endswith(IGNORED):
+                kind = "raft" if "raft" in path.parts else path.suffix or path.name
+                by_kind.setdefault(kind, []).append(path)
+        rng = self.cluster.random
+        for kind in rng.sample(sorted(by_kind), min(BYTES_A_FAULT, len(by_kind))):
+            self._flip_in(rng.choice(by_kind[kind]))
+        if fault.amount == BEFORE_A_START:
+            self._later(fault.seconds, node.start)
+        return True
+
+    def _flip_in(self, path: Path) -> None:
+        rng, content = self.cluster.random, path.read_bytes()
+        position = rng.randrange(len(content))
+        was = content[position]
+        byte = DamagedByte(path, path.stat().st_ino, position, was, was ^ 1 << rng.randrange(8))
+        byte.write(byte.now)
+        self.damaged.append(byte)
+        self._say(f"damaged byte {position} of {path}: {was} is {byte.now}")
+
+    def mend_start(self) -> None:
+        """Put back what keeps the damaged machine from starting."""
+        node = self._victim
+        if node is None:
+            return
+        for byte in self.damaged:
+            is_ours = "raft" in byte.path.parts or byte.path.parent == Path(node.disk.path)
+            if is_ours and not node.is_serving and byte.is_there():
+                byte.write(byte.was)
+
+    def read_all_logs(self) -> None:
+        """Have the damaged machine read all its logs, as consumers of everything would."""
+        node = self._victim
+        if node is None or node.broker is None:
+            return
+        for hosted in list(node.broker.replicas):
+            log = hosted.log
+            offset = log.log_start_offset
+            log.segments.drop_cached_reads()
+            try:
+                while not log.is_failed and offset < log.log_end_offset:
+                    read = log.read(offset, 1 << 20, upper_offset=log.log_end_offset)
+                    if read.next_offset <= offset:
+                        break
+                    offset = read.next_offset
+            except Exception as problem:
+                self._say(f"{hosted!r} on {node.node_id}: {problem}")
+
+    def remove_damage(self) -> None:
+        """Put back what nobody has met."""
+        for byte in self.damaged:
+            if byte.is_there():
+                byte.write(byte.was)
