@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from crc32c import crc32c
+
 from ..wire.fault_point import FaultPoint, no_fault_point
 from ..wire.identifiers import TopicPartition
 from .corrupt_file import CorruptFile
@@ -32,7 +34,11 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 _OFFSET_LINE = re.compile(r"\s*(\S+)\s+(\d+)\s+(-?\d+)\s*")
+_CHECKSUM: TopicPartition = ("crc32c:", 0)
 _EPOCH_LINE = re.compile(r"\s*(\d+)\s+(\d+)\s*")
+
+
+_METADATA = re.compile(rb"(version:\s*(\d+)\s+topic_id:\s*([\w-]{22}))(?:\s+crc32c:\s*(\w{8}))?\s*")
 
 
 class CorruptCheckpoint(CorruptFile):
@@ -109,7 +115,11 @@ class _Checkpoint:
 
 
 class OffsetCheckpoint(_Checkpoint):
-    """An offset for each partition: `topic partition offset` lines."""
+    """An offset for each partition: `topic partition offset` lines.
+
+    The last line is of our own: the "offset" of a topic that cannot be is the checksum of the
+    others. Kafka takes it for a partition that is gone. Files of older releases have none.
+    """
 
     __slots__ = ()
 
@@ -119,12 +129,22 @@ class OffsetCheckpoint(_Checkpoint):
         Every checkpoint may be deleted: what it says is found again at the price of reading logs.
         """
         remedy = "Delete it and start the broker again: it is rebuilt by reading the logs"
-        return {(m[1], int(m[2])): int(m[3]) for m in self._read(_OFFSET_LINE, remedy)}
+        offsets = {(m[1], int(m[2])): int(m[3]) for m in self._read(_OFFSET_LINE, remedy)}
+        checksum = offsets.pop(_CHECKSUM, None)
+        if checksum is not None and checksum != crc32c("\n".join(_lines(offsets)).encode()):
+            raise CorruptCheckpoint(self.path, "its checksum does not fit", remedy)
+        return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int], *, fsync: bool = True) -> None:
         """Replace the file. Raises OSError."""
-        lines = (f"{topic} {partition} {at}" for (topic, partition), at in offsets.items())
+        lines = _lines(offsets)
+        if lines:
+            lines += _lines({_CHECKSUM: crc32c("\n".join(lines).encode())})
         self._write(lines, fsync=fsync)
+
+
+def _lines(offsets: Mapping[TopicPartition, int]) -> list[str]:
+    return [f"{topic} {partition} {at}" for (topic, partition), at in offsets.items()]
 
 
 class LeaderEpochCheckpoint(_Checkpoint):
@@ -202,7 +222,11 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Which topic a partition's directory belongs to (`partition.metadata` version 0)."""
+    """Which topic a partition's directory belongs to (`partition.metadata` version 0).
+
+    Behind Kafka's two lines, where Kafka does not look, stands a checksum of them; older releases
+    wrote none.
+    """
 
     topic_id: bytes
 
@@ -215,10 +239,11 @@ class PartitionMetadata:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
-        match = re.fullmatch(rb"version:\s*(\d+)\s+topic_id:\s*([\w-]{22})\s*", content)
-        if match is None or int(match[1]) != PARTITION_METADATA_VERSION:
+        match = _METADATA.fullmatch(content)
+        is_right = match is not None and int(match[2]) == PARTITION_METADATA_VERSION
+        if match is None or not is_right or match[4] not in (None, _checksum_of(match[1])):
             raise CorruptCheckpoint(path, f"it says {content[:80]!r}", remedy)
-        return cls(decode_uuid(match[2].decode()))
+        return cls(decode_uuid(match[3].decode()))
 
     def write(
         self, directory: Path, fault_point: FaultPoint = no_fault_point, *, fsync: bool = True
@@ -226,7 +251,13 @@ class PartitionMetadata:
         """Replace the file. Raises OSError."""
         text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(self.topic_id)}"
         path = directory / PARTITION_METADATA
-        write_atomically(path, text.encode(), fsync=fsync, fault_point=fault_point)
+        content = text.encode()
+        content += b"\ncrc32c: " + _checksum_of(content)
+        write_atomically(path, content, fsync=fsync, fault_point=fault_point)
+
+
+def _checksum_of(content: bytes) -> bytes:
+    return b"%08x" % crc32c(content)
 
 
 def encode_uuid(uuid: bytes) -> str:

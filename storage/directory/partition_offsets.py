@@ -4,6 +4,7 @@ What is known of partitions that are not open is what the files said at the star
 writes; another one may collect what is to be written.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ..checkpoint import (
 )
 from ..partition_log import PartitionLog
 
+logger = logging.getLogger(__name__)
 LOGS_A_STEP = 256  # some 0.2 ms
 
 # What each holds of a log; None: no entry.
@@ -111,5 +113,6 @@ def _note(known: dict[TopicPartition, int], key: TopicPartition, offset: int | N
 def _read(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
     try:
         return file.read()
-    except CorruptCheckpoint:  # it only saves work: everything is recovered without it
+    except CorruptCheckpoint as problem:  # it only saves work: all is recovered without it
+        logger.error("%s", str(problem))
         return {}

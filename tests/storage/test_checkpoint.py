@@ -1,5 +1,6 @@
 """Small files: Kafka's text, replaced all or nothing, and a clear word when they are broken."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,39 @@ def test_offsets_are_kafkas_text(tmp_path):
     assert checkpoint.read() == {}
     offsets = {("flights", 0): 17, ("a.b-c_d", 12): 2**62}
     checkpoint.write(offsets)
-    assert checkpoint.path.read_text() == f"0\n2\nflights 0 17\na.b-c_d 12 {2**62}\n"
+    text = checkpoint.path.read_text()
+    assert text.startswith(f"0\n3\nflights 0 17\na.b-c_d 12 {2**62}\ncrc32c: 0 ")
     assert checkpoint.read() == offsets
+    checkpoint.path.write_text(f"0\n2\nflights 0 17\na.b-c_d 12 {2**62}\n")
+    assert checkpoint.read() == offsets, "as older releases wrote it"
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_offset_checkpoint_with_a_flipped_bit_says_what_was_written_or_is_named(tmp_path, bit):
+    checkpoint = OffsetCheckpoint(tmp_path / "log-start-offset-checkpoint")
+    offsets = {("flights", 0): 17, ("a", 12): 4}
+    checkpoint.write(offsets)
+    content = checkpoint.path.read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << bit
+        checkpoint.path.write_bytes(damaged)
+        with suppress(CorruptCheckpoint):
+            found = checkpoint.read()
+            assert {key: found.get(key) for key in offsets} == offsets, f"byte {at}"
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_partition_metadata_with_a_flipped_bit_says_what_was_written_or_is_named(tmp_path, bit):
+    PartitionMetadata(UUID).write(tmp_path)
+    path = tmp_path / "partition.metadata"
+    content = path.read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << bit
+        path.write_bytes(damaged)
+        with suppress(CorruptCheckpoint):
+            assert PartitionMetadata.read(tmp_path) == PartitionMetadata(UUID), f"byte {at}"
 
 
 def test_leader_epochs_are_kafkas_text(tmp_path):
@@ -138,7 +170,10 @@ def test_partition_metadata_is_kafkas(tmp_path):
     assert PartitionMetadata.read(tmp_path) is None
     PartitionMetadata(UUID).write(tmp_path)
     text = (tmp_path / "partition.metadata").read_text()
-    assert text == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    kafkas = "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert text.startswith(kafkas + "\ncrc32c: ")
+    assert PartitionMetadata.read(tmp_path) == PartitionMetadata(UUID)
+    (tmp_path / "partition.metadata").write_text(kafkas)
     assert PartitionMetadata.read(tmp_path) == PartitionMetadata(UUID)
 
 
