@@ -124,7 +124,7 @@ class Logs:
         topic: Topic | None,
         *,
         is_removed: bool,
-        is_led_elsewhere: bool,
+        is_led_elsewhere: bool = False,
     ) -> DirectoryJob:
         """What to do with a partition's directory; `topic` if a log is to be opened."""
         if is_removed:

@@ -23,7 +23,7 @@ def shared_tables() -> AbstractContextManager[Any]:
 
     def run_jobs(self: Any, jobs: Iterable[DirectoryJob]) -> list[Any]:
         outcomes: list[Any] = []
-        for key, is_removed, opening in jobs:
+        for key, is_removed, opening, _ in jobs:
             topic = None if opening is None else self._state.topics[key[0]]
             outcomes += sound(self, [self.job(key, topic, is_removed=is_removed)])
         return outcomes
