@@ -9,13 +9,14 @@ import pytest
 
 from oncelog.coordinator.groups.assignors.catalogue import ASSIGNORS
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
+from oncelog.node.groups.removal import OffsetExpiry
 from oncelog.wire.errors import ErrorCode
 
 from ...awaiting import settle, until
 from ..coordinating_broker import CoordinatingBroker
 
 COMMIT, FETCH, JOIN, DESCRIBE, LIST, DELETE = 8, 9, 11, 15, 16, 42
-OFFSET_DELETE, BEAT, DESCRIBE_CONSUMERS = 47, 68, 69
+TXN_OFFSET_COMMIT, OFFSET_DELETE, BEAT, DESCRIBE_CONSUMERS = 28, 47, 68, 69
 T = b"t" * 16
 PARTITIONS = 4
 
@@ -306,3 +307,47 @@ async def test_defect_leaves_a_group_as_its_records_say(
     monkeypatch.undo()
     answer = await broker.ask(BEAT, 1, going_on(1))
     assert (answer.error_code, answer.member_epoch) == (0, 1)
+
+
+async def test_offsets_of_a_transaction_are_judged_by_the_same_epochs(
+    broker: CoordinatingBroker,
+) -> None:
+    """KIP-447; what is stale is ILLEGAL_GENERATION to producers, as in Kafka before version 6."""
+
+    async def error(epoch: int, partition: int, member_id: str = "m") -> int:
+        indexes = [{"partition_index": partition, "committed_offset": 5}]
+        values = {
+            "transactional_id": "txn",
+            "group_id": "g",
+            "producer_id": 7,
+            "producer_epoch": 0,
+            "generation_id": epoch,
+            "member_id": member_id,
+            "topics": [{"name": "t", "partitions": indexes}],
+        }
+        answer = await broker.ask(TXN_OFFSET_COMMIT, 3, values)
+        return answer.topics[0].partitions[0].error_code
+
+    await broker.ask(BEAT, 1, joining())
+    await broker.ask(BEAT, 1, joining("n"))
+    await broker.ask(BEAT, 1, going_on(1))
+    await broker.ask(BEAT, 1, going_on(1, topic_partitions=owning(0, 1)))
+    assert await error(2, 0) == await error(1, 0) == await error(-1, 3, "") == 0
+    assert await error(1, 3) == await error(3, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert await error(2, 0, "x") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_offsets_of_an_empty_consumer_group_expire_and_the_group_with_them(
+    tmp_path: Path,
+) -> None:
+    broker = await serving(tmp_path)
+    await broker.ask(BEAT, 1, joining())
+    assert await commit_error(broker, **committing(1, 0)) == 0
+    expiry = OffsetExpiry(broker.groups, retention_ms=0, interval_ms=1 << 30)
+    await expiry.look()
+    assert broker.shard.offsets.size == 1, "a member reads the topic"
+    await broker.ask(BEAT, 1, going_on(-1))
+    await expiry.look()
+    await expiry.stop()
+    assert not broker.shard.offsets.size and not broker.shard.groups
+    broker.groups.stop()

@@ -1,5 +1,6 @@
 """The heartbeats of consumer groups: who is fenced, what is written, what is told."""
 
+import re
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from oncelog.coordinator.groups.consumer.records import (
     TargetAssignmentKey,
     TargetEpochKey,
 )
+from oncelog.coordinator.groups.consumer.target_assignment import making_target_of
 from oncelog.wire.errors import ErrorCode
 
+from ..step_lengths import longest_step
 from .consumer_driver import (
     GROUP,
     INTERVAL_MS,
@@ -367,3 +370,37 @@ def test_dropped_pattern_begins_one_epoch_and_no_more(log: ConsumerLog) -> None:
     assert log.group.epoch == epoch + 1
     assert not log.group.patterns and log.group.subscribed_topics == {"t"}
     assert sorted([*indexes(clients[0]), *indexes(clients[1])]) == list(range(6))
+
+
+def test_group_of_500_members_and_1000_partitions_is_assigned_in_short_steps(
+    log: ConsumerLog,
+) -> None:
+    log.set_topic("t", 1_000)
+    clients = [ObedientClient(log, f"member-{number}") for number in range(500)]
+    for client in clients:
+        client.beat()
+    records, longest_ms = longest_step(lambda: making_target_of(log.group, log.by_name, 1))
+    assert len(records) == 501 and longest_ms < 20
+    settle(log, clients, 4)
+    assert [len(client.owned) for client in clients] == [2] * 500
+
+
+def test_members_of_many_patterns_are_assigned_in_short_steps(log: ConsumerLog) -> None:
+    """200 of them over 3,000 topics."""
+    for number in range(3_000):
+        log.set_topic(f"topic-{number}", 1)
+    clients = [
+        ObedientClient(log, f"m{number}", topics=(), pattern=f"topic-{number}[0-9]*")
+        for number in range(200)
+    ]
+    for client in clients:
+        client.beat()
+    log.pass_time(11_000)
+    for client in clients:
+        client.beat()
+    making = longest_step(lambda: making_target_of(log.group, log.by_name, 1))
+    assert making[1] < 20
+    settle(log, clients, 4)
+    wanted = {name for name in log.by_name if re.match("topic-(1?[0-9]?[0-9])[0-9]*$", name)}
+    owned = {topic for client in clients for topic, _ in client.owned}
+    assert owned == set(map(topic_id, wanted))
