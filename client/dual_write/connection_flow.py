@@ -29,8 +29,16 @@ class ConnectionFlow:
             self._connect = connection
         self._is_lost = False  # the connection
         self._closings = 0
+        self._kept: dict[str, tuple[Any, Any]] = {}
         self._is_taken = self._is_forked = False
         tell_of_forks(self)
+
+    def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
+        """What was made of this connection by that name; made where it was not."""
+        of, found = self._kept.get(name, (None, None))
+        if of is not self.connection:
+            of, found = self._kept[name] = self.connection, make(self.connection)
+        return found
 
     def forked(self) -> None:
         """Leave the connection, which is the parent's; called in a child of the process."""
@@ -60,6 +68,7 @@ class ConnectionFlow:
 
     def _close_connection(self) -> Flow[None]:
         self._closings += 1
+        self._kept.clear()
         if self._is_forked:
             return
         if self._connect is not None and self.connection is not None:

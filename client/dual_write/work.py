@@ -1,18 +1,26 @@
 """What a block may do with its database, whatever becomes of its records."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from .connection_flow import ConnectionFlow
 from .flow import drive, drive_async
 
 
-class BlockingDatabaseWork:
+class WorkOfWriter:
     """`connection` is the database's, whose commit is the writer's."""
 
     def __init__(self, writer: ConnectionFlow) -> None:
         self._writer = writer
         self.connection: Any = writer.connection
+
+    def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
+        """What was made of the connection, once, for as long as the writer has it."""
+        return self._writer.kept(name, make)
+
+
+class BlockingDatabaseWork(WorkOfWriter):
+    """What a block may do without an event loop."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection; its cursor."""
@@ -26,12 +34,8 @@ class BlockingDatabaseWork:
         drive(self._writer.write_position(topic, partition, next_offset))
 
 
-class DatabaseWork:
+class DatabaseWork(WorkOfWriter):
     """As `BlockingDatabaseWork`, awaited."""
-
-    def __init__(self, writer: ConnectionFlow) -> None:
-        self._writer = writer
-        self.connection: Any = writer.connection
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection; its cursor."""

@@ -1,0 +1,90 @@
+"""SQLAlchemy in the block of a dual write, on a real cluster: Core and ORM."""
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from oncelog.client import BlockingDualWriter, DualWriter
+from oncelog.client.adapters import sqlalchemy as adapter
+
+from ..dual_write.ledger import Ledger, assert_equal
+from ..dual_write.postgresql import PostgresServer
+
+sa: Any = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is missing (extra: test)")
+orm: Any = pytest.importorskip("sqlalchemy.orm")
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
+registry = orm.registry()
+table = sa.Table(
+    "transfers",
+    registry.metadata,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("amount", sa.Integer, nullable=False),
+)
+
+
+class Transfer:
+    def __init__(self, number: int) -> None:
+        self.number, self.amount = number, 5
+
+
+registry.map_imperatively(Transfer, table)
+
+
+def test_core_and_orm_count_with_the_block(bootstrap: str, ledger: Ledger, topic: str) -> None:
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
+        for number in (1, 3):
+            with writer.transaction() as work:
+                with adapter.connection(work) as bound:
+                    bound.execute(sa.insert(table).values(number=number, amount=5))
+                with adapter.session(work) as session:
+                    session.add(Transfer(number + 1))
+                for each in (number, number + 1):
+                    work.send(topic, b"%d" % each)
+        with pytest.raises(ZeroDivisionError), writer.transaction() as work:
+            with adapter.session(work) as session:
+                session.add(Transfer(9))
+                session.commit()
+            work.send(topic, b"9")
+            raise ZeroDivisionError
+        with writer.transaction() as work, adapter.session(work) as session:
+            session.add(Transfer(8))
+            session.flush()
+            session.rollback()
+            session.add(Transfer(5))
+            work.send(topic, b"5")
+        with pytest.raises(Exception, match=r"(?i)unique"), writer.transaction() as work:
+            with adapter.session(work) as session:
+                session.add(Transfer(1))
+            work.send(topic, b"1")
+    assert_equal(bootstrap, topic, ledger)
+    assert ledger.rows() == [1, 2, 3, 4, 5]
+
+
+async def test_asyncio_with_psycopg_and_a_cancelled_session(
+    bootstrap: str, server: PostgresServer, topic: str
+) -> None:
+    ledger = Ledger(server.connect, "%s").create()
+
+    async def connect() -> Any:
+        return await psycopg.AsyncConnection.connect(server.url)
+
+    async with DualWriter(bootstrap, topic, connect) as writer:
+        async with writer.transaction() as work, adapter.async_connection(work) as bound:
+            await bound.execute(sa.insert(table).values(number=1, amount=5))
+            await work.send(topic, b"1")
+        with pytest.raises(TimeoutError):
+            async with (
+                asyncio.timeout(0.05),
+                writer.transaction() as work,
+                adapter.async_session(work) as session,
+            ):
+                session.add(Transfer(2))
+                await work.send(topic, b"2")
+                await session.execute(sa.text("SELECT pg_sleep(30)"))
+        async with writer.transaction() as work, adapter.async_session(work) as session:
+            session.add(Transfer(3))
+            await work.send(topic, b"3")
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [1, 3]
