@@ -1,6 +1,7 @@
 """Every command in a terminal of 80 and of 40 columns, with a cluster that lives."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,7 @@ chaos run --seconds 5 --out RUN; chaos report RUN; check RUN; chaos replay RUN
 prove --in orders-in --out invoices --seconds 5 --seed 7 -- python transactional.py
 demo --job transfers --seconds 10; down
 """
+REWRITTEN = re.compile(r"\r(?:\x1b\[K)?")  # what comes behind it is written over the line
 NO_SCREEN = {"node": "its log, for a file", "completion": "a script, for a shell"}
 
 
@@ -80,7 +82,7 @@ def test_no_command_breaks_a_word(tmp_path: Path, listing: str, width: int) -> N
                     [*CLI, *words], stdin=terminal, stdout=terminal, stderr=terminal,
                     cwd=tmp_path, env=environment, check=False, timeout=400,
                 )  # fmt: skip
-            lines = screen.lines()
+            lines = [piece for line in screen.lines() for piece in REWRITTEN.split(line)]
             if "Traceback (most recent call last):" in lines:
                 wrong[" ".join(words)] = lines
             elif too_wide := broken(lines, width):
