@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
 from .record import (
+    EPOCH_FIRST,
     EPOCH_LAST,
     EPOCH_MAX,
     NO_EPOCH,
@@ -119,7 +120,7 @@ def init_producer_id(
         return Change(
             TransactionRecord(
                 producer_id=context.fresh_producer_id,
-                producer_epoch=0,
+                producer_epoch=EPOCH_FIRST,
                 timeout_ms=request.granted_timeout_ms,
                 state=TransactionState.EMPTY,
                 last_update_ms=context.now_ms,

@@ -24,6 +24,7 @@ from .states import ALLOWED_PREVIOUS, COMPLETED, NEVER_WRITTEN, PREPARED, Transa
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 NO_TIME_MS = -1
+EPOCH_FIRST = 0  # of a new id
 EPOCH_MAX = 32_767  # of fences only; no client ever gets it
 EPOCH_LAST = EPOCH_MAX - 1  # the last that a client can have: it is used up there
 TWO_PHASE_TIMEOUT_MS = 2**31 - 1  # as in Kafka: no timeout ends the transaction (KIP-939)

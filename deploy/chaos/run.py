@@ -40,6 +40,7 @@ RUN_FILE = "run.json"
 CONFIG: dict[str, str] = {
     "group.min.session.timeout.ms": "1000",
     "log.segment.bytes": "1048576",
+    "log.retention.check.interval.ms": "10000",
     "offsets.topic.segment.bytes": "1048576",
     "auto.create.topics.enable": "false",
 }
@@ -236,6 +237,7 @@ class ChaosRun:
             "seed": self.settings.seed,
             "settings": asdict(self.settings),
             "scan_interval_ms": SCAN_INTERVAL_MS,
+            "keeps_all": True,  # nothing of its topics is old enough to go
             "versions": {
                 "oncelog": __version__,
                 "python": sys.version.split()[0],

@@ -122,7 +122,7 @@ class _Run:
         except KafkaError as problem:  # of a client's first or last steps: nothing is broken then
             self._violated("not alive", repr(problem))
             self._is_complete = False
-        for name, words in self.invariants.found:
+        for name, words in (*self.invariants.found, *self.cluster.broken):
             self._violated(name, words)
         for words in self.workload.problems():
             self._violated("client failed", words)
@@ -281,7 +281,7 @@ class _Run:
 
     def _judge(self) -> None:
         outcome = self.outcome
-        settings: dict[str, Any] = {"scan_interval_ms": 1_000}
+        settings: dict[str, Any] = {"scan_interval_ms": 1_000, "keeps_all": True}
         history = outcome.history = History.of(self.recorder, settings=settings)
         verdict = judge(history)
         outcome.operations = verdict.operations

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from unittest import mock
 
 from oncelog.client.produce import sender
 from oncelog.coordinator.raft.settings import RaftSettings
+from oncelog.coordinator.transactions import decisions
 from oncelog.deploy.cluster.layout import ClusterFile, NodeEntry
 from oncelog.deploy.cluster.properties import node_properties
 from oncelog.node.config.broker_config import BrokerConfig
@@ -44,6 +46,7 @@ from .wires import CLIENT_NUMBERS, PORT_BASE, Wires
 
 QUIET_PACE = 8.0  # from here on a cluster beats as slowly as Apache Kafka's do
 GARBAGE_MAX = 400_000  # objects of former clusters that may lie about: some 100 MB
+EPOCHS_FIRST = (0, 32_758, 32_764)  # of new transactional ids; 32,766 is the last
 CLUSTER_ID = "simulated-cluster-0000"
 RAFT = RaftSettings(
     heartbeat_interval_ms=300,
@@ -82,6 +85,7 @@ BROKER = {
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "1500",
+    "log.retention.check.interval.ms": "4000",
     "log.cleaner.min.cleanable.ratio": "0.1",
 }
 
@@ -102,6 +106,7 @@ class VirtualCluster:
         self.disks = Disks(root, self.timeline, self.ids)
         self.bootstrap = ",".join(f"127.0.0.1:{PORT_BASE + i}" for i in self.ids)
         self.complaints: list[str] = []
+        self.broken: list[tuple[str, str]] = []  # promises, as its administrator has seen
         self.clients: list[VirtualClient] = []
         self.nodes = {i: self._make_node(i) for i in self.ids}
         self.on_events: Callable[[], None] | None = None
@@ -126,6 +131,7 @@ class VirtualCluster:
                 cluster.disks.installed(),
                 cluster._listening_to_logs(),
                 cluster._beating_slowly(),
+                cluster._epochs_begin_late(),
                 locks_are_virtual(),
                 slices_take_time(random.Random(seed)),
             ):
@@ -208,6 +214,9 @@ class VirtualCluster:
             "offsets.topic.replication.factor": str(min(3, shape.nodes)),
             "transaction.state.log.num.partitions": str(shape.transaction_shards),
             **({"log.flush.interval.messages": "1"} if shape.durable else {}),
+            "oncelog.record.validation": random.Random(f"checks of {self.seed}").choice(
+                ["batch", "skeleton", "full"]
+            ),
             **dict(shape.broker),
         }
         entries = {i: NodeEntry(i, "127.0.0.1", PORT_BASE + i) for i in self.ids}
@@ -252,6 +261,11 @@ class VirtualCluster:
                 mock.patch.object(HostedPartition, "__hash__", lambda self: hash(self.key))
             )
             yield
+
+    def _epochs_begin_late(self) -> AbstractContextManager[object]:
+        """For some seeds those of new transactional ids are soon used up."""
+        first = random.Random(f"epochs of {self.seed}").choice(EPOCHS_FIRST)
+        return mock.patch.object(decisions, "EPOCH_FIRST", first)
 
     @contextlib.contextmanager
     def _beating_slowly(self) -> Iterator[None]:

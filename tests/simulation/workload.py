@@ -23,9 +23,10 @@ from .outcome import Shape
 from .virtual_cluster import VirtualCluster
 from .virtual_node import VirtualClient
 
-PROBE_TOPIC = "probe"
+PROBE_TOPIC, GROUP_TOPIC = "probe", "__consumer_offsets"
 PROBE_MS = 20_000
 IDS_AT_ONCE = 20
+GROUP_NAMES, LOOKS, LOOK_S, AT_ONCE_S, GONE_S = 3, 4, 0.005, 0.015, 0.5
 SHORT_LIVED, SHORT_LIFE_S = 0.4, 0.05  # of the topics that are made meanwhile
 FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
@@ -81,6 +82,7 @@ class Workload:
                     configs=configs,
                 )
             await make_topic(admin, self.settings.replication_factor)
+            await _roll_often(admin, rng)
 
     def start(self) -> None:
         for name in ("c1", "c2"):
@@ -118,6 +120,20 @@ class Workload:
         """What made clients end that should not have."""
         ended = [task for task in self.tasks.values() if task.done() and not task.cancelled()]
         return [f"a client ended: {_words(e)}" for t in ended if (e := t.exception()) is not None]
+
+
+async def _roll_often(admin: Admin, rng: random.Random) -> None:
+    """For some seeds segments of __consumer_offsets are small, so that they are compacted."""
+    configs = {
+        "internal.segment.bytes": rng.choice(["800", "4000", None]),
+        "delete.retention.ms": rng.choice(["2000", None]),
+    }
+    while True:
+        try:
+            await admin.groups.committed(PROBE_TOPIC)  # who asks makes it
+            return await admin.alter_configs(GROUP_TOPIC, configs)
+        except UnknownTopicOrPartition:
+            await asyncio.sleep(0.1)
 
 
 def _words(error: BaseException) -> str:
@@ -170,7 +186,9 @@ async def _one_change(
     cluster: VirtualCluster, admin: Admin, rng: random.Random, number: int
 ) -> None:
     topic = rng.choice([APPEND, OUTPUTS, BANK])
-    what = rng.choice(["create", "create", "delete", "extend", "config", "elect", "move", "move"])
+    what = rng.choice(
+        ["create", "create", "delete", "extend", "config", "elect", "move", "move", "groups"]
+    )
     match what:
         case "create":
             name = f"extra-{number}"
@@ -205,7 +223,33 @@ async def _one_change(
             described = await admin.describe_topics([topic])
             await admin.elect_leaders([(p.topic, p.partition) for p in described])
         case "move":
-            await _move(cluster, rng, topic)
+            await _move(cluster, rng, rng.choice([topic, GROUP_TOPIC]))
+        case "groups":
+            await _groups_come_and_go(cluster, admin, rng, f"extra-{rng.randrange(GROUP_NAMES)}")
+
+
+async def _groups_come_and_go(
+    cluster: VirtualCluster, admin: Admin, rng: random.Random, name: str
+) -> None:
+    """One that has offsets only, for a moment; its name comes again.
+
+    Who looks at it while it is deleted keeps it from nothing.
+    """
+    begun_s = cluster.timeline.now
+    await admin.groups.commit(name, {(PROBE_TOPIC, 0): rng.randint(0, 9)})
+    is_certain = cluster.timeline.now - begun_s < AT_ONCE_S  # no other request of it comes late
+    await asyncio.sleep(rng.expovariate(1 / SHORT_LIFE_S))
+    looks = [_look(admin, name, rng.expovariate(1 / LOOK_S)) for _ in range(LOOKS)]
+    await asyncio.gather(admin.groups.delete(name), *looks)
+    await asyncio.sleep(GONE_S)
+    if is_certain and name in {group.group_id for group in await admin.groups.list_groups()}:
+        cluster.broken.append(("group back", f"{name} is listed {GONE_S:g} s after its deletion"))
+
+
+async def _look(admin: Admin, name: str, after_s: float) -> None:
+    await asyncio.sleep(after_s)
+    with contextlib.suppress(KafkaError):
+        await admin.groups.describe(name)
 
 
 async def _move(cluster: VirtualCluster, rng: random.Random, topic: str) -> None:

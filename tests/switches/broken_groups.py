@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
+from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.node.groups.coordinator import GroupCoordinator
 
 from .patching import replaced
@@ -16,3 +17,15 @@ def early_commits() -> AbstractContextManager[Any]:
         replayed(None)
 
     return replaced(GroupCoordinator, "append_then", append_then)
+
+
+def failed_load() -> AbstractContextManager[Any]:
+    """A group shard is not loaded that meets a tombstone of what is compacted (KAFKA-19862)."""
+    sound = OffsetTable._drop
+
+    def drop(self: Any, group_id: str, where: Any) -> None:
+        if not self.has(group_id, *where):
+            raise RuntimeError(f"{group_id} has no offset of {where}")
+        sound(self, group_id, where)
+
+    return replaced(OffsetTable, "_drop", drop)

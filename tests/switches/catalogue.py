@@ -6,7 +6,7 @@ the switch is not caught. `scenario` is the directed run that meets the bug: see
 
 from dataclasses import dataclass
 
-from . import broken_decisions, broken_groups, broken_logs, broken_nodes
+from . import broken_decisions, broken_epochs, broken_groups, broken_logs, broken_nodes
 from .patching import Install
 
 RAFT_ALONE = "raft"  # its own simulation, without brokers
@@ -90,5 +90,9 @@ _ALL = (
             "derived-file", "lost-write"),
     _switch("deaf-leader", broken_nodes.deaf_leader, "random", "deaf and not fenced"),
     _switch("early-commits", broken_groups.early_commits, "random", "commit-undone"),
+    _switch("failed-load", broken_groups.failed_load, "random", "unhandled"),
+    _switch("last-epoch", broken_epochs.last_epoch, "random", "not alive", "unhandled"),
+    _switch("strict-marker", broken_epochs.strict_marker, "random", "not alive"),
+    _switch("believed-time", broken_logs.believed_time, "random", "expired"),
 )  # fmt: skip
 SWITCHES = {switch.name: switch for switch in _ALL}

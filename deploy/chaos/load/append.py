@@ -90,7 +90,9 @@ class _Client(WorkloadClient):
                     await self._poll()
         except KafkaError as caught:
             problem = caught
-        if await producer.end(problem, is_aborted=abort_before <= steps) is OpOutcome.OK:
+        is_flushed, is_aborted = rng.random() < 1 / 2, abort_before <= steps
+        ended = producer.end(problem, is_aborted=is_aborted, is_flushed=is_flushed)
+        if await ended is OpOutcome.OK:
             self._unread.saw(producer.highest, highest_offsets(self._polled))
         else:
             self._consumer.rewind()

@@ -117,7 +117,9 @@ class WorkloadClient:
         except KafkaError as caught:
             problem = caught
         is_aborted = problem is None and self._rng.random() < self._settings.abort_share
-        if await self._producer.end(problem, is_aborted=is_aborted) is not OpOutcome.OK:
+        is_flushed = self._rng.random() < 1 / 2
+        ended = self._producer.end(problem, is_aborted=is_aborted, is_flushed=is_flushed)
+        if await ended is not OpOutcome.OK:
             self._consumer.rewind()
 
 

@@ -162,8 +162,18 @@ class RecordedProducer:
         self._end(outcome, error)
         return outcome
 
-    async def end(self, problem: KafkaError | None, *, is_aborted: bool) -> OpOutcome:
-        """Commit, or abort: because that is wanted, or after the `problem` of an operation."""
+    async def end(
+        self, problem: KafkaError | None, *, is_aborted: bool, is_flushed: bool = False
+    ) -> OpOutcome:
+        """Commit, or abort: because that is wanted, or after the `problem` of an operation.
+
+        Only what is flushed before is sure to leave something that readers must not see.
+        """
+        if problem is None and is_aborted and is_flushed:
+            try:
+                await self._producer.flush()
+            except KafkaError as caught:
+                problem = caught
         if problem is None and not is_aborted:
             return await self.commit()
         await self.abort(problem)

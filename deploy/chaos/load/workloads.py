@@ -15,6 +15,7 @@ from .bank import bank
 from .incarnations import LoadContext, Stop, Tally
 from .read_commit import read_commit
 from .read_process_write import read_process_write
+from .rough import rough
 from .settings import LoadSettings
 
 WORKLOADS = ("append", "job", "bank", "readers")
@@ -44,6 +45,7 @@ async def load(
     if "append" in workloads:
         for mode in ("plain", "idempotent"):
             running.append(append(context(), name="", mode=mode, unread=unread))
+        running.append(rough(context()))
         for name in ids:
             others = tuple(each for each in ids if each != name)
             running.append(append(

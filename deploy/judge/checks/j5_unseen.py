@@ -15,7 +15,8 @@ from ..history.schema import NONE, OpOutcome
 
 UNSEEN = Anomaly("unseen", "J5", "an acknowledged value is not in the last reading")
 LSO_STUCK = Anomaly("lso-stuck", "J5", "at the end the last stable offset is below the log's end")
-ANOMALIES = (UNSEEN, LSO_STUCK)
+EXPIRED = Anomaly("expired", "J5", "fresh records are gone from the start of a log")
+ANOMALIES = (UNSEEN, LSO_STUCK, EXPIRED)
 
 
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
@@ -43,3 +44,7 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     stuck = np.flatnonzero(is_leader & (stable >= 0) & (end >= 0) & (stable < end))
     sentence = "{partition}: stable up to {last_stable_offset} of {high_watermark}"
     yield from evidence.of_rows(LSO_STUCK, "ends", stuck, sentence)
+    if history.settings.get("keeps_all"):
+        expired = np.flatnonzero(is_leader & (history.column("ends", "log_start_offset") > 0))
+        sentence = "{partition} begins at {log_start_offset}"
+        yield from evidence.of_rows(EXPIRED, "ends", expired, sentence)

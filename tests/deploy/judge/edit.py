@@ -26,7 +26,7 @@ class Edit:
         return np.ascontiguousarray(self.tables[table][column.name])
 
     def history(self) -> History:
-        return History([self])
+        return History([self], {"keeps_all": True})
 
     def name(self, text: str) -> int:
         if text not in self.names:

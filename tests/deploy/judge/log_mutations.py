@@ -31,6 +31,13 @@ def _(e: Edit) -> None:
     e["batches"]["base_offset"][_later_batch(e)] -= 1
 
 
+@mutation("expired")
+def _(e: Edit) -> None:
+    ends = e["ends"]
+    rows = np.flatnonzero((ends["replica"] == -1) & (ends["log_end_offset"] > 1))
+    ends["log_start_offset"][e.pick(rows)] = 1
+
+
 @mutation("leader-epoch-fell")
 def _(e: Edit) -> None:
     e["batches"]["leader_epoch"][_later_batch(e)] = 4

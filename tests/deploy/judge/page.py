@@ -16,6 +16,7 @@ from oncelog.deploy.judge.history.schema import TABLES
 from oncelog.deploy.judge.logs.partition_audit import AUDIT_ANOMALIES
 from oncelog.deploy.judge.verdict import judge
 
+from .bug_classes import CLASSES
 from .model_cluster import ModelCluster
 from .mutations import all_mutations, mutated
 
@@ -119,6 +120,12 @@ nothing was tuned on, and after how many seconds of the processor (`--chance S`)
 simulation, and no proof. Where a shape is named the seeds have that one (docs/simulation.md), else
 their own; `raft` is the simulation of Raft alone. The scenario `random` is that simulation itself.
 
+### Ten classes of bugs
+
+Of bugs that were found in Kafka-like systems in 2025 and 2026 these are the classes, with what sees
+each of them here; `tests/deploy/judge/bug_classes.py`.
+
+{table(("class", "seen by", "switch: by chance"), class_rows())}
 ## The checks
 
 {table(("check", "promise", "judged when there are rows in one of"), check_rows())}
@@ -147,7 +154,8 @@ At the end `scan_topics` (`deploy/judge/logs/scan.py`) reads everything once mor
 read_committed (`scan`, `ends`), `dump_logs` takes the batch headers of all replicas and looks at
 the files beside the logs (`batches`, `ends`, `file_findings`); `committed`, `decisions`, `probes`
 and `survivors` go in by `Recorder.add`. `RUN/run.json` may hold `scan_interval_ms` (the
-coordinators' scan for timeouts) and `is_at_rest` (false: open transactions are no finding).
+coordinators' scan for timeouts), `is_at_rest` (false: open transactions are no finding) and
+`keeps_all` (true: no log may begin above 0).
 
 What an error says of an operation (ok, fail, info) is decided in one place:
 `deploy/judge/history/outcomes.py`.
@@ -202,6 +210,15 @@ def audit_rows() -> Iterable[tuple[str, ...]]:
 def check_rows() -> Iterable[tuple[str, ...]]:
     for check in CHECKS:
         yield check.name, check.what, ", ".join(check.needs) or "always"
+
+
+def class_rows() -> Iterable[tuple[str, ...]]:
+    """The classes, and with which seeds chance finds their switches."""
+    rows = json.loads(SWITCHES.read_text(encoding="utf-8"))["table"]
+    chance = {cells[0]: cells[-1] for cells in rows}
+    for one in CLASSES:
+        found = "; ".join(f"`{name}`: {chance[f'`{name}`']}" for name in one.switches)
+        yield one.what, one.seen_by, found or "none yet"
 
 
 def switch_table() -> str:

@@ -2,6 +2,7 @@
 
 from oncelog.deploy.judge.catalogue import ANOMALIES
 
+from .bug_classes import CLASSES
 from .page import JEPSEN, MEANINGS, PAGE, TABLES, jepsen_cases, page, plant_and_judge
 
 
@@ -25,3 +26,9 @@ def test_every_meaning_has_a_column() -> None:
 
 def test_a_measurement_counts_what_it_plants() -> None:
     assert plant_and_judge("duplicate", 2) == (2, 2)
+
+
+def test_most_classes_of_bugs_have_a_switch() -> None:
+    """Which there is: the page would not be made otherwise."""
+    assert len(CLASSES) == 10
+    assert sum(bool(each.switches) for each in CLASSES) >= 8

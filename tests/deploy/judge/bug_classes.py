@@ -1,0 +1,54 @@
+"""Ten classes of bugs that were found in Kafka-like systems in 2025 and 2026: what would see each.
+
+A class that has a switch is seen by chance; docs/judge.md says with which seed.
+"""
+
+from typing import NamedTuple
+
+
+class BugClass(NamedTuple):
+    what: str
+    seen_by: str
+    switches: tuple[str, ...]
+
+
+CLASSES = (
+    BugClass(
+        "an offset commit that was acknowledged is truncated away (KAFKA-20634)",
+        "A6 `commit-undone`",
+        ("early-commits",),
+    ),
+    BugClass(
+        "a coordinator cannot load while its log is compacted (KAFKA-19862)",
+        "no exception that nobody handles; all groups serve at the end",
+        ("failed-load",),
+    ),
+    BugClass("two owners of a partition", "A6 `two-owners`", ()),
+    BugClass(
+        "damage in one replica's files is believed",
+        "W2 `replica-divergence`, W3 `derived-file`",
+        ("unchecked-snapshot",),
+    ),
+    BugClass("sequences are used twice", "J2 `duplicate`", ("no-dedupe", "no-window")),
+    BugClass(
+        "epochs at their end (KAFKA-19367, KAFKA-20090)",
+        "all transactions are decided at the end; epochs of some seeds begin near 32,766",
+        ("last-epoch",),
+    ),
+    BugClass(
+        "markers that are tried again (KAFKA-19999)",
+        "all transactions are decided at the end",
+        ("strict-marker",),
+    ),
+    BugClass(
+        "a batch that comes late lands in another transaction (KAFKA-17754)",
+        "J3 `G1a`, J5 `lso-stuck`, W1 `ended-early`",
+        ("no-guard", "no-connection-fence", "no-prepare-index"),
+    ),
+    BugClass("a header that lies deletes fresh records", "J5 `expired`", ("believed-time",)),
+    BugClass(
+        "what was cut off or deleted comes back",
+        "W2 `replica-divergence`; a group that was deleted is not listed",
+        ("no-truncation",),
+    ),
+)
