@@ -93,13 +93,13 @@ class FileDamage:
         self._say(f"damaged byte {position} of {path}: {was} is {byte.now}")
 
     def mend_start(self) -> None:
-        """Put back what keeps the damaged machine from starting."""
+        """Put back what keeps the damaged machine from starting, now or later."""
         node = self._victim
         if node is None:
             return
         for byte in self.damaged:
             is_ours = "raft" in byte.path.parts or byte.path.parent == Path(node.disk.path)
-            if is_ours and not node.is_serving and byte.is_there():
+            if is_ours and byte.is_there():
                 byte.write(byte.was)
 
     def read_all_logs(self) -> None:
