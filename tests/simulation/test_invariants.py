@@ -45,7 +45,13 @@ class TwoNodes:
         self.timeline = SimpleNamespace(now=0.0)
         self.shape = SimpleNamespace(size=0)
         self.nodes = {
-            i: SimpleNamespace(node_id=i, starts=1, is_serving=True, disk=SimpleNamespace(error=0))
+            i: SimpleNamespace(
+                node_id=i,
+                starts=1,
+                is_serving=True,
+                has_damage=False,
+                disk=SimpleNamespace(error=0),
+            )
             for i in range(1, len(hosted) + 1)
         }
         for i, one in enumerate(hosted, 1):
@@ -154,7 +160,7 @@ def test_a_replica_that_a_sound_disk_did_not_open_is_a_finding() -> None:
     invariants = cluster.watched()
     failed: set[tuple[str, int]] = {("t", 0)}
     broker = SimpleNamespace(_roles=SimpleNamespace(_unusable=failed))
-    node: Any = SimpleNamespace(node_id=1, starts=1, is_hurt=True, broker=broker)
+    node: Any = SimpleNamespace(node_id=1, starts=1, is_hurt=True, has_damage=False, broker=broker)
     invariants._not_opened(node)
     node.is_hurt = False
     invariants._not_opened(node)
