@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...client.producer import Producer
 from ...wire.errors import KafkaError, error_for
+from ...wire.messages.apis import API_NAMES
 from ..faults.engine import Action, EffectNotSeen
 from ..faults.schedule import Fault
 from .context import ChaosContext
@@ -82,7 +83,7 @@ def _client_hold(context: ChaosContext, fault: Fault) -> None:
     api_key = fault.pick(0, HELD_REQUESTS)
     hold = partial(context.proxies.hold, api_key)
     lasts_s = context.settings.request_timeout_ms / 1000 * fault.between(1, 0.4, 1.6)
-    _break_ways(context, fault, hold, "held", f"a request of API {api_key}", lasts_s)
+    _break_ways(context, fault, hold, "held", f"one {API_NAMES[api_key]} request", lasts_s)
 
 
 def _break_ways(

@@ -49,14 +49,15 @@ def render(about: dict[str, Any], series: Series, verdict: Sequence[str]) -> str
         f'<span style="color:{TARGET_COLOURS[target]}">■ {target}</span>'
         for target in KINDS_BY_TARGET
     )
-    said = [escape(line) for line in (*verdict, str(outcome.get("bank", "")))]
-    said += [f"<b>{escape(line)}</b>" for line in outcome.get("broken", ())]
+    said = [f"<b>{escape(line)}</b>" for line in (*verdict[-1:], *outcome.get("broken", ()))]
+    said += [escape(line) for line in (*verdict[:-1], str(outcome.get("bank", ""))) if line]
     return html.page(
         f"oncelog chaos {about.get('seed')}",
         f"Chaos, seed {about.get('seed')}",
         html.facts(facts),
         html.section("Verdict", html.bullets(said)),
-        html.section("Throughput and faults", f"<p>{legend}</p>{plot(series.rates, series)}"),
+        html.section("Records and faults", f"<p>{legend}</p>{plot(series.rates[:-1], series)}"),
+        html.section("Transactions and faults", plot(series.rates[-1:], series)),
         html.section("Latency and faults", plot(series.latencies, series)),
         html.section("Faults by kind", fault_table(series.faults)),
         html.section(
@@ -95,11 +96,19 @@ def plot(lines: Sequence[Line], series: Series) -> str:
         x = MARGIN + 8 + 220 * number
         drawn.append(html.curve(points, colour))
         drawn.append(html.text(x, HEIGHT + 96, line.name, f'style="fill:{colour}"'))
-    for tick in range(0, 11):
-        second = series.seconds * tick / 10
+    for second in ticks(series.seconds):
         middle = 'text-anchor="middle"'
-        drawn.append(html.text(x_of(second), HEIGHT + 16, f"{second:.0f} s", middle))
+        drawn.append(html.text(x_of(second), HEIGHT + 16, f"{second} s", middle))
     return html.svg(WIDTH, HEIGHT + 104, drawn)
+
+
+def ticks(seconds: float) -> range:
+    """Return whole seconds at equal distances, at most eleven of them."""
+    step = next(
+        step * ten for ten in (10**power for power in range(9)) for step in (1, 2, 5)
+        if seconds <= 10 * step * ten
+    )  # fmt: skip
+    return range(0, int(seconds) + 1, step)
 
 
 def target_of(kind: str) -> str:

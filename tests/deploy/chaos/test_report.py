@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.deploy.chaos.report import target_of, write_report
+from oncelog.deploy.chaos.report import target_of, ticks, write_report
 from oncelog.deploy.chaos.series import series_of
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.judge.history.columns import History
@@ -73,6 +73,15 @@ def test_the_page_stands_alone_and_says_everything(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert text in page, text
     assert "<2>" not in page and "http" not in page and "nan" not in page
+    assert page.index("<b>no promise was broken") < page.index("operations judged by")
+    assert '<td class="n">1</td>' in page and "<td>node &lt;2&gt;</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.4, [0]), (9.9, [*range(10)]), (64, [0, 10, 20, 30, 40, 50, 60])]
+)
+def test_ticks_are_whole_seconds_at_equal_distances(seconds: float, shown: list[int]) -> None:
+    assert list(ticks(seconds)) == shown
 
 
 def test_an_empty_history_is_drawn_too(tmp_path: Path) -> None:
