@@ -13,24 +13,25 @@ transaction of the database is the writer's: SQLAlchemy never commits it, nor ro
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from importlib import import_module
 from typing import Any
 
 from ...wire.errors import InvalidConfig
 from ..dual_write.work import BlockingDatabaseWork, DatabaseWork
+from .needed import needed
 
 URLS = {
     "psycopg": "postgresql+psycopg://",
     "sqlite3": "sqlite://",
     "pg8000": "postgresql+pg8000://",
 }
+PACKAGE = "sqlalchemy[asyncio]"
 IN_BLOCK = {"join_transaction_mode": "create_savepoint"}
 
 
 @contextlib.contextmanager
 def session(work: BlockingDatabaseWork, **options: Any) -> Generator[Any]:
     """Give a `sqlalchemy.orm.Session` of the block. options: the session's."""
-    orm = import_module("sqlalchemy.orm")
+    orm = needed("sqlalchemy.orm")
     with connection(work) as bound, orm.Session(bind=bound, **IN_BLOCK, **options) as opened:
         yield opened
         opened.commit()
@@ -46,7 +47,7 @@ def connection(work: BlockingDatabaseWork) -> Generator[Any]:
 @contextlib.asynccontextmanager
 async def async_session(work: DatabaseWork, **options: Any) -> AsyncGenerator[Any]:
     """Give a `sqlalchemy.ext.asyncio.AsyncSession` of the block. options: the session's."""
-    ext = import_module("sqlalchemy.ext.asyncio")
+    ext = needed("sqlalchemy.ext.asyncio", PACKAGE)
     async with (
         async_connection(work) as bound,
         ext.AsyncSession(bind=bound, **IN_BLOCK, **options) as opened,
@@ -63,7 +64,7 @@ async def async_connection(work: DatabaseWork) -> AsyncGenerator[Any]:
 
 
 def _engine(raw: Any) -> Any:
-    core = import_module("sqlalchemy")
+    core = needed("sqlalchemy")
     return _tamed(core.create_engine(_url(raw), creator=lambda: raw, **_pool()))
 
 
@@ -71,7 +72,7 @@ def _async_engine(raw: Any) -> Any:
     async def give(*_: Any, **__: Any) -> Any:
         return raw
 
-    ext = import_module("sqlalchemy.ext.asyncio")
+    ext = needed("sqlalchemy.ext.asyncio", PACKAGE)
     engine = ext.create_async_engine(_url(raw), async_creator=give, **_pool())
     _tamed(engine.sync_engine)
     return engine
@@ -89,7 +90,7 @@ def _url(raw: Any) -> str:
 
 
 def _pool() -> dict[str, Any]:
-    return {"poolclass": import_module("sqlalchemy.pool").StaticPool, "pool_reset_on_return": None}
+    return {"poolclass": needed("sqlalchemy.pool").StaticPool, "pool_reset_on_return": None}
 
 
 def _tamed(engine: Any) -> Any:

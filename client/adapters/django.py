@@ -1,0 +1,67 @@
+"""Django's models in the block of a dual write or an outbox, without an event loop.
+
+    from oncelog.client.adapters.django import connect, transaction
+
+    with BlockingDualWriter("127.0.0.1:9092", "bank", connect) as writer:
+        with transaction(writer) as work:
+            Transfer.objects.create(number=1, amount=5)
+            work.send("transfers", b"1")
+
+`connect` opens a connection as the settings say. Within `transaction` Django's connection of that
+name is the block's, in this thread; `atomic()` is a savepoint of it, and what `on_commit` was given
+is called when the block counts. The transaction of the database is the writer's.
+"""
+
+import contextlib
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from ..dual_write.stop_words import UnsafeDatabase
+from ..dual_write.work import BlockingDatabaseWork
+from .needed import needed
+
+Work_co = TypeVar("Work_co", bound=BlockingDatabaseWork, covariant=True)
+
+
+class Writer(Protocol[Work_co]):
+    """A writer, or a pool of them."""
+
+    def transaction(self) -> AbstractContextManager[Work_co]:
+        """Give its block."""
+        ...
+
+
+def connect(using: str = "default") -> Any:
+    """Open a connection of these settings for a writer, without autocommit and outside of pools."""
+    wrapper = needed("django.db").connections[using].copy()
+    wrapper.settings_dict["AUTOCOMMIT"] = False
+    wrapper.settings_dict["OPTIONS"].pop("pool", None)
+    wrapper.connect()
+    return wrapper.connection
+
+
+@contextlib.contextmanager
+def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Work_co]:
+    """As the writer's `transaction`. using: whose connection it is, as in `connect`."""
+    db = needed("django.db")
+    own = db.connections[using]
+    if own.in_atomic_block:
+        raise UnsafeDatabase(
+            "the block is a transaction of its own, and cannot be within atomic() "
+            "(ATOMIC_REQUESTS: mark the view non_atomic_requests; tests: TransactionTestCase)"
+        )
+    with writer.transaction() as work:
+        bound = own.copy()
+        bound.connection, bound.autocommit = work.connection, False
+        db.connections[using] = bound
+        try:
+            with db.transaction.atomic(using):
+                yield work
+                if bound.needs_rollback:  # atomic() would undo the rows, without a word
+                    raise db.transaction.TransactionManagementError(
+                        "the block was marked for rollback: nothing of it counts"
+                    )
+        finally:
+            db.connections[using], bound.connection = own, None
+    bound.run_and_clear_commit_hooks()

@@ -1,0 +1,13 @@
+"""An adapter without its framework says so in a sentence."""
+
+import pytest
+
+from oncelog.client.adapters.needed import needed
+from oncelog.wire.errors import InvalidConfig
+
+
+def test_needed_with_a_missing_framework_says_how_it_is_installed() -> None:
+    with pytest.raises(InvalidConfig, match=r"^nowhere is not installed: pip install 'nowhere'$"):
+        needed("nowhere.db")
+    with pytest.raises(InvalidConfig, match=r"pip install 'nowhere\[asyncio\]'$"):
+        needed("nowhere", "nowhere[asyncio]")
