@@ -15,6 +15,7 @@ from .stop_words import UnsafeDatabase
 
 T = TypeVar("T")
 PARAMETER_STYLES = {"qmark": "?", "format": "%s", "pyformat": "%s"}
+NUMBERED = {"numeric": ":", "named": ":", "numeric_dollar": "$"}  # the last is PostgreSQL's own
 SQLITE_FULL = 2
 OF_SQLITE = ("in_transaction", "isolation_level", "create_collation")
 
@@ -23,18 +24,21 @@ class Dialect:
     """What is peculiar to one connection's database."""
 
     def __init__(self, connection: Any) -> None:
-        self.module, style = _module_of(connection)
+        module, style = _module_of(connection)
+        self._is_postgresql = module.startswith("psycopg") or style == "numeric_dollar"
         # Other modules over the same library, too: there RELEASE of a savepoint may be a COMMIT.
         self._is_sqlite = all(hasattr(connection, each) for each in OF_SQLITE)
-        self._is_numbered = style in ("numeric", "named")
+        self._number_mark = NUMBERED.get(style)
         self._mark = PARAMETER_STYLES.get(style, "")
 
     def text_of(self, statement: Statement) -> str:
         """The statement in the module's own style of parameters."""
-        if not self._is_numbered:
+        if self._number_mark is None:
             return statement.text.replace("?", self._mark)
         parts = statement.text.split("?")
-        numbered = (f":{number}{part}" for number, part in enumerate(parts[1:], 1))
+        numbered = (
+            f"{self._number_mark}{number}{part}" for number, part in enumerate(parts[1:], 1)
+        )
         return parts[0] + "".join(numbered)
 
     def refuse_busy(self, connection: Any) -> None:
@@ -75,7 +79,7 @@ class Dialect:
         except UnsafeDatabase:
             raise
         except Exception:
-            if self.module.startswith("psycopg"):
+            if self._is_postgresql:
                 raise
             # by another module it may be another database, which does not know the question
         yield SqlEnding.ROLLBACK
@@ -85,15 +89,18 @@ class Dialect:
         yield from decision_table.end_block()
         if self._is_sqlite:
             yield from _refuse_unsynced_sqlite()
-        elif self.module.startswith("psycopg"):
+        elif self._is_postgresql:
             yield from refuse_unsafe_postgresql()
 
 
 def _module_of(connection: Any) -> tuple[str, str]:
-    """The DB-API's module and its style of parameters; the class may be derived from its own."""
+    """The DB-API's module and its style of parameters; the class may be derived from its own.
+
+    A class of an adapter has a style itself.
+    """
     for each in type(connection).__mro__:
         name = each.__module__.split(".")[0]
-        style = getattr(sys.modules.get(name), "paramstyle", None)
+        style = vars(each).get("paramstyle") or getattr(sys.modules.get(name), "paramstyle", None)
         if style is not None:
             return name, str(style)
     raise UnsafeDatabase(

@@ -26,6 +26,7 @@ SAVEPOINT = "oncelog_block"
 CLAIMS_MAX = 5
 OWN = TransactionKey("database", DATABASE, 0)  # of the row with the database's own id
 NO_SAVEPOINT = ("3B001", "25P01")  # of PostgreSQL: no such savepoint, no transaction
+INTEGRITY_ERRORS = ("IntegrityError", "IntegrityConstraintViolationError")
 T = TypeVar("T")
 
 
@@ -62,8 +63,8 @@ COLUMNS = {
 
 
 def is_integrity_error(problem: BaseException) -> bool:
-    """Every module of the DB-API has a class of this name."""
-    return any(each.__name__ == "IntegrityError" for each in type(problem).__mro__)
+    """Every module of the DB-API has a class of the first name, and asyncpg of the second."""
+    return any(each.__name__ in INTEGRITY_ERRORS for each in type(problem).__mro__)
 
 
 def _parameters(key: TransactionKey) -> tuple[str, int, int]:

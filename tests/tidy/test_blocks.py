@@ -25,9 +25,11 @@ ELSEWHERE: dict[Key, str] = {
     "test_a_check_back_of_a_service_ends_what_is_open",
     ("docs/databases.md", "async_session(work)"): "tests/client/adapters/test_sqlalchemy.py::"
     "test_asyncio_with_psycopg_and_a_cancelled_session",
+    ("docs/databases.md", "adapters.asyncpg"): "tests/client/adapters/test_asyncpg.py::"
+    "test_the_program_of_the_docs_runs_as_shown",
     ("docs/databases.md", "settings.configure("): "tests/client/adapters/test_django.py::"
     "test_the_program_of_the_docs_runs_as_shown",
-    ("docs/databases.md", "WriterPool("): "tests/client/writer_pool/test_pools.py::"
+    ("docs/databases.md", "bank-0 to bank-7"): "tests/client/writer_pool/test_pools.py::"
     "test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers",
     ("docs/databases.md", "oncelog demo --job transfers"): "tests/deploy/demo/transfers",
     ("docs/install.md", "pip wheel"): "tests/pipeline/test_installed.py",

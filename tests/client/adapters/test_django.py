@@ -142,7 +142,7 @@ def test_a_pool_and_an_outbox_have_the_same_blocks(
         made(4)
         work.send(topic, b"4")
     assert ledger.rows() == [1, 2, 3, 4]
-    assert len(ledger.rows("SELECT * FROM oncelog_outbox")) == 1
+    assert ledger.rows("SELECT outbox FROM oncelog_outbox").count(topic) == 1
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

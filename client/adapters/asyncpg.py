@@ -1,0 +1,103 @@
+"""asyncpg in the block of a dual write or an outbox, with asyncio.
+
+    from oncelog.client.adapters.asyncpg import connect
+
+    async with DualWriter("127.0.0.1:9092", "bank", connect("postgresql://bank@db/bank")) as writer:
+        async with writer.transaction() as work:
+            await work.connection.raw.execute("INSERT INTO transfers VALUES ($1, $2)", 1, 5)
+            await work.send("transfers", b"1")
+
+asyncpg is no module of the DB-API: a writer gets what it needs of one around asyncpg's connection,
+which is `raw`. Its `transaction()` is a savepoint of the block, whose commit is the writer's.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from .needed import needed
+
+CLOSE_S = 5.0
+IDLE, IN_TRANSACTION = 0, 2  # psycopg's words, which a writer asks for
+
+
+def connect(*args: Any, **options: Any) -> Callable[[], Awaitable["AsyncpgConnection"]]:
+    """What opens a connection for a writer; it is given what `asyncpg.connect` is given."""
+    module = needed("asyncpg")
+
+    async def opened() -> AsyncpgConnection:
+        return AsyncpgConnection(await module.connect(*args, **options))
+
+    return opened
+
+
+class AsyncpgConnection:
+    """As much of the DB-API as a writer needs. raw: asyncpg's connection."""
+
+    paramstyle = "numeric_dollar"
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+        self._transaction: Any = None
+
+    @property
+    def info(self) -> "AsyncpgConnection":
+        return self
+
+    @property
+    def transaction_status(self) -> int:
+        is_busy = not self.raw.is_closed() and self.raw.is_in_transaction()
+        return IN_TRANSACTION if is_busy else IDLE
+
+    def cursor(self) -> "AsyncpgCursor":
+        return AsyncpgCursor(self)
+
+    async def begun(self) -> Any:
+        """Give `raw`, in a transaction."""
+        if self._transaction is None:
+            self._transaction = self.raw.transaction()
+            await self._transaction.start()
+        return self.raw
+
+    async def commit(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            await transaction.commit()
+
+    async def rollback(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            await transaction.rollback()
+        else:  # after a commit that failed, and to find out whether the connection is lost
+            await self.raw.execute("ROLLBACK")
+
+    async def close(self) -> None:
+        await self.raw.close(timeout=CLOSE_S)
+
+
+class AsyncpgCursor:
+    """Of one statement. Its rows are asyncpg's records, and are there when it has run."""
+
+    description: Any = None
+    rowcount = -1
+
+    def __init__(self, connection: AsyncpgConnection) -> None:
+        self._connection = connection
+        self._rows: list[Any] = []
+
+    async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        raw = await self._connection.begun()
+        statement = await raw.prepare(sql, name="")  # without a name there is nothing to clean up
+        self._rows = await statement.fetch(*parameters)
+        self.description = statement.get_attributes()
+        count = statement.get_statusmsg().split()[-1]
+        self.rowcount = int(count) if count.isdigit() else -1
+
+    async def fetchone(self) -> Any:
+        return self._rows.pop(0) if self._rows else None
+
+    async def fetchall(self) -> list[Any]:
+        rows, self._rows = self._rows, []
+        return rows
+
+    async def close(self) -> None:
+        self._rows = []

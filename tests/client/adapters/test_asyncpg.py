@@ -1,0 +1,148 @@
+"""asyncpg in the block of a dual write, on a real cluster and a real PostgreSQL."""
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from oncelog.client import Admin, CheckBack, DatabaseResolver, DualWriter, OutboxWriter, WriterPool
+from oncelog.client.adapters.asyncpg import AsyncpgConnection, connect
+from oncelog.client.dual_write.stop_words import (
+    BlockNotWhole,
+    CheckedBackError,
+    UnsafeDatabase,
+    WriterSuperseded,
+)
+
+from ...docs.blocks import block
+from ..dual_write.ledger import Ledger, assert_equal
+from ..dual_write.postgresql import PostgresServer
+
+asyncpg: Any = pytest.importorskip("asyncpg", reason="asyncpg is missing (extra: test)")
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("dual_write")]
+INSERT = "INSERT INTO transfers (number, amount) VALUES ($1, 5)"
+
+
+@pytest.fixture
+def ledger(server: PostgresServer) -> Ledger:
+    return Ledger(server.connect, "%s").create()
+
+
+async def transfer(writer: DualWriter | WriterPool, topic: str, number: int) -> None:
+    async with writer.transaction() as work:
+        await work.connection.raw.execute(INSERT, number)
+        await work.send(topic, b"%d" % number)
+
+
+async def test_a_block_counts_as_a_whole_or_not_at_all(
+    bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
+) -> None:
+    async with DualWriter(bootstrap, topic, connect(server.url)) as writer:
+        await transfer(writer, topic, 1)
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await transfer(writer, topic, 1)
+        with pytest.raises(BlockNotWhole):
+            async with writer.transaction() as work:
+                await work.send(topic, b"2")
+                await work.connection.raw.execute("ROLLBACK")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), writer.transaction() as work:
+                await work.connection.raw.execute(INSERT, 3)
+                await work.send(topic, b"3")
+                await work.connection.raw.execute("SELECT pg_sleep(30)")
+        async with writer.transaction() as work:
+            raw = work.connection.raw
+            with pytest.raises(ZeroDivisionError):
+                async with raw.transaction():
+                    await raw.execute(INSERT, 4)
+                    raise ZeroDivisionError
+            cursor = await work.execute(
+                "INSERT INTO transfers VALUES ($1, 5) RETURNING number", (5,)
+            )
+            assert (cursor.rowcount, await cursor.fetchone()) == (1, (5,))
+            assert await cursor.fetchone() is None
+            await work.send(topic, b"5")
+            await work.consumed(topic, 0, 17)
+        assert await writer.positions() == {(topic, 0): 17}
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [1, 5]
+
+
+async def test_who_comes_late_is_told_as_with_every_module(
+    bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
+) -> None:
+    opens = connect(server.url)
+    async with DualWriter(bootstrap, topic, opens) as first:
+        with pytest.raises(CheckedBackError):
+            async with first.transaction() as work:
+                await work.connection.raw.execute(INSERT, 1)
+                sent = await work.send(topic, b"1")
+                await sent
+                async with Admin(bootstrap) as admin:
+                    resolver = DatabaseResolver(opens)
+                    await CheckBack(admin.view, resolver, older_than_ms=0, writer=topic).sweep()
+                    await resolver.close()
+        async with DualWriter(bootstrap, topic, opens) as second:
+            await transfer(second, topic, 2)
+            with pytest.raises(WriterSuperseded):
+                await transfer(first, topic, 3)
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [2]
+
+
+async def test_a_writer_goes_on_after_the_server_was_restarted(
+    bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
+) -> None:
+    async with WriterPool(bootstrap, topic, 2, connect(server.url)) as pool:
+        await asyncio.gather(*(transfer(pool, topic, number) for number in range(4)))
+        with pytest.raises(Exception):  # noqa: B017
+            async with pool.transaction() as work:
+                await work.send(topic, b"9")
+                await asyncio.to_thread(server.kill)
+                await work.connection.raw.execute(INSERT, 9)
+        await asyncio.to_thread(server.start)
+        await asyncio.gather(*(transfer(pool, topic, number) for number in (5, 6)))
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [0, 1, 2, 3, 5, 6]
+
+
+async def test_an_unsafe_setting_is_refused_at_the_start_and_before_a_commit(
+    bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
+) -> None:
+    careless = connect(server.url, server_settings={"synchronous_commit": "off"})
+    with pytest.raises(UnsafeDatabase, match="synchronous_commit"):
+        await DualWriter(bootstrap, topic, careless).start()
+    opened: AsyncpgConnection = await connect(server.url)()
+    async with DualWriter(bootstrap, topic, opened) as writer:
+        with pytest.raises(UnsafeDatabase, match="synchronous_commit"):
+            async with writer.transaction() as work:
+                await work.connection.raw.execute("SET synchronous_commit = off")
+        with pytest.raises(UnsafeDatabase, match="already"):
+            async with opened.raw.transaction():
+                await transfer(writer, topic, 1)
+    await opened.close()
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == []
+
+
+async def test_an_outbox_has_the_same_blocks(server: PostgresServer, ledger: Ledger) -> None:
+    async with (
+        OutboxWriter("asyncpg", connect(server.url)) as writer,
+        writer.transaction() as work,
+    ):
+        await work.connection.raw.execute(INSERT, 1)
+        await work.send("transfers", b"1")
+    assert ledger.rows() == [1]
+    assert ledger.rows("SELECT outbox FROM oncelog_outbox").count("asyncpg") == 1
+
+
+def test_the_program_of_the_docs_runs_as_shown(bootstrap: str, server: PostgresServer) -> None:
+    program = block("docs/databases.md", "adapters.asyncpg").text
+    ran = subprocess.run(
+        [sys.executable, "-c", program, bootstrap, server.url],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["[10, 20, 30]"]
