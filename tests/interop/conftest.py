@@ -10,6 +10,8 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from .kafka_peer import KafkaPeer
 from .raw_peer import RawPeer
 
+AT_ONCE = "group.consumer.assignment.interval.ms"  # an answer shall not depend on the time
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
@@ -26,7 +28,7 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
     """One node of Apache Kafka."""
-    with KafkaPeer(tmp_path_factory.mktemp("kafka")) as peer:
+    with KafkaPeer(tmp_path_factory.mktemp("kafka"), settings={AT_ONCE: "0"}) as peer:
         host, port = peer.bootstrap.split(":")
         raw = RawPeer("kafka", (host, int(port)))
         yield raw
@@ -39,6 +41,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
     data = tmp_path_factory.mktemp("oncelog")
     config = {
         "group.initial.rebalance.delay.ms": 0,
+        AT_ONCE: 0,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.num.partitions": 4,
         "oncelog.record.validation": "full",  # as Kafka checks

@@ -3,7 +3,6 @@
 from .comparison import MISSING, Meant
 
 _NOT_SERVED = {
-    "groups of the newer protocol (KIP-848) are not served yet": (68, 69),
     "there is no authentication yet": (17, 36, 38, 39, 40, 41, 50, 51),
     "there is one data directory": (34,),
     "there are no quotas": (48, 49),
@@ -197,6 +196,14 @@ MEANT: tuple[Meant, ...] = (
     ),
     Meant("ListOffsets", "twice", "*partitions[1]", "each question gets its answer"),
     Meant("Metadata", "neither", "*", "Kafka fails where we refuse"),
+    Meant(
+        "ConsumerGroupDescribe",
+        "joins a classic group",
+        "error_code",
+        "a group keeps its protocol until it is empty (docs/groups.md)",
+        kafka="NONE",
+        ours="GROUP_ID_NOT_FOUND",
+    ),
     Meant(
         "ApiVersions",
         "*",

@@ -15,6 +15,7 @@ from oncelog.wire.messages.apis import API_NAMES, APIS
 
 from .cases import (
     admin,
+    consumer_groups,
     group_admin,
     groups,
     log,
@@ -83,6 +84,13 @@ SCENARIOS = {
     61: (transaction_admin.describe_producers,),
     65: (transaction_admin.describe_transactions,),
     66: (transaction_admin.list_transactions,),
+    68: (
+        consumer_groups.consumer_heartbeat,
+        consumer_groups.consumer_rebalance,
+        consumer_groups.consumer_instances,
+        consumer_groups.consumer_patterns,
+    ),
+    69: (consumer_groups.consumer_describe,),
     74: (cases_cluster.list_config_resources,),
     75: (cases_cluster.describe_topic_partitions,),
 }
@@ -92,6 +100,7 @@ _TRANSACTIONS = {9, 10, 22, 24, 25, 26, 28, 61, 65}
 NEEDS = {  # what the scenarios of a file use beside the API that they are about
     groups: _GROUPS,
     group_admin: _GROUPS,
+    consumer_groups: _GROUPS | {16, 68, 69},
     transactions: _TRANSACTIONS,
     transaction_admin: _TRANSACTIONS,
 }

@@ -237,6 +237,9 @@ def _member(
     state: ClusterState, group: ConsumerGroup, member_id: str, member: ConsumerMember
 ) -> "_Member":
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
+    reads = {id_: {*indexes} for id_, indexes in now.assigned.items()}
+    for topic_id, indexes in now.pending_revocation.items():  # until it says that it does not
+        reads.setdefault(topic_id, set()).update(indexes)
     return {
         "member_id": member_id,
         "instance_id": member.instance_id,
@@ -246,7 +249,7 @@ def _member(
         "client_host": member.client_host,
         "subscribed_topic_names": member.topic_names,
         "subscribed_topic_regex": member.topic_pattern,
-        "assignment": {"topic_partitions": _named(state, now.assigned)},
+        "assignment": {"topic_partitions": _named(state, reads)},
         "target_assignment": {"topic_partitions": _named(state, group.targets.get(member_id, {}))},
         "member_type": CONSUMER_MEMBER,
     }

@@ -199,6 +199,9 @@ async def test_describing_tells_epochs_and_assignments(broker: CoordinatingBroke
     assert (assigned.topic_id, assigned.topic_name) == (T, "t")
     assert list(assigned.partitions) == [0, 1, 2, 3] and list(target.partitions) == [0, 1]
     assert not second.assignment.topic_partitions
+    await broker.ask(BEAT, 1, going_on(1))  # hears that it has to give up two
+    (gives_up,) = (await described(broker)).members[0].assignment.topic_partitions
+    assert list(gives_up.partitions) == [0, 1, 2, 3], "it may read them until it has given them up"
     classic = (await broker.ask(DESCRIBE, 6, {"groups": ["g"]})).groups[0]
     assert classic.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert classic.error_message == "Group g is not a classic group."

@@ -1,0 +1,287 @@
+"""Requests about consumer groups (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ..group_member import Group, subscription
+from ..raw_peer import UNKNOWN_ID, RawPeer
+
+Scenario = Iterator[tuple[str, Any]]
+HEARTBEAT, DESCRIBE, LIST_GROUPS = 68, 69, 16
+TOPIC, OTHER, PARTITIONS = "consumer-groups", "consumer-groups-too", 4
+
+
+EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch")
+
+
+class ConsumerMembers(Group):
+    """A consumer group and its members, which make up their ids themselves.
+
+    Epochs are shown as counted from the first that was told: those of Kafka 4.3 begin with 2.
+    """
+
+    def __init__(self, peer: RawPeer, group_id: str, version: int) -> None:
+        super().__init__(peer, group_id)
+        self.version = version
+        self.epochs: dict[str, int] = {}
+        self.given: dict[str, list[Any]] = {}
+        self.first_epochs: dict[str, int] = {}  # of each group
+
+    def __enter__(self) -> "ConsumerMembers":
+        super().__enter__()
+        self.peer.create_topic(TOPIC, PARTITIONS)
+        self.peer.create_topic(OTHER, 1)
+        return self
+
+    def beat(self, label: str, epoch: int | None = None, **fields: Any) -> Any:
+        """One heartbeat that says nothing but what is given; the member keeps the epoch it hears.
+
+        Answers show a member's label in place of its id.
+        """
+        member = self.member(label)
+        member.member_id = f"id-of-{label}-in-{self.group_id}"
+        values = {
+            "group_id": self.group_id,
+            "member_id": member.member_id,
+            "member_epoch": self.epochs.get(label, 0) if epoch is None else epoch,
+            "instance_id": None,
+            "rack_id": None,
+            "rebalance_timeout": -1,
+            "subscribed_topic_names": None,
+            "subscribed_topic_regex": None,
+            "server_assignor": None,
+            "topic_partitions": None,
+        } | fields
+        if self.version < 1:
+            del values["subscribed_topic_regex"]
+        answer = member.peer.ask_raw(HEARTBEAT, self.version, values)
+        if not isinstance(answer, str) and not answer.error_code:
+            self.epochs[label] = answer.member_epoch
+            self.first_epochs.setdefault(values["group_id"], answer.member_epoch)
+            if answer.assignment is not None:
+                self.given[label] = [
+                    {"topic_id": row.topic_id, "partitions": list(row.partitions)}
+                    for row in answer.assignment.topic_partitions
+                ]
+        return self.shown(self.peer.comparable(answer), values["group_id"])
+
+    def joined(self, label: str, *topics: str, **fields: Any) -> Any:
+        """A heartbeat with all that a member says of itself."""
+        said: dict[str, Any] = {
+            "rebalance_timeout": 60_000,
+            "subscribed_topic_names": list(topics or (TOPIC,)),
+            "topic_partitions": [],
+        }
+        return self.beat(label, 0, **(said | fields))
+
+    def owning(self, label: str, *partitions: int, **fields: Any) -> Any:
+        """A heartbeat that says what the member owns."""
+        rows = [{"topic_id": self.peer.topic_ids[TOPIC], "partitions": list(partitions)}]
+        return self.beat(label, topic_partitions=rows if partitions else [], **fields)
+
+    def settled(self, *labels: str) -> Any:
+        """Heartbeats until each member owns what it is given, and the group is stable."""
+        for _ in range(100):
+            before = dict(self.given)
+            for label in labels:
+                self.beat(label, topic_partitions=self.given.get(label, []))
+            has_all = before == self.given and all(self.given.get(label) for label in labels)
+            if has_all and self.stated()["groups"][0]["group_state"] == "Stable":
+                return [self.beat(label) for label in labels]
+            time.sleep(0.02)
+        raise AssertionError(f"{self.peer.name}: the group does not settle: {self.stated()}")
+
+    def stated(self, *group_ids: str, operations: bool = False) -> Any:
+        """ConsumerGroupDescribe."""
+        wanted = list(group_ids or (self.group_id,))
+        values = {"group_ids": wanted, "include_authorized_operations": operations}
+        answer = self.peer.ask(DESCRIBE, self.version, values)
+        answer["groups"] = [self.shown(group, group["group_id"]) for group in answer["groups"]]
+        return answer
+
+    def shown(self, value: Any, group_id: str) -> Any:
+        """The same in words, with epochs from 1 on."""
+        return self._counted(self.worded(value), self.first_epochs.get(group_id, 1) - 1)
+
+    def _counted(self, value: Any, before: int) -> Any:
+        if isinstance(value, list):
+            return [self._counted(item, before) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: item - before if name in EPOCHS and item > 0 else self._counted(item, before)
+            for name, item in value.items()
+        }
+
+
+def consumer_heartbeat(peer: RawPeer, version: int) -> Scenario:
+    """One member, from its first request to its last."""
+    with ConsumerMembers(peer, f"consumers-{version}", version) as group:
+        yield "unknown group", group.beat("a", 1)
+        yield "leaves an unknown group", group.beat("a", -1)
+        yield "empty group", group.joined("a", group_id="")
+        yield "blank group", group.joined("a", group_id=" ")
+        yield "empty instance", group.joined("a", instance_id="")
+        yield "empty rack", group.joined("a", rack_id="")
+        yield "epoch -3", group.joined("a", member_epoch=-3)
+        yield "leaves for now without an instance", group.beat("a", -2)
+        yield "no topics named", group.joined("a", subscribed_topic_names=None)
+        yield "no rebalance timeout", group.joined("a", rebalance_timeout=-1)
+        yield "says nothing of what it owns", group.joined("a", topic_partitions=None)
+        owned = [{"topic_id": UNKNOWN_ID, "partitions": [0]}]
+        yield "owns something at once", group.joined("a", topic_partitions=owned)
+        yield "unknown assignor", group.joined("a", server_assignor="sticky")
+        yield "empty assignor", group.joined("a", server_assignor="")
+        odd = {"member_id": ["", " ", "m" * 37], "rebalance_timeout": [0, -2]}
+        for name, values in odd.items():
+            for value in values:
+                group_id = f"{group.group_id}-{value}"
+                case = f"{name} {value!r}"
+                yield case, group.joined("a", group_id=group_id, **{name: value})
+                yield f"{case}, described", group.stated(group_id)
+        if version:
+            yield (
+                "bad pattern",
+                group.joined("a", subscribed_topic_names=None, subscribed_topic_regex="("),
+            )
+        yield "nothing came of it", group.stated()
+        yield "joins", group.joined("a")
+        yield "described", group.stated()
+        yield "unchanged", group.beat("a")
+        yield (
+            "says all again",
+            group.beat(
+                "a", rebalance_timeout=60_000, subscribed_topic_names=[TOPIC], topic_partitions=[]
+            ),
+        )
+        yield "owns it", group.owning("a", 0, 1, 2, 3)
+        yield "owns what it was not given", group.owning("a", 0, 7)
+        yield "unknown member", group.beat("b", 1)
+        yield "unknown member leaves", group.beat("b", -1)
+        yield "a greater epoch", group.beat("a", 7)
+        yield "the joining epoch again", group.joined("a")
+        yield "topics in full", group.beat("a", subscribed_topic_names=[TOPIC])
+        yield "unknown assignor, later", group.beat("a", server_assignor="sticky")
+        yield "range", group.beat("a", server_assignor="range")
+        yield "an instance of nobody", group.beat("a", instance_id="one")
+        yield "another topic", group.beat("a", subscribed_topic_names=[TOPIC, OTHER])
+        yield "then", group.settled("a")
+        yield "a topic that is not there", group.beat("a", subscribed_topic_names=["nowhere"])
+        yield "in the end", group.stated()
+        yield "no topic", group.beat("a", subscribed_topic_names=[])
+        yield "leaves", group.beat("a", -1)
+        yield "leaves again", group.beat("a", -1)
+        yield "after it left", group.beat("a", 1)
+        yield "empty", group.stated()
+
+
+def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
+    """Two members share, and one leaves."""
+    with ConsumerMembers(peer, f"sharing-{version}", version) as group:
+        yield "first", group.joined("a")
+        group.owning("a", 0, 1, 2, 3)
+        yield "second", group.joined("b")
+        yield "second waits", group.beat("b")
+        yield "one gives up", group.beat("a")
+        yield "while it gives up", group.stated()
+        yield "the old epoch, and what it owned", group.owning("a", 0, 1, 2, 3)
+        yield "has not given up", group.beat("a")
+        yield "second still waits", group.beat("b")
+        group.settled("a", "b")
+        yield "shared", group.stated()
+        yield "the epoch before", group.beat("a", group.epochs["a"] - 1)
+        before = group.epochs["a"] - 1
+        yield "the epoch before, owning nothing", group.beat("a", before, topic_partitions=[])
+        yield (
+            "the epoch before, owning too much",
+            group.owning("a", 0, 1, 2, 3, member_epoch=before),
+        )
+        yield "second joins again", group.joined("b")
+        yield "second leaves", group.beat("b", -1)
+        yield "one is alone", group.stated()
+        yield "takes all", group.beat("a")
+        yield "at the end", group.stated()
+
+
+def consumer_instances(peer: RawPeer, version: int) -> Scenario:
+    """A static member leaves for now, and comes back as another."""
+    mine: dict[str, Any] = {"instance_id": "one"}
+    with ConsumerMembers(peer, f"instances-{version}", version) as group:
+        yield "first", group.joined("a", **mine)
+        yield "unchanged", group.beat("a", **mine)
+        yield "without its instance", group.beat("a")
+        yield "a second of the name", group.joined("b", **mine)
+        yield "of another's id", group.beat("b", 1, **mine)
+        yield "unknown instance", group.beat("a", instance_id="two")
+        yield "another leaves in its name", group.beat("b", -1, **mine)
+        yield "leaves for now", group.beat("a", -2, **mine)
+        yield "while away", group.stated()
+        yield "beats while away", group.beat("a", 1, **mine)
+        yield "comes back", group.joined("b", **mine)
+        yield "then", group.stated()
+        yield "the old one beats", group.beat("a", 1, **mine)
+        yield "the new one beats", group.beat("b", **mine)
+        yield "leaves for now again", group.beat("b", -2, **mine)
+        yield "comes back with its id", group.joined("b", **mine)
+        yield "leaves for good", group.beat("b", -1, **mine)
+        yield "at the end", group.stated()
+
+
+def consumer_patterns(peer: RawPeer, version: int) -> Scenario:
+    """The broker finds the topics of a pattern."""
+    if not version:
+        return
+    pattern: dict[str, Any] = {
+        "subscribed_topic_names": None,
+        "subscribed_topic_regex": f"^{TOPIC}$",
+    }
+    with ConsumerMembers(peer, f"patterns-{version}", version) as group:
+        yield "joins", _without_assignment(group.joined("a", **pattern))
+        yield "finds", group.settled("a")
+        yield "described", group.stated()
+        yield "bad pattern", group.beat("a", subscribed_topic_regex="[")
+        yield (
+            "names and a pattern",
+            _without_assignment(
+                group.joined(
+                    "b", subscribed_topic_names=[OTHER], subscribed_topic_regex=f"^{TOPIC}$"
+                )
+            ),
+        )
+        yield "no pattern", _without_assignment(group.beat("a", subscribed_topic_regex=""))
+
+
+def _without_assignment(answer: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what depends on when the topics of a pattern are found."""
+    return {
+        name: value for name, value in answer.items() if name not in ("assignment", "member_epoch")
+    }
+
+
+def consumer_describe(peer: RawPeer, version: int) -> Scenario:
+    """Groups of each kind, and of none."""
+    with ConsumerMembers(peer, f"described-{version}", version) as group:
+        yield "unknown group", group.stated("nobody's")
+        yield "empty name", group.stated("")
+        yield (
+            "no groups",
+            group.ask(DESCRIBE, version, {"group_ids": [], "include_authorized_operations": False}),
+        )
+        with Group(peer, f"described-classic-{version}") as classic:
+            classic.admitted("a", 7, protocols=[("range", subscription("a"))])
+            yield "classic group", group.stated(classic.group_id)
+            yield "joins a classic group", group.joined("x", group_id=classic.group_id)
+        yield "first", group.joined("a", rack_id="here", server_assignor="range")
+        yield "one and unknown", group.stated(group.group_id, "nobody's")
+        yield "twice", group.stated(group.group_id, group.group_id)
+        yield "operations", group.stated(operations=True)
+        yield "by the classic request", group.described()
+        yield "by the classic request, old", group.described(0)
+        filters = {"states_filter": ["stable"], "types_filter": ["Consumer"]}
+        listed = peer.ask(LIST_GROUPS, 5, filters)
+        listed["groups"] = [row for row in listed["groups"] if row["group_id"] == group.group_id]
+        yield "listed", listed
+        group.beat("a", -1)
+        yield "empty", group.stated()
+        yield "the same id joins", group.joined("a")
