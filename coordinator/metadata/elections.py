@@ -65,12 +65,13 @@ def settle(
     removing: tuple[int, ...] | None = None,
     untrusted: int = NO_BROKER,
     emptied: int = NO_BROKER,
+    failed: int = NO_BROKER,
 ) -> PartitionRegistration:
     """The partition after a change of its lists or of the brokers; `before` itself if the same.
 
     isr, replicas, adding, removing: the new lists where they change; the given isr has active
     members only. untrusted: a node that may have lost its newest records. emptied: a node that
-    holds nothing any more.
+    holds nothing any more. failed: one whose log is broken, and may be copied anew.
     """
     isr = before.isr if isr is None else isr
     replicas = before.replicas if replicas is None else replicas
@@ -108,9 +109,11 @@ def settle(
         last_known_leader,
         last_known_elr,
     )
-    if after == before:
+    # It may do so under another leader only: no fetch of the old log counts in the new epoch.
+    is_emptied_soon = failed in replicas and leader not in (NO_LEADER, failed)
+    if after == before and not is_emptied_soon:
         return before
-    starts_epoch = leader != before.leader or _drops_a_replica(before, replicas)
+    starts_epoch = leader != before.leader or is_emptied_soon or _drops_a_replica(before, replicas)
     return replace(
         after,
         leader_epoch=before.leader_epoch + starts_epoch,

@@ -221,7 +221,8 @@ class PartitionRoles:
     def _revived(self, hosted: HostedPartition, record: PartitionRegistration) -> bool:
         """What becomes of a log that has failed; whether it is served again as it is."""
         failure = hosted.log.disk_failure
-        if isinstance(failure, Damaged) and self._is_led_elsewhere(record):
+        is_unknown = record.leader_epoch > hosted.leader_epoch  # what was fetched counts no more
+        if isinstance(failure, Damaged) and is_unknown and self._is_led_elsewhere(record):
             self._replicas.remove(hosted)
             self._fetchers.stop_following(hosted)
             hosted.leader = hosted.follower = None
@@ -324,7 +325,8 @@ class PartitionRoles:
         """Let others lead it; but where there are none, only if it is broken for good."""
         record = self._state.partition(*key)
         is_alone = record is not None and set(record.isr) <= {self._node_id}
-        if not may_pass or not (is_alone or key in self._unusable):
+        is_candidate = record is not None and self._node_id in (*record.isr, *record.elr)
+        if is_candidate and (not may_pass or not (is_alone or key in self._unusable)):
             self._replicas.failed_logs.report(topic_id, key[1])
         self._unusable.add(key)
         self._awaited.settled(*key)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...wire.errors import CorruptMessage
-from ..checkpoint import LEADER_EPOCHS
+from ..checkpoint import LEADER_EPOCHS, sync_directory
 from ..corrupt_file import UNREADABLE
 from ..disk_guard import DiskGuard
 from ..leader_epochs import LeaderEpochs
@@ -84,7 +84,16 @@ def find_damage(segments: SegmentList, epochs: LeaderEpochs, log_end_offset: int
 
 
 def remove_derived_files(directory: Path) -> None:
-    """Remove what the next opening makes anew from the batches. Raises OSError."""
-    for path in directory.iterdir():
-        if path.suffix in SUFFIXES[1:] or path.name == LEADER_EPOCHS:
+    """Remove what the next opening makes anew from the batches. Raises OSError.
+
+    An offset index that is missing is noticed, a transaction index is not: what interrupts this
+    must not leave a segment without the second only.
+    """
+    paths = list(directory.iterdir())
+    for path in paths:
+        if path.suffix in SUFFIXES[1:-1] or path.name == LEADER_EPOCHS:
+            path.unlink()
+    sync_directory(directory)
+    for path in paths:
+        if path.suffix == SUFFIXES[-1]:
             path.unlink()

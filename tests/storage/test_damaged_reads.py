@@ -1,16 +1,19 @@
 """Whatever byte of a log is damaged, a reader gets what was written, or an error."""
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from oncelog.storage.corrupt_file import LOG_TROUBLE
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog, TimedBatch
+from oncelog.storage.segments.damage import remove_derived_files
+from oncelog.wire.control_record import ControlType
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, encode_batch
 
-from ..log_batches import append_as_leader
+from ..log_batches import append_as_leader, end_transaction
 
 BATCHES, RECORDS = 5, 2
 END = BATCHES * RECORDS
@@ -130,3 +133,53 @@ def test_search_by_time_that_meets_a_damaged_batch_raises(log):
     path.write_bytes(content)
     with pytest.raises(LOG_TROUBLE):
         log.batch_not_older(12, 0)
+
+
+class Killed(Exception):
+    """In the middle of it the process ends."""
+
+
+def test_log_whose_derived_files_are_half_removed_knows_what_was_aborted(log, monkeypatch):
+    batch = encode_batch(
+        [Record(0, 20, b"k", b"aborted")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    guard = log.producer_state.begin_verification(7, 0, 0, now_ms=1)
+    append_as_leader(log, batch, epoch=5, guard=guard)
+    end_transaction(log, 7, ControlType.ABORT, epoch=5)
+    log.roll(1)
+    log.close()
+    end = log.log_end_offset
+    aborted = log.aborted_transactions.between(0, end)
+    assert [producer_id for producer_id, *_ in aborted] == [7]
+    content = {path: path.read_bytes() for path in log.directory.iterdir()}
+    unlink, left = Path.unlink, 0
+
+    def unlink_some(path, *args, **options):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+        unlink(path, *args, **options)
+
+    real = Path.iterdir
+    names = sorted(real(log.directory), key=lambda path: path.suffix != ".txnindex")
+    for count in range(len(names)):
+        left = count
+        with monkeypatch.context() as patches:
+            patches.setattr(Path, "unlink", unlink_some)
+            patches.setattr(Path, "iterdir", lambda path: iter(names))
+            with suppress(Killed):
+                remove_derived_files(log.directory)
+        again = PartitionLog.open(
+            log.directory, topic="t", partition=0, topic_id=bytes(16), config=CONFIG, now_ms=1
+        )
+        assert again.aborted_transactions.between(0, end) == aborted, f"after {count} files"
+        again.local.retire()
+        for path in set(real(log.directory)) - set(content):
+            unlink(path)
+        for path, data in content.items():
+            path.write_bytes(data)

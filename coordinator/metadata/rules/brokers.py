@@ -150,7 +150,8 @@ def begin_controlled_shutdown(
 def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]:
     """As a death, for some partitions only: the node is no candidate while its log is broken.
 
-    Not out of the ELR either, where it may be without being in the ISR any more.
+    Not out of the ELR either, where it may be without being in the ISR any more. It may delete
+    that log, and fetch anew: what its leader knows of it ends with the leader epoch.
     """
     _current_broker(tables, command.node_id, command.broker_epoch)
     keys = [
@@ -164,6 +165,7 @@ def fail_replicas(tables: ClusterTables, command: FailReplicas) -> Steps[Result]
         keys,
         without=command.node_id,
         untrusted=command.node_id,
+        failed=command.node_id,
     )
     return Result()
 

@@ -40,10 +40,12 @@ def settle_each(
     without: int = NO_BROKER,
     untrusted: int = NO_BROKER,
     emptied: int = NO_BROKER,
+    failed: int = NO_BROKER,
 ) -> Steps[None]:
     """Apply the election rules to partitions whose brokers or settings have changed.
 
     without: a node that leaves the ISRs. untrusted, emptied: one that leaves the ELRs, too.
+    failed: one that must fetch under a new leader epoch before it is in sync again.
     """
     rules: dict[str, ElectionRules] = {}
     for number, key in enumerate(list(keys), 1):
@@ -60,6 +62,7 @@ def settle_each(
             isr=tuple(node for node in before.isr if node != without),
             untrusted=untrusted,
             emptied=emptied,
+            failed=failed,
         )
         tables.put_partition(key, after)
 

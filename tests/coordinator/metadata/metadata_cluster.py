@@ -9,6 +9,7 @@ from oncelog.coordinator.metadata.commands import (
     AlterPartition,
     Command,
     CreateTopics,
+    FailReplicas,
     FenceBroker,
     IsrProposal,
     NewTopic,
@@ -59,7 +60,8 @@ class MetadataCluster:
         }  # fmt: skip
         known = self.state.brokers.get(getattr(command, "node_id", -1))
         result = self.state.apply(encode_command(command, operation_id), self.index, 1)
-        check(self.state, before)
+        failed = command if isinstance(command, FailReplicas) and not result.error else None
+        check(self.state, before, failed)
         if isinstance(command, RegisterBroker) and not result.error and known is not None:
             after = partitions(self.state)
             is_new = known.incarnation != command.incarnation
@@ -173,12 +175,15 @@ def partitions(state: ClusterState) -> dict[tuple[bytes, int], tuple[str, Partit
 def check(
     state: ClusterState,
     before: dict[tuple[bytes, int], tuple[str, PartitionRegistration]] | None = None,
+    failed: FailReplicas | None = None,
 ) -> None:
     """Everything that must hold between any two commands."""
     for key, (name, partition) in partitions(state).items():
         check_partition(state, name, partition)
         if before and key in before:
-            check_step(before[key][1], partition)
+            is_named = failed is not None and key in failed.partitions
+            node = failed.node_id if failed is not None and is_named else NO_LEADER
+            check_step(before[key][1], partition, node)
     check_indexes(state)
 
 
@@ -201,12 +206,16 @@ def check_partition(state: ClusterState, name: str, partition: PartitionRegistra
     assert set(partition.adding) <= replicas and set(partition.removing) <= replicas
 
 
-def check_step(before: PartitionRegistration, after: PartitionRegistration) -> None:
+def check_step(
+    before: PartitionRegistration, after: PartitionRegistration, failed: int = NO_LEADER
+) -> None:
     assert before.leader_epoch <= after.leader_epoch <= before.leader_epoch + 1
     assert before.partition_epoch <= after.partition_epoch
     if before != after:
         assert after.partition_epoch > before.partition_epoch
     starts_epoch = before.leader != after.leader or not set(before.replicas) <= set(after.replicas)
+    # A failed replica may be copied anew: what it fetched before counts no more.
+    starts_epoch |= failed in after.replicas and after.leader not in (NO_LEADER, failed)
     assert after.leader_epoch == before.leader_epoch + starts_epoch
 
 

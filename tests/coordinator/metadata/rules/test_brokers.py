@@ -436,6 +436,22 @@ def test_fencing_a_broker_that_leads_2000_partitions_is_one_small_command_of_few
     assert calls < 6000 * 60  # in steps; all 6000 have it in their ISR
 
 
+def test_a_replica_that_failed_must_fetch_in_a_new_leader_epoch(cluster: MetadataCluster) -> None:
+    """Its leader knows what it held; it may be copied anew, and hold nothing."""
+    failed = FailReplicas(2, cluster.epoch(2), ((topic_id("t"), 0),))
+    for _ in range(2):  # the second time it is not in the ISR any more
+        before = cluster.partition("t")
+        cluster.do(failed)
+        after = cluster.partition("t")
+        assert (after.leader, after.leader_epoch) == (1, before.leader_epoch + 1)
+        assert 2 not in after.isr
+    before = cluster.partition("t")
+    cluster.do(FailReplicas(3, cluster.epoch(3), ((topic_id("t"), 0),)))
+    before = cluster.partition("t")
+    cluster.do(FailReplicas(1, cluster.epoch(1), ((topic_id("t"), 0),)))
+    assert cluster.partition("t") == before  # the last one leads on: nobody else is there
+
+
 def test_a_replica_that_failed_outside_of_the_isr_is_no_candidate_either(
     cluster: MetadataCluster,
 ) -> None:
