@@ -4,7 +4,7 @@ What is decided is in `consumer/`, and changes nothing. Here it becomes a batch 
 records are replayed when they are in the log, and an answer that waits for its commit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from ...wire.errors import (
@@ -33,7 +33,13 @@ from .consumer.heartbeats import heartbeat
 from .consumer.leaving import leave, rebalance_is_over, session_is_over
 from .consumer.reconciliation import MemberState
 from .consumer.record_codec import encode_consumer_key, encode_consumer_value
-from .consumer.records import ConsumerKey, ConsumerValue, GroupEpochKey
+from .consumer.records import (
+    ConsumerKey,
+    ConsumerMember,
+    ConsumerMemberKey,
+    ConsumerValue,
+    GroupEpochKey,
+)
 from .group import Group
 from .group_member import GROUPS_MAX, METADATA_BYTES_MAX, HeldMetadata
 from .group_states import GroupState
@@ -60,7 +66,7 @@ class ConsumerGroups:
         group = self._groups.get(key.group_id)
         if isinstance(key, GroupEpochKey) and value is None:
             if isinstance(group, ConsumerGroup):
-                self._held.size_bytes -= sum(map(member_bytes, group.members.values()))
+                self._held.size_bytes -= sum(member_bytes(*each) for each in group.members.items())
                 del self._groups[key.group_id]
             return
         if not isinstance(group, ConsumerGroup):
@@ -87,8 +93,6 @@ class ConsumerGroups:
     def heartbeat(self, request: ConsumerHeartbeat, ticket: object, turn: Turn) -> None:
         """ConsumerGroupHeartbeat. Raises the KafkaError of its answer."""
         group, first = self._group_for(request)
-        if request.member_epoch == JOINS or request.topic_names is not None:
-            self._check_metadata(request)
         around = HeartbeatContext(
             now_ms=turn.wall_ms,
             topics=turn.topics,
@@ -98,6 +102,7 @@ class ConsumerGroups:
             decision = leave(group, request, around)
         else:
             decision = heartbeat(group, request, around)
+            self._check_metadata(group, decision.records)
         self._set_deadlines(group, request.member_id, decision, around, turn)
         records = decision.records
         self.append(group, records, partial(_answer, ticket, decision.answer), turn, first=first)
@@ -129,11 +134,17 @@ class ConsumerGroups:
         if len(self._groups) >= GROUPS_MAX:
             raise CoordinatorNotAvailable
 
-    def _check_metadata(self, request: ConsumerHeartbeat) -> None:
+    def _check_metadata(self, group: ConsumerGroup, records: Sequence[ConsumerRecord]) -> None:
         """Raise GroupMaxSizeReached if what a member says of itself may not be kept."""
-        group = self._groups.get(request.group_id)
-        before = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
-        more = request.held_bytes - (0 if before is None else member_bytes(before))
+        said = {
+            key.member_id: value for key, value in records if isinstance(key, ConsumerMemberKey)
+        }
+        more = 0
+        for member_id, member in said.items():
+            if isinstance(member, ConsumerMember):
+                more += member_bytes(member_id, member)
+            if member_id in group.members:
+                more -= member_bytes(member_id, group.members[member_id])
         if more > 0 and self._held.size_bytes + more > METADATA_BYTES_MAX:
             raise GroupMaxSizeReached(
                 "The members of this coordinator have told too much of themselves."
@@ -177,8 +188,9 @@ class ConsumerGroups:
     ) -> None:
         """Have records appended and replayed; first: the tombstone of a classic group."""
 
-        def encode() -> list[LogRecord]:
-            return [*first, *map(_encoded, records)]
+        def encode() -> Iterator[LogRecord]:
+            yield from first
+            yield from map(_encoded, records)
 
         def replay(later: Turn) -> None:
             if first:

@@ -4,7 +4,7 @@ The rules of groups write into a turn; the shell carries it out. Nothing here wa
 must wait leaves its ticket with its member, and a later turn answers it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...wire.steps import Steps
@@ -36,7 +36,7 @@ class GroupAppend:
     """
 
     group_id: str
-    records: Callable[[], Sequence[LogRecord]]
+    records: Callable[[], Iterable[LogRecord]]
     settled: "Callable[[int, Turn], None]"
     replay: "Callable[[Turn], None] | None" = None
 

@@ -60,13 +60,15 @@ class ConsumerWork:
             self._under_way.discard(key)
 
     def _target(self, shard: GroupShard, group: ConsumerGroup) -> Steps[None]:
-        epoch, topics = group.epoch, self._coordinator.topics.by_name
+        epoch, member_ids = group.epoch, set(group.members)
+        topics = self._coordinator.topics.by_name
         if epoch == group.target.epoch:
             return  # the epoch that wanted another one could not be written
         turn = shard.turn()
         assignor = turn.settings.consumer(group.group_id).assignors[0]
         records = yield from making_target_of(group, topics, turn.wall_ms, assignor)
-        if group.epoch == epoch:
+        # A static member may have come back under another id, in the same epoch.
+        if group.epoch == epoch and group.members.keys() == member_ids:
             self._append(shard, group, records)
 
     def _patterns(self, shard: GroupShard, group: ConsumerGroup) -> Steps[None]:
@@ -74,22 +76,22 @@ class ConsumerWork:
         creations = topics.creations
         found = yield from resolving(group, topics.by_name)
         records = resolved(group, found, topics.by_name, shard.turn().wall_ms)
-        if self._append(shard, group, records):
-            group.resolved_creations = creations
+        group.resolved_creations = creations
+        self._append(shard, group, records)
 
     def _append(
         self, shard: GroupShard, group: ConsumerGroup, records: list[ConsumerRecord]
-    ) -> bool:
-        """Append what was found; False if the group has gone, or its leadership."""
+    ) -> None:
+        """Append what was found, unless the group has gone, or its leadership."""
         is_there = shard.groups.get(group.group_id) is group
         if shard.state is not ShardState.SERVING or not is_there:
-            return False
+            return
         turn = shard.turn()
 
         def settled(error: int, later: Turn) -> None:
             if error:  # too large for a batch, mostly
                 group.long_work_after_ms = later.now_ms + TRY_AGAIN_MS
+                group.resolved_creations = -1
 
         shard.table.consumers.append(group, records, settled, turn)
         self._coordinator.execute(shard, turn)
-        return True

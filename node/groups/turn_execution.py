@@ -7,7 +7,7 @@ an answer, a record or a rule, is held against its group: the others go on, and 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -93,7 +93,7 @@ class TurnExecution:
     def _append(self, shard: GroupShard, append: GroupAppend) -> int | None:
         """Append a group's records; the error if that cannot be, None if they are on their way."""
         try:
-            batch = self._encode(shard, append.records())
+            batch = self._encode(_within_a_batch(shard, append.records()))
             _, done = self._coordinator.append_now(shard, batch, is_group_record=True)
         except Exception as error:
             return _error_of(append, error)
@@ -111,7 +111,7 @@ class TurnExecution:
         """The same of a group that only its records change: they do so when they are in the log."""
         assert append.replay is not None
         try:
-            records = append.records()
+            records = _within_a_batch(shard, append.records())
             if not records:
                 group = shard.groups.get(append.group_id)
                 until = group.appended_until if isinstance(group, ConsumerGroup) else 0
@@ -123,7 +123,7 @@ class TurnExecution:
                 return None
             until = self._coordinator.append_then(
                 shard,
-                self._encode(shard, records),
+                self._encode(records),
                 partial(self._replayed, shard, append),
                 is_group_record=True,
             )
@@ -151,13 +151,20 @@ class TurnExecution:
         else:
             self.answer(turn)
 
-    def _encode(self, shard: GroupShard, values: Sequence[LogRecord]) -> bytes:
+    def _encode(self, values: Sequence[LogRecord]) -> bytes:
         now_ms = self._coordinator.clock.wall_ms()
-        records = [Record(i, now_ms, *record) for i, record in enumerate(values)]
-        size_bytes = sum(len(record.value or b"") for record in records)
-        if size_bytes > shard.partition.log.config.max_message_bytes:
-            raise MessageTooLarge  # before a batch of it is made, in five times as long
-        return encode_batch(records)
+        return encode_batch([Record(i, now_ms, *record) for i, record in enumerate(values)])
+
+
+def _within_a_batch(shard: GroupShard, records: Iterable[LogRecord]) -> list[LogRecord]:
+    """Return the records. Raises MessageTooLarge, before more is made of what will not fit."""
+    fitting, left_bytes = list[LogRecord](), shard.partition.log.config.max_message_bytes
+    for key, value in records:
+        left_bytes -= len(value or b"")
+        if left_bytes < 0:
+            raise MessageTooLarge
+        fitting.append((key, value))
+    return fitting
 
 
 def _error_of(append: GroupAppend, error: Exception) -> int:

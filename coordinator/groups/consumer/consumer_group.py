@@ -9,7 +9,7 @@ member     Stable, UnrevokedPartitions, UnreleasedPartitions: see `reconciliatio
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -119,7 +119,7 @@ class ConsumerGroup:
     def _replay_member(self, member_id: str, member: ConsumerMember | None) -> None:
         before = self.members.pop(member_id, None)
         if before is not None:
-            self.held_metadata.size_bytes -= member_bytes(before)
+            self.held_metadata.size_bytes -= member_bytes(member_id, before)
             self.named.subtract(before.topic_names)
             for name in before.topic_names:
                 if not self.named[name]:
@@ -134,7 +134,7 @@ class ConsumerGroup:
         if member is None:
             return
         self.members[member_id] = member
-        self.held_metadata.size_bytes += member_bytes(member)
+        self.held_metadata.size_bytes += member_bytes(member_id, member)
         self.named.update(member.topic_names)
         if member.topic_pattern:
             self.subscribed_patterns[member.topic_pattern] += 1
@@ -304,12 +304,8 @@ def held_partitions(assignment: CurrentAssignment) -> Iterable[tuple[bytes, int]
                 yield topic_id, partition
 
 
-def member_bytes(member: ConsumerMember) -> int:
+def member_bytes(member_id: str, member: ConsumerMember) -> int:
     """Return the memory of what a member says of itself."""
+    names = member.topic_names
     texts = member.instance_id, member.rack_id, member.client_id, member.topic_pattern
-    return MEMBER_BYTES + text_bytes(*texts) + topic_names_bytes(member.topic_names)
-
-
-def topic_names_bytes(names: Collection[str]) -> int:
-    """Return the memory of a subscription."""
-    return NAME_BYTES * len(names) + text_bytes(*names)
+    return MEMBER_BYTES + NAME_BYTES * len(names) + text_bytes(member_id, *texts, *names)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ....wire.errors import ErrorCode
-from ..group_member import MEMBER_BYTES, text_bytes
-from .consumer_group import ConsumerRecord, topic_names_bytes
+from .consumer_group import ConsumerRecord
 from .known_topics import KnownTopics
 from .records import EpochsByTopic, PartitionsByTopic
 from .settings import ConsumerGroupSettings
@@ -36,12 +35,6 @@ class ConsumerHeartbeat:
             and (self.topic_names is not None or self.topic_pattern is not None)
             and self.owned is not None
         )
-
-    @property
-    def held_bytes(self) -> int:
-        """Return the memory that is held if what it says is kept."""
-        texts = self.instance_id, self.rack_id, self.client_id, self.topic_pattern
-        return MEMBER_BYTES + text_bytes(*texts) + topic_names_bytes(self.topic_names or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ from .records import (
     ResolvedPatternKey,
     TargetAssignment,
     TargetAssignmentKey,
+    TargetEpoch,
+    TargetEpochKey,
 )
 from .subscriptions import metadata_hash, topic_ids
 from .target_assignment import is_due, is_small, making_target
@@ -273,7 +275,7 @@ class _Heartbeat:
             return group.target.epoch, target_of, False
         names = group.subscribed_topics | set(group.topics_of(member))
         if not is_small(len(group.members) + 1, names, around.topics.by_name):
-            return group.target.epoch, target_of, True
+            return group.target.epoch or self._first_target(epoch), target_of, True
         members, targets = dict(group.members), dict(group.targets)
         if self.replaced_id is not None:
             del members[self.replaced_id]
@@ -297,6 +299,20 @@ class _Heartbeat:
                 assert isinstance(value, TargetAssignment)
                 target_of = value.partitions
         return epoch, target_of, False
+
+    def _first_target(self, epoch: int) -> int:
+        """Begin a large group with a target of nothing: no member may be told epoch 0.
+
+        With that it would join again, and its next heartbeat does not say what joining takes.
+        """
+        group_id = self.group.group_id
+        epochs = [value for _, value in self.records if isinstance(value, GroupEpoch)]
+        hashed = epochs[-1].metadata_hash if epochs else self.group.metadata_hash
+        self.records += [
+            (TargetEpochKey(group_id), TargetEpoch(epoch)),
+            (GroupEpochKey(group_id), GroupEpoch(epoch + 1, hashed)),
+        ]
+        return epoch
 
 
 def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> None:

@@ -5,11 +5,14 @@ the group begins a new epoch. It need not be Kafka's: after a move another one c
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 
 from .known_topics import Topics
 
+TOPICS_REMEMBERED = 16_384  # each member that comes or goes has all of its group's hashed
 _HASH_BYTES = 8
+_SIGN = 1 << 63
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
@@ -17,14 +20,18 @@ def metadata_hash(names: Iterable[str], topics: Topics) -> int:
 
     It is 0 if there are none.
     """
-    known = [
-        (name, topic) for name in sorted(set(names)) if (topic := topics.get(name)) is not None
-    ]
-    if not known:
-        return 0
-    lines = [f"{name} {topic.topic_id.hex()} {len(topic.partitions)}" for name, topic in known]
-    digest = blake2b("\n".join(lines).encode(), digest_size=_HASH_BYTES).digest()
-    return int.from_bytes(digest, signed=True)
+    total = 0
+    for name in set(names):
+        topic = topics.get(name)
+        if topic is not None:
+            total += _topic_hash(name, topic.topic_id, len(topic.partitions))
+    return (total + _SIGN) % (2 * _SIGN) - _SIGN
+
+
+@lru_cache(TOPICS_REMEMBERED)
+def _topic_hash(name: str, topic_id: bytes, partitions: int) -> int:
+    line = f"{name} {topic_id.hex()} {partitions}"
+    return int.from_bytes(blake2b(line.encode(), digest_size=_HASH_BYTES).digest())
 
 
 def topic_ids(names: Iterable[str], topics: Topics) -> frozenset[bytes]:

@@ -9,7 +9,7 @@ nobody is told what may still be lost.
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from ....coordinator.groups.consumer.consumer_group import (
@@ -17,13 +17,17 @@ from ....coordinator.groups.consumer.consumer_group import (
     LEAVES,
     LEAVES_FOR_NOW,
     NOTHING_ASSIGNED,
-    ConsumerGroup,
+    member_bytes,
 )
 from ....coordinator.groups.consumer.heartbeat_messages import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from ....coordinator.groups.consumer.records import ConsumerMember
+from ....coordinator.groups.consumer.records import (
+    ConsumerMember,
+    CurrentAssignment,
+    PartitionsByTopic,
+)
 from ....coordinator.groups.consumer.target_assignment import preferred_assignor
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....wire.errors import (
@@ -90,12 +94,20 @@ def _heartbeat(
         topic_names=None if names is None else tuple(sorted(set(names))),
         topic_pattern=getattr(request, "subscribed_topic_regex", None),
         server_assignor=request.server_assignor,
-        owned=(
-            None if owned is None else {each.topic_id: frozenset(each.partitions) for each in owned}
-        ),
+        owned=None if owned is None else _partitions(owned),
         client_id=header.client_id or "",
         client_host=f"/{context.peer_host}",
     )
+
+
+def _partitions(
+    owned: "list[requests.ConsumerGroupHeartbeatRequest.TopicPartitions]",
+) -> "dict[bytes, frozenset[int]]":
+    """Return partitions by topic id; a topic may come twice."""
+    partitions: dict[bytes, set[int]] = {}
+    for each in owned:
+        partitions.setdefault(each.topic_id, set()).update(each.partitions)
+    return {topic_id: frozenset(indexes) for topic_id, indexes in partitions.items()}
 
 
 def _check(
@@ -172,70 +184,87 @@ async def consumer_group_describe(
 ) -> "Steps[responses.ConsumerGroupDescribe.Response]":
     """Each group's epochs, and what its members have and shall have."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    unsettled: dict[str, KafkaError] = {}
+    seen: dict[str, _Seen | KafkaError] = {}
     for group_id in request.group_ids:
         await context.broker.work.share.room()
         try:
-            await _until_settled(context.broker, group_id)
+            seen[group_id] = await _seen(context.broker, group_id)
         except KafkaError as error:
-            unsettled[group_id] = error
-    return _described(context.broker, request.group_ids, unsettled, operations)
+            seen[group_id] = error
+    return _described(context.broker, request.group_ids, seen, operations)
 
 
-async def _until_settled(broker: BrokerServices, group_id: str) -> None:
-    """Return when all of a group is committed that is known here."""
+class _Seen(NamedTuple):
+    """A group as it is at one moment; its values do not change, while members come and go."""
+
+    state_name: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: dict[str, ConsumerMember]
+    assignments: dict[str, CurrentAssignment]
+    targets: "dict[str, PartitionsByTopic]"
+
+
+async def _seen(broker: BrokerServices, group_id: str) -> _Seen:
+    """Return a group as it is now, when all of that is committed."""
     if not group_id:
-        return
+        raise InvalidGroupId
     shard = broker.groups.shard_for(group_id)
-    if shard.table.consumers.find(group_id).appended_until > shard.replayed:
+    group = shard.table.consumers.find(group_id)
+    seen = _Seen(
+        group.state_name,
+        group.epoch,
+        group.target.epoch,
+        preferred_assignor(group.members.values(), broker.config.group_consumer_assignors[0]),
+        dict(group.members),
+        dict(group.assignments),
+        dict(group.targets),
+    )
+    if group.appended_until > shard.replayed:
         await broker.groups.until_settled(shard)
+    return seen
 
 
 def _described(
-    broker: BrokerServices, group_ids: list[str], unsettled: dict[str, KafkaError], operations: int
+    broker: BrokerServices,
+    group_ids: list[str],
+    seen: dict[str, _Seen | KafkaError],
+    operations: int,
 ) -> "Steps[responses.ConsumerGroupDescribe.Response]":
     groups: list[responses.ConsumerGroupDescribe.DescribedGroup] = []
     for group_id in group_ids:
-        try:
-            if not group_id:
-                raise InvalidGroupId
-            if group_id in unsettled:
-                raise unsettled[group_id]
-            group = broker.groups.shard_for(group_id).table.consumers.find(group_id)
-            groups.append((yield from _describe(broker, group, operations)))
-        except KafkaError as error:
-            groups.append({"group_id": group_id, **code_and_message(error)})
+        group = seen[group_id]
+        if isinstance(group, KafkaError):
+            groups.append({"group_id": group_id, **code_and_message(group)})
+        else:
+            groups.append((yield from _describe(broker.state, group_id, group, operations)))
         yield
     return {"groups": groups}
 
 
 def _describe(
-    broker: BrokerServices, group: ConsumerGroup, operations: int
+    state: ClusterState, group_id: str, group: _Seen, operations: int
 ) -> "Steps[responses.ConsumerGroupDescribe.DescribedGroup]":
     members: list[_Member] = []
     counter = StepCounter(MEMBERS_A_STEP)
     described: responses.ConsumerGroupDescribe.DescribedGroup = {
-        "group_id": group.group_id,
+        "group_id": group_id,
         "group_state": group.state_name,
         "group_epoch": group.epoch,
-        "assignment_epoch": group.target.epoch,
-        "assignor_name": preferred_assignor(
-            group.members.values(), broker.config.group_consumer_assignors[0]
-        ),
+        "assignment_epoch": group.target_epoch,
+        "assignor_name": group.assignor,
         "members": members,
         "authorized_operations": operations,
     }
-    # A copy of what it is now: its values do not change, while members come and go.
-    for member_id, member in list(group.members.items()):
-        members.append(_member(broker.state, group, member_id, member))
+    for member_id, member in group.members.items():
+        members.append(_member(state, group, member_id, member))
         if counter.ends_step():
             yield
     return described
 
 
-def _member(
-    state: ClusterState, group: ConsumerGroup, member_id: str, member: ConsumerMember
-) -> "_Member":
+def _member(state: ClusterState, group: _Seen, member_id: str, member: ConsumerMember) -> "_Member":
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
     reads = {id_: {*indexes} for id_, indexes in now.assigned.items()}
     for topic_id, indexes in now.pending_revocation.items():  # until it says that it does not
@@ -267,7 +296,7 @@ def _named(state: ClusterState, partitions: "Mapping[bytes, Iterable[int]]") -> 
 def _described_bytes(
     context: RequestContext, request: "requests.ConsumerGroupDescribeRequest"
 ) -> Steps[int]:
-    entries = 0
+    size_bytes = 0
     counter = StepCounter()
     for group_id in request.group_ids:
         if counter.ends_step():
@@ -276,8 +305,12 @@ def _described_bytes(
             group = context.broker.groups.shard_for(group_id).table.consumers.find(group_id)
         except KafkaError:
             continue
-        entries += len(group.members) + len(group.holders)
-    return entries * ENTRY_BYTES
+        size_bytes += (len(group.members) + len(group.holders)) * ENTRY_BYTES
+        for member_id, member in list(group.members.items()):
+            size_bytes += member_bytes(member_id, member)
+            if counter.ends_steps(1 + len(member.topic_names)):
+                yield
+    return size_bytes
 
 
 def _describe_refused(group_id: str, error: KafkaError) -> Any:

@@ -143,6 +143,30 @@ async def test_answers_wait_for_the_replicas(tmp_path: Path) -> None:
     assert (await listing.value()).groups[0].group_state == "Stable"
 
 
+async def test_describing_shows_nothing_that_came_while_it_waited(tmp_path: Path) -> None:
+    """Its answer is for what is committed: what came since may still be lost."""
+    broker = await serving(tmp_path, replicas=2)
+    broker.request(BEAT, 1, joining())
+    describing = broker.request(DESCRIBE_CONSUMERS, 0, {"group_ids": ["g"]})
+    await settle()
+    broker.replicate()
+    broker.request(BEAT, 1, joining("n"))
+    (group,) = (await describing.value()).groups
+    assert [member.member_id for member in group.members] == ["m"]
+    assert (group.group_epoch, group.assignment_epoch) == (1, 1)
+    broker.groups.stop()
+
+
+async def test_topic_that_is_owned_twice_is_owned_as_a_whole(broker: CoordinatingBroker) -> None:
+    """A client may list a topic twice: no partition of it has been given up then."""
+    await broker.ask(BEAT, 1, joining())
+    await broker.ask(BEAT, 1, joining("n"))
+    split = [*owning(3), *owning(0, 1, 2)]
+    assert given(await broker.ask(BEAT, 1, going_on(1, topic_partitions=split))) == [0, 1]
+    await broker.ask(BEAT, 1, going_on(1, topic_partitions=[*owning(3), *owning(0, 1)]))
+    assert (await described(broker)).members[0].member_epoch == 1
+
+
 async def test_what_is_not_confirmed_is_loaded_anew(tmp_path: Path) -> None:
     broker = await serving(tmp_path, replicas=2, offsets_commit_timeout_ms="50")
     before = broker.shard
