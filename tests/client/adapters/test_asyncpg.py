@@ -108,6 +108,37 @@ async def test_a_writer_goes_on_after_the_server_was_restarted(
     assert ledger.rows() == [0, 1, 2, 3, 5, 6]
 
 
+class Deaf(AsyncpgConnection):
+    """Its connection is lost in the next commit, of which there is no answer."""
+
+    is_armed = False
+
+    async def commit(self) -> None:
+        await super().commit()
+        if self.is_armed:
+            self.raw.terminate()
+            raise ConnectionError("lost in the commit")
+
+
+async def test_a_commit_without_an_answer_is_found_out(
+    bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
+) -> None:
+    opened: list[Deaf] = []
+
+    async def deaf() -> Deaf:
+        opened.append(Deaf((await connect(server.url)()).raw))
+        return opened[-1]
+
+    async with DualWriter(bootstrap, topic, deaf) as writer:
+        await transfer(writer, topic, 1)
+        opened[0].is_armed = True
+        await transfer(writer, topic, 2)
+        await transfer(writer, topic, 3)
+    assert len(opened) == 2
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [1, 2, 3]
+
+
 async def test_an_unsafe_setting_is_refused_at_the_start_and_before_a_commit(
     bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
 ) -> None:
