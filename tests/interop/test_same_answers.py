@@ -15,6 +15,7 @@ from oncelog.wire.messages.apis import API_NAMES, APIS
 
 from .cases import (
     admin,
+    consumer_group_offsets,
     consumer_groups,
     group_admin,
     groups,
@@ -49,8 +50,8 @@ SCENARIOS = {
     1: (log.fetch, log.fetch_sessions, log.fetch_as_replica),
     2: (log.list_offsets,),
     3: (cases_cluster.metadata, cases_cluster.auto_creation),
-    8: (group_admin.offset_commit,),
-    9: (group_admin.offset_fetch,),
+    8: (group_admin.offset_commit, consumer_group_offsets.consumer_commits),
+    9: (group_admin.offset_fetch, consumer_group_offsets.consumer_fetches),
     10: (transaction_admin.find_coordinator,),
     11: (groups.join_group, groups.join_with_instances),
     12: (groups.heartbeat,),
@@ -68,7 +69,7 @@ SCENARIOS = {
     25: (transactions.add_offsets_to_txn,),
     26: (transactions.end_txn,),
     27: (transaction_admin.write_txn_markers,),
-    28: (transactions.txn_offset_commit,),
+    28: (transactions.txn_offset_commit, consumer_group_offsets.consumer_transactions),
     29: (cases_cluster.acls,),
     32: (admin.describe_configs,),
     33: (admin.alter_configs,),
@@ -90,7 +91,7 @@ SCENARIOS = {
         consumer_groups.consumer_instances,
         consumer_groups.consumer_patterns,
     ),
-    69: (consumer_groups.consumer_describe,),
+    69: (consumer_groups.consumer_describe, consumer_group_offsets.classic_requests),
     74: (cases_cluster.list_config_resources,),
     75: (cases_cluster.describe_topic_partitions,),
 }
@@ -101,6 +102,7 @@ NEEDS = {  # what the scenarios of a file use beside the API that they are about
     groups: _GROUPS,
     group_admin: _GROUPS,
     consumer_groups: _GROUPS | {16, 68, 69},
+    consumer_group_offsets: _GROUPS | _TRANSACTIONS | {42, 47, 68, 69},
     transactions: _TRANSACTIONS,
     transaction_admin: _TRANSACTIONS,
 }
