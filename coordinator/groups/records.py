@@ -34,6 +34,7 @@ _TOPIC_ID_TAG = 0
 _MEMBER_BYTES_MIN = 15
 
 KEYS_REMEMBERED = 4096
+REMEMBERED_KEY_BYTES_MAX = 1_000  # a client may send names of 32 KB
 _NEWEST_PREFIX = b"\0\4"
 _METADATA_AT = 14
 _TOPIC_ID_TAGGED = b"\1\0\x10"  # one tag, its number, its size
@@ -156,7 +157,6 @@ def encode_group_value(value: GroupValue) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(KEYS_REMEMBERED)
 def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
     """What a record is about; None for a kind that is not kept here.
 
@@ -165,6 +165,10 @@ def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
     """
     if key is None:
         raise InvalidRecord("a record of __consumer_offsets has no key")
+    return _remembered_key(key) if len(key) <= REMEMBERED_KEY_BYTES_MAX else _decoded_key(key)
+
+
+def _decoded_key(key: bytes) -> OffsetKey | GroupKey | None:
     reader = Reader(memoryview(key))
     try:
         kind = reader.int16()
@@ -175,6 +179,9 @@ def decode_key(key: bytes | None) -> OffsetKey | GroupKey | None:
     except MalformedFrame as error:
         raise InvalidRecord(f"a key of __consumer_offsets is broken: {error}") from error
     return None
+
+
+_remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_offset_value(value: bytes) -> OffsetValue:

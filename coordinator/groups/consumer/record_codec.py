@@ -19,6 +19,7 @@ from ....wire.primitives import (
     encode_string,
     encode_tags,
 )
+from ..records import KEYS_REMEMBERED, REMEMBERED_KEY_BYTES_MAX
 from .records import (
     ClassicMetadata,
     ConsumerKey,
@@ -40,7 +41,6 @@ from .records import (
     TargetEpochKey,
 )
 
-KEYS_REMEMBERED = 4096
 _TOPIC_BYTES_MIN = 18
 _NO_TAGS = b"\0"
 _int16 = struct.Struct(">h")
@@ -212,12 +212,15 @@ def encode_consumer_value(key: ConsumerKey, value: ConsumerValue) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(KEYS_REMEMBERED)
 def decode_consumer_key(key: bytes) -> ConsumerKey | None:
     """Return what a record is about; None for a kind that no consumer group has.
 
     Raises InvalidRecord for a key that is cut short.
     """
+    return _remembered_key(key) if len(key) <= REMEMBERED_KEY_BYTES_MAX else _decoded_key(key)
+
+
+def _decoded_key(key: bytes) -> ConsumerKey | None:
     reader = Reader(memoryview(key))
     try:
         kind = _BY_NUMBER.get(reader.int16())
@@ -226,6 +229,9 @@ def decode_consumer_key(key: bytes) -> ConsumerKey | None:
         return kind.key(*[reader.string(False) for _ in _KEY_NAMES[kind.key]])
     except MalformedFrame as error:
         raise InvalidRecord(f"a key of __consumer_offsets is broken: {error}") from error
+
+
+_remembered_key = lru_cache(KEYS_REMEMBERED)(_decoded_key)
 
 
 def decode_consumer_value(key: ConsumerKey, value: bytes) -> ConsumerValue:

@@ -1,11 +1,17 @@
 """The records of __consumer_offsets, byte for byte as Apache Kafka 4.3's own classes write them."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.coordinator.groups.consumer.record_codec import (
+    decode_consumer_key,
+    encode_consumer_key,
+)
+from oncelog.coordinator.groups.consumer.records import ConsumerMemberKey
 from oncelog.coordinator.groups.records import (
     GroupKey,
     GroupValue,
@@ -163,3 +169,16 @@ def test_offsets_come_back(value: OffsetValue) -> None:
 )  # fmt: skip
 def test_groups_come_back(value: GroupValue) -> None:
     assert decode_group_value(encode_group_value(value)) == value
+
+
+@pytest.mark.parametrize("decode", [decode_key, decode_consumer_key])
+def test_long_keys_are_not_remembered(decode: Callable[[bytes], object]) -> None:
+    """Thousands of them, of 32 KB each, would fill the memory."""
+    short, long = [
+        encode_consumer_key(ConsumerMemberKey("g", "m" * size))
+        if decode is decode_consumer_key
+        else encode_group_key("g" * size)
+        for size in (10, 20_000)
+    ]
+    assert decode(short) is decode(short)
+    assert decode(long) == decode(long) and decode(long) is not decode(long)
