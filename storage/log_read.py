@@ -74,10 +74,13 @@ def read_batches(
         next_offset = decode_header(recent).next_offset
     elif available <= max_bytes:
         data = segment.file.read(position, available)
-        size_bytes, _ = check_batches(data, from_offset, end_offset, epochs, len(data))
-        if size_bytes != available:
-            raise CorruptMessage(f"no whole batch begins at {position + size_bytes}")
-        next_offset = end_offset
+        size_bytes, next_offset = check_batches(data, from_offset, end_offset, epochs, len(data))
+        if not size_bytes:
+            raise CorruptMessage(f"no whole batch begins at {position}")
+        if size_bytes == available:
+            next_offset = end_offset
+        else:  # many small batches, or damage behind these: the next read meets it
+            data = memoryview(data)[:size_bytes]
     else:
         data, bytes_max = _read_at_most(segment, position, available, max_bytes, min_one_batch)
         if not data:

@@ -6,7 +6,7 @@ the neighbours, and the leader epochs of the log.
 
 Nothing that was checked a moment ago is believed, since the bytes may be others by now; what is
 still in the memory in which it came is not read from a file, and not checked. A checksum takes
-0.1 s a GB, the rest 0.5 us a batch.
+0.1 s a GB, the rest 1 to 1.5 us a batch.
 """
 
 import struct
@@ -20,6 +20,7 @@ from ..leader_epochs import LeaderEpochs
 _fields = struct.Struct(">qiibIhi")
 _base_offset = struct.Struct(">q")
 BASE_OFFSET_BYTES = _base_offset.size
+BATCHES_MAX = 4_096  # some 6 ms
 _LENGTH_MIN = HEADER_BYTES - LENGTH_COUNTS_FROM
 
 
@@ -29,13 +30,14 @@ def check_batches(
     """Check the whole batches in the first bytes of `data`: (where they end, the offset after).
 
     They may have the offsets from `from_offset` to before `end_offset`. `data` may go on behind
-    `bytes_max` with the base offset that follows the last batch. Raises CorruptMessage.
+    `bytes_max` with the base offset that follows the last batch. At most BATCHES_MAX of them, or
+    many small ones would hold the event loop. Raises CorruptMessage.
     """
-    view, end = memoryview(data), bytes_max
+    view, end, left = memoryview(data), bytes_max, BATCHES_MAX
     position, next_offset = 0, from_offset
     epoch, epoch_end = None, -1
     unpack, crc_of = _fields.unpack_from, crc32c
-    while position + HEADER_BYTES <= end:
+    while position + HEADER_BYTES <= end and left:
         base_offset, length, batch_epoch, magic, crc, _, delta = unpack(view, position)
         next_position = position + length + LENGTH_COUNTS_FROM
         if magic != MAGIC or length < _LENGTH_MIN:
@@ -57,6 +59,7 @@ def check_batches(
             )
         next_offset = base_offset + delta + 1
         position = next_position
+        left -= 1
     if position + BASE_OFFSET_BYTES <= len(view):
         base_offset = _base_offset.unpack_from(view, position)[0]
         if not next_offset <= base_offset < end_offset:

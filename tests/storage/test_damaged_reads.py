@@ -8,6 +8,7 @@ import pytest
 from oncelog.storage.corrupt_file import LOG_TROUBLE
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog, TimedBatch
+from oncelog.storage.segments import read_checks
 from oncelog.storage.segments.damage import remove_derived_files
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.record_batch import decode_header, iterate_batches
@@ -133,6 +134,18 @@ def test_search_by_time_that_meets_a_damaged_batch_raises(log):
     path.write_bytes(content)
     with pytest.raises(LOG_TROUBLE):
         log.batch_not_older(12, 0)
+
+
+@pytest.mark.parametrize("max_bytes", [400, ROOM])
+def test_read_of_many_small_batches_ends_after_some_of_them(log, monkeypatch, max_bytes):
+    whole, is_to_end = batches_from(log, 0, ROOM)
+    assert len(whole) == BATCHES + 1 and is_to_end
+    monkeypatch.setattr(read_checks, "BATCHES_MAX", 2)
+    log.segments.drop_cached_reads()
+    read = log.read(0, max_bytes, upper_offset=log.log_end_offset)
+    assert [header.base_offset for _, header in iterate_batches(bytes(read.data))] == [0, RECORDS]
+    assert read.next_offset == 2 * RECORDS
+    assert batches_from(log, 0, max_bytes) == (whole, True)
 
 
 class Killed(Exception):
