@@ -120,6 +120,14 @@ class FileDamage:
             except Exception as problem:
                 self._say(f"{hosted!r} on {node.node_id}: {problem}")
 
+    def is_repaired(self) -> bool:
+        """Whether no log of the damaged machine has stopped, or is being copied anew."""
+        broker = None if self._victim is None else self._victim.broker
+        if broker is None:
+            return True
+        has_stopped = any(hosted.log.is_failed for hosted in broker.replicas)
+        return not has_stopped and not broker._logs.damaged.words
+
     def remove_damage(self) -> None:
         """Put back what nobody has met."""
         for byte in self.damaged:

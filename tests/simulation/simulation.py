@@ -186,7 +186,9 @@ class _Run:
             raise _NotAlive(f"{HEALED_S:.0f} s after the healing: {self._what_is_missing()}")
         if self.conductor.damaged:
             self.conductor.read_all_logs()
-            if not cluster.run(HEALED_S, self._is_healed):
+            if not cluster.run(
+                HEALED_S, lambda: self.conductor.is_repaired() and self._is_healed()
+            ):
                 raise _NotAlive(f"{HEALED_S:.0f} s after damage: {self._what_is_missing()}")
         self._until_decided()
         cluster.finish(probe(cluster, self.recorder), 120)
