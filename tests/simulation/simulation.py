@@ -186,10 +186,7 @@ class _Run:
             raise _NotAlive(f"{HEALED_S:.0f} s after the healing: {self._what_is_missing()}")
         if self.conductor.damaged:
             self.conductor.read_all_logs()
-            if not cluster.run(
-                HEALED_S, lambda: self.conductor.is_repaired() and self._is_healed()
-            ):
-                raise _NotAlive(f"{HEALED_S:.0f} s after damage: {self._what_is_missing()}")
+            self._await_repair()
         self._until_decided()
         cluster.finish(probe(cluster, self.recorder), 120)
         topics = list(self.settings.topics)
@@ -207,7 +204,15 @@ class _Run:
             self._violated("bank", bank.words())
         if not scanned:
             raise _NotAlive("the last reading gave nothing for a minute")
+        if self.conductor.damaged:  # which the last readers may have met
+            self._await_repair()
         cluster.finish(write_down_the_end(cluster, self.recorder, self.settings))
+
+    def _await_repair(self) -> None:
+        if not self.cluster.run(
+            HEALED_S, lambda: self.conductor.is_repaired() and self._is_healed()
+        ):
+            raise _NotAlive(f"{HEALED_S:.0f} s after damage: {self._what_is_missing()}")
 
     def _is_healed(self) -> bool:
         return (
