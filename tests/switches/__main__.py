@@ -7,10 +7,11 @@ import argparse
 import sys
 from dataclasses import replace
 
+from ..rounds import chosen, round_number
 from . import results
 from .catalogue import SWITCHES
 from .chance import FIRST, by_chance
-from .rounds import DIRECTED, IN_SIMULATION, chosen, round_number
+from .rounds import DIRECTED, IN_SIMULATION
 
 
 def main(arguments: list[str] | None = None) -> int:

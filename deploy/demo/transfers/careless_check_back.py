@@ -27,6 +27,9 @@ class CarelessResolver:
             found = drive(run(script, connection, Dialect(connection)))
         return found or DecidedOutcome.ABORTED
 
+    async def check(self) -> str:
+        return ""
+
     async def close(self) -> None: ...
 
 
