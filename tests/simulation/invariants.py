@@ -253,6 +253,13 @@ class Invariants:
             return
         if known != broker.liveness.broker_epoch and node.node_id != hosted.leader.node_id:
             return  # the leader has not heard yet that it is another incarnation
+        record = broker.state.partition(hosted.topic, hosted.index)
+        if (
+            record is not None
+            and record.partition_epoch > hosted.leader.partition_epoch
+            and node.node_id not in record.isr
+        ):
+            return  # it has left, as it knows and the leader does not yet
         if mine.log.log_end_offset < hosted.log.high_watermark:
             self._violated(
                 "member lacks records",
