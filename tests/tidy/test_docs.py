@@ -135,10 +135,10 @@ Made from the broker's table of APIs (`node/handlers/api_table.py`);
 A request with another key closes its connection, as does a version that is not here; only
 ApiVersions answers UNSUPPORTED_VERSION with the versions that it has. The broker's log, once, and
 `oncelog doctor` name the client and what it asked for. Clients that read from ApiVersions that an
-API is missing never ask for it: librdkafka with `group.protocol=consumer` waits without a word.
+API is missing never ask for it.
 
 {table(("key", "API", "versions", "remarks"), rows)}
-The consumer groups of KIP-848 (ConsumerGroupHeartbeat) are not served.
+What consumer groups (KIP-848) promise, and what of them is not there: [groups](groups.md).
 
 ## What is bounded
 
