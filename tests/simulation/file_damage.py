@@ -97,7 +97,7 @@ class FileDamage:
         node = self._victim
         if node is None:
             return
-        for byte in self.damaged:
+        for byte in reversed(self.damaged):  # one may have been damaged twice
             is_ours = "raft" in byte.path.parts or byte.path.parent == Path(node.disk.path)
             if is_ours and byte.is_there():
                 byte.write(byte.was)
@@ -130,6 +130,6 @@ class FileDamage:
 
     def remove_damage(self) -> None:
         """Put back what nobody has met."""
-        for byte in self.damaged:
+        for byte in reversed(self.damaged):  # one may have been damaged twice
             if byte.is_there():
                 byte.write(byte.was)
