@@ -21,7 +21,7 @@ IDLE, IN_TRANSACTION = 0, 2  # psycopg's words, which a writer asks for
 
 
 def connect(*args: Any, **options: Any) -> Callable[[], Awaitable["AsyncpgConnection"]]:
-    """What opens a connection for a writer; it is given what `asyncpg.connect` is given."""
+    """Return a function that opens a connection with the arguments of `asyncpg.connect`."""
     module = needed("asyncpg")
 
     async def opened() -> AsyncpgConnection:
@@ -31,7 +31,7 @@ def connect(*args: Any, **options: Any) -> Callable[[], Awaitable["AsyncpgConnec
 
 
 class AsyncpgConnection:
-    """As much of the DB-API as a writer needs. raw: asyncpg's connection."""
+    """Offers the part of the DB-API that a writer needs. raw: asyncpg's connection."""
 
     paramstyle = "numeric_dollar"
 
@@ -75,7 +75,7 @@ class AsyncpgConnection:
 
 
 class AsyncpgCursor:
-    """Of one statement. Its rows are asyncpg's records, and are there when it has run."""
+    """Runs one statement, and then holds its rows: records of asyncpg."""
 
     description: Any = None
     rowcount = -1

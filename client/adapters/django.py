@@ -43,7 +43,7 @@ def connect(using: str = "default") -> Any:
 
 @contextlib.contextmanager
 def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Work_co]:
-    """As the writer's `transaction`. using: whose connection it is, as in `connect`."""
+    """Open a block of the writer or pool. using: the alias that `connect` was given."""
     db = needed("django.db")
     own = db.connections[using]
     if own.in_atomic_block:

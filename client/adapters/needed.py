@@ -1,4 +1,4 @@
-"""What an adapter needs of its framework, or a sentence where that is missing."""
+"""Imports the framework of an adapter, or says how to install it."""
 
 from importlib import import_module
 from typing import Any

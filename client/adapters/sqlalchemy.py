@@ -94,7 +94,7 @@ def _pool() -> dict[str, Any]:
 
 
 def _tamed(engine: Any) -> Any:
-    """The engine, whose ends of a transaction are the writer's. It makes one when it connects."""
+    """Return the engine, which ends no transaction by itself: the writer does."""
     nothing: Callable[[Any], None] = lambda _: None  # noqa: E731
     dialect = engine.dialect
     dialect.do_commit = dialect.do_rollback = dialect.do_begin = dialect.do_close = nothing
