@@ -40,6 +40,8 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/prove.md", "oncelog inject --api EndTxn"): "tests/deploy/cli/test_inject.py::"
     "test_it_ends_when_it_is_done",
     ("docs/prove.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
+    ("docs/records.md", "--encode avro"): "tests/deploy/records/test_registry.py::"
+    "test_produce_encodes_what_consume_decodes",
     ("docs/spark.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
     "test_the_program_of_the_page_runs_with_what_the_page_grants",
     ("docs/spark.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"
