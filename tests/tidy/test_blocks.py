@@ -32,6 +32,8 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/databases.md", "bank-0 to bank-7"): "tests/client/writer_pool/test_pools.py::"
     "test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers",
     ("docs/databases.md", "oncelog demo --job transfers"): "tests/deploy/demo/transfers",
+    ("docs/groups.md", 'group_protocol="consumer"'):
+    "tests/interop/our_client/test_consumer_protocol.py",
     ("docs/install.md", "pip wheel"): "tests/pipeline/test_installed.py",
     ("docs/install.md", "FROM python"): "tests/tidy/test_install.py::"
     "test_dockerfile_has_known_instructions",
