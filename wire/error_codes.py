@@ -183,3 +183,8 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = _Row(131, "The topology epoch is not valid.")
     STREAMS_TOPOLOGY_FENCED = _Row(132, "The topology epoch is an old one.")
     SHARE_SESSION_LIMIT_REACHED = _Row(133, "There are too many share sessions.", True)
+    GROUP_DELETION_FAILED = _Row(134, "The group could not be deleted.")
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = _Row(
+        135, "The description of the topology could not be kept."
+    )
+    CONTROLLER_ID_NOT_REGISTERED = _Row(136, "There is no controller with this id.")

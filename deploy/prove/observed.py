@@ -287,7 +287,9 @@ class Observed:
             if name:
                 self._transactions[name] = who
             for topic in body.topics:
-                named = topic.name or self._names.get(getattr(topic, "topic_id", b""), "")
+                named = getattr(topic, "name", "") or self._names.get(
+                    getattr(topic, "topic_id", b""), ""
+                )
                 for p in topic.partitions:
                     if named in self._inputs:
                         key, offset = (named, p.partition_index), p.committed_offset

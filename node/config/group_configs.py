@@ -101,6 +101,13 @@ def _rows() -> Iterator[GroupConfigRow]:
         ("acceptable.recovery.lag", LONG, "10000"),
     ):
         yield inherited(f"streams.{name}", config_type, default, not_served=_NO_STREAMS)
+    yield row(
+        "streams.assignor.name",
+        STRING,
+        "sticky",
+        not_served=_NO_STREAMS,
+        broker_name="group.streams.assignors",
+    )
 
 
 GROUP_KEYS: Mapping[str, GroupConfigRow] = {each.key.name: each for each in _rows()}

@@ -39,7 +39,7 @@ KEPT_BYTES_MAX = (
 )  # of appended batches that wait for the replicas; more is read back
 READ_BYTES = 64 * 1024
 RECORDS_A_STEP = 64  # some 0.5 ms
-GROUP_NOT_FOUND_FROM = 9  # OffsetCommit (KIP-848)
+GROUP_NOT_FOUND_FROM = (9, 6)  # OffsetCommit (KIP-848), TxnOffsetCommit (KIP-1319)
 
 
 Replayed = Callable[[Exception | None], object]  # None, or why it is not known to be committed
@@ -309,10 +309,10 @@ class GroupShard:
         made if the generation is below 0. `partitions`, by topic id, are what a consumer group's
         member must have had for long enough. Raises UnknownMemberId, IllegalGeneration,
         StaleMemberEpoch, UnsupportedVersion, FencedInstanceId, RebalanceInProgress,
-        CoordinatorNotAvailable, GroupIdNotFound (plain commits from version 9 on).
+        CoordinatorNotAvailable, GroupIdNotFound (from `GROUP_NOT_FOUND_FROM` on).
         """
         if generation >= 0 and group_id not in self.groups:
-            if is_transactional or api_version < GROUP_NOT_FOUND_FROM:
+            if api_version < GROUP_NOT_FOUND_FROM[is_transactional]:
                 raise IllegalGeneration
             raise GroupIdNotFound(f"Group {group_id} not found.")
         turn = self.turn()

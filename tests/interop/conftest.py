@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
-from .kafka_peer import KafkaPeer
+from .kafka_peer import COMPARED_VERSION, KafkaPeer
 from .raw_peer import RawPeer
 
 AT_ONCE = "group.consumer.assignment.interval.ms"  # an answer shall not depend on the time
@@ -28,7 +28,8 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
     """One node of Apache Kafka."""
-    with KafkaPeer(tmp_path_factory.mktemp("kafka"), settings={AT_ONCE: "0"}) as peer:
+    folder, settings = tmp_path_factory.mktemp("kafka"), {AT_ONCE: "0"}
+    with KafkaPeer(folder, settings=settings, version=COMPARED_VERSION) as peer:
         host, port = peer.bootstrap.split(":")
         raw = RawPeer("kafka", (host, int(port)))
         yield raw

@@ -10,7 +10,8 @@ _NOT_SERVED = {
     "a broker's number is its own for ever": (64,),
     "voters are fixed when a cluster is made": (80, 81),
     "share groups are not served": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
-    "streams groups are not served": (88, 89),
+    "streams groups are not served": (88, 89, 93),
+    "there are no controllers of their own": (94,),
 }
 _KINDS = "there are configs of topics, brokers and groups only"
 
@@ -84,7 +85,7 @@ MEANT: tuple[Meant, ...] = (
         "DescribeConfigs",
         "kind 32",
         "results[1].configs[*",
-        "Kafka has these keys from 4.4 on",
+        "Kafka has these keys, but keeps them to itself",
         kafka=repr(MISSING),
     ),
     Meant(
@@ -219,6 +220,24 @@ MEANT: tuple[Meant, ...] = (
         "nobody removes members of consumer groups from outside (docs/groups.md)",
         kafka="NONE",
         ours="UNKNOWN_MEMBER_ID",
+    ),
+    *(
+        Meant(
+            "ConsumerGroup*",
+            case,
+            "*_epoch",
+            "Kafka raises the epoch with the group's assignor, too, from 4.4 on",
+        )
+        for case in ("range", "another topic", "then", "a topic that is not there", "no topic")
+    ),
+    *(
+        Meant(
+            "ConsumerGroup*",
+            case,
+            "groups[0]*_epoch",
+            "Kafka raises that of an empty group's assignment, too, from 4.4 on",
+        )
+        for case in ("in the end", "empty", "at the end")
     ),
     Meant(
         "OffsetFetch",

@@ -7,13 +7,13 @@ After a change of the served APIs write them anew, and format them:
 
 import ast
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncelog.wire.messages.apis import APIS, ApiSchema
+from oncelog.wire.messages.control import _schema
 from oncelog.wire.messages.schema import FIXED, Kind, kinds_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "wire/messages"
@@ -39,9 +39,9 @@ Fields = dict[str, str]
 
 def requests_stub() -> str:
     lines = [MADE, ""]
-    for api in _apis().values():
+    for key, api in _apis().items():
         name = f"{api.name}Request"
-        entities = _entities(api, "request", name)
+        entities = _entities(key, api, "request", name)
         own = entities.pop(name)
         lines += [f"class {name}:", *_indented(own)]
         for entity, fields in entities.items():
@@ -54,8 +54,8 @@ def requests_stub() -> str:
 def responses_stub() -> str:
     """An answer is a dictionary; all of its fields may be absent, and have defaults then."""
     lines = [RESPONSES_HEAD, ""]
-    for api in _apis().values():
-        entities = _entities(api, "response", api.name)
+    for key, api in _apis().items():
+        entities = _entities(key, api, "response", api.name)
         lines.append(f"class {api.name}:")
         for entity, fields in entities.items():
             name = "Response" if entity == f"{api.name}Response" else entity
@@ -83,13 +83,13 @@ def _indented(fields: Fields, depth: int = 1) -> Iterator[str]:
     return (f"{'    ' * depth}{field}: {kind}" for field, kind in fields.items())
 
 
-def _entities(api: ApiSchema, direction: str, outer: str) -> dict[str, Fields]:
+def _entities(key: int, api: ApiSchema, direction: str, outer: str) -> dict[str, Fields]:
     """The message and what it is made of: the fields of all versions."""
     name = api.name + direction.capitalize()
     entities: dict[str, Fields] = {}
     for version in range(api.oldest, api.newest + 1):
-        module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
-        _collect(getattr(module, name), entities, outer, "list" if name == outer else "Array")
+        schema = _schema(key, version, direction)
+        _collect(schema, entities, outer, "list" if name == outer else "Array")
     return entities
 
 

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 def test_public_classes_have_unique_names() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for file in FILES:
+        if file.parent.name == "added":  # the names are Kafka's, in each version the same
+            continue
         for node in parsed(file).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(file.relative_to(ROOT)))

@@ -3,7 +3,6 @@
 import io
 import struct
 import tracemalloc
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from oncelog.wire.framing import (
     peek_api,
 )
 from oncelog.wire.messages.apis import APIS
+from oncelog.wire.messages.control import _schema
 from oncelog.wire.primitives import MalformedFrame
 
 PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
@@ -143,10 +143,7 @@ def test_half_a_frame_takes_no_more_memory_than_came() -> None:
 
 def header_class_of(api_key: int, version: int, direction: str) -> type:
     """kio's header class for a message."""
-    api = APIS[api_key]
-    module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
-    name = "".join(part.capitalize() for part in [*api.module.split("_"), direction])
-    return getattr(module, name).__header_schema__
+    return _schema(api_key, version, direction).__header_schema__  # type: ignore[attr-defined]
 
 
 def written_by_kio(header: Any) -> bytes:

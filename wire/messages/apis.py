@@ -30,7 +30,7 @@ _CLIENT_APIS = (
     (15, "describe_groups", 0, 6, 5),
     (16, "list_groups", 0, 5, 3),
     (17, "sasl_handshake", 0, 1, NEVER),
-    (18, "api_versions", 0, 4, 3),
+    (18, "api_versions", 0, 5, 3),
     (19, "create_topics", 2, 7, 5),
     (20, "delete_topics", 1, 6, 4),
     (21, "delete_records", 0, 2, 2),
@@ -40,7 +40,7 @@ _CLIENT_APIS = (
     (25, "add_offsets_to_txn", 0, 4, 3),
     (26, "end_txn", 0, 5, 3),
     (27, "write_txn_markers", 1, 2, 1),
-    (28, "txn_offset_commit", 0, 5, 3),
+    (28, "txn_offset_commit", 0, 6, 3),
     (29, "describe_acls", 1, 3, 2),
     (30, "create_acls", 1, 3, 2),
     (31, "delete_acls", 1, 3, 2),
@@ -54,7 +54,7 @@ _CLIENT_APIS = (
     (39, "renew_delegation_token", 1, 2, 2),
     (40, "expire_delegation_token", 1, 2, 2),
     (41, "describe_delegation_token", 1, 3, 2),
-    (42, "delete_groups", 0, 2, 2),
+    (42, "delete_groups", 0, 3, 2),
     (43, "elect_leaders", 0, 2, 2),
     (44, "incremental_alter_configs", 0, 1, 1),
     (45, "alter_partition_reassignments", 0, 1, 0),
@@ -93,6 +93,7 @@ APIS: dict[int, ApiSchema] = {
     )
     for key, module, oldest, newest, flexible in _CLIENT_APIS
 }
+ADDED = frozenset({(18, 5), (28, 6), (42, 3)})  # kio lacks these: see `added`
 FLEXIBLE_FROM: dict[int, int] = {key: api.flexible_from for key, api in APIS.items()}
 API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Reader
 from ..steps import Steps
-from .apis import APIS
+from .apis import ADDED, APIS
 from .schema_decoder import SlicedReader, decoder_of, steps_decoder_of
 from .schema_encoder import (
     ShortChunks,
@@ -49,9 +49,11 @@ def _without_hypothesis() -> Generator[None, None, None]:
 def _schema(api_key: int, version: int, direction: str) -> type:
     api = APIS[api_key]
     with _without_hypothesis():
-        module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
-    name = "".join(part.capitalize() for part in api.module.split("_")) + direction.capitalize()
-    return getattr(module, name)
+        if (api_key, version) in ADDED:
+            module = import_module(f".added.{api.module}_v{version}", __package__)
+        else:
+            module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
+    return getattr(module, api.name + direction.capitalize())
 
 
 def _encode(api_key: int, version: int, direction: str, values: Any) -> bytes:

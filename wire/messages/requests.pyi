@@ -120,6 +120,8 @@ class SaslHandshakeRequest:
 class ApiVersionsRequest:
     client_software_name: str
     client_software_version: str
+    cluster_id: str | None
+    node_id: int
 
 class CreateTopicsRequest:
     topics: list[CreateTopicsRequest.CreatableTopic]
@@ -231,9 +233,11 @@ class TxnOffsetCommitRequest:
     generation_id: int
     member_id: str
     group_instance_id: str | None
+    generation_id_or_member_epoch: int
     class TxnOffsetCommitRequestTopic:
         name: str
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
+        topic_id: bytes
 
     class TxnOffsetCommitRequestPartition:
         partition_index: int

@@ -354,6 +354,7 @@ class TxnOffsetCommit:
     class TxnOffsetCommitResponseTopic(TypedDict, total=False):
         name: str
         partitions: Array[TxnOffsetCommit.TxnOffsetCommitResponsePartition]
+        topic_id: bytes
 
     class TxnOffsetCommitResponsePartition(TypedDict, total=False):
         partition_index: int
@@ -556,6 +557,7 @@ class DeleteGroups:
     class DeletableGroupResult(TypedDict, total=False):
         group_id: str
         error_code: int
+        error_message: str | None
 
 class ElectLeaders:
     class Response(TypedDict, total=False):

@@ -86,7 +86,7 @@ class Translator:
         elif api == "TxnOffsetCommit":
             body = request.body
             has_member = bool(getattr(body, "member_id", ""))
-            generation = getattr(body, "generation_id", NO_MEMBER_GENERATION)
+            generation = _generation(body)
             yield s.SeenTxnOffsetCommit(
                 **place, group=body.group_id, transactional_id=body.transactional_id,
                 is_fenced=has_member and generation != NO_MEMBER_GENERATION,
@@ -219,6 +219,13 @@ class Translator:
     def _topic(self, topic: Any) -> str:
         topic_id: bytes = getattr(topic, "topic_id", None) or b""
         return getattr(topic, "name", None) or self._names.get(topic_id, f"id:{topic_id.hex()}")
+
+
+def _generation(body: Any) -> int:
+    """Of a TxnOffsetCommit: versions below 3 have none, that of version 6 has another name."""
+    if hasattr(body, "generation_id_or_member_epoch"):
+        return body.generation_id_or_member_epoch
+    return getattr(body, "generation_id", NO_MEMBER_GENERATION)
 
 
 def _place(request: Request, at_s: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 DescribeGroups 0-6   v3 authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a group
                      that is not there (KIP-1043); older versions call it Dead.
 ListGroups 0-5       v4 states (KIP-518), v5 types (KIP-848); only the groups of this broker.
-DeleteGroups 0-2     KIP-229; empty groups only, with all their offsets.
+DeleteGroups 0-3     KIP-229; empty groups only, with all their offsets; v3 has room for words.
 """
 
 import asyncio
@@ -208,5 +208,5 @@ def apis() -> tuple[Api, ...]:
         control_api(
             api_keys.LIST_GROUPS, (0, 5), list_groups, code_only, answer_bytes=_listed_bytes
         ),
-        control_api(api_keys.DELETE_GROUPS, (0, 2), delete_groups, _deletion_error),
+        control_api(api_keys.DELETE_GROUPS, (0, 3), delete_groups, _deletion_error),
     )

@@ -2,8 +2,9 @@
 
 OffsetCommit 2-10     KIP-88; v2-4 bring their own retention (KIP-211), v6 leader epochs (KIP-320),
                       v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND, v10 topic ids (KIP-848).
-TxnOffsetCommit 0-5   KIP-98; v3 says who commits (KIP-447), v4 may answer TRANSACTION_ABORTABLE,
-                      v5 adds the group's partition to the transaction by itself (KIP-890).
+TxnOffsetCommit 0-6   KIP-98; v3 says who commits (KIP-447), v4 may answer TRANSACTION_ABORTABLE,
+                      v5 adds the group's partition to the transaction by itself (KIP-890), v6
+                      names topics by their ids (KIP-1319).
 
 A request becomes one batch of __consumer_offsets, and is answered when that is committed. Topics
 and partitions that do not exist are refused by themselves; what concerns the group is the error of
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 OFFSETS_MAX = 1_000_000  # of one partition of __consumer_offsets, about 500 bytes each
 NO_SEQUENCE = NO_EPOCH = -1
 TIMESTAMP_MAX = 2**63 - 1
-ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 5, 4, 2
+TOPIC_IDS_FROM, ADDS_FROM, ABORTABLE_FROM, LOADING_FROM = 6, 5, 4, 2
 OFFSETS_A_STEP = 100
 QUESTIONS_MAX = 4  # for one request: each time a marker came in between
 _AS_COORDINATOR = {
@@ -234,7 +235,7 @@ async def txn_offset_commit(
             commit.group_id,
             getattr(request, "member_id", ""),
             getattr(request, "group_instance_id", None),
-            getattr(request, "generation_id", -1),
+            _generation(request, version),
             is_transactional=True,
             api_version=version,
             partitions=commit.partitions,
@@ -250,8 +251,15 @@ async def txn_offset_commit(
 
 
 def _transactional(answer: "_Response") -> "responses.TxnOffsetCommit.Response":
-    """The fields are the same, but for the topic's id, which such requests do not bring."""
+    """The fields are the same."""
     return cast("responses.TxnOffsetCommit.Response", answer)
+
+
+def _generation(request: "requests.TxnOffsetCommitRequest", version: int) -> int:
+    """The generation or the member's epoch; the field has another name since version 6."""
+    if version >= TOPIC_IDS_FROM:
+        return request.generation_id_or_member_epoch
+    return getattr(request, "generation_id", NO_EPOCH)
 
 
 def _check_connection(
@@ -321,8 +329,8 @@ def transactional_error(error: KafkaError, version: int) -> int:
     """
     if error.number == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if error.number == ErrorCode.STALE_MEMBER_EPOCH:
-        return ErrorCode.ILLEGAL_GENERATION  # the other one came with version 6
+    if error.number == ErrorCode.STALE_MEMBER_EPOCH and version < TOPIC_IDS_FROM:
+        return ErrorCode.ILLEGAL_GENERATION
     if error.number == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
         return ErrorCode.INVALID_TXN_STATE
     number = coordinator_error(error)
@@ -334,4 +342,4 @@ def transactional_error(error: KafkaError, version: int) -> int:
 def apis() -> tuple[Api, ...]:
     """The row of this file."""
     refuse = of_each_partition()
-    return (control_api(api_keys.TXN_OFFSET_COMMIT, (0, 5), txn_offset_commit, refuse),)
+    return (control_api(api_keys.TXN_OFFSET_COMMIT, (0, 6), txn_offset_commit, refuse),)

@@ -1,6 +1,7 @@
 """The cluster as a client first meets it.
 
-ApiVersions 0-4      KIP-35; v3 carries the client's name (KIP-511), v4 shows features from 0 on.
+ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows features from 0 on,
+                     v5 says which cluster and broker the client means (KIP-1242).
                      An unknown version is answered by the dispatcher (version 0, error 35).
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
 ListConfigResources 0-1  KIP-1142: topics and brokers; v0 knew client metrics only, we have none.
@@ -27,6 +28,7 @@ from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import code_only, code_with_message, entries_bytes, of_each
 
 NOT_ASKED = -(2**31)
+NOBODY = -1
 # Bits of the operations that an all-allowing authorizer names (KIP-430).
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -61,8 +63,11 @@ def api_versions() -> Api:
         request = control.decode_request(api_keys.API_VERSIONS, version, body)
         if version >= SOFTWARE_FROM:
             software = (request.client_software_name, request.client_software_version)
+            error = _refusal(context, request)
             if not all(map(SOFTWARE.match, software)):
-                refusal: responses.ApiVersions.Response = {"error_code": ErrorCode.INVALID_REQUEST}
+                error = ErrorCode.INVALID_REQUEST
+            if error:
+                refusal: responses.ApiVersions.Response = {"error_code": error}
                 return [control.encode_response(api_keys.API_VERSIONS, version, refusal)]
             context.client_software = software
         if version not in encoded:
@@ -70,7 +75,19 @@ def api_versions() -> Api:
             encoded[version] = control.encode_response(api_keys.API_VERSIONS, version, values)
         return [encoded[version]]
 
-    return Api(api_keys.API_VERSIONS, 0, 4, handle)
+    return Api(api_keys.API_VERSIONS, 0, 5, handle)
+
+
+def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") -> int:
+    """What a client is told that means another cluster or broker: to begin anew (KIP-1242)."""
+    cluster_id, node_id = getattr(request, "cluster_id", None), getattr(request, "node_id", NOBODY)
+    if cluster_id is None and node_id == NOBODY:
+        return ErrorCode.NONE
+    if cluster_id is None or node_id == NOBODY:
+        return ErrorCode.INVALID_REQUEST
+    broker = context.broker
+    is_meant = (cluster_id, node_id) == (broker.state.cluster_id, broker.config.node_id)
+    return ErrorCode.NONE if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def _versions(table: Mapping[int, Api], version: int) -> "responses.ApiVersions.Response":

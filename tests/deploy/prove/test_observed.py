@@ -4,6 +4,7 @@ import pytest
 
 from oncelog.deploy.faults.protocol_proxy.events import ConnectionClosed
 from oncelog.deploy.prove import observed as module
+from oncelog.deploy.prove.facts import Committed
 from oncelog.deploy.prove.observed import Observed
 from oncelog.wire.messages.produce import (
     ProducePartition,
@@ -16,7 +17,7 @@ from oncelog.wire.messages.produce_answer import (
     ProduceResponse,
 )
 
-from ..faults.protocol_proxy.frames import answer_of, request_of
+from ..faults.protocol_proxy.frames import TOPIC_ID, answer_of, request_of
 from ..faults.protocol_proxy.samples import G, T, produce_request
 
 OFFSETS = {"name": T, "partitions": [{"partition_index": 0, "committed_offset": 7}]}
@@ -36,6 +37,21 @@ def test_a_produce_with_acks_0_is_no_work_in_flight() -> None:
     assert observed.open_work() == 0
     observed(request_of("Produce", 9, produce_request(9, None)))
     assert observed.open_work() == 1
+
+
+@pytest.mark.parametrize(("api", "version"), [("OffsetCommit", 10), ("TxnOffsetCommit", 6)])
+def test_commits_of_topics_by_their_ids_are_seen(api: str, version: int) -> None:
+    observed = Observed([T], ["out"])
+    metadata = request_of("Metadata", 12, {"topics": None})
+    observed(answer_of(metadata, {"topics": [{"name": T, "topic_id": TOPIC_ID}]})[0])
+    wanted = {"topic_id": TOPIC_ID, "partitions": OFFSETS["partitions"]}
+    values = {"group_id": G, "transactional_id": "x", "topics": [wanted]}
+    request = request_of(api, version, values)
+    told = [{"topic_id": TOPIC_ID, "partitions": [{"partition_index": 0, "error_code": 0}]}]
+    observed(request)
+    observed(answer_of(request, {"topics": told})[0])
+    (fact,) = observed.facts
+    assert isinstance(fact, Committed) and (fact.topic, fact.partition, fact.offset) == (T, 0, 7)
 
 
 def test_a_batch_that_is_none_says_nothing() -> None:

@@ -26,16 +26,33 @@ NAMES = {
 
 
 def api_versions(peer: RawPeer, version: int) -> Scenario:
-    def asked(name: str, software: str) -> Any:
+    def asked(name: str, software: str, **fields: Any) -> Any:
         values = {"client_software_name": name, "client_software_version": software}
-        return peer.ask(API_VERSIONS, version, values)
+        return peer.ask(API_VERSIONS, version, values | fields)
 
     yield "plain", asked("librdkafka", "2.15.0")
     wrong = (("", ""), ("a b", "1"), ("-a", "1"), ("a", "1-"), ("a", "ü"))
     for name, software in wrong if version >= 3 else ():
         yield f"software {name!r} {software!r}", asked(name, software)
+    if version >= 5:
+        own = peer.ask_raw(DESCRIBE_CLUSTER, 0, {}).cluster_id
+        for case, cluster_id, node_id in (
+            ("the cluster and the broker", own, 1),
+            ("another cluster", "no-such-cluster", 1),
+            ("another broker", own, 7),
+            ("another cluster and broker", "no-such-cluster", 7),
+            ("an empty cluster id", "", 1),
+            ("a negative broker", own, -2),
+            ("no broker", own, -1),
+            ("no cluster", None, 1),
+            ("neither", None, -1),
+            ("an empty cluster id, no broker", "", -1),
+        ):
+            yield case, asked("a", "1", cluster_id=cluster_id, node_id=node_id)
+        yield "wrong software, another cluster", asked("", "", cluster_id="x", node_id=1)
+        yield "then", asked("a", "1")
     if version == 0:
-        for unknown in (5, 99, -1, 32767):
+        for unknown in (6, 99, -1, 32767):
             yield (
                 f"version {unknown}",
                 peer.comparable(peer.ask_body(API_VERSIONS, unknown, b"\1\1\0", reads_version=0)),

@@ -11,7 +11,7 @@ from typing import Any
 from oncelog.wire.errors import ErrorCode
 
 from ...waiting import until
-from ..raw_peer import RawPeer
+from ..raw_peer import UNKNOWN_ID, RawPeer
 from ..transactional_owner import Owner, wait_for_coordinator
 
 Scenario = Iterator[tuple[str, Any]]
@@ -155,7 +155,10 @@ def txn_offset_commit(peer: RawPeer, version: int) -> Scenario:
             }
             for index, offset, metadata in parts
         ]
-        topics = [{"name": name, "partitions": rows}] if rows else []
+        topic_id = peer.topic_ids.get(name, UNKNOWN_ID)
+        topics = [{"name": name, "topic_id": topic_id, "partitions": rows}] if rows else []
+        if "generation_id" in fields:
+            fields["generation_id_or_member_epoch"] = fields["generation_id"]
         values = owner.fields | {"group_id": group, "topics": topics} | fields
         return peer.ask(TXN_OFFSET_COMMIT, version, values)
 
@@ -175,6 +178,9 @@ def txn_offset_commit(peer: RawPeer, version: int) -> Scenario:
     yield "nothing", commit()
     yield "unknown topic", commit((0, 5, "m"), name="no-such-topic")
     yield "unknown partition", commit((9, 5, "m"))
+    if version >= 6:
+        peer.topic_ids["no id"] = bytes(16)
+        yield "no id", commit((0, 5, "m"), name="no id")
     yield "negative offset", commit((0, -5, "m"))
     yield "metadata as long as may be", commit((0, 6, "m" * 4096))
     yield "metadata too long", commit((0, 6, "m" * 4097), (1, 9, "m"))
@@ -189,9 +195,12 @@ def txn_offset_commit(peer: RawPeer, version: int) -> Scenario:
         yield "unknown member, no generation", commit((0, 5, "m"), member_id="somebody")
         yield "generation, no member", commit((0, 5, "m"), generation_id=3)
         yield "unknown instance", commit((0, 5, "m"), group_instance_id="i")
+    if version >= 5:
+        new = {"group_id": f"txn-no-group-{version}", "generation_id": 3}
+        yield "generation of a group that is not there", commit((0, 5, "m"), **new)
     yield "fetched, unstable", fetched(False)
     yield "fetched, stable", fetched(True)
-    yield "abort", owner.end(False, 5 if version == 5 else 3)
+    yield "abort", owner.end(False, 5 if version >= 5 else 3)
     _wait_until_stable(peer, group, topic)
     yield "fetched after the abort", fetched(True)
     other = Owner(peer, f"txn-offsets-{version}-committed")
@@ -199,7 +208,7 @@ def txn_offset_commit(peer: RawPeer, version: int) -> Scenario:
     if version < 5:
         peer.ask(ADD_OFFSETS, 3, owner.fields | {"group_id": group})
     yield "to be committed", commit((0, 15, "m"), (1, 16, None))
-    yield "commit", owner.end(True, 5 if version == 5 else 3)
+    yield "commit", owner.end(True, 5 if version >= 5 else 3)
     _wait_until_stable(peer, group, topic)
     yield "fetched after the commit", fetched(True)
 

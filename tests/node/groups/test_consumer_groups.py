@@ -339,20 +339,24 @@ async def test_defect_leaves_a_group_as_its_records_say(
 async def test_offsets_of_a_transaction_are_judged_by_the_same_epochs(
     broker: CoordinatingBroker,
 ) -> None:
-    """KIP-447; what is stale is ILLEGAL_GENERATION to producers, as in Kafka before version 6."""
+    """KIP-447; what is stale is ILLEGAL_GENERATION to producers before version 6."""
+    topic_id = broker.services.state.topics["t"].topic_id
 
-    async def error(epoch: int, partition: int, member_id: str = "m") -> int:
+    async def error(
+        epoch: int, partition: int, member_id: str = "m", version: int = 3, group_id: str = "g"
+    ) -> int:
         indexes = [{"partition_index": partition, "committed_offset": 5}]
         values = {
             "transactional_id": "txn",
-            "group_id": "g",
+            "group_id": group_id,
             "producer_id": 7,
             "producer_epoch": 0,
             "generation_id": epoch,
+            "generation_id_or_member_epoch": epoch,
             "member_id": member_id,
-            "topics": [{"name": "t", "partitions": indexes}],
+            "topics": [{"name": "t", "topic_id": topic_id, "partitions": indexes}],
         }
-        answer = await broker.ask(TXN_OFFSET_COMMIT, 3, values)
+        answer = await broker.ask(TXN_OFFSET_COMMIT, version, values)
         return answer.topics[0].partitions[0].error_code
 
     await broker.ask(BEAT, 1, joining())
@@ -362,6 +366,10 @@ async def test_offsets_of_a_transaction_are_judged_by_the_same_epochs(
     assert await error(2, 0) == await error(1, 0) == await error(-1, 3, "") == 0
     assert await error(1, 3) == await error(3, 0) == ErrorCode.ILLEGAL_GENERATION
     assert await error(2, 0, "x") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await error(2, 0, version=6) == await error(1, 0, version=6) == 0
+    assert await error(1, 3, version=6) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await error(1, 0, version=6, group_id="nobody") == ErrorCode.GROUP_ID_NOT_FOUND
+    assert await error(1, 0, version=5, group_id="nobody") == ErrorCode.ILLEGAL_GENERATION
 
 
 async def test_offsets_of_an_empty_consumer_group_expire_and_the_group_with_them(

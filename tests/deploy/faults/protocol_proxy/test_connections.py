@@ -194,7 +194,7 @@ async def test_api_versions_that_are_too_new_are_answered_here(bench: Bench):
     client = await bench.client()
     client.send(b"\0\x12\0\x63\0\0\0\5\0\1c\0\1\1\0")
     frame = await client.read()
-    assert frame == b"\0\0\0\5\0\x23\0\0\0\1\0\x12\0\0\0\4"
+    assert frame == b"\0\0\0\5\0\x23\0\0\0\1\0\x12\0\0\0\5"
     assert bench.broker.heard == []
 
 

@@ -152,4 +152,4 @@ def test_a_refused_version_of_api_versions_is_answered_in_version_0():
     answer = Answer(request, frame, 0.0, True, "delivered")
     result = memoryview(rewritten_answer(answer, frame, lambda *_: OURS))
     (told,) = decode_answer_body(18, 4, result).api_keys
-    assert (answer.body.error_code, told.max_version) == (35, 4)
+    assert (answer.body.error_code, told.max_version) == (35, 5)

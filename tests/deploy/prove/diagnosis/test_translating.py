@@ -34,14 +34,18 @@ def seen(*events) -> list[s.Sighting]:
         (3, {"generation_id": 4, "member_id": ""}, False),
         (3, {"generation_id": 4, "member_id": "m"}, True),
         (5, {"generation_id": 4, "member_id": "m"}, True),
+        (6, {"generation_id_or_member_epoch": 4, "member_id": "m"}, True),
+        (6, {"generation_id_or_member_epoch": -1, "member_id": "m"}, False),
     ],
 )
 def test_a_transactional_commit_is_fenced_by_generation_and_member(version, member, is_fenced):
     values = {
         "transactional_id": "t", "group_id": "g", "producer_id": 1, "producer_epoch": 0,
-        "topics": [{"name": "orders", "partitions": [PARTITION]}], **member,
+        "topics": [{"name": "orders", "topic_id": TOPIC_ID, "partitions": [PARTITION]}], **member,
     }  # fmt: skip
-    (found,) = seen(request_of("TxnOffsetCommit", version, values))
+    metadata = request_of("Metadata", 12, {"topics": None})
+    learned = answer_of(metadata, {"topics": [{"name": "orders", "topic_id": TOPIC_ID}]})[0]
+    (found,) = seen(learned, request_of("TxnOffsetCommit", version, values))
     assert isinstance(found, s.SeenTxnOffsetCommit)
     assert found.is_fenced is is_fenced
     assert found.offsets == ((PLACE, 7),)

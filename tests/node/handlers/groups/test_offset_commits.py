@@ -213,12 +213,13 @@ def test_answers_that_are_remembered_are_each_topics_own(broker: GroupBroker) ->
 # -- transactional commits
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 def test_every_version_commits_in_a_transaction(broker: GroupBroker, version: int) -> None:
-    asked = topics(partition(1, 42, committed_leader_epoch=3))
-    assert txn_commit(broker, version, topics=asked) == {("t", 1): 0}
+    asked = topics(partition(1, 42, committed_leader_epoch=3), topic_id=broker.ids["t"])
+    where = ("t" if version < 6 else broker.ids["t"], 1)
+    assert txn_commit(broker, version, topics=asked) == {where: 0}
     assert broker.verifier.questions == [
-        ("x", 7, 0, ((OFFSETS_TOPIC, broker.shard.index),), version == 5)
+        ("x", 7, 0, ((OFFSETS_TOPIC, broker.shard.index),), version >= 5)
     ]
     assert broker.shard.checks == [("g", "", None, -1, True, version)]
     header = decode_header(broker.groups.batches[0])
@@ -247,6 +248,24 @@ def test_the_group_judges_members_in_a_transaction_too(broker: GroupBroker) -> N
     assert txn_commit(broker, **member) == {("t", 0): ErrorCode.ILLEGAL_GENERATION}
     assert broker.shard.checks == [("g", "m", "i", 4, True, 3)]
     assert broker.groups.batches == []
+
+
+def test_topics_by_id_are_refused_in_a_transaction_where_nobody_has_the_id(
+    broker: GroupBroker,
+) -> None:
+    known, unknown = broker.ids["t"], b"?" * 16
+    asked = [
+        {"topic_id": topic_id, "partitions": [partition(index)]}
+        for topic_id, index in ((known, 0), (unknown, 0), (ZERO_ID, 0), (known, 9))
+    ]
+    member = {"member_id": "m", "generation_id_or_member_epoch": 4}
+    assert txn_commit(broker, 6, topics=asked, **member) == {
+        (known, 0): ErrorCode.NONE,
+        (unknown, 0): ErrorCode.UNKNOWN_TOPIC_ID,
+        (ZERO_ID, 0): ErrorCode.UNKNOWN_TOPIC_ID,
+        (known, 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert broker.shard.checks == [("g", "m", None, 4, True, 6)]
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_there_is_one_quorum() -> None:
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_api_versions_is_the_table(broker: FakeBroker, version: int) -> None:
     software = {"client_software_name": "librdkafka", "client_software_version": "2.16.0"}
     answer = broker.ask(API_VERSIONS, version, software)
@@ -177,7 +177,7 @@ def test_api_versions_is_the_table(broker: FakeBroker, version: int) -> None:
     assert found == {
         key: (api.min_version, api.max_version) for key, api in broker.dispatcher.table.items()
     }
-    assert found[API_VERSIONS] == (0, 4)
+    assert found[API_VERSIONS] == (0, 5)
     if version >= 3:
         assert broker.context.client_software == ("librdkafka", "2.16.0")
 
@@ -187,6 +187,29 @@ def test_a_clients_name_is_looked_at(name: str) -> None:
     software = {"client_software_name": name, "client_software_version": "1"}
     answer = FakeBroker().ask(API_VERSIONS, 3, software)
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, ErrorCode.NONE),
+        (CLUSTER_ID, 1, ErrorCode.NONE),
+        (CLUSTER_ID, 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (CLUSTER_ID, -2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (CLUSTER_ID, -1, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_api_versions_of_another_cluster_or_broker_sends_back_to_the_bootstrap(
+    broker: FakeBroker, cluster_id: str | None, node_id: int, error: ErrorCode
+) -> None:
+    """KIP-1242: addresses that were given to others since."""
+    software = {"client_software_name": "a", "client_software_version": "1"}
+    meant = {"cluster_id": cluster_id, "node_id": node_id}
+    answer = broker.ask(API_VERSIONS, 5, software | meant)
+    assert (answer.error_code, bool(answer.api_keys)) == (error, not error)
 
 
 @pytest.mark.parametrize("version", range(3))

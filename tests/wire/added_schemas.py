@@ -1,0 +1,203 @@
+"""Writes the message classes that kio does not have, from Kafka's own message JSON.
+
+They are in the form of kio's, a module for each API and version, so that all that reads kio's
+reads these. Kafka's jars have the JSON. After a change of ADDED write them anew, and format them:
+.venv/bin/python -m tests.wire.added_schemas
+.venv/bin/ruff check --fix wire; .venv/bin/ruff format wire
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import ZipFile
+
+from oncelog.wire.messages.apis import ADDED, APIS
+
+from ..interop.kafka_peer import COMPARED_VERSION, jar_folder
+
+FOLDER = Path(__file__).resolve().parents[2] / "wire/messages/added"
+TYPES = {  # Kafka's, and kio's
+    "int8": "i8",
+    "int16": "i16",
+    "uint16": "u16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int64": "i64",
+    "float64": "f64",
+    "bool": "bool",
+    "string": "str",
+    "bytes": "bytes",
+    "records": "bytes",
+    "uuid": "UUID",
+}
+ENTITY_HEAD = """@dataclass(frozen=True, slots=True, kw_only=True)
+class {name}:
+    __type__: ClassVar[EntityType] = EntityType.{kind}
+    __version__: ClassVar[i16] = i16({version})
+    __flexible__: ClassVar[bool] = {flexible}
+    __api_key__: ClassVar[i16] = i16({api_key})
+    __header_schema__: ClassVar[type[{header}]] = {header}"""
+
+
+class Message(NamedTuple):
+    """One direction of an API: Kafka's JSON of it, and the classes that it is made of."""
+
+    definition: dict[str, Any]
+    api_key: int
+    version: int
+
+    @property
+    def direction(self) -> str:
+        return self.definition["type"]
+
+    @property
+    def flexible(self) -> bool:
+        return _holds(self.definition["flexibleVersions"], self.version)
+
+    @property
+    def header(self) -> tuple[str, int]:
+        """Kio's class, and its version."""
+        if self.direction == "request":
+            return "RequestHeader", 2 if self.flexible else 1
+        is_first_contact = self.api_key == 18  # any client can read its answer
+        return "ResponseHeader", 1 if self.flexible and not is_first_contact else 0
+
+    def classes(self) -> Iterator[str]:
+        common = {each["name"]: each["fields"] for each in self.definition.get("commonStructs", ())}
+        yield from self._classes(self.definition["name"], self.definition["fields"], common, set())
+
+    def _classes(
+        self, name: str, fields: list[Any], common: dict[str, Any], known: set[str]
+    ) -> Iterator[str]:
+        present = [field for field in fields if _holds(field["versions"], self.version)]
+        for field in present:
+            inner = _element(field["type"])
+            if inner not in TYPES and inner not in known:
+                known.add(inner)
+                yield from self._classes(inner, field.get("fields") or common[inner], common, known)
+        head = ENTITY_HEAD.format(
+            name=name,
+            kind=self.direction if name == self.definition["name"] else "nested",
+            version=self.version,
+            flexible=self.flexible,
+            api_key=self.api_key,
+            header=self.header[0],
+        )
+        yield "\n".join((head, *(f"    {self._field(field)}" for field in present)))
+
+    def _field(self, field: dict[str, Any]) -> str:
+        kafka_type = field["type"]
+        inner = _element(kafka_type)
+        name, wire_type, annotation = _named(field, inner)
+        metadata: dict[str, Any] = {"kafka_type": wire_type} if inner in TYPES else {}
+        if _holds(field.get("taggedVersions", "none"), self.version):
+            metadata["tag"] = field["tag"]
+        default = _default(field, metadata, annotation)
+        if kafka_type.startswith("[]"):
+            annotation = f"tuple[{annotation}, ...]"
+        if inner == "uuid" or _holds(field.get("nullableVersions", "none"), self.version):
+            annotation += " | None"
+        options = [f"metadata={metadata!r}"] if metadata else []
+        options += [f"default={default}"] if default else []
+        return f"{name}: {annotation}" + (f" = field({', '.join(options)})" if options else "")
+
+
+def _element(kafka_type: str) -> str:
+    return kafka_type.removeprefix("[]")
+
+
+def _named(field: dict[str, Any], kafka_type: str) -> tuple[str, str, str]:
+    """The field's name, wire type and annotation, as kio calls them."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", field["name"]).lower()
+    if name.endswith("error_code"):
+        return name, "error_code", "ErrorCode"
+    if name.endswith("_ms") and kafka_type in ("int32", "int64"):
+        bits = kafka_type.removeprefix("int")
+        return name.removesuffix("_ms"), f"timedelta_i{bits}", f"i{bits}Timedelta"
+    return name, kafka_type, TYPES.get(kafka_type, kafka_type)
+
+
+def _default(field: dict[str, Any], metadata: dict[str, Any], annotation: str) -> str:
+    """The default's source; nothing where there is none."""
+    given = field.get("default")
+    if given is None:
+        if field["type"].startswith("[]"):
+            return "()" if metadata else ""
+        is_tagged_number = "tag" in metadata and annotation.startswith(("i", "u"))
+        return f"{annotation}(0)" if is_tagged_number else "False" if annotation == "bool" else ""
+    if given == "null":
+        return "None"
+    if annotation == "str":
+        return repr(given)
+    if annotation == "bool":
+        return str(str(given) == "true")
+    if annotation.endswith("Timedelta"):
+        return f"{annotation}.parse(timedelta(milliseconds={given}))"
+    return f"{annotation}({given})"
+
+
+def _holds(versions: str, version: int) -> bool:
+    """Whether "3+", "0-2", "1" or "none" has a version."""
+    if versions == "none":
+        return False
+    first, dash, last = versions.partition("-")
+    if first.endswith("+"):
+        return version >= int(first[:-1])
+    return int(first) <= version <= int(last if dash else first)
+
+
+def definitions(version: str = COMPARED_VERSION) -> Iterator[dict[str, Any]]:
+    """Kafka's JSON of all requests and answers; its comments left out."""
+    (jar,) = jar_folder(version).glob("kafka-clients-*.jar")
+    with ZipFile(jar) as files:
+        for name in files.namelist():
+            if re.fullmatch(r"common/message/\w+(Request|Response)\.json", name):
+                text = files.read(name).decode()
+                yield json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+
+
+def module_text(request: Message, response: Message) -> str:
+    """The module of one API and version."""
+    classes = [*request.classes(), *response.classes()]
+    used = set(re.findall(r"\w+", "\n".join(classes)))
+    lines = [
+        f"# Made by tests/wire/added_schemas.py from {request.definition['name']}.json and",
+        f"# {response.definition['name']}.json of Apache Kafka {COMPARED_VERSION}.",
+        "from dataclasses import dataclass, field",
+        "from datetime import timedelta" if "timedelta" in used else "",
+        "from typing import ClassVar",
+        "from uuid import UUID" if "UUID" in used else "",
+        "",
+        "from kio.schema.errors import ErrorCode" if "ErrorCode" in used else "",
+        *(
+            f"from kio.schema.{each.direction}_header.v{each.header[1]}.header "
+            f"import {each.header[0]}"
+            for each in (request, response)
+        ),
+        "from kio.static.constants import EntityType",
+    ]
+    primitives = sorted(used & {*TYPES.values(), "i32Timedelta", "i64Timedelta"} - {"bool"})
+    kios = [name for name in primitives if name not in ("str", "bytes", "UUID")]
+    lines.append(f"from kio.static.primitive import {', '.join(kios)}")
+    return "\n".join((*lines, "", "", "\n\n\n".join(classes), ""))
+
+
+def modules() -> dict[str, str]:
+    """What is to be written, by the file's name."""
+    known = {each["name"]: each for each in definitions()}
+    found = {}
+    for api_key, version in sorted(ADDED):
+        api = APIS[api_key]
+        request, response = (
+            Message(known[f"{api.name}{direction}"], api_key, version)
+            for direction in ("Request", "Response")
+        )
+        found[f"{api.module}_v{version}.py"] = module_text(request, response)
+    return found
+
+
+if __name__ == "__main__":
+    for name, text in modules().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

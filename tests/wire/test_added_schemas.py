@@ -1,0 +1,64 @@
+"""The message classes that kio does not have are those of Kafka's JSON (`added_schemas`)."""
+
+import ast
+from typing import Any
+
+import pytest
+
+from oncelog.wire.messages.apis import ADDED, APIS
+from oncelog.wire.messages.control import _schema
+from oncelog.wire.messages.schema import FIXED, Kind, kinds_of
+
+from .added_schemas import FOLDER, Message, definitions, module_text, modules
+
+Shape = tuple[Any, ...]
+RENAMED = {  # by Kafka, since the version that kio was made from
+    "generation_id_or_member_epoch": "generation_id",
+    "acceptable_recovery_lag_legacy": "acceptable_recovery_lag",
+}
+KIO = [
+    (key, version)
+    for key, api in APIS.items()
+    for version in range(api.oldest, api.newest + 1)
+    if key > 1 and (key, version) not in ADDED  # Produce and Fetch have codecs by hand
+]
+
+
+def shape_of(cls: type[Any]) -> list[Shape]:
+    return [_shape(kind) for kind in kinds_of(cls)]
+
+
+def _shape(kind: Kind) -> Shape:
+    name = RENAMED.get(kind.name, kind.name)
+    wire_type: Any = FIXED.get(kind.wire_type, kind.wire_type)
+    if kind.entity is not None:
+        wire_type = (kind.entity.__name__, shape_of(kind.entity))
+    default = None if kind.is_array else kind.default
+    return name, wire_type, kind.tag, kind.is_array, kind.is_nullable, default
+
+
+@pytest.mark.kafka
+def test_the_added_modules_are_those_that_are_made() -> None:
+    made = modules()
+    written = {file.name: file.read_text() for file in FOLDER.glob("*_v*.py")}
+    assert written.keys() == made.keys()
+    for name, text in made.items():
+        assert ast.unparse(ast.parse(written[name])) == ast.unparse(ast.parse(text)), name
+
+
+@pytest.mark.kafka
+def test_what_kio_has_is_made_the_same() -> None:
+    """The script is right where kio says what is right."""
+    known = {each["name"]: each for each in definitions()}
+    wrong: list[str] = []
+    for key, version in KIO:
+        pair = [
+            Message(known[APIS[key].name + way], key, version) for way in ("Request", "Response")
+        ]
+        made: dict[str, Any] = {}
+        exec(compile(module_text(*pair), "made", "exec"), made)
+        for message in pair:
+            kios = _schema(key, version, message.direction)
+            if shape_of(made[kios.__name__]) != shape_of(kios):
+                wrong.append(f"{kios.__name__} v{version}")
+    assert wrong == []
