@@ -11,7 +11,9 @@ metadata, replay of groups, cuts, checkpoints) come first, because clients wait 
 The jobs of clients keep CLIENTS_S of each turn, so that no own work keeps them out for ever. A job
 that has had its line's `run_s` lets the others of the line go first: OWN_RUN_S is short, so own
 jobs take turns; CLIENT_RUN_S is longer than most answers take, so of many the first is ready after
-its own time and not when all are, and yet a very long one keeps nobody waiting for long.
+its own time and not when all are, and yet a very long one keeps nobody waiting for long. That is
+for the sake of who waits: whoever needs one job to be done before another waits for it, and the
+simulator lets any job of a line go on.
 
 What a generator has read before a yield may have changed after it: it looks again, or holds a
 copy. What only waits (fsync, decompression, a checksum over megabytes) is for an executor instead.

@@ -5,8 +5,13 @@ Only one machine of a run has them: what all replicas lose, nobody can promise. 
 has met by the end of a run is put back before the judge reads the files: it is no finding.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from oncelog.storage.log_read import TimedBatch
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.wire.record_batch import BatchHeader, decode_header, iterate_batches
 
 from .outcome import Fault
 from .virtual_cluster import VirtualCluster
@@ -15,6 +20,7 @@ from .virtual_node import VirtualNode
 
 BEFORE_A_START = 1
 BYTES_A_FAULT = 3  # each in another file
+READ_BYTES = 1 << 20
 IGNORED = (".lock", ".tmp", ".cleaned", ".swap", ".deleted")
 
 
@@ -108,15 +114,11 @@ class FileDamage:
         if node is None or node.broker is None:
             return
         for hosted in list(node.broker.replicas):
-            log = hosted.log
-            offset = log.log_start_offset
-            log.segments.drop_cached_reads()
             try:
-                while not log.is_failed and offset < log.log_end_offset:
-                    read = log.read(offset, 1 << 20, upper_offset=log.log_end_offset)
-                    if read.next_offset <= offset:
-                        break
-                    offset = read.next_offset
+                for words in wrong_answers(hosted.log):
+                    self.cluster.broken.append(
+                        ("damage believed", f"{hosted!r} on {node.node_id}: {words}")
+                    )
             except Exception as problem:
                 self._say(f"{hosted!r} on {node.node_id}: {problem}")
 
@@ -125,11 +127,43 @@ class FileDamage:
         broker = None if self._victim is None else self._victim.broker
         if broker is None:
             return True
-        has_stopped = any(hosted.log.is_failed for hosted in broker.replicas)
-        return not has_stopped and not broker._logs.damaged.words
+        logs = [hosted.log for hosted in broker.replicas]
+        is_sound = not any(log.is_failed or log.aborted_transactions.damaged for log in logs)
+        return is_sound and not broker._logs.damaged.words
 
     def remove_damage(self) -> None:
         """Put back what nobody has met."""
         for byte in reversed(self.damaged):  # one may have been damaged twice
             if byte.is_there():
                 byte.write(byte.was)
+
+
+def wrong_answers(log: PartitionLog) -> Iterator[str]:
+    """Look up each batch of a log by its offset and by its time: what is not as it is on reading.
+
+    Each entry of an index leads somewhere then. Raises what a log raises that meets damage.
+    """
+    start, end, lookup = log.log_start_offset, log.log_end_offset, log.segments.drop_cached_reads
+    headers: list[BatchHeader] = []
+    lookup()
+    offset = start
+    while offset < end:
+        read = log.read(offset, READ_BYTES, upper_offset=end)
+        if read.next_offset <= offset:
+            break
+        headers += (header for _, header in iterate_batches(read.data))
+        offset = read.next_offset
+    newest_ms = -1
+    for header in headers:
+        lookup()
+        data = log.read(max(header.base_offset, start), 1, upper_offset=end).data
+        if decode_header(data).base_offset != header.base_offset:
+            yield f"not found by its offset: {header.base_offset}"
+        if header.max_timestamp > newest_ms:
+            newest_ms = header.max_timestamp
+            found: TimedBatch | int | None = start
+            while isinstance(found, int):
+                found = log.batch_not_older(newest_ms, found)
+            if found is None or found.header.base_offset != header.base_offset:
+                yield f"not found by its time: {header.base_offset}"
+    log.aborted_transactions.between(start, end)

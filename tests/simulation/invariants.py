@@ -7,6 +7,7 @@ leader lacks records   a leader of the newest epoch has everything that was ever
 member lacks records   so has every live member of its in-sync set
 replicas differ        the same bytes at the same place below the committed end, on every node
 failed by a read       who lacks room or descriptors while it only reads may try again
+damaged                no log is taken for damaged where nobody has damaged a file
 not opened             a replica can be opened, where its disk is sound
 deaf and not fenced    a broker that hears nobody is soon taken out of office
 hole in a log          offsets follow one another in a log that is not compacted
@@ -26,6 +27,7 @@ from oncelog.coordinator.raft.applier import Applier
 from oncelog.coordinator.raft.library import LEADER
 from oncelog.coordinator.transactions.shard import TransactionShard
 from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.storage.segments.damage import Damaged
 from oncelog.storage.segments.log_file import scan_batches
 
 from .virtual_cluster import VirtualCluster
@@ -56,6 +58,7 @@ class Invariants:
         # changed below the old mark is looked at again.
         self._compared: dict[tuple[int, int, bytes, int], int] = {}
         self._unusable: dict[tuple[int, int], set[tuple[str, int]]] = {}  # by process
+        self._doubted: set[tuple[Any, ...]] = set()  # replicas that were taken for damaged
         self._is_first_to_apply = False
         self._deaf_one: tuple[int, int, int] = (0, 0, 0)  # the node, the controller, its term
         self._deaf_since = 0.0
@@ -154,6 +157,8 @@ class Invariants:
     def _partitions(self, node: VirtualNode) -> None:
         for hosted in _hosted(node):
             log, leader, key = hosted.log, hosted.leader, hosted.key
+            if log.damage.words or isinstance(log.disk_failure, Damaged):
+                self._damaged(node, hosted)
             if log.is_failed:
                 self._failed(node, hosted)
                 continue
@@ -196,6 +201,14 @@ class Invariants:
         calls = {frame.name for frame in traceback.extract_tb(failure.__traceback__)}
         if calls & READS:
             self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
+
+    def _damaged(self, node: VirtualNode, hosted: Any) -> None:
+        """It would be copied anew, and what made it unreadable seen by nobody."""
+        place = (node.node_id, node.starts, *hosted.key)
+        if not (node.has_damage or node.is_hurt or node.was_hurt) and place not in self._doubted:
+            self._doubted.add(place)
+            why = hosted.log.damage.words or hosted.log.disk_failure
+            self._violated("damaged", f"{hosted} on {node.node_id}: {why}")
 
     def _not_opened(self, node: VirtualNode) -> None:
         known = self._unusable.setdefault((node.node_id, node.starts), set())

@@ -23,12 +23,14 @@ from oncelog.deploy.judge.logs.scan import COMPACTED, dump_logs, scan_topics
 from oncelog.deploy.judge.verdict import judge
 from oncelog.wire.errors import KafkaError
 
-from . import latest_values
 from .conductor import Conductor
 from .fault_schedule import draw, require_possible
 from .invariants import Invariants
-from .latest_values import LatestValues, write_latest
 from .outcome import Fault, Outcome, Shape
+from .topics import latest_values
+from .topics.latest_values import LatestValues
+from .topics.own_topic import OwnTopic, write
+from .topics.passing_values import PassingValues
 from .virtual_cluster import VirtualCluster
 from .workload import (
     Workload,
@@ -103,7 +105,8 @@ class _Run:
             cluster, self.recorder, self.workload.clients, self.workload.begin
         )
         self.invariants = Invariants(cluster, self.recorder)
-        self.latest = LatestValues()
+        seed = outcome.seed
+        self.own_topics: list[OwnTopic] = [LatestValues(seed), PassingValues(seed)]
         self._is_complete = True
         self._whole_s = 0.0  # in the safety phase
 
@@ -111,7 +114,7 @@ class _Run:
         try:
             with self.invariants.watching():
                 self.cluster.start()
-                self.cluster.finish(self.workload.prepare())
+                self.cluster.finish(self.workload.prepare(self.own_topics))
                 self._safety()
                 self._liveness()
                 self.invariants.look_at_all()
@@ -154,10 +157,8 @@ class _Run:
         self._admin = admin.run(
             administer(cluster, lambda: self.workload.is_over, rng, self._change_s)
         )
-        self._latest = admin.run(
-            write_latest(
-                cluster.bootstrap, self.latest, lambda: self.workload.is_over, rng, shape.pace
-            )
+        self._own = admin.run(
+            write(cluster, self.own_topics, lambda: self.workload.is_over, rng, shape.pace)
         )
         if shape.size:
             admin.run(administer_size(cluster, shape.size))
@@ -198,8 +199,9 @@ class _Run:
             return value_of(record.value)
 
         scanned = cluster.finish(scan_topics(cluster.bootstrap, topics, self.recorder, read), 120)
-        for words in cluster.finish(self.latest.compare(cluster.bootstrap), 120):
-            self._violated("value lost", words)
+        for topic in self.own_topics:
+            for words in cluster.finish(topic.compare(cluster), 120):
+                self._violated("value lost", f"{topic.name}: {words}")
         if not bank.is_balanced:
             self._violated("bank", bank.words())
         if not scanned:
@@ -219,7 +221,7 @@ class _Run:
             self.conductor.is_whole()
             and self.workload.has_ended()
             and self._admin.done()
-            and (self._latest.done())
+            and self._own.done()
         )
 
     def _what_is_missing(self) -> str:

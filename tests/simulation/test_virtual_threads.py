@@ -15,15 +15,8 @@ from oncelog.replication.sliced_work import SlicedWork, Steps
 from . import virtual_loop, virtual_threads
 from .virtual_disk import Disks
 from .virtual_loop import ProcessLoop, Timeline
-from .virtual_threads import (
-    SliceClock,
-    Stopped,
-    Threads,
-    VirtualLock,
-    locks_are_virtual,
-    pause_point,
-    slices_take_time,
-)
+from .virtual_slices import STEP_SIZES, SliceClock, slices_take_time
+from .virtual_threads import Stopped, Threads, VirtualLock, locks_are_virtual, pause_point
 
 
 @pytest.fixture(autouse=True)
@@ -254,6 +247,44 @@ def test_slices_of_work_end_where_the_seed_says_and_others_run_between() -> None
 
     assert run(1) == run(1) != run(2)
     assert "timer" in run(1)[: run(1).index("step") + 30]
+
+
+def test_jobs_of_a_line_go_on_in_any_order_for_most_seeds() -> None:
+    def run(seed: int) -> list[int]:
+        timeline, seen = Timeline(seed), list[int]()
+        loop = ProcessLoop(timeline, 1)
+
+        def steps(number: int) -> Steps[None]:
+            for _ in range(3):
+                seen.append(number)
+                yield
+
+        async def work() -> None:
+            line = SlicedWork(SliceClock(random.Random(seed))).clients
+            await asyncio.gather(*(line.run("steps", steps(number)) for number in range(3)))
+
+        with slices_take_time(random.Random(seed)):
+            task = loop.create_task(work())
+            assert timeline.run(10, task.done)
+        assert sorted(seen) == sorted([*range(3)] * 3), "each to its end, and once"
+        return seen
+
+    first = [run(seed)[0] for seed in range(20)]
+    assert set(first) == {0, 1, 2}
+    assert run(3) == run(3)
+
+
+def test_a_step_holds_one_entry_for_some_seeds_and_afterwards_as_many_as_before() -> None:
+    def sizes() -> list[int]:
+        return [getattr(module, name) for module, name in STEP_SIZES]
+
+    released, found = sizes(), list[list[int]]()
+    for seed in range(20):
+        with slices_take_time(random.Random(seed)):
+            found.append(sizes())
+        assert sizes() == released
+    assert released in found
+    assert [1] * len(released) in found
 
 
 def test_a_step_that_takes_long_of_the_processor_is_named() -> None:

@@ -40,8 +40,9 @@ from .virtual_disk import Disks
 from .virtual_links import Exchange
 from .virtual_loop import Timeline
 from .virtual_node import WALL_MS, VirtualClient, VirtualNode, silence
+from .virtual_slices import slices_take_time
 from .virtual_sockets import Sockets
-from .virtual_threads import locks_are_virtual, slices_take_time
+from .virtual_threads import locks_are_virtual
 from .wires import CLIENT_NUMBERS, PORT_BASE, Wires
 
 QUIET_PACE = 8.0  # from here on a cluster beats as slowly as Apache Kafka's do
@@ -85,7 +86,6 @@ BROKER = {
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "1500",
-    "log.retention.check.interval.ms": "4000",
     "log.cleaner.min.cleanable.ratio": "0.1",
 }
 
@@ -214,6 +214,7 @@ class VirtualCluster:
             "offsets.topic.replication.factor": str(min(3, shape.nodes)),
             "transaction.state.log.num.partitions": str(shape.transaction_shards),
             **({"log.flush.interval.messages": "1"} if shape.durable else {}),
+            "log.retention.check.interval.ms": str(self._retention_check_ms()),
             "oncelog.record.validation": random.Random(f"checks of {self.seed}").choice(
                 ["batch", "skeleton", "full"]
             ),
@@ -232,6 +233,11 @@ class VirtualCluster:
         return VirtualNode(
             node_id, config, raft, self.timeline, self.sockets, self.exchange, self.disks
         )
+
+    def _retention_check_ms(self) -> int:
+        """So often for some seeds that retention meets all else that is done to a log."""
+        often_ms = random.Random(f"retention of {self.seed}").choice([300, 1_000, 4_000])
+        return often_ms * (8 if self.shape.pace >= QUIET_PACE else 1)
 
     def _end(self) -> None:
         for node in self.nodes.values():

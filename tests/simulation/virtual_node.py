@@ -17,8 +17,9 @@ from oncelog.storage.corrupt_file import CorruptFile
 from .virtual_disk import Disks
 from .virtual_links import Exchange, VirtualLinks
 from .virtual_loop import ProcessLoop, Timeline
+from .virtual_slices import SliceClock
 from .virtual_sockets import ListeningSocket, Sockets
-from .virtual_threads import SliceClock, Stopped, Threads, outside
+from .virtual_threads import Stopped, Threads, outside
 from .wires import PORT_BASE
 
 REFUSALS = (CorruptFile, CorruptJournal, ShardCountMismatch)  # of damaged files, at a start

@@ -8,7 +8,6 @@ long is drawn from the seed, so what happens between a job and its loop happens 
 When a process is killed its jobs end where they stand: `Stopped` is raised in them.
 """
 
-import asyncio
 import random
 import sys
 from _thread import allocate_lock, start_new_thread
@@ -22,8 +21,6 @@ from typing import Any, Protocol
 from unittest import mock
 
 import oncelog
-from oncelog.replication import sliced_work
-from oncelog.replication.sliced_work import CLIENT_RUN_S, OWN_RUN_S, SlicedWork
 
 SHORT_S = (0.00002, 0.0008)
 SLOW_S = 0.06  # one job in a hundred
@@ -36,8 +33,6 @@ BY_LINE = 0.15  # of the others: interrupted anywhere, not only at calls of the 
 OPERATIONS_APART = (1, 1, 4, 20)
 LINES_APART = (3, 30, 300, 3_000)
 LOCK_WAIT_S = 0.0001
-SLICE_S = (0.0, 0.006)
-SLICE_STEP_S = (0.0, 0.0, 0.0, 0.0002, 0.002, 0.005)
 DEFAULT_THREADS = 6  # as asyncio has them on two processors
 OWN_CODE = str(Path(oncelog.__file__).parent) + "/"
 OWN_TESTS = OWN_CODE + "tests/"
@@ -263,38 +258,6 @@ class Threads(Executor):
                 future.set_result(result)
             else:
                 future.set_exception(error)
-
-
-class SliceClock:
-    """The clock of `SlicedWork`: a slice ends after as many steps as the seed says."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._random, self._now_s = rng, 0.0
-
-    def __call__(self) -> float:
-        self._now_s += self._random.choice(SLICE_STEP_S)
-        return self._now_s
-
-
-@contextmanager
-def slices_take_time(rng: random.Random) -> Iterator[None]:
-    """Inside, something may arrive between two slices: time passes.
-
-    For some seeds the jobs of clients take turns, as the broker's own do, and for others one of
-    them comes to its end before the next begins.
-    """
-    client_run_s = rng.choice((OWN_RUN_S, CLIENT_RUN_S))
-
-    def schedule(self: SlicedWork) -> None:
-        if self.is_due:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_later(rng.uniform(*SLICE_S), self._turn)
-
-    with (
-        mock.patch.object(SlicedWork, "_schedule", schedule),
-        mock.patch.object(sliced_work, "CLIENT_RUN_S", client_run_s),
-    ):
-        yield
 
 
 def pause_point(sync_s: float = 0.0) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oncelog.client.admin import LATEST, Admin
@@ -17,16 +17,18 @@ from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.schema import NONE, OpOutcome
 from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
-from .latest_values import make_topic
 from .old_clients import transact
 from .outcome import Shape
+from .topics.own_topic import OwnTopic
 from .virtual_cluster import VirtualCluster
 from .virtual_node import VirtualClient
 
 PROBE_TOPIC, GROUP_TOPIC = "probe", "__consumer_offsets"
+OWN_TOPICS = ("latest", "passing")
 PROBE_MS = 20_000
 IDS_AT_ONCE = 20
 GROUP_NAMES, LOOKS, LOOK_S, AT_ONCE_S, GONE_S = 3, 4, 0.005, 0.015, 0.5
+EXTRAS = 5
 SHORT_LIVED, SHORT_LIFE_S = 0.4, 0.05  # of the topics that are made meanwhile
 FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
@@ -65,7 +67,7 @@ class Workload:
         self.tasks: dict[str, asyncio.Task[Any]] = {}
         self.is_over = False
 
-    async def prepare(self) -> None:
+    async def prepare(self, own_topics: Iterable[OwnTopic]) -> None:
         topics = {**self.settings.topics, PROBE_TOPIC: self.cluster.shape.nodes}
         rng = random.Random(f"topics of {self.cluster.seed}")
         segment_bytes = rng.choice(["1000", "4000", "12000"])
@@ -81,7 +83,8 @@ class Workload:
                     replication_factor=self.settings.replication_factor,
                     configs=configs,
                 )
-            await make_topic(admin, self.settings.replication_factor)
+            for topic in own_topics:
+                await topic.make(self.cluster, admin)
             await _roll_often(admin, rng)
 
     def start(self) -> None:
@@ -191,7 +194,7 @@ async def _one_change(
     )
     match what:
         case "create":
-            name = f"extra-{number}"
+            name = f"extra-{rng.randrange(EXTRAS)}"  # it may have been there before
             await admin.create_topic(
                 name, partitions=rng.randint(1, 3), replication_factor=min(3, len(cluster.ids))
             )
@@ -223,7 +226,7 @@ async def _one_change(
             described = await admin.describe_topics([topic])
             await admin.elect_leaders([(p.topic, p.partition) for p in described])
         case "move":
-            await _move(cluster, rng, rng.choice([topic, GROUP_TOPIC]))
+            await _move(cluster, rng, rng.choice([topic, GROUP_TOPIC, *OWN_TOPICS]))
         case "groups":
             await _groups_come_and_go(cluster, admin, rng, f"extra-{rng.randrange(GROUP_NAMES)}")
 

@@ -1,0 +1,75 @@
+"""Who reads a damaged log as consumers of everything would meets what would mislead them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from oncelog.storage.corrupt_file import LOG_TROUBLE
+from oncelog.storage.log_config import LogConfig
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.segments.log_file import scan_headers
+from oncelog.storage.segments.segment import Segment
+from oncelog.wire.record_batch import BatchHeader, decode_header
+from oncelog.wire.records import Record, encode_batch
+
+from .file_damage import wrong_answers
+
+BATCHES = 12
+
+
+def made(directory: Path) -> PartitionLog:
+    """A closed segment whose batches all have entries in its indexes, and an active one."""
+    config = LogConfig(index_interval_bytes=1)
+    log = PartitionLog.open(
+        directory, topic="t", partition=0, topic_id=bytes(16), config=config, now_ms=1
+    )
+    for number in range(BATCHES + 1):
+        if number == BATCHES:
+            log.roll(1)
+        batch = memoryview(bytearray(encode_batch([Record(0, 1_000 + number, None, b"value")])))
+        log.append_as_leader(batch, decode_header(batch), leader_epoch=0, now_ms=1)
+    log.advance_high_watermark(log.log_end_offset)
+    return log
+
+
+def meets(log: PartitionLog) -> bool:
+    try:
+        assert list(wrong_answers(log)) == []
+    except LOG_TROUBLE:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["offset_index", "time_index"])
+def test_damaged_entries_of_an_index_are_met_or_mislead_nobody(tmp_path: Path, kind: str) -> None:
+    log, met = made(tmp_path / "t-0"), 0
+    assert not meets(log)
+    path = getattr(log.segments.first, kind).path
+    content = path.read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 0x10
+        path.write_bytes(damaged)
+        met += meets(log)
+    assert met >= len(content) // 4
+    path.write_bytes(content)
+    assert not meets(log)
+    log.local.retire()
+
+
+def test_an_answer_by_an_index_that_nobody_checks_is_told(tmp_path: Path) -> None:
+    log = made(tmp_path / "t-0")
+    path = log.segments.first.offset_index.path
+    content = bytearray(path.read_bytes())
+    content[19] ^= 0x01  # the third entry seems to be of the offset before
+    path.write_bytes(content)
+
+    def unchecked(segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        start = segment.offset_index.lookup(offset)[1]
+        return scan_headers(segment.file, start, segment.size_bytes)
+
+    with mock.patch.object(Segment, "headers_near", unchecked):
+        assert next(wrong_answers(log)) == "not found by its offset: 2"
+    log.local.retire()

@@ -1,0 +1,182 @@
+"""Topics that lose records as they should, and that are deleted and made again: what has to stay.
+
+The judge's checks are about logs that keep everything. Here one writer numbers its records; at the
+end each topic is read, and says what is not as was acknowledged.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from oncelog.client.admin import EARLIEST, LATEST, Admin
+from oncelog.client.consumer import Consumer, ConsumerRecord
+from oncelog.client.producer import Producer
+from oncelog.wire.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+
+from ..virtual_cluster import VirtualCluster
+
+PARTITIONS = 2
+PAUSE_MS, ROUND_MAX = 100, 3
+RETRY_S, LOOKS_MAX = 0.2, 20
+NUMBER = "number"  # the header that has a record's
+ANEW = (0.0, 0.04)  # of the rounds: the topic is deleted and made again; one of these for a seed
+
+
+class Drawn(NamedTuple):
+    """A record to be sent."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+
+
+class OwnTopic:
+    """One such topic. `life` counts how often something became doubtful, or was begun anew."""
+
+    name: ClassVar[str]
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(f"{self.name} of {seed}")
+        self.life = 0
+        self._topic_id = b""  # of what was made last
+        self._is_certain = True
+
+    # -- what a kind of topic decides
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def draw(self, rng: random.Random, number: int) -> Drawn:
+        """The record with this number."""
+        raise NotImplementedError
+
+    def sent(self, number: int, record: Drawn) -> None:
+        """It is on its way."""
+
+    def acknowledged(self, number: int, record: Drawn, offset: int) -> None:
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """The topic is another one now."""
+        raise NotImplementedError
+
+    def missing(self, found: Sequence[ConsumerRecord], starts: Mapping[int, int]) -> list[str]:
+        """What is not as it was acknowledged; `starts`: where the partitions begin."""
+        raise NotImplementedError
+
+    # -- being there
+
+    async def make(self, cluster: VirtualCluster, admin: Admin) -> None:
+        """Make it; KafkaError if that fails."""
+        factor = min(3, len(cluster.ids))
+        with contextlib.suppress(TopicAlreadyExists):  # by a request whose answer was lost
+            await admin.create_topic(
+                self.name, partitions=PARTITIONS, replication_factor=factor, configs=self.configs
+            )
+        for _ in range(LOOKS_MAX):
+            new = _topic_ids(cluster, self.name) - {self._topic_id}
+            self._is_certain = len(new) == 1
+            if new:
+                self._topic_id = min(new)
+                break
+            await asyncio.sleep(RETRY_S)
+
+    async def make_anew(self, cluster: VirtualCluster, admin: Admin) -> None:
+        """Delete it and make it again, however often that takes."""
+        self.forget()
+        self.life += 1
+        is_gone = False
+        while True:
+            try:
+                if not is_gone:
+                    await admin.delete_topics([self.name])
+                    is_gone = True
+                return await self.make(cluster, admin)
+            except UnknownTopicOrPartition:
+                is_gone = True
+            except KafkaError:
+                await asyncio.sleep(RETRY_S)
+
+    async def compare(self, cluster: VirtualCluster) -> list[str]:
+        """Read it, and say what is missing.
+
+        Nothing is said of a topic that is another than was made last: a request came late.
+        """
+        if not self._is_certain or _topic_ids(cluster, self.name) != {self._topic_id}:
+            return []
+        keys = [(self.name, p) for p in range(PARTITIONS)]
+        found: list[ConsumerRecord] = []
+        source = cluster.bootstrap
+        async with Admin(source) as admin, Consumer(source, auto_offset_reset="earliest") as reader:
+            ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
+            reader.assign(dict.fromkeys(keys, 0))
+            while any(reader.position(*key) < end for key, end in ends.items()):
+                found += await reader.poll(200)
+            starts = await admin.list_offsets(dict.fromkeys(keys, EARLIEST))  # some may just go
+        return self.missing(found, {partition: at for (_, partition), at in starts.items()})
+
+
+def _topic_ids(cluster: VirtualCluster, name: str) -> set[bytes]:
+    """What the nodes know it by."""
+    brokers = [node.broker for node in cluster.nodes.values() if node.broker is not None]
+    topics = [broker.state.topics.get(name) for broker in brokers]
+    return {topic.topic_id for topic in topics if topic is not None}
+
+
+def number_of(record: ConsumerRecord) -> int:
+    """The writer's number of a record."""
+    return int(dict(record.headers)[NUMBER] or b"")
+
+
+async def write(
+    cluster: VirtualCluster,
+    topics: Sequence[OwnTopic],
+    stop: Callable[[], bool],
+    rng: random.Random,
+    pace: float,
+) -> None:
+    """Write until `stop()`, some records at a time; after an error with a new producer."""
+    number, anew = 0, rng.choice(ANEW)
+    async with Admin(cluster.bootstrap) as admin:
+        while not stop():
+            try:
+                async with Producer(cluster.bootstrap, delivery_timeout_ms=4_000) as producer:
+                    # Another topic of the name is for another producer, which begins with 0.
+                    while not stop() and rng.random() >= anew:
+                        count = rng.randint(1, ROUND_MAX)
+                        await _round(producer, topics, rng, range(number, number + count))
+                        number += count
+                        pause_s = PAUSE_MS * pace / 1_000
+                        await asyncio.sleep(min(rng.expovariate(1 / pause_s), 3 * pause_s))
+            except KafkaError:
+                number += ROUND_MAX
+                for topic in topics:
+                    topic.life += 1  # what was under way may come yet
+                await asyncio.sleep(RETRY_S)
+            else:
+                if not stop():
+                    await rng.choice(topics).make_anew(cluster, admin)
+
+
+async def _round(
+    producer: Producer, topics: Sequence[OwnTopic], rng: random.Random, numbers: range
+) -> None:
+    sent: list[tuple[OwnTopic, int, Drawn, Any]] = []
+    for number in numbers:
+        for topic in topics:
+            record = topic.draw(rng, number)
+            topic.sent(number, record)
+            headers = ((NUMBER, b"%d" % number),)
+            future = await producer.send(
+                topic.name,
+                record.value,
+                key=record.key,
+                partition=record.partition,
+                headers=headers,
+            )
+            sent.append((topic, number, record, future))
+    for topic, number, record, future in sent:
+        topic.acknowledged(number, record, (await future).offset)

@@ -1,0 +1,89 @@
+"""The checks of the own topics say what is gone, and nothing else."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from oncelog.client.admin import Admin
+
+from ..outcome import Shape
+from ..run import run_seed
+from ..virtual_cluster import VirtualCluster
+from .latest_values import LatestValues
+from .own_topic import OwnTopic, write
+from .passing_values import PassingValues
+
+
+def higher(topic: LatestValues) -> str:
+    place = min(topic.latest)
+    topic.latest[place] = 1_000, False
+    return f"partition {place[0]}, key {place[1].decode()}: 1000 was acknowledged"
+
+
+def removed(topic: LatestValues) -> str:
+    place = min(place for place, (_, is_removal) in topic.latest.items() if not is_removal)
+    topic.latest[place] = 1_000, True
+    return f"partition {place[0]}, key {place[1].decode()}: removed by 1000"
+
+
+def another(topic: PassingValues) -> str:
+    place = max(topic.places)
+    topic.places[place] = 1_000
+    return f"partition {place[0]}, offset {place[1]}: 1000 was acknowledged"
+
+
+@pytest.mark.parametrize(
+    ("kind", "falsify"), [(LatestValues, higher), (LatestValues, removed), (PassingValues, another)]
+)
+def test_what_is_not_there_is_reported(kind: type[OwnTopic], falsify: Callable[[Any], str]) -> None:
+    topic, rounds = kind(1), iter([False] * 40)
+
+    async def prepare(cluster: VirtualCluster) -> None:
+        async with Admin(cluster.bootstrap) as admin:
+            await topic.make(cluster, admin)
+
+    with VirtualCluster.made(1, Shape(nodes=1)) as cluster:
+        cluster.start()
+        cluster.finish(prepare(cluster))
+        stop = lambda: next(rounds, True)  # noqa: E731
+        cluster.finish(write(cluster, [topic], stop, random.Random(1), 1.0))
+        assert cluster.finish(topic.compare(cluster)) == []
+        expected = falsify(topic)
+        (words,) = cluster.finish(topic.compare(cluster))
+        assert words.startswith(expected)
+
+
+def test_a_topic_that_is_made_anew_has_to_have_only_what_came_since() -> None:
+    topic = PassingValues(1)
+
+    async def live_twice(cluster: VirtualCluster) -> list[str]:
+        async with Admin(cluster.bootstrap) as admin:
+            await topic.make(cluster, admin)
+            await write(cluster, [topic], iter([False] * 9 + [True] * 9).__next__, rng, 1.0)
+            before = dict(topic.places)
+            await topic.make_anew(cluster, admin)
+            assert before
+            assert topic.places == {}
+            await write(cluster, [topic], iter([False] * 9 + [True] * 9).__next__, rng, 1.0)
+            assert topic.places
+        return await topic.compare(cluster)
+
+    rng = random.Random(2)
+    with VirtualCluster.made(1, Shape(nodes=1)) as cluster:
+        cluster.start()
+        assert cluster.finish(live_twice(cluster)) == []
+
+
+def test_what_compare_says_is_a_finding_of_the_run() -> None:
+    async def compare(_self: OwnTopic, _cluster: VirtualCluster) -> list[str]:
+        return ["partition 0, key 1: gone"]
+
+    outcome = run_seed(
+        1,
+        shape=Shape(seconds=1.0, faults=0),
+        install=lambda: mock.patch.object(LatestValues, "compare", compare),
+    )
+    assert outcome.names == {"value lost"}
