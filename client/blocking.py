@@ -82,8 +82,9 @@ class BlockingConsumer(BlockingClient[Consumer]):
 
     def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] = (),
         *,
+        pattern: str | None = None,
         on_assigned: Callback | None = None,
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
@@ -91,7 +92,8 @@ class BlockingConsumer(BlockingClient[Consumer]):
         """As `Consumer.subscribe`."""
         subscribe = on_loop(Consumer.subscribe)
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
-        subscribe(self, topics, **{n: _in_a_thread(each) for n, each in callbacks.items()})
+        in_threads = {name: _in_a_thread(each) for name, each in callbacks.items()}
+        subscribe(self, topics, pattern=pattern, **in_threads)
 
     assign, unassign = on_loop(Consumer.assign), on_loop(Consumer.unassign)
     seek, pause, resume = on_loop(Consumer.seek), on_loop(Consumer.pause), on_loop(Consumer.resume)

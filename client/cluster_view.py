@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .security.session import Security
 
 METADATA, DESCRIBE_QUORUM = 3, 55
+BY_ID_FROM = 12  # Metadata
 READ_HERE_MAX = 500  # partitions; more are taken over in a thread, not in the event loop
 BACKOFF_FIRST_MS, BACKOFF_LAST_MS = 20, 500
 T = TypeVar("T")
@@ -231,6 +232,19 @@ class ClusterView:
             fresh.topic_ids = self.snapshot.topic_ids | fresh.topic_ids
         self.snapshot = fresh
         return fresh
+
+    async def refresh_by_id(self, topic_ids: Iterable[bytes]) -> None:
+        """Ask for topics by their ids; what a broker does not know is left out (KIP-516)."""
+        connection = await self.any_broker()
+        wanted = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
+        values = {"topics": wanted, "allow_auto_topic_creation": False}
+        if connection.version_for(METADATA) < BY_ID_FROM:
+            await self.refresh()
+            return
+        answer = await connection.call(METADATA, values)
+        names = [topic.name for topic in answer.topics if topic.name and not topic.error_code]
+        if names:
+            await self.refresh(map(str, names))
 
     def learn_leader(
         self,

@@ -17,14 +17,18 @@ async def fetch_committed(
     partitions: Iterable[TopicPartition] | None,
     *,
     stable: bool,
+    member: tuple[str, int] = ("", -1),
 ) -> tuple[int, dict[TopicPartition, OffsetAndMetadata]]:
     """The first error code (0: none), and the offsets of these partitions (None: of all).
 
-    stable: the ends of open transactions are waited for (KIP-447).
+    stable: the ends of open transactions are waited for (KIP-447). member: the id and epoch of a
+    member of a consumer group who asks (KIP-848).
     """
     topics = None if partitions is None else entries_by_topic(partitions, "partition_indexes")
     values: dict[str, Any] = {"group_id": group_id, "topics": topics}
     if coordinator.version_for(OFFSET_FETCH) >= BATCHED_FROM:
+        if member[1] >= 0:
+            values |= {"member_id": member[0], "member_epoch": member[1]}
         values = {"groups": [values]}
     answer = await coordinator.call(OFFSET_FETCH, {**values, "require_stable": stable})
     (group,) = getattr(answer, "groups", (answer,))

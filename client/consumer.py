@@ -32,7 +32,9 @@ from .fetch.record_reader import ConsumerRecord
 from .fetch.state import FetchState, RawBatch
 from .fetch.taking import Taking
 from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
-from .groups.member import GroupMember, RebalanceListener
+from .groups.consumer_member import ConsumerGroupMember
+from .groups.holding import RebalanceListener
+from .groups.member import GroupMember
 from .long_work import LongWork
 from .retries import now_ms
 from .settings import LONG_MAX, consumer_settings
@@ -43,6 +45,7 @@ __all__ = ["Consumer", "ConsumerRecord"]
 CLOSED = "the consumer is closed"
 T = TypeVar("T")
 Callback = Callable[[list[TopicPartition]], Any]
+Member = GroupMember | ConsumerGroupMember
 
 
 class Consumer:
@@ -54,9 +57,10 @@ class Consumer:
         self._view, self._owns_view = open_view(source, s)
         self._is_committed = s.isolation_level == "read_committed"
         self._fetcher = Fetcher(self._view, s, has_sessions=True)
-        self._member: GroupMember | None = None
+        self._member: Member | None = None
         if s.group_id is not None:
-            self._member = GroupMember(self._view, s, self._change, self._before_revoking)
+            kind = ConsumerGroupMember if s.group_protocol == "consumer" else GroupMember
+            self._member = kind(self._view, s, self._change, self._before_revoking)
         committed = self._member.requests.committed if self._member is not None else None
         self._positions = Positions(self._view, s, committed)
         self._taking = Taking(self._positions, read_committed=self._is_committed)
@@ -89,15 +93,19 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] = (),
         *,
+        pattern: str | None = None,
         on_assigned: Callback | None = None,
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Read these topics as a member of the group; the next polls join it."""
+        """Read these topics as a member of the group; the next polls join it.
+
+        pattern: those whose whole names match it, too, found by the broker (RE2).
+        """
         listener = RebalanceListener(on_assigned, on_revoked, on_lost)
-        self._require_group().subscribe(tuple(sorted(set(topics))), listener)
+        self._require_group().subscribe(tuple(sorted(set(topics))), pattern, listener)
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
         """Read these partitions and no others, with offsets where they are given.
@@ -219,7 +227,7 @@ class Consumer:
     async def _prepare(self, deadline_ms: int) -> None:
         """Everything that has to be settled before records are given out."""
         self._positions.settle()
-        if self._member is not None and self._member.topics:
+        if self._member is not None and self._member.is_subscribed:
             await self._member.poll(deadline_ms)
             self._commit_by_time()
         fetcher = self._fetcher
@@ -300,7 +308,7 @@ class Consumer:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
         member = self._require_group()
         if offsets is not None and self.group_metadata() != member.requests.metadata:
-            member.refuse_others(offsets)  # it has rebalanced since the last poll
+            member.holding.refuse_others(offsets)  # it has rebalanced since the last poll
         await self._committing.stop()  # what it has is older
         given = offsets if offsets is not None else self._positions.given_out()
         await self._commit(with_metadata(given))
@@ -326,7 +334,7 @@ class Consumer:
         """What the group has committed, where it has."""
         return await self._require_group().requests.committed(list(partitions))
 
-    def _require_group(self) -> GroupMember:
+    def _require_group(self) -> Member:
         self._positions.require_open()
         if self._member is None:
             raise InvalidGroupId("this needs a group.id")
@@ -355,9 +363,10 @@ class Consumer:
             with contextlib.suppress(KafkaError):
                 await self._commit(self._positions.settled())
 
-    async def _before_revoking(self) -> None:
-        """No other member has what is revoked before our next join: offsets may be committed."""
+    async def _before_revoking(self, partitions: set[TopicPartition]) -> None:
+        """No other member has these before our next join: offsets may be committed."""
         assert self._member is not None
+        self._positions.freeze(partitions)
         self._membership = self._member.requests.metadata
         await self._committing.stop()
         await self._commit_settled()
@@ -373,7 +382,9 @@ class Consumer:
             for work in (self._finding, self._refreshing, self._committing):
                 await work.stop()
             if self._member is not None:
-                if not self._member.topics:  # a member commits when it gives up its partitions
+                if (
+                    not self._member.is_subscribed
+                ):  # a member commits when it gives up its partitions
                     await self._commit_settled()
                 await self._member.close()
         finally:

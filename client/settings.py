@@ -187,6 +187,11 @@ CONSUMER = (
     *SECURITY,
     Setting("group.id", str, None, "Makes the consumer a member of a group."),
     Setting("group.instance.id", str, None, "Makes it a static member (KIP-345)."),
+    Setting("group.protocol", str, "classic", "consumer: the brokers assign (KIP-848).", choices=(
+        "classic", "consumer",
+    )),
+    Setting("group.remote.assignor", str, None, "Of group.protocol=consumer: uniform, range, or "
+            "another one that brokers have; without: their first."),
     Setting("isolation.level", str, "read_uncommitted", "Which records are seen.", choices=(
         "read_uncommitted", "read_committed",
     )),
@@ -301,8 +306,25 @@ def consumer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, A
             raise ValueError(f"{name!r} is not an assignor: {', '.join(ASSIGNORS)}")
     if not s.partition_assignment_strategy:
         raise ValueError("partition.assignment.strategy names at least one assignor")
+    _check_protocol(s)
     if s.group_id == "":
         raise ValueError("group.id must not be empty")
     if s.heartbeat_interval_ms >= s.session_timeout_ms:
         raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
     return s
+
+
+OF_CLASSIC = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
+
+
+def _check_protocol(s: Settings) -> None:
+    """Refuse what the group's protocol would not honour, as Java's clients do."""
+    if s.group_protocol == "classic":
+        if s.group_remote_assignor is not None:
+            raise ValueError("group.remote.assignor needs group.protocol=consumer")
+        return
+    if s.group_id is None:
+        raise ValueError("group.protocol=consumer needs a group.id")
+    for row in CONSUMER:
+        if row.name in OF_CLASSIC and getattr(s, row.keyword) != row.default:
+            raise ValueError(f"{row.name} is of no use with group.protocol=consumer: brokers say")

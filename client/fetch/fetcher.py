@@ -71,7 +71,7 @@ class Fetcher:
         by_leader: dict[int, list[FetchState]] = {}
         moved: dict[int, list[FetchState]] = {}
         unknown: set[str] = set()
-        states = [state for state in states if not state.is_paused and state.position >= 0]
+        states = [state for state in states if state.is_read and state.position >= 0]
         if sum(s.buffered_bytes for s in states) >= ANSWERS_AHEAD * self._settings.fetch_max_bytes:
             return
         partitions, brokers = self._view.snapshot.partitions, self._view.snapshot.brokers

@@ -51,6 +51,11 @@ class Positions:
             raise PartitionNotAssigned(f"{topic}/{partition} is not assigned to this consumer")
         return state
 
+    def freeze(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give out nothing more of these: they are about to be given up."""
+        for key in partitions & self.states.keys():
+            self.states[key].is_frozen = True
+
     def settle(self) -> None:
         """A poll begins: the program has done with what the last one gave."""
         self._given = []

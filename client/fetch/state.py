@@ -70,7 +70,8 @@ class FetchState:
     def __init__(self, topic: str, partition: int, position: int) -> None:
         self.topic, self.partition, self.position = topic, partition, position
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
-        self.is_paused = False
+        self.is_paused = False  # by the program
+        self.is_frozen = False  # it is about to be given up
         self.fetch_offset = position  # where the next fetch goes on
         self.position_epoch = self.fetch_epoch = NO_EPOCH  # of the records before those places
         self.checked_epoch = NO_EPOCH  # the leader's when the place was right
@@ -99,6 +100,11 @@ class FetchState:
         """What was fetched and has not been given out, in bytes."""
         begun = len(self._data) - self._at if self._data is not None else 0
         return begun + sum(len(data) for data, _ in self._answers)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is fetched, and given out."""
+        return not (self.is_paused or self.is_frozen)
 
     def seek(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Read from another offset; leader_epoch: of the record before it, where it is known."""

@@ -56,7 +56,7 @@ class Taking:
 
     def _in_turn(self, found: list[Any]) -> Iterator[FetchState]:
         """Each partition while it has something to give."""
-        states = [s for s in self._positions.states.values() if s.has_data and not s.is_paused]
+        states = [s for s in self._positions.states.values() if s.has_data and s.is_read]
         self._turn += 1
         first, until_ms = self._turn % max(len(states), 1), now_ms() + TAKE_MS
         for state in states[first:] + states[:first]:

@@ -11,21 +11,19 @@ when the group has gone on without us: others may have them already.
 """
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ...wire.errors import ErrorCode, KafkaError
+from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterSnapshot, ClusterView
-from ..failures import CommitFailed
 from ..long_work import LongWork
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
 from ..settings import Settings
 from .assignors import COOPERATIVE, assign
+from .holding import Holding, Partitions, RebalanceListener, named
 from .protocol import (
     Subscription,
     decode_assignment,
@@ -39,38 +37,24 @@ from .requests import GroupRequests
 
 logger = logging.getLogger(__name__)
 FOREVER_MS = 1 << 60
-NAMED_MAX = 10  # partitions in a line of the log
 QUICK_BEAT_MS = 200
 _R = GroupReaction
 
 
-@dataclass(slots=True)
-class RebalanceListener:
-    """Callbacks of a program: functions, or coroutine functions, of a list of
-    (topic, partition). Without `on_lost`, `on_revoked` is called with those, too."""
-
-    on_assigned: Callable[[list[TopicPartition]], Any] | None = None
-    on_revoked: Callable[[list[TopicPartition]], Any] | None = None
-    on_lost: Callable[[list[TopicPartition]], Any] | None = None
-
-
 class GroupMember:
-    """See the top of the file. `changed(gone, added)` is called when partitions go and come;
-    `before_revoking` is awaited first (the consumer commits)."""
+    """See the top of the file; `changed` and `before_revoking` as for `Holding`."""
 
     def __init__(
         self,
         view: ClusterView,
         settings: Settings,
-        changed: Callable[[set[TopicPartition], set[TopicPartition]], None],
-        before_revoking: Callable[[], Awaitable[None]],
+        changed: Callable[[Partitions, Partitions], None],
+        before_revoking: Callable[[Partitions], Awaitable[None]],
     ) -> None:
         self._view, self._settings = view, settings
-        self._changed, self._before_revoking = changed, before_revoking
+        self.holding = Holding(self, changed, before_revoking)
         self.requests = GroupRequests(view, settings)
         self.topics: tuple[str, ...] = ()
-        self.listener = RebalanceListener()
-        self.owned: set[TopicPartition] = set()
         self._had: tuple[TopicPartition, ...] = ()  # before they were given up to join
         self._led_counts: dict[str, int] | None = None  # what was assigned, when we lead
         self._seen: ClusterSnapshot | None = None
@@ -86,9 +70,23 @@ class GroupMember:
         name = requests.member_id or "a new member"
         return f"group {requests.group_id}, {name}, generation {requests.generation}"
 
-    def subscribe(self, topics: tuple[str, ...], listener: RebalanceListener) -> None:
-        """Want these topics from the next poll on."""
-        self.topics, self.listener, self._must_join = topics, listener, True
+    @property
+    def owned(self) -> Partitions:
+        """What it reads."""
+        return self.holding.partitions
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether polls have anything to do for it."""
+        return bool(self.topics)
+
+    def subscribe(
+        self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener
+    ) -> None:
+        """Want these topics from the next poll on. Raises ValueError for a pattern."""
+        if pattern is not None:
+            raise ValueError("patterns are for group.protocol=consumer: the broker finds topics")
+        self.topics, self.holding.listener, self._must_join = topics, listener, True
 
     async def poll(self, deadline_ms: int) -> bool:
         """Join where that is due; False when the deadline came first. Raises what ended it."""
@@ -112,19 +110,6 @@ class GroupMember:
             self.requests.reset_generation(code)
         if self.topics:
             self._rejoin(is_lost=is_lost)
-
-    def refuse_others(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raises CommitFailed for what is not ours any more.
-
-        The coordinator takes offsets of any partition from a member, and these would stand in the
-        place of those of the new owner.
-        """
-        if gone := set(partitions) - self.owned:
-            raise CommitFailed(
-                f"the offsets were not committed: since the last poll the group has given "
-                f"{_named(gone)} to others",
-                number=ErrorCode.REBALANCE_IN_PROGRESS,
-            )
 
     def _rejoin(self, *, is_lost: bool) -> None:
         self._must_join = True
@@ -178,9 +163,9 @@ class GroupMember:
         if self._is_lost:
             await self._lose()
         elif everything or not self._is_cooperative:
-            await self._revoke(set(self.owned))
+            await self.holding.revoke(set(self.owned))
         else:
-            await self._revoke({p for p in self.owned if p[0] not in self.topics})
+            await self.holding.revoke({p for p in self.owned if p[0] not in self.topics})
 
     async def _join(self) -> None:
         requests = self.requests
@@ -246,33 +231,16 @@ class GroupMember:
 
     async def _take(self, assignment: set[TopicPartition]) -> None:
         self.requests.joined()
-        logger.info("%s: assigned %s", self, _named(assignment))
+        logger.info("%s: assigned %s", self, named(assignment))
         if revoked := self.owned - assignment:
-            await self._revoke(revoked)
+            await self.holding.revoke(revoked)
             self._must_join = True  # so that others can have them
-        added = assignment - self.owned
-        self.owned = assignment
         self._had = tuple(sorted(assignment))
-        self._changed(set(), added)
-        await _notify(self.listener.on_assigned, added)
-
-    async def _revoke(self, partitions: set[TopicPartition]) -> None:
-        if not partitions:
-            return
-        logger.info("%s: gives up %s", self, _named(partitions))
-        await self._before_revoking()
-        await _notify(self.listener.on_revoked, partitions)
-        self.owned -= partitions
-        self._changed(partitions, set())
+        await self.holding.take(assignment - self.owned)
 
     async def _lose(self) -> None:
-        """Others may have them already: nothing of them may be committed."""
         self._is_lost = False
-        lost, self.owned = self.owned, set()
-        if lost:
-            logger.warning("%s: the group went on without it; lost %s", self, _named(lost))
-            self._changed(lost, set())
-            await _notify(self.listener.on_lost or self.listener.on_revoked, lost)
+        await self.holding.lose()
 
     # --- heartbeats
 
@@ -314,17 +282,3 @@ class GroupMember:
                 self._rejoin(is_lost=True)
                 return
             pause_ms = min(every_ms, QUICK_BEAT_MS)
-
-
-def _named(partitions: set[TopicPartition]) -> str:
-    first = ", ".join(f"{topic}/{index}" for topic, index in sorted(partitions)[:NAMED_MAX])
-    return f"{len(partitions)} partitions ({first}{', ...' * (len(partitions) > NAMED_MAX)})"
-
-
-async def _notify(
-    callback: Callable[[list[TopicPartition]], Any] | None, partitions: set[TopicPartition]
-) -> None:
-    if callback is not None:
-        waits = callback(sorted(partitions))
-        if inspect.isawaitable(waits):
-            await waits

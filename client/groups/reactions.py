@@ -1,4 +1,4 @@
-"""What a member of a group does about each error of each request (KIP-62, 345, 394).
+"""What a member of a group does about each error of each request (KIP-62, 345, 394, 848).
 
 Pure tables, as `reactions`.
 """
@@ -48,8 +48,19 @@ GROUP_REACTIONS: Mapping[GroupRequest, Mapping[int, GroupReaction]] = {
     GroupRequest.JOIN: _MEMBER | {_E.MEMBER_ID_REQUIRED: _R.TAKE_MEMBER_ID},
     GroupRequest.SYNC: _MEMBER,
     GroupRequest.HEARTBEAT: _MEMBER,
-    GroupRequest.COMMIT: _MEMBER,
-    GroupRequest.FETCH_OFFSETS: _MOVED,
+    GroupRequest.COMMIT: _MEMBER
+    | {
+        _E.STALE_MEMBER_EPOCH: _R.RETRY,
+        _E.FENCED_MEMBER_EPOCH: _R.RESET,
+        _E.GROUP_ID_NOT_FOUND: _R.RESET,
+    },
+    # Only members of consumer groups say who they are: their next heartbeat tells them more.
+    GroupRequest.FETCH_OFFSETS: _MOVED
+    | {
+        _E.STALE_MEMBER_EPOCH: _R.RETRY,
+        _E.UNKNOWN_MEMBER_ID: _R.RETRY,
+        _E.GROUP_ID_NOT_FOUND: _R.RETRY,
+    },
 }
 
 

@@ -1,42 +1,31 @@
-"""The requests of one group's member to its coordinator; flow and state are `member`'s.
+"""The requests of a member of the classic protocol to its coordinator; state is `member`'s."""
 
-Everything goes through one connection of its own, since a join waits at the broker for the others.
-"""
-
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
-from ..by_topic import committed_by_topic
 from ..cluster_view import ClusterView
-from ..committed_offsets import fetch_committed
 from ..connection import BrokerConnection
-from ..coordinator_lookup import find_coordinator
-from ..failures import CommitFailed
 from ..group_metadata import GroupMetadata, OffsetAndMetadata
-from ..retries import Backoff, now_ms, until_decided
 from ..security.permissions import error_about
 from ..settings import Settings
+from .coordinator_requests import LEAVE_TIMEOUT_MS, CoordinatorRequests
 from .protocol import NO_GENERATION, PROTOCOL_TYPE
-from .reactions import GroupReaction, GroupRequest, group_reaction_to
+from .reactions import GroupRequest
 
-LEAVE_GROUP, LEAVE_TIMEOUT_MS = 13, 2_000
+LEAVE_GROUP = 13
 JOIN_EXTRA_TIMEOUT_MS = 5_000  # beyond the rebalance timeout
 GONE_ON = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
-T = TypeVar("T")
 
 
-class GroupRequests:
+class GroupRequests(CoordinatorRequests):
     """Holds what the coordinator knows the member by."""
 
     def __init__(self, view: ClusterView, settings: Settings) -> None:
-        self._view, self._settings = view, settings
-        self.group_id: str = settings.group_id
+        super().__init__(view, settings)
         self.member_id, self.generation = "", NO_GENERATION
         self._joined = self.member_id, self.generation
-        self._coordinator_id: int | None = None
-        self.commits_sent = 0  # OffsetCommit requests, repeated ones too
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -58,9 +47,6 @@ class GroupRequests:
         if code != ErrorCode.ILLEGAL_GENERATION:
             self.member_id = ""
 
-    def mark_coordinator_unknown(self) -> None:
-        self._coordinator_id = None
-
     async def join(self, protocols: list[tuple[str, bytes]]) -> Any:
         """JoinGroup's answer, when the others have joined too; its error is the caller's."""
         values = {
@@ -78,7 +64,7 @@ class GroupRequests:
     async def sync(self, protocol: str, assignments: Mapping[str, bytes]) -> Any:
         """SyncGroup's answer, when the leader has sent the assignments."""
         values = {
-            **self._identity("generation_id"),
+            **self._now,
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": protocol,
             "assignments": [{"member_id": m, "assignment": a} for m, a in assignments.items()],
@@ -92,8 +78,7 @@ class GroupRequests:
     async def heartbeat(self, limit_ms: int) -> KafkaError | None:
         """What a heartbeat met, whatever happened to it; None when all is well."""
         try:
-            values = self._identity("generation_id")
-            answer = await self._call(GroupRequest.HEARTBEAT.value, values, limit_ms)
+            answer = await self._call(GroupRequest.HEARTBEAT.value, self._now, limit_ms)
         except KafkaError as problem:
             return problem
         code = int(answer.error_code)
@@ -114,16 +99,9 @@ class GroupRequests:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit. Raises CommitFailed when the group has gone on without this member."""
         joined = self._joined  # who read them; see `metadata`
-        values = {
-            **self._identity("generation_id_or_member_epoch", joined),
-            "topics": committed_by_topic(offsets),
-        }
 
         async def ask(connection: BrokerConnection) -> tuple[int, None]:
-            self.commits_sent += 1
-            answer = await connection.call(GroupRequest.COMMIT.value, values)
-            codes = [int(p.error_code) for t in answer.topics for p in t.partitions]
-            code = next((code for code in codes if code), 0)
+            code = await self._commit_once(connection, joined, offsets)
             if code in GONE_ON and self.member_id and joined != (self.member_id, self.generation):
                 code = ErrorCode.REBALANCE_IN_PROGRESS  # it waited behind a join of ours
             return int(code), None
@@ -134,59 +112,8 @@ class GroupRequests:
         self, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Committed offsets, those of open transactions waited for; only where there are some."""
+        return await self._committed(partitions)
 
-        async def ask(
-            connection: BrokerConnection,
-        ) -> tuple[int, dict[TopicPartition, OffsetAndMetadata]]:
-            return await fetch_committed(connection, self.group_id, partitions, stable=True)
-
-        return await self._until_decided(GroupRequest.FETCH_OFFSETS, ask)
-
-    def _identity(
-        self, generation_field: str, identity: tuple[str, int] | None = None
-    ) -> dict[str, Any]:
-        member_id, generation = identity or (self.member_id, self.generation)
-        return {
-            "group_id": self.group_id,
-            generation_field: generation,
-            "member_id": member_id,
-            "group_instance_id": self._settings.group_instance_id,
-        }
-
-    async def _until_decided(
-        self, request: GroupRequest, ask: Callable[[BrokerConnection], Awaitable[tuple[int, T]]]
-    ) -> T:
-        async def attempt() -> tuple[KafkaError | None, T]:
-            code, answer = await ask(await self._coordinator())
-            return error_about(code, self._name_of(code), "Read") if code else None, answer
-
-        def judge(problem: KafkaError) -> None:
-            reaction = group_reaction_to(request, problem.number)
-            if reaction is GroupReaction.FIND_COORDINATOR:
-                self.mark_coordinator_unknown()
-            elif reaction in (GroupReaction.REJOIN, GroupReaction.RESET):
-                raise CommitFailed(
-                    f"the offsets were not committed: {problem}", number=problem.number
-                )
-            elif reaction is GroupReaction.FAIL:
-                raise problem
-
-        backoff = Backoff(20, 500, now_ms() + self._settings.default_api_timeout_ms)
-        name = f"{request.name.lower().replace('_', ' ')} of group {self.group_id}"
-        return await until_decided(attempt, judge, backoff, name)
-
-    def _name_of(self, code: int) -> str:
-        return self.group_id if code == ErrorCode.GROUP_AUTHORIZATION_FAILED else "NAME"
-
-    async def _call(self, api_key: int, values: dict[str, Any], limit_ms: int) -> Any:
-        try:
-            connection = await self._coordinator()
-            return await connection.call(api_key, values, timeout_ms=limit_ms)
-        except KafkaError:
-            self.mark_coordinator_unknown()
-            raise
-
-    async def _coordinator(self) -> BrokerConnection:
-        if self._coordinator_id is None:
-            self._coordinator_id = await find_coordinator(self._view, self.group_id)
-        return await self._view.broker(self._coordinator_id, f"group {self.group_id}")
+    @property
+    def _now(self) -> dict[str, Any]:
+        return self._identity("generation_id", (self.member_id, self.generation))

@@ -34,6 +34,10 @@ Bootstrap = Annotated[
         validator=check_bootstrap,
     ),
 ]
+Registry = Annotated[
+    str | None,
+    Parameter(help="URL of a Schema Registry; without: SCHEMA_REGISTRY_URL, or the profile's."),
+]
 Pairs = Annotated[
     list[str] | None,
     Parameter(name=["--config", "-c"], help="key=value; may be given several times.", negative=()),
@@ -69,6 +73,18 @@ class Query(ClusterOptions):
 
 __all__ = ["DEFAULT_DATA"]  # handed on
 DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
+
+
+def registry_url(url: str | None, cluster: ClusterChoice) -> str:
+    """Return where the Schema Registry is; Failure where nothing says so."""
+    found = url or cluster.registry()
+    if not found:
+        raise Failure(
+            "Where is the Schema Registry? Give --registry http://HOST:PORT, or set "
+            "SCHEMA_REGISTRY_URL.",
+            exit_code=2,
+        )
+    return found
 
 
 def add_family(

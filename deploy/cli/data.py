@@ -21,15 +21,13 @@ from .common import (
     Data,
     Format,
     Query,
+    Registry,
     add_family,
+    registry_url,
 )
 from .produce import produce
 
 NULL = b"(null)"
-Registry = Annotated[
-    str | None,
-    Parameter(help="URL of a Schema Registry; without: SCHEMA_REGISTRY_URL, or the profile's."),
-]
 
 
 def register(app: App) -> None:
@@ -99,7 +97,7 @@ async def consume(
             "move a group's offsets: oncelog group reset",
             exit_code=2,
         )
-    where = partial(_registry, registry, query)
+    where = partial(registry_url, registry, query)
     decoders = decoder(decode_key, "key", where), decoder(decode, "value", where)
     emit = _printer(query.format, template, decoders)
     order = ReadOrder(
@@ -122,18 +120,6 @@ def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...
 
     name, number = parse_partition(topic)
     return name, (number,)
-
-
-def _registry(url: str | None, query: Query) -> str:
-    """Where the Schema Registry is."""
-    found = url or query.registry()
-    if not found:
-        raise Failure(
-            "Where is the Schema Registry? Give --registry http://HOST:PORT, or set "
-            "SCHEMA_REGISTRY_URL.",
-            exit_code=2,
-        )
-    return found
 
 
 def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:

@@ -2,8 +2,9 @@
 
 import io
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -11,11 +12,13 @@ from cyclopts import Parameter
 
 from ..cluster.failure import Failure
 from ..cluster.terminal import counted, say
-from .common import DEFAULT_CLUSTER, ClusterOptions, pairs
+from ..records.encoders import Encode, Encoder, encoder
+from .common import DEFAULT_CLUSTER, ClusterOptions, Registry, pairs, registry_url
 
 if TYPE_CHECKING:
     from ...client.producer import Producer
     from ..records.json_lines import NewRecord
+    from ..records.registry import Part
 
 LINES_AHEAD = 10_000
 READ_BYTES = 1 << 20
@@ -51,6 +54,19 @@ async def produce(
     whole: Annotated[
         bool, Parameter(help="Each file is one record, as it is.", negative=())
     ] = False,
+    encode: Annotated[Encode, Parameter(help="Values are JSON, and are written as this.")] = "raw",
+    encode_key: Annotated[
+        Encode, Parameter(help="Keys are JSON, and are written as this.")
+    ] = "raw",
+    schema: Annotated[
+        Path | None,
+        Parameter(help="Register this schema of values; without: the newest of TOPIC-value."),
+    ] = None,
+    schema_key: Annotated[
+        Path | None,
+        Parameter(help="Register this schema of keys; without: the newest of TOPIC-key."),
+    ] = None,
+    registry: Registry = None,
     compression: Annotated[Compression, Parameter(help="Of batches.")] = "none",
     acks: Annotated[Literal["all", "1", "0"], Parameter(help="all: idempotent.")] = "all",
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -68,6 +84,11 @@ async def produce(
     sources = _sources(files)
     to_record = _reader(key_separator, is_json=json)
     common = _Common(key, header, where, timestamp)
+    encoders = _encoders(
+        name,
+        {"key": (encode_key, schema_key), "value": (encode, schema)},
+        partial(registry_url, registry, cluster),
+    )
     futures: list[Any] = []
     count = 0
     async with (
@@ -79,7 +100,8 @@ async def produce(
             chunks = _whole(source) if whole else _lines(source)
             while (lines := await _next(chunks)) is not None:
                 for number, line in lines:
-                    record = common.over(to_record(line, f"{source}:{number}"))
+                    place = f"{source}:{number}"
+                    record = _encoded(common.over(to_record(line, place)), encoders, place)
                     futures.append(
                         await producer.send(
                             name,
@@ -97,6 +119,37 @@ async def produce(
         await producer.flush()
         await asyncio.gather(*futures)
     say(f"{counted(count, 'record')} {'sent' if acks == '0' else 'acknowledged'}")
+
+
+def _encoders(
+    topic: str, wanted: "dict[Part, tuple[Encode, Path | None]]", registry: Callable[[], str]
+) -> "dict[Part, Encoder]":
+    """Return what encodes keys and values; nothing for raw, which are sent as they are."""
+    found: dict[Part, Encoder] = {}
+    for part, (how, file) in wanted.items():
+        if how != "raw":
+            found[part] = encoder(how, topic, part, registry(), file)
+        elif file is not None:
+            suffix = "-key" if part == "key" else ""
+            raise Failure(f"--schema{suffix} {file} needs --encode{suffix}.", exit_code=2)
+    return found
+
+
+def _encoded(record: "NewRecord", encoders: "dict[Part, Encoder]", place: str) -> "NewRecord":
+    """Return a record with its key and value encoded; null stays null."""
+    for part, encode in encoders.items():
+        data = record.key if part == "key" else record.value
+        if data is None:
+            continue
+        try:
+            done = encode(data)
+        except ValueError as problem:
+            raise Failure(
+                f"The {part} of {place} cannot be encoded: {problem}. What stands before it was "
+                "sent."
+            ) from None
+        record = record._replace(key=done) if part == "key" else record._replace(value=done)
+    return record
 
 
 class _Common:

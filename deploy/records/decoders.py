@@ -6,14 +6,13 @@ from typing import Literal, get_args
 from ...client.fetch.record_reader import ConsumerRecord
 from ..cluster.failure import Failure
 from .json_lines import HEX, JSON, Decoded, parsed
+from .registry import ByRegistry, Part, registry_decoder
 
 Decode = Literal["raw", "hex", "json", "avro", "jsonschema", "protobuf"]
-Part = Literal["key", "value"]
-BY_REGISTRY = ("avro", "jsonschema", "protobuf")
 Decoder = Callable[[bytes, ConsumerRecord], Decoded]
 """From a record's key or value to what it says; raises ValueError with the reason."""
 
-assert set(BY_REGISTRY) < set(get_args(Decode))
+assert set(get_args(ByRegistry)) < set(get_args(Decode))
 
 
 def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | None:
@@ -27,8 +26,6 @@ def decoder(how: Decode, part: Part, registry: Callable[[], str]) -> Decoder | N
         return lambda data, record: Decoded(data.hex(), HEX)
     if how == "json":
         return lambda data, record: Decoded(parsed(data), JSON)
-    from .registry import registry_decoder
-
     decode = registry_decoder(how, part, registry())
     return lambda data, record: Decoded(decode(data, record), JSON)
 

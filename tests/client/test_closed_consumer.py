@@ -82,7 +82,7 @@ async def test_callbacks_of_the_close_may_commit_and_not_poll() -> None:
     consumer.subscribe(["t"], on_revoked=on_revoked)
     member = consumer._member
     assert member is not None
-    member.owned = {PLACE}
+    member.holding.partitions = {PLACE}
     consumer._membership = member.requests.metadata
     assert isinstance(consumer._membership, GroupMetadata)
     consumer._commit = commit  # type: ignore[method-assign]

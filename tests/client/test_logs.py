@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.client.fetch.positions import Positions
 from oncelog.client.fetch.state import FetchState
-from oncelog.client.groups.member import NAMED_MAX, _named
+from oncelog.client.groups.holding import NAMED_MAX, named
 from oncelog.client.produce.accumulator import ProducerBatch
 from oncelog.client.settings import consumer_settings
 
@@ -16,7 +16,7 @@ def test_a_batch_is_named_by_its_partition_and_size() -> None:
 
 
 def test_many_partitions_take_one_short_line() -> None:
-    line = _named({("t", index) for index in range(10_000)})
+    line = named({("t", index) for index in range(10_000)})
     assert line.startswith("10000 partitions (t/0, t/1, ") and line.endswith(", ...)")
     assert line.count("t/") == NAMED_MAX
 

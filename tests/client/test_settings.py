@@ -63,6 +63,12 @@ def test_without_idempotence_anything_goes():
         ({"partition_assignment_strategy": "fair"}, "'fair' is not an assignor"),
         ({"partition_assignment_strategy": []}, "at least one"),
         ({"session_timeout_ms": 1000, "heartbeat_interval_ms": 1000}, "must be below"),
+        ({"group_remote_assignor": "range"}, "needs group.protocol=consumer"),
+        ({"group_protocol": "consumer"}, "group.protocol=consumer needs a group.id"),
+        (
+            {"group_protocol": "consumer", "group_id": "g", "session_timeout_ms": 9_000},
+            "session.timeout.ms is of no use with group.protocol=consumer",
+        ),
     ],
 )
 def test_what_a_consumer_refuses(keywords, sentence):

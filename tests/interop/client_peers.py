@@ -27,6 +27,14 @@ KAFKAS: dict[str, dict[str, Any]] = {
     KAFKA_V1: {"format_options": ("--feature", "transaction.version=1")},
     KAFKA_3: {"version": "3.5.2"},
 }
+# Members of consumer groups are heard of, and their changes seen, within parts of a second.
+QUICK_GROUPS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.assignment.interval.ms": "0",
+}
 SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 
@@ -34,10 +42,11 @@ SCAN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 def running(name: str, folder: Path) -> Iterator[str]:
     """The bootstrap line of a running cluster: three nodes of ours, one of Kafka's."""
     if name == OURS:
-        with Cluster(nodes=3, config=SCAN) as cluster:
+        with Cluster(nodes=3, config=SCAN | QUICK_GROUPS) as cluster:
             yield cluster.bootstrap
     else:
-        with KafkaPeer(folder, settings=PREPARES | SCAN) as peer:
+        apart = {"group.consumer.migration.policy": "disabled"}  # protocols in one group, as ours
+        with KafkaPeer(folder, settings=PREPARES | SCAN | QUICK_GROUPS | apart) as peer:
             yield peer.bootstrap
 
 

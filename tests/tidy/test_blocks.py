@@ -32,6 +32,8 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/databases.md", "bank-0 to bank-7"): "tests/client/writer_pool/test_pools.py::"
     "test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers",
     ("docs/databases.md", "oncelog demo --job transfers"): "tests/deploy/demo/transfers",
+    ("docs/groups.md", 'group_protocol="consumer"'):
+    "tests/interop/our_client/test_consumer_protocol.py",
     ("docs/install.md", "pip wheel"): "tests/pipeline/test_installed.py",
     ("docs/install.md", "FROM python"): "tests/tidy/test_install.py::"
     "test_dockerfile_has_known_instructions",
@@ -40,6 +42,8 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/prove.md", "oncelog inject --api EndTxn"): "tests/deploy/cli/test_inject.py::"
     "test_it_ends_when_it_is_done",
     ("docs/prove.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
+    ("docs/records.md", "--encode avro"): "tests/deploy/records/test_registry.py::"
+    "test_produce_encodes_what_consume_decodes",
     ("docs/spark.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
     "test_the_program_of_the_page_runs_with_what_the_page_grants",
     ("docs/spark.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"

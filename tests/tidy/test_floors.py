@@ -42,6 +42,7 @@ SHELLS = {
     "client/produce/sender.py",
     "client/fetch/fetcher.py",
     "client/groups/member.py",
+    "client/groups/consumer_member.py",
     "client/loop_thread.py",
     "client/blocking.py",
     "client/blocking_producer.py",

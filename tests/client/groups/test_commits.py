@@ -42,7 +42,7 @@ def joined(consumer: Consumer, generation: int, owned: set[TopicPartition]) -> N
     found: Any = consumer._member
     found.requests.member_id, found.requests.generation = "m", generation
     found.requests.joined()
-    found.owned = owned
+    found.holding.partitions = owned
 
 
 async def test_offsets_of_what_another_member_has_by_now_are_not_committed(

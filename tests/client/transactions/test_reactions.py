@@ -107,10 +107,12 @@ def test_every_request_of_a_member_reacts_so(request_):
     member = request_ is not GroupRequest.FETCH_OFFSETS
     for code, reaction in (
         (E.REBALANCE_IN_PROGRESS, G.REJOIN),
-        (E.UNKNOWN_MEMBER_ID, G.RESET),
         (E.ILLEGAL_GENERATION, G.RESET),
     ):
         assert group_reaction_to(request_, code) is (reaction if member else G.FAIL)
+    # Only members of consumer groups say who they are when they fetch: heartbeats tell them more.
+    unknown = group_reaction_to(request_, E.UNKNOWN_MEMBER_ID)
+    assert unknown is (G.RESET if member else G.RETRY)
     joins = request_ is GroupRequest.JOIN
     named = group_reaction_to(request_, E.MEMBER_ID_REQUIRED)
     assert named is (G.TAKE_MEMBER_ID if joins else G.FAIL)
@@ -118,3 +120,17 @@ def test_every_request_of_a_member_reacts_so(request_):
 
 def test_unstable_offsets_are_waited_for():
     assert group_reaction_to(GroupRequest.FETCH_OFFSETS, E.UNSTABLE_OFFSET_COMMIT) is G.RETRY
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "reaction"),
+    [
+        (GroupRequest.COMMIT, E.STALE_MEMBER_EPOCH, G.RETRY),
+        (GroupRequest.COMMIT, E.FENCED_MEMBER_EPOCH, G.RESET),
+        (GroupRequest.COMMIT, E.GROUP_ID_NOT_FOUND, G.RESET),
+        (GroupRequest.FETCH_OFFSETS, E.STALE_MEMBER_EPOCH, G.RETRY),
+        (GroupRequest.FETCH_OFFSETS, E.GROUP_ID_NOT_FOUND, G.RETRY),
+    ],
+)
+def test_offsets_judged_by_member_epochs_react_so(request_, code, reaction):
+    assert group_reaction_to(request_, code) is reaction

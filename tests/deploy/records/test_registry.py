@@ -1,9 +1,12 @@
 """Avro, JSON Schema and Protobuf, decoded by the schemas of a real registry."""
 
+import gc
 import json
 import socket
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,9 @@ from oncelog.deploy.records.registry import registry_decoder, require_packages
 
 from . import apicurio
 
+# The library's client holds its connections until it is collected, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
 AVRO = {
     "type": "record", "name": "Order", "namespace": "shop",
     "fields": [
@@ -29,6 +35,13 @@ JSON_SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#", "title": "Order", "type": "object",
     "properties": {"id": {"type": "integer"}}, "required": ["id"],
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings(action="ignore"):
+        gc.collect()
 
 
 def test_missing_extra_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,12 +134,16 @@ def produced(cluster: Cluster, topic: str, serializer: Any, content: Any) -> Non
     assert producer.flush(30) == 0
 
 
-def consumed(cluster: Cluster, capsys: Any, topic: str, how: str, url: str) -> Any:
+def consumed(
+    cluster: Cluster, capsys: Any, topic: str, how: str, url: str, count: int = 1
+) -> list[Any]:
+    """Return the values of a topic, decoded."""
     capsys.readouterr()
     options = ("--decode", how, "--registry", url, "--format", "json", "--data", str(cluster.data))
     assert run(["consume", topic, *options]) == 0, capsys.readouterr().err
-    (line,) = capsys.readouterr().out.splitlines()
-    return json.loads(line)["value"]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == count
+    return [json.loads(line)["value"] for line in lines]
 
 
 @pytest.mark.kafka
@@ -138,9 +155,9 @@ def test_avro_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
     serializer = made(SchemaRegistryClient({"url": url}), json.dumps(AVRO))
     order = {"id": 7, "item": "tea", "photo": b"\xff\0", "at": 1_769_860_800_000}
     produced(cluster, "avro", serializer, order)
-    assert consumed(cluster, capsys, "avro", "avro", url) == {
+    assert consumed(cluster, capsys, "avro", "avro", url) == [{
         "id": 7, "item": "tea", "photo": "/wA=", "at": "2026-01-31T12:00:00+00:00",
-    }  # fmt: skip
+    }]  # fmt: skip
 
 
 @pytest.mark.kafka
@@ -151,9 +168,9 @@ def test_json_schema_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None
     made: Any = json_schema.JSONSerializer
     serializer = made(json.dumps(JSON_SCHEMA), SchemaRegistryClient({"url": url}))
     produced(cluster, "jsonschema", serializer, {"id": 7, "more": [1, None]})
-    assert consumed(cluster, capsys, "jsonschema", "jsonschema", url) == {
+    assert consumed(cluster, capsys, "jsonschema", "jsonschema", url) == [{
         "id": 7, "more": [1, None],
-    }  # fmt: skip
+    }]  # fmt: skip
 
 
 @pytest.mark.kafka
@@ -168,9 +185,77 @@ def test_protobuf_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
     message = inner(id=7, item="tea")
     message.at.seconds = 1_769_860_800
     produced(cluster, "protobuf", serializer, message)
-    assert consumed(cluster, capsys, "protobuf", "protobuf", url) == {
+    assert consumed(cluster, capsys, "protobuf", "protobuf", url) == [{
         "id": "7", "item": "tea", "at": "2026-01-31T12:00:00Z",
-    }  # fmt: skip
+    }]  # fmt: skip
+
+
+ITEM: dict[str, Any] = {"id": "7", "item": "tea", "at": "2026-01-31T12:00:00Z"}
+WRITTEN: dict[str, Any] = {
+    "avro": {"id": 7, "item": "tea", "photo": "/wA=", "at": "2026-01-31T12:00:00+00:00"},
+    "jsonschema": {"id": 7, "more": [1, None]},
+    "protobuf": ITEM,
+}
+
+
+def schema_file(folder: Path, how: str) -> Path:
+    """Return a file with a schema; for Protobuf what `protoc --descriptor_set_out` writes."""
+    file = folder / "schema"
+    if how != "protobuf":
+        file.write_text(json.dumps(AVRO if how == "avro" else JSON_SCHEMA))
+        return file
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+    made = FileDescriptorSet()
+    order_type().DESCRIPTOR.file.CopyToProto(made.file.add())
+    content: FileDescriptorProto = made.file[0]
+    order = content.message_type[1].nested_type.pop()
+    del content.message_type[:]
+    content.message_type.append(order)
+    file.write_bytes(made.SerializeToString())
+    return file
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+@pytest.mark.parametrize("how", list(WRITTEN))
+def test_produce_encodes_what_consume_decodes(
+    cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
+) -> None:
+    """First with a schema that it registers, then by the newest one, and from JSON as `consume`
+    prints it."""
+    content, topic = WRITTEN[how], f"written-{how}"
+    assert run(["topic", "create", topic, "--data", str(cluster.data)]) == 0
+    (tmp_path / "lines").write_text(json.dumps(content) + "\n")
+    (tmp_path / "json").write_text(json.dumps({"value": content}) + "\n")
+    there = ["--encode", how, "--registry", url, "--data", str(cluster.data)]
+    given = ["--schema", str(schema_file(tmp_path, how))]
+    for more in ([str(tmp_path / "lines"), *given], [str(tmp_path / "json"), "--json"]):
+        assert run(["produce", topic, *more, *there]) == 0, capsys.readouterr().err
+    assert consumed(cluster, capsys, topic, how, url, 2) == [content, content]
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+@pytest.mark.parametrize("how", list(WRITTEN))
+def test_produce_names_what_cannot_be_encoded(
+    cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
+) -> None:
+    topic, there = f"refused-{how}", ["--registry", url, "--data", str(cluster.data)]
+    schema = schema_file(tmp_path, how)
+    given = ["--schema", str(schema), "--encode", how]
+    assert run(["topic", "create", topic, "--data", str(cluster.data)]) == 0
+    (tmp_path / "lines").write_text('{"id": "tea"}\n')
+    assert run(["produce", topic, str(tmp_path / "lines"), "--encode", how, *there]) == 1
+    assert f"schema {topic}-value of the registry" in " ".join(capsys.readouterr().err.split())
+    assert run(["produce", topic, str(tmp_path / "lines"), *given, *there]) == 1
+    assert "lines:1 cannot be encoded" in " ".join(capsys.readouterr().err.split())
+    schema.write_text("{")
+    assert run(["produce", topic, str(tmp_path / "lines"), *given, *there]) == 1
+    assert "schema cannot be used" in " ".join(capsys.readouterr().err.split())
+    other = ["--encode", "protobuf" if how != "protobuf" else "avro"]
+    assert run(["produce", topic, str(tmp_path / "lines"), *other, *there]) == 1
+    assert "it is of the type" in capsys.readouterr().err
 
 
 def order_type() -> Any:
@@ -201,7 +286,7 @@ def order_type() -> Any:
 def test_unknown_schema_and_foreign_bytes_are_named(
     cluster: Cluster, url: str, capsys: Any
 ) -> None:
-    produced(cluster, "odd", lambda content, _: content, b"\0\0\x0f\xff\xffrest")
+    produced(cluster, "odd", lambda content, _: content, b"\0\0\x0f\xff\xff\0rest")
     for how in ("avro", "jsonschema", "protobuf"):
         options = ("--decode", how, "--registry", url, "--data", str(cluster.data))
         assert run(["consume", "odd", *options]) == 1

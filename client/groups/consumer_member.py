@@ -1,0 +1,247 @@
+"""A member of a group of the newer protocol (KIP-848): what `Membership` says, done.
+
+Rules of this file. Heartbeats run by themselves, one at a time, as often as the coordinator wants
+them; partitions come and go inside the consumer's poll alone, so that a program does not lose one
+while it works on records of it. First is given up what the coordinator takes away, with a commit
+and the callback; then that is said, and others may have it. Partitions are *lost* when the group
+has gone on without us: nothing of them is committed, and the member joins anew.
+
+Who does not poll for max.poll.interval.ms leaves, a static member for now (epoch -2).
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+
+from ...wire.errors import KafkaError
+from ..cluster_view import ClusterView
+from ..fetch.fetcher import wait_for
+from ..long_work import LongWork
+from ..retries import Backoff, now_ms
+from ..settings import Settings
+from .holding import Holding, Partitions, RebalanceListener, named
+from .membership import MemberHeartbeat, Membership, MembershipState, Place, Places
+from .membership_requests import MembershipRequests
+from .reactions import GroupReaction, GroupRequest, group_reaction_to
+
+logger = logging.getLogger(__name__)
+ANSWER_MS_MIN = 1_000  # for one heartbeat
+FOREVER_MS = 1 << 60
+_S = MembershipState
+_UNSETTLED = frozenset({_S.JOINING, _S.RELEASING, _S.FENCED, _S.RECONCILING, _S.LEAVING})
+
+
+class ConsumerGroupMember:
+    """See the top of the file; `changed` and `before_revoking` as for `Holding`."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        settings: Settings,
+        changed: Callable[[Partitions, Partitions], None],
+        before_revoking: Callable[[Partitions], Awaitable[None]],
+    ) -> None:
+        self._view, self._settings = view, settings
+        self._membership = Membership(
+            str(uuid.uuid4()),
+            settings.group_instance_id,
+            settings.max_poll_interval_ms,
+            settings.group_remote_assignor,
+        )
+        self.holding = Holding(self, changed, before_revoking)
+        self.requests = MembershipRequests(
+            view, settings, self._membership, self.holding, self._next_answer
+        )
+        self._names: dict[Place, tuple[str, int]] = {}  # of what it owns
+        self._problem: KafkaError | None = None
+        self._heartbeats, self._settling = LongWork(), LongWork()
+        self._due, self._answered = asyncio.Event(), asyncio.Event()
+        self._polled_ms = now_ms()
+
+    def __repr__(self) -> str:
+        group_id, member = self.requests.group_id, self._membership
+        return f"group {group_id}, {member.member_id}, epoch {member.epoch}"
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What it has subscribed to by name."""
+        return self._membership.names
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether polls have anything to do for it."""
+        return self._membership.wants or self._membership.state is not _S.OUTSIDE
+
+    def subscribe(
+        self, topics: tuple[str, ...], pattern: str | None, listener: RebalanceListener
+    ) -> None:
+        """Want these topics from the next heartbeat on, or those that match a pattern (RE2)."""
+        self.holding.listener = listener
+        self._membership.subscribe(topics, pattern)
+        self._due.set()
+
+    async def poll(self, deadline_ms: int) -> bool:
+        """Give up and take what is due; False when the deadline came first. Raises what ended it.
+
+        What it keeps meanwhile is read on.
+        """
+        self._polled_ms = now_ms()
+        if self._problem is not None:
+            await self.holding.lose()
+            raise self._problem
+        state = self._membership.state
+        if state is not _S.OUTSIDE:
+            self._heartbeats.begin(self._beat)
+        if state not in _UNSETTLED and not self._settling.is_running:
+            return True
+        if self.holding.partitions and state is not _S.FENCED:
+            deadline_ms = now_ms()
+        if not await self._settling.until(deadline_ms, self._settle):
+            return False
+        self._polled_ms = now_ms()
+        return True
+
+    def refused(self, code: int) -> None:
+        """A commit was refused: the next heartbeat tells why, and is sent now."""
+        self._due.set()
+
+    async def close(self) -> None:
+        """Stop, and leave; a static member for now, since it may come back."""
+        await self._settling.stop()
+        await self._give_up_everything()
+        await self._heartbeats.stop()
+        await self._leave()
+
+    def stop(self) -> None:
+        """Stop, without a word to the group."""
+        self._settling.drop()
+        self._heartbeats.drop()
+
+    async def _leave(self) -> None:
+        heartbeat = self._membership.leave()
+        if heartbeat is not None:
+            await self.requests.leave(heartbeat)
+
+    async def _give_up_everything(self) -> None:
+        if self._membership.state in (_S.FENCED, _S.FAILED):
+            await self.holding.lose()
+        else:
+            await self.holding.revoke(set(self.holding.partitions))
+
+    # --- what changes inside polls
+
+    async def _settle(self) -> None:
+        """Do what is to be done until nothing is."""
+        member = self._membership
+        while True:
+            match member.state:
+                case _S.FENCED:
+                    await self.holding.lose()
+                    member.given_up()
+                    self._due.set()
+                case _S.JOINING | _S.RELEASING:
+                    await wait_for(self._answered, ANSWER_MS_MIN)
+                case _S.RECONCILING:
+                    await self._reconcile()
+                case _S.LEAVING:
+                    await self._give_up_everything()
+                    await self._leave()
+                    member.left()
+                    self._due.set()
+                case _S.FAILED if self._problem is not None:
+                    await self.holding.lose()
+                    raise self._problem
+                case _:
+                    return
+
+    async def _reconcile(self) -> None:
+        """Get from what it owns to the target, as far as the names of the topics are known."""
+        member = self._membership
+        target, owned = member.target, member.owned
+        names = await self._names_of(target)
+        if member.state is not _S.RECONCILING:
+            return
+        wanted = {place: (names[place[0]], place[1]) for place in target if place[0] in names}
+        logger.info("%s: assigned %s", self, named(set(wanted.values())))
+        await self.holding.revoke({self._names[place] for place in owned - target})
+        if member.state is not _S.RECONCILING:
+            return  # it was fenced meanwhile, or leaves
+        # Of what is there now, and was not taken away again meanwhile.
+        added = {place: wanted[place] for place in wanted.keys() & member.target - owned}
+        kept = {place: self._names[place] for place in owned & target}
+        self._names = kept | added
+        if added:
+            await self.holding.take(set(added.values()))
+        member.reconciled(frozenset(self._names), target)
+        if member.is_urgent:
+            self._due.set()
+
+    async def _names_of(self, places: Places) -> dict[bytes, str]:
+        """The names of topics, by their ids, as far as brokers know them."""
+        wanted = {topic_id for topic_id, _ in places}
+        names = self._known_names(wanted)
+        if len(names) < len(wanted):
+            try:
+                await self._view.refresh_by_id(wanted - names.keys())
+            except KafkaError as problem:
+                logger.info("%s: topics of its assignment are not known yet: %s", self, problem)
+            names = self._known_names(wanted)
+        return names
+
+    def _known_names(self, wanted: set[bytes]) -> dict[bytes, str]:
+        known = self._view.snapshot.topic_ids.items()
+        return {topic_id: name for name, topic_id in known if topic_id in wanted}
+
+    # --- heartbeats
+
+    async def _beat(self) -> None:
+        member = self._membership
+        backoff = self._new_backoff()
+        while member.state is not _S.FAILED:
+            self._due.clear()
+            left_ms = self._polled_ms + self._settings.max_poll_interval_ms - now_ms()
+            if left_ms <= 0 and (heartbeat := member.too_slow()) is not None:
+                logger.warning("%s: no poll for max.poll.interval.ms, so it leaves", self)
+                await self.requests.leave(heartbeat)
+            heartbeat = member.heartbeat()
+            if heartbeat is None:
+                await wait_for(self._due, member.interval_ms)
+                continue
+            try:
+                limit_ms = max(member.interval_ms, ANSWER_MS_MIN)
+                answer = await self.requests.heartbeat(heartbeat, limit_ms)
+            except KafkaError as problem:
+                self._refused(heartbeat, problem)
+                await backoff.pause()
+                continue
+            backoff = self._new_backoff()
+            member.answered(heartbeat, *answer)
+            self._tell()
+            if not member.is_urgent:
+                await wait_for(self._due, min(member.interval_ms, max(left_ms, 1)))
+
+    def _refused(self, heartbeat: MemberHeartbeat, problem: KafkaError) -> None:
+        member, code = self._membership, problem.number
+        if group_reaction_to(GroupRequest.HEARTBEAT, code) is GroupReaction.FIND_COORDINATOR:
+            self.requests.mark_coordinator_unknown()
+        member.refused(heartbeat, code, is_retriable=problem.retriable)
+        logger.info("%s: %s after: %s", self, member.state.name, problem)
+        if member.state is _S.FAILED:
+            self._problem = problem
+        self._tell()
+
+    def _tell(self) -> None:
+        """Let those who wait for an answer know that there was one."""
+        self._answered.set()
+        self._answered = asyncio.Event()
+
+    async def _next_answer(self) -> None:
+        """Say a heartbeat now, and return when it, or one before it, was answered."""
+        if self._membership.is_within:
+            self._due.set()
+            await wait_for(self._answered, ANSWER_MS_MIN)
+
+    def _new_backoff(self) -> Backoff:
+        settings = self._settings
+        return Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, FOREVER_MS)

@@ -1,0 +1,262 @@
+"""A member of a group of the newer protocol (KIP-848): where it stands, and what it says next.
+
+Pure. Everything goes by one request, ConsumerGroupHeartbeat. What is said and answered:
+
+    state          the next heartbeat says                     then
+    OUTSIDE        nothing
+    JOINING        epoch 0, all that is wanted                 RECONCILING with what is given
+    RELEASING      epoch -2: its place may be its own          JOINING
+    STABLE         its epoch, and what has changed             RECONCILING, if other is given
+    RECONCILING    the same; meanwhile it gives up and takes   ACKNOWLEDGING
+    ACKNOWLEDGING  at once what it owns now                    STABLE
+    FENCED         nothing, before everything is given up      JOINING
+    LEAVING        nothing; gives everything up                OUTSIDE
+    FAILED         nothing more
+
+Places are (topic id, partition). The epoch stays when the group has gone on without the member:
+what it has read before is judged by it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from ...wire.errors import ErrorCode
+
+JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2  # member epochs of requests
+Place = tuple[bytes, int]
+Places = frozenset[Place]
+NOWHERE: Places = frozenset()
+_E = ErrorCode
+_FENCED = (_E.UNKNOWN_MEMBER_ID, _E.FENCED_MEMBER_EPOCH, _E.GROUP_ID_NOT_FOUND)
+
+
+class MembershipState(Enum):
+    OUTSIDE = auto()
+    JOINING = auto()
+    RELEASING = auto()
+    STABLE = auto()
+    RECONCILING = auto()
+    ACKNOWLEDGING = auto()
+    FENCED = auto()
+    LEAVING = auto()
+    FAILED = auto()
+
+
+_S = MembershipState
+WITHIN = frozenset({_S.STABLE, _S.RECONCILING, _S.ACKNOWLEDGING})
+SPEAKING = WITHIN | {_S.JOINING, _S.RELEASING}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemberHeartbeat:
+    """One heartbeat, by kio's names; `topic_partitions` are places, None if they are not said."""
+
+    member_epoch: int
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    owned: Places | None = None
+
+
+@dataclass(slots=True)
+class Membership:
+    """See the top of the file. `interval_ms` is how often the coordinator wants to hear of it."""
+
+    member_id: str
+    instance_id: str | None = None
+    rebalance_timeout_ms: int = 300_000
+    assignor: str | None = None
+    state: MembershipState = _S.OUTSIDE
+    epoch: int = -1
+    interval_ms: int = 1_000
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    target: Places = NOWHERE  # what it is to have
+    owned: Places = NOWHERE
+    _told: tuple[tuple[str, ...], str | None, Places] | None = None  # and heard; None: nothing
+    _telling: tuple[tuple[str, ...], str | None, Places] | None = None
+    _on_its_way: MemberHeartbeat | None = None
+    _may_have_place: bool = False  # the group may have it as a static member that is there
+    _had_pattern: bool = False
+
+    @property
+    def wants(self) -> bool:
+        """Whether it is subscribed to anything."""
+        return bool(self.names) or self.pattern is not None
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Who it is to offsets: its id and epoch, nobody before it has been in the group."""
+        return (self.member_id, self.epoch) if self.epoch >= 0 else ("", -1)
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the group has it, as far as it knows."""
+        return self.state in WITHIN
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether its next heartbeat does not wait for the interval."""
+        if self.is_within and self._told and self._told[:2] != (self.names, self.pattern):
+            return True
+        return self.state in (_S.JOINING, _S.RELEASING, _S.ACKNOWLEDGING)
+
+    # -- what the program does
+
+    def subscribe(self, names: tuple[str, ...], pattern: str | None) -> None:
+        """Want these topics, by names, or those that match a pattern; nothing: leave the group."""
+        self.names, self.pattern = names, pattern
+        self._had_pattern |= pattern is not None
+        if self.wants and self.state is _S.OUTSIDE:
+            self.state = _S.JOINING
+        elif not self.wants and self.state in SPEAKING:
+            self.state = _S.LEAVING
+
+    def reconciled(self, owned: Places, target: Places) -> None:
+        """It has given up and taken what it could to have this target, and owns this now."""
+        if self.state is not _S.RECONCILING:
+            return
+        if owned != self.owned:
+            self.owned = owned
+            self.state = _S.ACKNOWLEDGING
+        elif self.target == target:
+            self.state = _S.STABLE  # what it does not know yet is looked for after an answer
+
+    def given_up(self) -> None:
+        """After it was fenced: nothing that others may have is used any more."""
+        if self.state is _S.FENCED:
+            self.owned = self.target = NOWHERE
+            self.state = _S.OUTSIDE
+            if self.wants:
+                self.state = _S.JOINING
+            else:
+                self.left()
+
+    def leave(self) -> MemberHeartbeat | None:
+        """Return what says that it leaves, None where nobody knows it."""
+        was = self.state
+        self._forget()
+        self.owned = self.target = NOWHERE
+        self.state = was if was is _S.FAILED else _S.OUTSIDE
+        return self._leaving() if was in SPEAKING | {_S.LEAVING} else None
+
+    def left(self) -> None:
+        """It has left to come back, if it wants to: as somebody whom no offset is judged by."""
+        self.epoch = -1
+        if self.wants and self.state is _S.OUTSIDE:
+            self.state = _S.JOINING
+
+    def too_slow(self) -> MemberHeartbeat | None:
+        """The program works on the last records for too long: leave, so that others can go on."""
+        if not self.is_within:
+            return None
+        self._fence(may_have_place=True)
+        return self._leaving()
+
+    def _leaving(self) -> MemberHeartbeat:
+        static = self.instance_id is not None
+        return MemberHeartbeat(
+            LEAVES_FOR_NOW if static else LEAVES, {"instance_id": self.instance_id}
+        )
+
+    # -- what it says
+
+    def heartbeat(self) -> MemberHeartbeat | None:
+        """Return the next heartbeat, which is on its way from here on; None: it says nothing."""
+        if self.state not in SPEAKING:
+            return None
+        if self.state is _S.RELEASING:
+            made = MemberHeartbeat(LEAVES_FOR_NOW, {"instance_id": self.instance_id})
+        elif self.state is _S.JOINING:
+            made = MemberHeartbeat(JOINS, self._everything(), NOWHERE)
+            self._telling = self.names, self.pattern, NOWHERE
+        else:
+            made = self._going_on()
+            self._telling = self.names, self.pattern, self.owned
+            if self.state is _S.ACKNOWLEDGING:
+                self.state = _S.STABLE
+        self._on_its_way = made
+        return made
+
+    def _everything(self) -> dict[str, Any]:
+        return {
+            "instance_id": self.instance_id,
+            "rebalance_timeout": self.rebalance_timeout_ms,
+            "subscribed_topic_names": self.names,
+            "subscribed_topic_regex": self._said_pattern,
+            "server_assignor": self.assignor,
+        }
+
+    @property
+    def _said_pattern(self) -> str | None:
+        """Return the pattern, or what takes one back."""
+        return "" if self.pattern is None and self._had_pattern else self.pattern
+
+    def _going_on(self) -> MemberHeartbeat:
+        """Say what has changed since the last answer; everything, when that was lost."""
+        told = self._told
+        if told is None:
+            return MemberHeartbeat(self.epoch, self._everything(), self.owned)
+        fields: dict[str, Any] = {"instance_id": self.instance_id}
+        if told[:2] != (self.names, self.pattern):
+            fields["subscribed_topic_names"] = self.names
+            fields["subscribed_topic_regex"] = self._said_pattern
+        owned = self.owned if told[2] != self.owned else None
+        return MemberHeartbeat(self.epoch, fields, owned)
+
+    # -- what it is told
+
+    def answered(
+        self, heartbeat: MemberHeartbeat, epoch: int, interval_ms: int, assignment: Places | None
+    ) -> None:
+        """This heartbeat was answered; `assignment` is None where it is as before."""
+        if heartbeat is not self._on_its_way or self.state not in SPEAKING:
+            return  # of a membership that is over
+        self._on_its_way = None
+        self._may_have_place = False
+        if self.state is _S.RELEASING:
+            self.state = _S.JOINING
+            return
+        self._told = self._telling
+        self.epoch, self.interval_ms = epoch, interval_ms
+        if assignment is not None:
+            self.target = assignment
+        if self.state is _S.JOINING:
+            self.state = _S.STABLE
+        if self.state is _S.STABLE and self.target != self.owned:
+            self.state = _S.RECONCILING
+
+    def lost(self, heartbeat: MemberHeartbeat) -> None:
+        """It was not answered, or by a coordinator that cannot: the next one says everything."""
+        if heartbeat is self._on_its_way:
+            self._forget()
+            self._may_have_place |= heartbeat.member_epoch == JOINS
+
+    def refused(self, heartbeat: MemberHeartbeat, code: int, *, is_retriable: bool) -> None:
+        """It was answered with an error, or not at all."""
+        if heartbeat is not self._on_its_way or self.state not in SPEAKING:
+            return
+        if self.state in WITHIN and code in _FENCED:
+            self._fence(may_have_place=code == _E.FENCED_MEMBER_EPOCH)
+        elif self.state is _S.RELEASING and code in (_E.UNKNOWN_MEMBER_ID, _E.GROUP_ID_NOT_FOUND):
+            self._forget()
+            self._may_have_place = False
+            self.state = _S.JOINING  # whoever had the place has gone
+        elif (
+            code == _E.UNRELEASED_INSTANCE_ID and self.state is _S.JOINING and self._may_have_place
+        ):
+            self._forget()
+            self.state = _S.RELEASING
+        elif code in (_E.UNKNOWN_MEMBER_ID, _E.FENCED_MEMBER_EPOCH) or is_retriable:
+            self.lost(heartbeat)
+        else:
+            self._forget()
+            self.state = _S.FAILED
+
+    def _fence(self, *, may_have_place: bool) -> None:
+        self._forget()
+        self._may_have_place = may_have_place
+        self.state = _S.FENCED
+
+    def _forget(self) -> None:
+        self._told = self._telling = self._on_its_way = None

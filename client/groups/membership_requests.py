@@ -1,0 +1,140 @@
+"""The requests of a member of the newer protocol (KIP-848): heartbeats, and offsets by its epoch.
+
+A commit goes with the epoch that the member had when it was asked for: what has come and gone since
+is the next owner's (KIP-1251). A coordinator that finds that epoch too old is asked again with the
+newer one that a heartbeat brings, if all of the partitions are still the member's from then.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ...wire.errors import ErrorCode, KafkaError, UnsupportedVersion, error_for
+from ...wire.identifiers import TopicPartition
+from ..cluster_view import ClusterView
+from ..connection import BrokerConnection
+from ..group_metadata import GroupMetadata, OffsetAndMetadata
+from ..security.permissions import error_about
+from ..settings import Settings
+from .coordinator_requests import LEAVE_TIMEOUT_MS, CoordinatorRequests
+from .holding import Holding
+from .membership import NOWHERE, MemberHeartbeat, Membership, MembershipState, Places
+from .reactions import GroupRequest
+
+CONSUMER_GROUP_HEARTBEAT, PATTERNS_FROM = 68, 1
+NOT_SERVED = "groups of group.protocol=consumer (KIP-848) are not served here; use classic"
+NO_PATTERNS = "this cluster takes no patterns (ConsumerGroupHeartbeat 1); name the topics"
+OF_CLASSIC = "it is a group of group.protocol=classic, and has members"
+_HEARTBEATS_TELL = (
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+
+
+class MembershipRequests(CoordinatorRequests):
+    """See the top of the file. `next_answer` returns when the next heartbeat was answered."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        settings: Settings,
+        membership: Membership,
+        holding: Holding,
+        next_answer: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(view, settings)
+        self._membership, self._holding, self._next_answer = membership, holding, next_answer
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who the member is to offsets in transactions, by the newest epoch that it was told."""
+        member_id, epoch = self._membership.identity
+        return GroupMetadata(self.group_id, epoch, member_id, self._settings.group_instance_id)
+
+    async def heartbeat(
+        self, heartbeat: MemberHeartbeat, limit_ms: int
+    ) -> tuple[int, int, Places | None]:
+        """Say it: the epoch, the interval in ms, and the assignment. Raises what was answered."""
+        connection = await self._coordinator()
+        pattern = heartbeat.fields.get("subscribed_topic_regex")
+        try:
+            version = connection.version_for(CONSUMER_GROUP_HEARTBEAT)
+        except UnsupportedVersion:
+            raise UnsupportedVersion(NOT_SERVED) from None
+        if pattern is not None and version < PATTERNS_FROM:
+            raise UnsupportedVersion(NO_PATTERNS)
+        values = {
+            "group_id": self.group_id,
+            "member_id": self._membership.member_id,
+            "member_epoch": heartbeat.member_epoch,
+            "topic_partitions": _listed(heartbeat.owned),
+            **heartbeat.fields,
+        }
+        answer = await self._call(CONSUMER_GROUP_HEARTBEAT, values, limit_ms)
+        if answer.error_code:
+            raise self._problem(int(answer.error_code), answer.error_message)
+        return answer.member_epoch, answer.heartbeat_interval, _places(answer.assignment)
+
+    def _problem(self, code: int, message: str | None) -> KafkaError:
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return error_about(code, self.group_id, "Read")
+        words = message or str(error_for(code))
+        if code == ErrorCode.GROUP_ID_NOT_FOUND:
+            words = f"group {self.group_id}: {OF_CLASSIC} ({words})"
+        return error_for(code, words)
+
+    async def leave(self, heartbeat: MemberHeartbeat) -> None:
+        """Let the group know, if it can be reached; otherwise the session times out."""
+        try:
+            await self.heartbeat(heartbeat, LEAVE_TIMEOUT_MS)
+        except KafkaError:
+            self.mark_coordinator_unknown()
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit. Raises CommitFailed when the group has gone on without this member."""
+        identity, tenures = self._membership.identity, self._holding.tenures(offsets)
+
+        async def ask(connection: BrokerConnection) -> tuple[int, None]:
+            nonlocal identity
+            code = await self._commit_once(connection, identity, offsets)
+            if code == ErrorCode.STALE_MEMBER_EPOCH:
+                await self._next_answer()
+                is_fenced = self._membership.state is MembershipState.FENCED
+                if is_fenced or tenures != self._holding.tenures(offsets):
+                    return int(ErrorCode.FENCED_MEMBER_EPOCH), None
+                identity = self._membership.identity
+            return code, None
+
+        await self._until_decided(GroupRequest.COMMIT, ask)
+
+    async def committed(
+        self, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Committed offsets, those of open transactions waited for; only where there are some."""
+
+        async def refused(code: int) -> None:
+            if code in _HEARTBEATS_TELL:
+                await self._next_answer()
+
+        return await self._committed(partitions, self._asking, refused)
+
+    def _asking(self) -> tuple[str, int]:
+        """Who asks for offsets: a member while it is one."""
+        membership = self._membership
+        return membership.identity if membership.is_within else ("", -1)
+
+
+def _listed(owned: Places | None) -> list[dict[str, Any]] | None:
+    if owned is None:
+        return None
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(owned):
+        topics.setdefault(topic_id, []).append(partition)
+    return [{"topic_id": key, "partitions": listed} for key, listed in topics.items()]
+
+
+def _places(assignment: Any) -> Places | None:
+    if assignment is None:
+        return None
+    listed = assignment.topic_partitions
+    return NOWHERE.union(*([(t.topic_id, p) for p in t.partitions] for t in listed))

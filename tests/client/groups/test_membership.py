@@ -1,0 +1,305 @@
+"""Where a member of the newer protocol stands, and what it says: every state and every event."""
+
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.client.groups.membership import (
+    JOINS,
+    LEAVES,
+    LEAVES_FOR_NOW,
+    NOWHERE,
+    Membership,
+    MembershipState,
+)
+from oncelog.wire.errors import ErrorCode, error_for
+
+S, E = MembershipState, ErrorCode
+ONE, OTHER = (b"a" * 16, 0), (b"a" * 16, 1)
+BOTH = frozenset({ONE, OTHER})
+
+
+def refused(member: Membership, code: int) -> None:
+    heartbeat = member.heartbeat()
+    if heartbeat is not None:
+        member.refused(heartbeat, code, is_retriable=error_for(code).retriable)
+
+
+def answered(member: Membership, epoch: int = 5, given: frozenset | None = None) -> None:
+    heartbeat = member.heartbeat()
+    if heartbeat is not None:
+        member.answered(heartbeat, epoch, 100, given)
+
+
+def lost(member: Membership) -> None:
+    heartbeat = member.heartbeat()
+    if heartbeat is not None:
+        member.lost(heartbeat)
+
+
+def reconciled(member: Membership, owned: frozenset) -> None:
+    member.reconciled(owned, member.target)
+
+
+def in_state(state: MembershipState, instance: str | None = None) -> Membership:
+    """A member that has got there by the shortest way."""
+    member = Membership("m", instance)
+    if state is S.OUTSIDE:
+        return member
+    member.subscribe(("t",), None)
+    if state is S.JOINING:
+        return member
+    if state is S.RELEASING:
+        lost(member)
+        refused(member, E.UNRELEASED_INSTANCE_ID)
+    elif state is S.FAILED:
+        refused(member, E.UNSUPPORTED_ASSIGNOR)
+    else:
+        answered(member, 4, BOTH if state is not S.STABLE else NOWHERE)
+        if state is S.ACKNOWLEDGING:
+            reconciled(member, BOTH)
+        elif state is S.FENCED:
+            refused(member, E.FENCED_MEMBER_EPOCH)
+        elif state is S.LEAVING:
+            member.subscribe((), None)
+    assert member.state is state
+    return member
+
+
+EVENTS: dict[str, Callable[[Membership], object]] = {
+    "subscribes": lambda m: m.subscribe(("u",), None),
+    "unsubscribes": lambda m: m.subscribe((), None),
+    "is given the same": lambda m: answered(m, 5, m.owned),
+    "is given more": lambda m: answered(m, 5, m.owned | {(b"z" * 16, 9)}),
+    "hears nothing new": answered,
+    "hears nothing": lost,
+    "coordinator moved": lambda m: refused(m, E.NOT_COORDINATOR),
+    "is unknown": lambda m: refused(m, E.UNKNOWN_MEMBER_ID),
+    "is fenced": lambda m: refused(m, E.FENCED_MEMBER_EPOCH),
+    "group is gone": lambda m: refused(m, E.GROUP_ID_NOT_FOUND),
+    "is not released": lambda m: refused(m, E.UNRELEASED_INSTANCE_ID),
+    "instance is fenced": lambda m: refused(m, E.FENCED_INSTANCE_ID),
+    "may not": lambda m: refused(m, E.GROUP_AUTHORIZATION_FAILED),
+    "has taken all": lambda m: reconciled(m, m.target),
+    "could take nothing": lambda m: reconciled(m, m.owned),
+    "has given up": Membership.given_up,
+    "is too slow": Membership.too_slow,
+    "leaves": Membership.leave,
+    "has left": Membership.left,
+}
+NEXT: dict[MembershipState, dict[str, MembershipState]] = {
+    S.OUTSIDE: {"subscribes": S.JOINING},
+    S.JOINING: {
+        "unsubscribes": S.LEAVING,
+        "is given the same": S.STABLE,
+        "is given more": S.RECONCILING,
+        "hears nothing new": S.STABLE,
+        "group is gone": S.FAILED,
+        "is not released": S.FAILED,
+        "instance is fenced": S.FAILED,
+        "may not": S.FAILED,
+        "leaves": S.OUTSIDE,
+    },
+    S.RELEASING: {
+        "unsubscribes": S.LEAVING,
+        "is given the same": S.JOINING,
+        "is given more": S.JOINING,
+        "hears nothing new": S.JOINING,
+        "is unknown": S.JOINING,
+        "group is gone": S.JOINING,
+        "is not released": S.FAILED,
+        "instance is fenced": S.FAILED,
+        "may not": S.FAILED,
+        "leaves": S.OUTSIDE,
+    },
+    S.STABLE: {
+        "unsubscribes": S.LEAVING,
+        "is given more": S.RECONCILING,
+        "is unknown": S.FENCED,
+        "is fenced": S.FENCED,
+        "group is gone": S.FENCED,
+        "is not released": S.FAILED,
+        "instance is fenced": S.FAILED,
+        "may not": S.FAILED,
+        "is too slow": S.FENCED,
+        "leaves": S.OUTSIDE,
+    },
+    S.RECONCILING: {
+        "unsubscribes": S.LEAVING,
+        "is unknown": S.FENCED,
+        "is fenced": S.FENCED,
+        "group is gone": S.FENCED,
+        "is not released": S.FAILED,
+        "instance is fenced": S.FAILED,
+        "may not": S.FAILED,
+        "has taken all": S.ACKNOWLEDGING,
+        "could take nothing": S.STABLE,
+        "is too slow": S.FENCED,
+        "leaves": S.OUTSIDE,
+    },
+    S.ACKNOWLEDGING: {
+        "unsubscribes": S.LEAVING,
+        "is given the same": S.STABLE,
+        "is given more": S.RECONCILING,
+        "hears nothing new": S.STABLE,
+        "hears nothing": S.STABLE,  # its next heartbeat says everything
+        "coordinator moved": S.STABLE,
+        "is unknown": S.FENCED,
+        "is fenced": S.FENCED,
+        "group is gone": S.FENCED,
+        "is not released": S.FAILED,
+        "instance is fenced": S.FAILED,
+        "may not": S.FAILED,
+        "is too slow": S.FENCED,
+        "leaves": S.OUTSIDE,
+    },
+    S.FENCED: {"has given up": S.JOINING, "leaves": S.OUTSIDE},
+    S.LEAVING: {"leaves": S.OUTSIDE},
+    S.FAILED: {},
+}
+
+
+def test_table_has_every_state() -> None:
+    assert NEXT.keys() == set(S)
+    assert all(events.keys() <= EVENTS.keys() for events in NEXT.values())
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("state", S)
+def test_member_in_a_state_meets_an_event_and_goes_to_the_next(
+    state: MembershipState, event: str
+) -> None:
+    member = in_state(state, "i" if state is S.RELEASING else None)
+    EVENTS[event](member)
+    assert member.state is NEXT[state].get(event, state)
+
+
+# -- what it says
+
+
+def test_first_heartbeat_says_everything_and_the_next_ones_what_has_changed() -> None:
+    member = Membership("m", None, 300, "range")
+    member.subscribe(("t",), None)
+    first = member.heartbeat()
+    assert first is not None and first.member_epoch == JOINS and first.owned == NOWHERE
+    assert first.fields["rebalance_timeout"] == 300
+    assert first.fields["subscribed_topic_names"] == ("t",)
+    assert first.fields["server_assignor"] == "range"
+    member.answered(first, 7, 100, BOTH)
+    assert (member.epoch, member.interval_ms, member.target) == (7, 100, BOTH)
+    second = member.heartbeat()
+    assert second is not None and second.member_epoch == 7
+    assert second.owned is None and second.fields == {"instance_id": None}
+    member.answered(second, 7, 100, None)
+    reconciled(member, BOTH)
+    third = member.heartbeat()
+    assert third is not None and third.owned == BOTH
+    member.answered(third, 8, 100, None)
+    fourth = member.heartbeat()
+    assert fourth is not None and (fourth.member_epoch, fourth.owned) == (8, None)
+
+
+def test_heartbeat_after_a_lost_one_says_everything_again() -> None:
+    member = in_state(S.ACKNOWLEDGING)
+    lost(member)
+    again = member.heartbeat()
+    assert again is not None and again.member_epoch == 4 and again.owned == BOTH
+    assert again.fields["subscribed_topic_names"] == ("t",)
+
+
+def test_pattern_is_said_and_taken_back() -> None:
+    member = in_state(S.STABLE)
+    member.subscribe((), "t.*")
+    assert member.is_urgent
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None
+    assert heartbeat.fields["subscribed_topic_names"] == ()
+    assert heartbeat.fields["subscribed_topic_regex"] == "t.*"
+    member.answered(heartbeat, 5, 100, None)
+    assert not member.is_urgent
+    member.subscribe(("t",), None)
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None
+    assert heartbeat.fields["subscribed_topic_names"] == ("t",)
+    assert heartbeat.fields["subscribed_topic_regex"] == ""
+
+
+def test_subscription_that_changes_while_a_heartbeat_is_on_its_way_is_said_by_the_next() -> None:
+    member = in_state(S.JOINING)
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None
+    member.subscribe(("u",), None)
+    member.answered(heartbeat, 1, 100, NOWHERE)
+    following = member.heartbeat()
+    assert following is not None and following.fields["subscribed_topic_names"] == ("u",)
+
+
+@pytest.mark.parametrize(("instance", "epoch"), [(None, LEAVES), ("i", LEAVES_FOR_NOW)])
+def test_member_leaves_and_a_static_one_for_now(instance: str | None, epoch: int) -> None:
+    for leave in (Membership.leave, Membership.too_slow):
+        heartbeat = leave(in_state(S.STABLE, instance))
+        assert heartbeat is not None and heartbeat.member_epoch == epoch
+    assert in_state(S.FENCED, instance).leave() is None, "nobody knows it"
+
+
+def test_answer_of_a_membership_that_is_over_changes_nothing() -> None:
+    member = in_state(S.STABLE)
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None
+    member.too_slow()
+    member.given_up()
+    member.answered(heartbeat, 9, 100, BOTH)
+    assert (member.state, member.epoch, member.target) == (S.JOINING, 4, NOWHERE)
+    member.refused(heartbeat, E.FENCED_INSTANCE_ID, is_retriable=False)
+    assert member.state is S.JOINING
+
+
+def test_target_that_changes_while_the_member_reconciles_is_reconciled_next() -> None:
+    member = in_state(S.RECONCILING)
+    before = member.target
+    answered(member, 5, frozenset({ONE}))
+    member.reconciled(BOTH, before)
+    assert member.state is S.ACKNOWLEDGING
+    answered(member, 5)
+    assert member.state is S.RECONCILING and member.target == {ONE}
+    answered(member, 5, BOTH)
+    member.reconciled(BOTH, frozenset({ONE}))
+    assert member.state is S.RECONCILING, "not with the newer one"
+
+
+def test_topic_whose_name_is_not_known_yet_is_tried_again_after_the_next_answer() -> None:
+    member = in_state(S.RECONCILING)
+    member.reconciled(NOWHERE, member.target)
+    assert member.state is S.STABLE and not member.is_urgent
+    answered(member)
+    assert member.state is S.RECONCILING
+
+
+def test_member_is_known_to_offsets_by_its_last_epoch_and_as_nobody_outside() -> None:
+    member = in_state(S.JOINING)
+    assert member.identity == ("", -1)
+    answered(member, 3, NOWHERE)
+    assert member.identity == ("m", 3)
+    refused(member, E.UNKNOWN_MEMBER_ID)
+    assert member.identity == ("m", 3), "what it read is judged by that"
+    member.subscribe((), None)
+    member.given_up()
+    assert (member.state, member.identity) == (S.OUTSIDE, ("", -1))
+
+
+@pytest.mark.parametrize("code", [E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID])
+def test_static_member_releases_the_place_that_may_be_its_own(code: ErrorCode) -> None:
+    member = in_state(S.STABLE, "i")
+    refused(member, code)
+    member.given_up()
+    refused(member, E.UNRELEASED_INSTANCE_ID)
+    is_own = code is E.FENCED_MEMBER_EPOCH
+    assert member.state is (S.RELEASING if is_own else S.FAILED)
+    if is_own:
+        release = member.heartbeat()
+        assert release is not None and release.member_epoch == LEAVES_FOR_NOW
+        member.answered(release, -2, 0, None)
+        joining = member.heartbeat()
+        assert joining is not None and joining.member_epoch == JOINS
+        refused(member, E.UNRELEASED_INSTANCE_ID)
+        assert member.state is S.FAILED, "another one was quicker"
