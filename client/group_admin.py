@@ -5,58 +5,28 @@ gathered from all brokers, since each coordinates some groups. Errors are raised
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..wire.errors import ErrorCode, GroupIdNotFound, error_for
+from ..wire.errors import ErrorCode, error_for
 from ..wire.identifiers import TopicPartition
-from ..wire.primitives import MalformedFrame
 from .by_topic import committed_by_topic, entries_by_topic
 from .cluster_view import ClusterView
 from .committed_offsets import fetch_committed
 from .connection import BrokerConnection
 from .coordinator_lookup import find_coordinator, raise_code, raise_error_of
 from .group_metadata import OffsetAndMetadata, with_metadata
-from .groups.protocol import decode_assignment
+from .groups.descriptions import (
+    LIST_GROUPS,
+    GroupDescription,
+    GroupListing,
+    described_group,
+    listings,
+)
 from .security.permissions import error_about
 
 OFFSET_COMMIT, NO_GENERATION = 8, -1
-DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
-DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there
+DELETE_GROUPS, OFFSET_DELETE = 42, 47
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class GroupListing:
-    """A group as its coordinator lists it."""
-
-    group_id: str
-    protocol_type: str
-    state: str
-    coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
-    """A member; `partitions` is empty for protocols other than "consumer"."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: tuple[TopicPartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """A group; one that has only offsets is "Empty" and has no protocol type."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    protocol: str
-    coordinator: int
-    members: tuple[MemberDescription, ...] = field(default=())
 
 
 class GroupAdmin:
@@ -69,36 +39,19 @@ class GroupAdmin:
         """All groups, by name."""
 
         async def attempt() -> list[GroupListing]:
-            found: dict[str, GroupListing] = {}
-            for node_id, answer in await self.view.ask_all(LIST_GROUPS, {"states_filter": []}):
-                raise_error_of(answer, operation="Describe")
-                for group in answer.groups:
-                    state = getattr(group, "group_state", "")
-                    found[group.group_id] = GroupListing(
-                        group.group_id, group.protocol_type, state, node_id
-                    )
+            answers = await self.view.ask_all(LIST_GROUPS, {"states_filter": []})
+            found = {
+                g.group_id: g for node_id, answer in answers for g in listings(answer, node_id)
+            }
             return [found[group_id] for group_id in sorted(found)]
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def describe(self, group_id: str) -> GroupDescription:
-        """The group and its members. Raises GroupIdNotFound."""
-
-        async def ask(coordinator: BrokerConnection, node_id: int) -> GroupDescription:
-            (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
-            raise_error_of(group, group_id, "Describe")
-            if group.group_state == DEAD:
-                raise GroupIdNotFound(f"Group {group_id} not found.")
-            return GroupDescription(
-                group_id,
-                group.group_state,
-                group.protocol_type,
-                group.protocol_data,
-                node_id,
-                tuple(_member(member, group.protocol_type) for member in group.members),
-            )
-
-        return await self._of_coordinator(group_id, ask)
+        """The group and its members, of either protocol. Raises GroupIdNotFound."""
+        return await self._of_coordinator(
+            group_id, lambda coordinator, node_id: described_group(coordinator, node_id, group_id)
+        )
 
     async def committed(
         self,
@@ -170,25 +123,6 @@ class GroupAdmin:
             return await ask(await self.view.broker(node_id), node_id)
 
         return await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
-
-
-def _member(member: Any, protocol_type: str) -> MemberDescription:
-    assigned = bytes(member.member_assignment or b"")
-    return MemberDescription(
-        member.member_id,
-        getattr(member, "group_instance_id", None),
-        member.client_id,
-        member.client_host,
-        assigned_partitions(assigned) if protocol_type == "consumer" else (),
-    )
-
-
-def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """What a member's assignment says, any version of it; nothing when it cannot be read."""
-    try:
-        return tuple(sorted(decode_assignment(assignment)))
-    except MalformedFrame:
-        return ()
 
 
 def _raise_first(topics: Iterable[Any], group_id: str, operation: str) -> None:

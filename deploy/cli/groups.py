@@ -1,6 +1,6 @@
 """Commands about consumer groups and what they have committed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
@@ -22,9 +22,14 @@ from .common import (
 
 if TYPE_CHECKING:
     from ...client.blocking import BlockingAdmin
+    from ...client.groups.descriptions import GroupDescription, MemberDescription
 
 NO_MEMBERS = ("Empty", "Dead")
-GROUP_COLUMNS = headings("group", "state", "type", "coordinator")
+GROUP_COLUMNS = headings("group", "state", "type", "protocol", "coordinator")
+MEMBER_COLUMNS = headings("member", "instance", "epoch", "partitions", "target", "host")
+GROUP_OPTIONAL = ("protocol",)
+MEMBER_OPTIONAL = ("host", "instance")
+PARTITIONS_NAMED_MAX = 6
 OFFSET_COLUMNS = headings("topic", "partition", "committed", "end", "lag", "member", "host")
 RESET_COLUMNS = headings("topic", "partition", "from", "to")
 
@@ -39,19 +44,20 @@ def list_groups(
     *,
     query: Query = QUERY,
 ) -> None:
-    """The groups: state, protocol type, and the node that coordinates them."""
+    """The groups: state, type (classic, consumer, ...), and the node that coordinates them."""
     with query.admin() as admin:
         found = admin.groups.list_groups()
     rows = [
         {
             "group": group.group_id,
             "state": group.state,
-            "type": group.protocol_type or None,
+            "type": group.type or None,
+            "protocol": group.protocol_type or None,
             "coordinator": group.coordinator,
         }
         for group in found
     ]
-    show(rows, query.format, columns=GROUP_COLUMNS)
+    show(rows, query.format, columns=GROUP_COLUMNS, optional=GROUP_OPTIONAL)
 
 
 def describe(
@@ -79,23 +85,78 @@ def describe(
             "member": reader.member_id if reader else None,
             "host": reader.host if reader else None,
         })  # fmt: skip
-    summary = {
+    summary: dict[str, Any] = {
         "group": name,
         "state": group.state,
-        "type": group.protocol_type or None,
+        "type": group.type,
         "protocol": group.protocol or None,
         "coordinator": group.coordinator,
-        "members": len(group.members),
+        "members": len(group.members) if group.is_known else None,
     }
+    if group.epoch is not None:
+        summary |= {"epoch": group.epoch, "target epoch": group.target_epoch}
     idle = [m for m in group.members if not m.partitions]
     if query.format == "json":
         names = [member.member_id for member in idle]
-        show_one({**summary, "idle members": names, "offsets": rows}, query.format)
+        who = [_member_row(member) for member in group.members]
+        listed = {"idle members": names, "offsets": rows, "who": who}
+        show_one({**summary, **listed}, query.format)
         return
     tell("  ".join(f"{key} {value}" for key, value in summary.items() if value is not None))
     show(rows, query.format, columns=OFFSET_COLUMNS, optional=("host", "member"))
+    if group.epoch is not None and group.members:
+        tell("")
+        _show_members(group)
+        return
     for member in idle:
         tell(f"{member.member_id} at {member.host} has no partition")
+
+
+def _member_row(member: "MemberDescription") -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "type": member.type,
+        "host": member.host,
+        "epoch": member.epoch,
+        "partitions": [f"{topic}/{index}" for topic, index in member.partitions],
+        "target": member.target and [f"{topic}/{index}" for topic, index in member.target],
+    }
+
+
+def _show_members(group: "GroupDescription") -> None:
+    """The members of a consumer group: what each has and shall have, and what it waits for."""
+    rows = [
+        {
+            "member": member.member_id,
+            "instance": member.instance_id,
+            "epoch": member.epoch,
+            "partitions": len(member.partitions),
+            "target": len(member.target or ()),
+            "host": member.host,
+        }
+        for member in group.members
+    ]
+    columns = MEMBER_COLUMNS
+    if not any(member.instance_id for member in group.members):
+        columns = {key: head for key, head in columns.items() if key != "instance"}
+    show(rows, "table", columns=columns, optional=MEMBER_OPTIONAL)
+    for member in group.members:
+        if member.epoch is not None and member.epoch < 0:
+            tell(f"{member.member_id} is away, and keeps its target while its session lasts")
+            continue
+        if member.type != group.type:
+            tell(f"{member.member_id} speaks the {member.type} protocol")
+        if member.gives_up:
+            tell(f"{member.member_id} has yet to give up {_named(member.gives_up)}")
+        if member.waits_for:
+            tell(f"{member.member_id} waits for {_named(member.waits_for)}")
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    first = [f"{topic}/{index}" for topic, index in partitions[:PARTITIONS_NAMED_MAX]]
+    more = len(partitions) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")
 
 
 def reset(
@@ -241,6 +302,5 @@ def _refuse_members(admin: "BlockingAdmin", name: str) -> None:
     except GroupIdNotFound:
         return  # a first commit makes it
     if group.state not in NO_MEMBERS:
-        raise Failure(
-            f"Group {name} is {group.state} with {len(group.members)} members: stop them first."
-        )
+        members = f"{len(group.members)} members" if group.is_known else f"type {group.type}"
+        raise Failure(f"Group {name} is {group.state} with {members}: stop them first.")

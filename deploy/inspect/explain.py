@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ...client.cluster_view import PartitionInfo
 from ...client.dual_write.names import writer_of
-from ...client.group_admin import GroupDescription
+from ...client.groups.descriptions import CONSUMER, GroupDescription
 from ...client.transaction_admin import DescribedTransaction, PartitionProducer
 from ...wire.identifiers import TopicPartition
 from ...wire.printable import printable
@@ -287,17 +287,7 @@ def _group_lines(facts: PartitionFacts) -> list[Line]:
     if group.described is None:
         return [("group", f"there is no group {group.name}")]
     lines = [("group", _progress(facts, group))]
-    members = group.described.members
-    if not members:
-        lines.append(
-            ("members", f"none: the group is {group.described.state}, nobody reads for it")
-        )
-    elif group.described.state != "Stable":
-        lines.append(("members", f"{len(members)}; the group is {group.described.state}"))
-    else:
-        readers = [m for m in members if facts.key in m.partitions]
-        at = f"{readers[0].member_id} at {readers[0].host}" if readers else "none of them"
-        lines.append(("members", f"{len(members)}; this partition is read by {at}"))
+    lines += _member_lines(facts.key, group.described)
     if group.is_unstable:
         lines.append((
             "offset",
@@ -309,6 +299,30 @@ def _group_lines(facts: PartitionFacts) -> list[Line]:
             found = _holder_lines(holder, partition, facts.now_ms)
             is_explained = len(group.holders) > 1 or holder.transaction == known_above is not None
             lines += found[:1] if is_explained else found
+    return lines
+
+
+def _member_lines(partition: TopicPartition, group: GroupDescription) -> list[Line]:
+    members, state = group.members, group.state
+    if not group.is_known:
+        return [("members", f"it is a {group.type} group, {state}: its members are not asked for")]
+    if not members:
+        return [("members", f"none: the group is {state}, nobody reads for it")]
+    count = f"{len(members)}"
+    is_shared = group.type == CONSUMER  # members go on while others give up and take
+    if state != "Stable":
+        count += f"; the group is {state}"
+        if not is_shared:
+            return [("members", count)]
+    readers = [m for m in members if partition in m.partitions]
+    at = f"{readers[0].member_id} at {readers[0].host}" if readers else "none of them"
+    lines = [("members", f"{count}; this partition is read by {at}")]
+    for member in members:
+        behind = f"{member.member_id} (epoch {member.epoch} of {group.epoch})"
+        if partition in member.gives_up:
+            lines.append(("gives it up", f"{behind}, when its application polls next"))
+        elif partition in member.waits_for:
+            lines.append(("takes it", f"{behind}, when nobody has it"))
     return lines
 
 

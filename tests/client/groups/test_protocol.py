@@ -5,7 +5,7 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.client.group_admin import assigned_partitions
+from oncelog.client.groups.descriptions import assigned_partitions
 from oncelog.client.groups.protocol import (
     Subscription,
     decode_assignment,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oncelog.client.group_admin import assigned_partitions
+from oncelog.client.groups.descriptions import assigned_partitions
 from oncelog.deploy.cli.groups import destination, target
 from oncelog.deploy.cli.main import run
 from oncelog.deploy.cluster import lookup

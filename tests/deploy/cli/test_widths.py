@@ -99,8 +99,14 @@ TABLES: dict[str, tuple[dict[str, Any], Columns, Sequence[str]]] = {
     ),
     "topic describe": (PARTITION, topics.PARTITION_COLUMNS, ("leader_epoch", "replicas")),
     "group list": (
-        {"group": "billing", "state": "Stable", "type": "consumer", "coordinator": 2},
-        groups.GROUP_COLUMNS, (),
+        {"group": "billing", "state": "Reconciling", "type": "consumer", "protocol": "consumer",
+         "coordinator": 2},
+        groups.GROUP_COLUMNS, groups.GROUP_OPTIONAL,
+    ),
+    "group describe, members": (
+        {"member": "deebf898-858a-4566-b3aa-558a8f212143", "instance": "billing-1", "epoch": 12345,
+         "partitions": 1000, "target": 1000, "host": "/192.168.100.200"},
+        groups.MEMBER_COLUMNS, groups.MEMBER_OPTIONAL,
     ),
     "group describe": (OFFSET, groups.OFFSET_COLUMNS, ("host", "member")),
     "group reset": (OFFSET, groups.RESET_COLUMNS, ()),

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.client.cluster_view import PartitionInfo
 from oncelog.client.dual_write.names import session_id
-from oncelog.client.group_admin import GroupDescription, MemberDescription
+from oncelog.client.groups.descriptions import GroupDescription, MemberDescription
 from oncelog.client.transaction_admin import DescribedTransaction, PartitionProducer
 from oncelog.deploy.inspect.explain import (
     NO_TIMEOUT_MS,
@@ -177,6 +177,28 @@ def of_group(facts: PartitionFacts, **fields) -> dict[str, str]:
 )  # fmt: skip
 def test_how_far_a_group_is_and_why(fields, about, words):
     assert words in of_group(CLEAN, **fields)[about]
+
+
+GIVES = MemberDescription("m-1", None, "client", "/h", (KEY,), 3, (), "consumer")
+TAKES = MemberDescription("m-2", None, "client", "/h", (), 4, (KEY,), "consumer")
+SHARED = GroupDescription(
+    "g", "Reconciling", "consumer", "uniform", 2, (GIVES, TAKES), "consumer", 4, 4
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "about", "words"),
+    [
+        (SHARED, "members", "2; the group is Reconciling; this partition is read by m-1 at /h"),
+        (SHARED, "gives it up", "m-1 (epoch 3 of 4), when its application polls next"),
+        (SHARED, "takes it", "m-2 (epoch 4 of 4), when nobody has it"),
+        (replace(SHARED, members=(), state="Empty"), "members", "nobody reads"),
+        (replace(SHARED, members=(), state="Stable", type="share"), "members",
+         "it is a share group, Stable: its members are not asked for"),
+    ],
+)  # fmt: skip
+def test_who_of_a_consumer_group_reads_and_who_waits(group, about, words):
+    assert words in of_group(CLEAN, described=group)[about]
 
 
 def test_a_reader_at_the_last_stable_offset_has_read_all_it_may():

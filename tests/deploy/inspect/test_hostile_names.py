@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.client.group_admin import GroupDescription, MemberDescription
+from oncelog.client.groups.descriptions import GroupDescription, MemberDescription
 from oncelog.deploy.inspect.explain import (
     NO_TIMEOUT_MS,
     Explanation,

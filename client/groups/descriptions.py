@@ -1,0 +1,180 @@
+"""What coordinators say of groups: classic ones, those of the newer protocol, and any other."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...wire.errors import ErrorCode, GroupIdNotFound
+from ...wire.identifiers import TopicPartition
+from ...wire.primitives import MalformedFrame
+from ..connection import BrokerConnection
+from ..coordinator_lookup import raise_error_of
+from .protocol import PROTOCOL_TYPE, decode_assignment
+
+DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 16, 69
+DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there
+CLASSIC, CONSUMER = "classic", "consumer"
+MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
+_OF_ANOTHER_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as its coordinator lists it; `type` is "" where that does not say."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    coordinator: int
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member; `partitions` is empty for protocols other than "consumer".
+
+    epoch and target: of a member of a consumer group (KIP-848), None of others. `partitions` has
+    what it may read now, also what it has yet to give up, `target` what it will have.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...] = ()
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    type: str = CLASSIC
+
+    @property
+    def gives_up(self) -> tuple[TopicPartition, ...]:
+        """What it has yet to give up."""
+        if self.target is None:
+            return ()
+        return tuple(each for each in self.partitions if each not in self.target)
+
+    @property
+    def waits_for(self) -> tuple[TopicPartition, ...]:
+        """What it will have when its owner has given it up."""
+        return tuple(each for each in self.target or () if each not in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group; one that has only offsets is "Empty" and has no protocol type.
+
+    epoch, target_epoch: of a consumer group (KIP-848), None of others. `protocol` is its assignor.
+    Of a type that is neither classic nor consumer nothing but that and its state is told.
+    """
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    members: tuple[MemberDescription, ...] = field(default=())
+    type: str = CLASSIC
+    epoch: int | None = None
+    target_epoch: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its members are told."""
+        return self.type in (CLASSIC, CONSUMER)
+
+
+async def listed_groups(connection: BrokerConnection, node_id: int) -> list[GroupListing]:
+    """The groups that a broker coordinates."""
+    answer = await connection.call(LIST_GROUPS, {"states_filter": []})
+    return listings(answer, node_id)
+
+
+def listings(answer: Any, node_id: int) -> list[GroupListing]:
+    """What an answer to ListGroups says. Raises its error."""
+    raise_error_of(answer, operation="Describe")
+    return [
+        GroupListing(
+            group.group_id,
+            group.protocol_type,
+            getattr(group, "group_state", ""),
+            node_id,
+            getattr(group, "group_type", "").lower(),
+        )
+        for group in answer.groups
+    ]
+
+
+async def described_group(
+    coordinator: BrokerConnection, node_id: int, group_id: str
+) -> GroupDescription:
+    """A group of any type, by the API of that. Raises GroupIdNotFound."""
+    if CONSUMER_GROUP_DESCRIBE in coordinator.versions:
+        answer = await coordinator.call(CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]})
+        (group,) = answer.groups
+        if group.error_code not in _OF_ANOTHER_TYPE:
+            raise_error_of(group, group_id, "Describe")
+            return _consumer_group(group, node_id)
+    (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
+    is_missing = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == DEAD
+    if not is_missing:
+        raise_error_of(group, group_id, "Describe")
+        members = tuple(_member(member, group.protocol_type) for member in group.members)
+        return GroupDescription(
+            group_id, group.group_state, group.protocol_type, group.protocol_data, node_id, members
+        )
+    for each in await listed_groups(coordinator, node_id):
+        if each.group_id == group_id and each.type not in ("", CLASSIC, CONSUMER):
+            return GroupDescription(
+                group_id, each.state, each.protocol_type, "", node_id, type=each.type
+            )
+    raise GroupIdNotFound(f"Group {group_id} not found.")
+
+
+def _consumer_group(group: Any, node_id: int) -> GroupDescription:
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        PROTOCOL_TYPE,
+        group.assignor_name,
+        node_id,
+        tuple(
+            MemberDescription(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                _partitions(member.assignment),
+                member.member_epoch,
+                _partitions(member.target_assignment),
+                MEMBER_TYPES.get(getattr(member, "member_type", 1), CONSUMER),
+            )
+            for member in sorted(group.members, key=lambda each: str(each.member_id))
+        ),
+        CONSUMER,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    topics: Iterable[Any] = assignment.topic_partitions
+    return tuple(sorted((str(t.topic_name), index) for t in topics for index in t.partitions))
+
+
+def _member(member: Any, protocol_type: str) -> MemberDescription:
+    assigned = bytes(member.member_assignment or b"")
+    return MemberDescription(
+        member.member_id,
+        getattr(member, "group_instance_id", None),
+        member.client_id,
+        member.client_host,
+        assigned_partitions(assigned) if protocol_type == PROTOCOL_TYPE else (),
+    )
+
+
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """What a member's assignment says, any version of it; nothing when it cannot be read."""
+    try:
+        return tuple(sorted(decode_assignment(assignment)))
+    except MalformedFrame:
+        return ()
