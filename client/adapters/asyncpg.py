@@ -14,6 +14,7 @@ which is `raw`. Its `transaction()` is a savepoint of the block, whose commit is
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from ..dual_write.stop_words import DualWriteError, UnsafeDatabase
 from .needed import needed
 
 CLOSE_S = 5.0
@@ -37,7 +38,7 @@ class AsyncpgConnection:
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw
-        self._transaction: Any = None
+        self._has_begun = False
 
     @property
     def info(self) -> "AsyncpgConnection":
@@ -52,23 +53,39 @@ class AsyncpgConnection:
         return AsyncpgCursor(self)
 
     async def begun(self) -> Any:
-        """Give `raw`, in a transaction."""
-        if self._transaction is None:
-            self._transaction = self.raw.transaction()
-            await self._transaction.start()
+        """Give `raw`, in a transaction.
+
+        Not by asyncpg's `start()`: cancelled, that leaves an outermost transaction which never
+        ends, and the next one would be a savepoint of it, which commits nothing.
+        """
+        if not self._has_begun:
+            if self.transaction_status != IDLE:  # BEGIN would join it, and only warn
+                raise UnsafeDatabase("a transaction that is not the block's is open")
+            await self.raw.execute("BEGIN")
+            self._has_begun = True
+            self._set_outermost(self.raw.transaction())
         return self.raw
 
     async def commit(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        if transaction is not None:
-            await transaction.commit()
+        if self._has_begun:
+            self._forget()
+            status = await self.raw.execute("COMMIT")
+            if status != "COMMIT":
+                raise DualWriteError(f"PostgreSQL has answered {status} to COMMIT: nothing counts")
 
     async def rollback(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        if transaction is not None:
-            await transaction.rollback()
-        else:  # after a commit that failed, and to find out whether the connection is lost
-            await self.raw.execute("ROLLBACK")
+        """Also where nothing has begun: BEGIN may have been cut, and the connection be lost."""
+        self._forget()
+        await self.raw.execute("ROLLBACK")
+
+    def _forget(self) -> None:
+        if self._has_begun:
+            self._has_begun = False
+            self._set_outermost(None)
+
+    def _set_outermost(self, transaction: Any) -> None:
+        """Let `raw.transaction()` find itself within this one, so that it is a savepoint."""
+        self.raw.transaction()._connection._top_xact = transaction
 
     async def close(self) -> None:
         await self.raw.close(timeout=CLOSE_S)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...wire.identifiers import TopicPartition
 from ..failures import FORKED, ClientClosed, IllegalProducerState, tell_of_forks
-from . import decision_table
+from . import decision_table, stop_words
 from .database import Dialect, run
 from .decision_table import Script
 from .flow import Flow
@@ -103,8 +103,7 @@ class ConnectionFlow:
             Dialect(self.connection).refuse_busy(self.connection)
 
     def _begin(self) -> Flow[None]:
-        if self._is_lost and self._connect is not None:
-            yield from self._open()
+        yield from self._open_lost()
         try:
             yield from self._run(Dialect(self.connection).begin(self.connection))
         except Exception:
@@ -112,6 +111,17 @@ class ConnectionFlow:
                 raise
             yield from self._open()  # the database was restarted since the last block, perhaps
             yield from self._run(Dialect(self.connection).begin(self.connection))
+
+    def _lost_for_good(self) -> stop_words.DualWriteError | None:
+        """A connection that was given has one life: nobody knows what is open on it."""
+        is_over = self._is_lost and self._connect is None
+        return stop_words.connection_lost(self.name) if is_over else None
+
+    def _open_lost(self) -> Flow[None]:
+        if over := self._lost_for_good():
+            raise over
+        if self._is_lost:
+            yield from self._open()
 
     def _roll_back(self) -> Flow[None]:
         if self._is_forked:
@@ -122,6 +132,7 @@ class ConnectionFlow:
             self._is_lost = True
 
     def _read_positions(self) -> Flow[dict[TopicPartition, int]]:
+        yield from self._open_lost()
         self._refuse_busy()
         try:
             return (yield from self._run(decision_table.read_positions(self.name)))

@@ -87,6 +87,14 @@ def never_known(key: TransactionKey, reason: BaseException | None) -> DecisionIn
     )
 
 
+def connection_lost(name: str) -> DualWriteError:
+    return DualWriteError(
+        f"the connection that writer {name!r} was given is lost, so it begins no block any more. "
+        "Nothing of this one counts: start the writer anew with another connection, or give it a "
+        "function that connects, with which it goes on by itself"
+    )
+
+
 def interrupted(name: str, reason: BaseException) -> DualWriteError:
     return DualWriteError(
         f"writer {name!r} was interrupted in the middle of a transaction "

@@ -85,7 +85,9 @@ class WriterFlow(ConnectionFlow):
     @property
     def stopped_by(self) -> BaseException | None:
         """Why no block of it begins any more; None where one may."""
-        return ClientClosed(CLOSED) if self._is_closed else self._protocol.stopped_by
+        if self._is_closed:
+            return ClientClosed(CLOSED)
+        return self._protocol.stopped_by or self._lost_for_good()
 
     # --- the life of a writer
 

@@ -1,6 +1,7 @@
 """asyncpg in the block of a dual write, on a real cluster and a real PostgreSQL."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ from oncelog.client.adapters.asyncpg import AsyncpgConnection, connect
 from oncelog.client.dual_write.stop_words import (
     BlockNotWhole,
     CheckedBackError,
+    DualWriteError,
     UnsafeDatabase,
     WriterSuperseded,
 )
@@ -137,6 +139,80 @@ async def test_a_commit_without_an_answer_is_found_out(
     assert len(opened) == 2
     await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
     assert ledger.rows() == [1, 2, 3]
+
+
+class Torn(AsyncpgConnection):
+    """A statement of another task fails right before the commit, which PostgreSQL rolls back."""
+
+    is_armed = False
+
+    async def commit(self) -> None:
+        if self.is_armed:
+            self.is_armed = False
+            with contextlib.suppress(asyncpg.PostgresError):
+                await self.raw.execute("SELECT 1 / 0")
+        await super().commit()
+
+
+async def test_a_commit_that_is_answered_by_rollback_does_not_count(
+    bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
+) -> None:
+    torn = Torn((await connect(server.url)()).raw)
+    async with DualWriter(bootstrap, topic, torn) as writer:
+        torn.is_armed = True
+        with pytest.raises(DualWriteError, match="ROLLBACK"):
+            await transfer(writer, topic, 1)
+        await transfer(writer, topic, 2)
+    await torn.close()
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [2]
+
+
+async def until_cut(call: Any, at: int) -> None:
+    """Cancel a call after so many turns of the event loop."""
+    task = asyncio.ensure_future(call)
+    for _ in range(at):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("is_given", [True, False], ids=["connection", "function"])
+async def test_after_a_begin_that_was_cut_a_block_counts(
+    server: PostgresServer, ledger: Ledger, is_given: bool
+) -> None:
+    opens, numbers = connect(server.url), range(1, 12)
+    given = await opens()
+    async with OutboxWriter("cut", given if is_given else opens) as writer:
+        for number in numbers:
+            await until_cut(writer.positions(), number)
+            async with writer.transaction() as work:
+                raw = work.connection.raw
+                await raw.execute(INSERT, number)
+                with pytest.raises(ZeroDivisionError):
+                    async with raw.transaction():
+                        await raw.execute(INSERT, -number)
+                        raise ZeroDivisionError
+            assert ledger.rows() == list(range(1, number + 1)), "the block returned well"
+    await given.close()
+
+
+async def test_a_writer_whose_own_connection_is_lost_stops(
+    bootstrap: str, server: PostgresServer, ledger: Ledger, topic: str
+) -> None:
+    given = await connect(server.url)()
+    async with DualWriter(bootstrap, topic, given) as writer:
+        await transfer(writer, topic, 1)
+        given.raw.terminate()
+        for _ in range(2):
+            with pytest.raises(Exception):  # noqa: B017
+                await transfer(writer, topic, 2)
+        assert isinstance(writer.stopped_by, DualWriteError)
+        for call in (transfer(writer, topic, 3), writer.positions()):
+            with pytest.raises(DualWriteError, match="another connection"):
+                await call
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [1]
 
 
 async def test_an_unsafe_setting_is_refused_at_the_start_and_before_a_commit(
