@@ -6,16 +6,20 @@
         session.add(Transfer(number=1, amount=5))
         await work.send("transfers", b"1")
 
-The session runs on the block's own connection, inside a savepoint: its commit is a part of the
-block, and its rollback undoes what came since. What it has added is flushed when it is left. The
-transaction of the database is the writer's: SQLAlchemy never commits it, nor rolls it back.
+It runs on the block's own connection, inside a savepoint: its commit is a part of the block, its
+rollback undoes what came since, and so does an exception by which it is left. What a session has
+added is flushed when it is left. There is one at a time: the savepoints of two would be within each
+other, and one's rollback undo what the other has written. The transaction of the database is the
+writer's: SQLAlchemy never commits it, nor rolls it back.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from ...wire.errors import InvalidConfig
+from ..dual_write.decision_table import is_without_savepoint
+from ..dual_write.stop_words import not_whole
 from ..dual_write.work import BlockingDatabaseWork, DatabaseWork
 from .needed import needed
 
@@ -25,6 +29,8 @@ URLS = {
     "pg8000": "postgresql+pg8000://",
 }
 PACKAGE = "sqlalchemy[asyncio]"
+SAVEPOINT = "oncelog_sqlalchemy"
+ALONE = "session or connection of SQLAlchemy"
 IN_BLOCK = {"join_transaction_mode": "create_savepoint"}
 
 
@@ -39,8 +45,9 @@ def session(work: BlockingDatabaseWork, **options: Any) -> Generator[Any]:
 
 @contextlib.contextmanager
 def connection(work: BlockingDatabaseWork) -> Generator[Any]:
-    """Give a `sqlalchemy.Connection` of the block."""
-    with work.kept("sqlalchemy", _engine).connect() as bound, bound.begin():
+    """Give a `sqlalchemy.Connection` of the block, one at a time."""
+    engine = work.kept("sqlalchemy", _engine)
+    with work.alone(ALONE), engine.connect() as bound, bound.begin():
         yield bound
 
 
@@ -58,9 +65,11 @@ async def async_session(work: DatabaseWork, **options: Any) -> AsyncGenerator[An
 
 @contextlib.asynccontextmanager
 async def async_connection(work: DatabaseWork) -> AsyncGenerator[Any]:
-    """Give a `sqlalchemy.ext.asyncio.AsyncConnection` of the block."""
-    async with work.kept("sqlalchemy", _async_engine).connect() as bound, bound.begin():
-        yield bound
+    """Give a `sqlalchemy.ext.asyncio.AsyncConnection` of the block, one at a time."""
+    engine = work.kept("sqlalchemy", _async_engine)
+    with work.alone(ALONE):
+        async with engine.connect() as bound, bound.begin():
+            yield bound
 
 
 def _engine(raw: Any) -> Any:
@@ -94,8 +103,45 @@ def _pool() -> dict[str, Any]:
 
 
 def _tamed(engine: Any) -> Any:
-    """Return the engine, which ends no transaction by itself: the writer does."""
-    nothing: Callable[[Any], None] = lambda _: None  # noqa: E731
-    dialect = engine.dialect
-    dialect.do_commit = dialect.do_rollback = dialect.do_begin = dialect.do_close = nothing
+    """Return the engine, whose transactions are savepoints: the transaction is the writer's."""
+    inner, dialect = _Inner(), engine.dialect
+    dialect.do_begin, dialect.do_commit = inner.begin, inner.commit
+    dialect.do_rollback, dialect.do_close = inner.rollback, inner.close
     return engine
+
+
+class _Inner:
+    """What SQLAlchemy takes for the transaction of a connection."""
+
+    _is_open = False  # a new engine asks for a rollback before that
+
+    def begin(self, raw: Any) -> None:
+        _execute(raw, f"SAVEPOINT {SAVEPOINT}")
+        self._is_open = True
+
+    def commit(self, raw: Any) -> None:
+        self._end(raw, f"RELEASE SAVEPOINT {SAVEPOINT}")
+
+    def rollback(self, raw: Any) -> None:
+        self._end(raw, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}", f"RELEASE SAVEPOINT {SAVEPOINT}")
+
+    def close(self, raw: Any) -> None:
+        """Leave it open."""
+
+    def _end(self, raw: Any, *statements: str) -> None:
+        is_open, self._is_open = self._is_open, False
+        try:
+            for sql in statements * is_open:
+                _execute(raw, sql)
+        except Exception as problem:
+            if not is_without_savepoint(problem):
+                raise
+            raise not_whole(problem) from problem
+
+
+def _execute(raw: Any, sql: str) -> None:
+    cursor = raw.cursor()
+    try:
+        cursor.execute(sql)
+    finally:
+        cursor.close()

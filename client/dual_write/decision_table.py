@@ -258,10 +258,15 @@ def end_block() -> Script[None]:
     try:
         yield Statement(f"RELEASE SAVEPOINT {SAVEPOINT}")
     except Exception as problem:
-        is_gone = getattr(problem, "sqlstate", None) in NO_SAVEPOINT
-        if not is_gone and "savepoint" not in str(problem).lower():
+        if not is_without_savepoint(problem):
             raise  # the connection is lost, or a statement failed, unheeded
         raise stop_words.not_whole(problem) from problem
+
+
+def is_without_savepoint(problem: BaseException) -> bool:
+    """Whether the end of a savepoint was refused since somebody has ended its transaction."""
+    is_gone = getattr(problem, "sqlstate", None) in NO_SAVEPOINT
+    return is_gone or "savepoint" in str(problem).lower()
 
 
 def delete_session(transactional_id: str) -> Script[None]:

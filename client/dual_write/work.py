@@ -1,8 +1,10 @@
 """What a block may do with its database, whatever becomes of its records."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
+from ..failures import IllegalProducerState
 from .connection_flow import ConnectionFlow
 from .flow import drive, drive_async
 
@@ -13,10 +15,22 @@ class WorkOfWriter:
     def __init__(self, writer: ConnectionFlow) -> None:
         self._writer = writer
         self.connection: Any = writer.connection
+        self._open: set[str] = set()
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
         """What was made of the connection, once, for as long as the writer has it."""
         return self._writer.kept(name, make)
+
+    @contextlib.contextmanager
+    def alone(self, what: str) -> Generator[None]:
+        """Raises IllegalProducerState where the block has one of these open already."""
+        if what in self._open:
+            raise IllegalProducerState(f"the block has a {what} open: one at a time, pass it on")
+        self._open.add(what)
+        try:
+            yield
+        finally:
+            self._open.remove(what)
 
 
 class BlockingDatabaseWork(WorkOfWriter):

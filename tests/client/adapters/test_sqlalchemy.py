@@ -8,6 +8,8 @@ import pytest
 
 from oncelog.client import BlockingDualWriter, DualWriter
 from oncelog.client.adapters import sqlalchemy as adapter
+from oncelog.client.dual_write.stop_words import BlockNotWhole
+from oncelog.client.failures import IllegalProducerState
 
 from ..dual_write.ledger import Ledger, assert_equal
 from ..dual_write.postgresql import PostgresServer
@@ -60,6 +62,85 @@ def test_core_and_orm_count_with_the_block(bootstrap: str, ledger: Ledger, topic
             work.send(topic, b"1")
     assert_equal(bootstrap, topic, ledger)
     assert ledger.rows() == [1, 2, 3, 4, 5]
+
+
+def insert(number: int) -> Any:
+    return sa.insert(table).values(number=number, amount=5)
+
+
+def test_what_sqlalchemy_rolls_back_does_not_count(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
+        with writer.transaction() as work:
+            with adapter.connection(work) as bound:
+                bound.execute(insert(1))
+                bound.rollback()
+            for opens, number in ((adapter.connection, 2), (adapter.session, 3)):
+                with pytest.raises(ZeroDivisionError), opens(work) as bound:
+                    bound.execute(insert(number))
+                    raise ZeroDivisionError
+            with pytest.raises(sa.exc.IntegrityError), adapter.connection(work) as bound:
+                bound.execute(insert(4))
+                bound.execute(insert(4))
+            with adapter.connection(work) as bound:
+                with pytest.raises(ZeroDivisionError), bound.begin_nested():
+                    bound.execute(insert(5))
+                    raise ZeroDivisionError
+                bound.execute(insert(6))
+            work.send(topic, b"6")
+        with pytest.raises(BlockNotWhole), writer.transaction() as work:
+            with adapter.connection(work) as bound:
+                work.connection.rollback()
+            work.send(topic, b"7")
+    assert_equal(bootstrap, topic, ledger)
+    assert ledger.rows() == [6]
+
+
+def test_a_second_session_of_a_block_is_refused_while_one_is_open(
+    bootstrap: str, ledger: Ledger, topic: str
+) -> None:
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
+        with writer.transaction() as work, adapter.session(work) as first:
+            first.execute(insert(1))
+            for opens in (adapter.session, adapter.connection):
+                with pytest.raises(IllegalProducerState, match="one at a time"), opens(work):
+                    pass
+            first.rollback()
+            first.execute(insert(2))
+            work.send(topic, b"2")
+        with writer.transaction() as work, adapter.session(work) as again:
+            again.execute(insert(3))
+            work.send(topic, b"3")
+    assert_equal(bootstrap, topic, ledger)
+    assert ledger.rows() == [2, 3]
+
+
+async def test_what_is_rolled_back_with_asyncio_does_not_count(
+    bootstrap: str, server: PostgresServer, topic: str
+) -> None:
+    ledger = Ledger(server.connect, "%s").create()
+
+    async def connect() -> Any:
+        return await psycopg.AsyncConnection.connect(server.url)
+
+    async with DualWriter(bootstrap, topic, connect) as writer, writer.transaction() as work:
+        async with adapter.async_connection(work) as bound:
+            await bound.execute(insert(1))
+            await bound.rollback()
+        for opens, number in ((adapter.async_connection, 2), (adapter.async_session, 3)):
+            with pytest.raises(ZeroDivisionError):
+                async with opens(work) as bound:
+                    await bound.execute(insert(number))
+                    raise ZeroDivisionError
+        async with adapter.async_session(work) as session:
+            with pytest.raises(IllegalProducerState, match="one at a time"):
+                async with adapter.async_connection(work):
+                    pass
+            session.add(Transfer(4))
+            await work.send(topic, b"4")
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+    assert ledger.rows() == [4]
 
 
 async def test_asyncio_with_psycopg_and_a_cancelled_session(
