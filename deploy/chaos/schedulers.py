@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from ..cluster.failure import Failure
+from ..faults.damage_action import damage_a_replica
 from ..faults.engine import Action, Scheduler
 from ..faults.link_actions import LINK_ACTIONS, heal_links
 from ..faults.node_actions import NODE_ACTIONS, ensure_all_run
@@ -13,7 +14,7 @@ from .context import ChaosContext
 from .plan_settings import RunSettings
 
 ACTIONS: dict[str, dict[str, Action]] = {
-    NODES: NODE_ACTIONS,
+    NODES: {**NODE_ACTIONS, "damage": damage_a_replica},
     LINKS: LINK_ACTIONS,
     CLIENTS: CLIENT_ACTIONS,
 }

@@ -16,6 +16,8 @@ the links between them, and for clients and their topics. Its kinds:
   restart              stopped as it should be, and started
   wipe                 stopped, its data removed, started under the same id
   disk-full, disk-error   writes fail in one place (ENOSPC, EIO); then it is started anew
+  damage               a byte of one replica's log or index files is another, while its node runs
+                       or before a start: it is repaired, or copied anew
   clock-jump           the wall clock of a node goes hours ahead or back, and returns
 
   isolate              one node is cut off from the others, both ways
@@ -47,7 +49,7 @@ KINDS_BY_TARGET: dict[str, tuple[str, ...]] = {
     NODES: (
         "kill", "kill-leader", "kill-transaction-coordinator", "kill-group-coordinator",
         "kill-controller", "kill-all", "die-at-a-moment", "pause", "stutter", "restart", "wipe",
-        "disk-full", "disk-error", "clock-jump",
+        "disk-full", "disk-error", "damage", "clock-jump",
     ),
     LINKS: (
         "isolate", "isolate-one-way", "cut-pair", "majorities-ring", "bisect", "delay", "hold",

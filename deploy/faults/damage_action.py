@@ -1,0 +1,90 @@
+"""One byte of one replica's log or index files is another: while its node runs, or before a start.
+
+Only while all others have everything, and one machine at a time: what all replicas lose nobody can
+promise. What nobody has met is put back at the end, so that another machine may be next.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ..cluster.failure import Failure
+from .engine import EffectNotSeen
+from .faulty_cluster import FaultyCluster
+from .node_actions import IN_SYNC_WITHIN_S, LEVEL_S, NodeContext
+from .schedule import Fault
+
+SUFFIXES = ("log", "index", "timeindex", "txnindex")
+REPAIRED_WITHIN_S = 60.0
+
+
+class DamagedByte(NamedTuple):
+    """A byte that was changed, and what it was."""
+
+    path: Path
+    inode: int
+    position: int
+    was: int
+    now: int
+
+    def put_back(self) -> bool:
+        """Whether the same file still had it."""
+        try:
+            with self.path.open("r+b", buffering=0) as file:
+                file.seek(self.position)
+                if self.path.stat().st_ino != self.inode or file.read(1) != bytes([self.now]):
+                    return False
+                file.seek(self.position)
+                file.write(bytes([self.was]))
+        except OSError:
+            return False
+        return True
+
+
+def damage(directory: Path, fault: Fault) -> DamagedByte:
+    """Change a byte below a node's directory, by three numbers. Failure if there is none."""
+    files = sorted(
+        path
+        for suffix in SUFFIXES
+        for path in directory.glob(f"*-*[0-9]/*.{suffix}")
+        if path.stat().st_size
+    )
+    if not files:
+        raise Failure(f"there is nothing in {directory}")
+    path = fault.pick(1, files)
+    with path.open("r+b", buffering=0) as file:
+        size = path.stat().st_size
+        position = fault.pick(2, range(size))
+        file.seek(position)
+        was = file.read(1)[0]
+        now = was ^ 1 << fault.pick(3, range(8))
+        file.seek(position)
+        file.write(bytes([now]))
+    return DamagedByte(path, path.stat().st_ino, position, was, now)
+
+
+def damage_a_replica(context: NodeContext, fault: Fault) -> None:
+    """As the top of the file; afterwards the replica is whole and in sync within a minute."""
+    cluster: FaultyCluster = context.cluster
+    node_id = fault.pick(0, cluster.node_ids)
+    is_before_a_start = fault.numbers[1] * 1_000 % 1 < 0.5
+
+    def is_whole() -> bool:
+        return not cluster.missing_replicas()
+
+    with context.links_in_use:
+        context.until(is_whole, IN_SYNC_WITHIN_S, "all replicas in sync")
+        if is_before_a_start:
+            context.sleep(LEVEL_S)
+            cluster.kill(str(node_id))
+        try:
+            byte = damage(cluster.node(node_id).directory, fault)
+        finally:
+            if is_before_a_start:
+                cluster.start(node_id)
+        where = f"{byte.path.parent.name}/{byte.path.name}"
+        context.hit(fault, f"node {node_id}, {where} at {byte.position}", LEVEL_S)
+        byte.put_back()
+        try:
+            context.until(is_whole, REPAIRED_WITHIN_S, f"{where} whole and in sync", mends=True)
+        except EffectNotSeen as why:
+            context.broken.append(f"node {node_id} was damaged: {why}")

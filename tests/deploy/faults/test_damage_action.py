@@ -1,0 +1,45 @@
+"""A byte of a replica's files: which may be changed, and that what nobody met is put back."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.faults.damage_action import damage
+from oncelog.deploy.faults.schedule import Fault
+
+FAULT = Fault("damage", (0.0, 0.4, 0.7, 0.9))
+
+
+def test_a_byte_of_a_replica_is_another_until_it_is_put_back(tmp_path: Path) -> None:
+    file = tmp_path / "t-0" / "00000000000000000000.log"
+    file.parent.mkdir()
+    file.write_bytes(bytes(range(100)))
+    byte = damage(tmp_path, FAULT)
+    assert byte.path == file
+    changed = [at for at, value in enumerate(file.read_bytes()) if value != at]
+    assert changed == [byte.position]
+    assert byte.put_back()
+    assert file.read_bytes() == bytes(range(100))
+    assert not byte.put_back(), "it is not there any more"
+
+
+def test_a_byte_of_a_file_that_was_made_anew_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "t-0" / "00000000000000000000.index"
+    file.parent.mkdir()
+    file.write_bytes(bytes(100))
+    byte = damage(tmp_path, FAULT)
+    anew = file.with_suffix(".new")
+    anew.write_bytes(bytes([byte.now]) * 100)
+    anew.rename(file)
+    assert not byte.put_back()
+    assert file.read_bytes() == bytes([byte.now]) * 100
+
+
+def test_only_files_of_logs_are_damaged(tmp_path: Path) -> None:
+    for name in ("meta.properties", "raft/0.log", "t-0/00000000000000000000.log", "t-x/1.log"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"" if path.suffix == ".log" and "t-0" in name else b"content")
+    with pytest.raises(Failure, match="nothing"):
+        damage(tmp_path, FAULT)
