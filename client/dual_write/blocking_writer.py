@@ -28,7 +28,7 @@ from .writer_flow import WriterFlow
 
 
 class BlockingDualWork(BlockingDatabaseWork):
-    """What a block may do; `connection` is the database's, whose commit is the writer's."""
+    """What a block may do."""
 
     def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:
         super().__init__(writer)
@@ -45,6 +45,7 @@ class BlockingDualWork(BlockingDatabaseWork):
         headers: Headers = (),
     ) -> HandedDelivery:
         """As `BlockingProducer.send`: what keeps the record out is raised at the block's end."""
+        self._refuse_over()
         return self._producer.send(
             topic,
             value,
@@ -56,6 +57,7 @@ class BlockingDualWork(BlockingDatabaseWork):
 
     def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """As `BlockingProducer.send_many`."""
+        self._refuse_over()
         return self._producer.send_many(topic, values, **columns)
 
 
@@ -101,7 +103,8 @@ class BlockingDualWriter(WriterFlow):
             drive(self._begin_block())
             assert self._producer is not None
             try:
-                yield BlockingDualWork(self, self._producer)
+                with BlockingDualWork(self, self._producer).opened() as work:
+                    yield work
             except BaseException as problem:
                 drive(self._block_failed(problem))
                 raise

@@ -1,6 +1,7 @@
 """The connection of a writer: opened anew where it was lost, begun, rolled back."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -11,8 +12,14 @@ from .database import Dialect, run
 from .decision_table import Script
 from .flow import Flow
 from .names import checked_name
+from .stop_words import UnsafeDatabase
 
+logger = logging.getLogger(__name__)
 CLOSED = "the writer is closed"
+BUSY = (
+    "the connection has a transaction open already: commit it or roll it back before the block, "
+    "which is a transaction of its own (a SELECT opens one, too)"
+)
 
 
 class ConnectionFlow:
@@ -97,10 +104,21 @@ class ConnectionFlow:
     def _refuse_unsafe(self) -> Flow[None]:
         yield from self._run(Dialect(self.connection).refuse_unsafe(self.connection))
 
-    def _refuse_busy(self) -> None:
-        """Before anything is rolled back: what is under way between blocks is the program's."""
-        if self.connection is not None and not self._is_lost:
-            Dialect(self.connection).refuse_busy(self.connection)
+    def _end_strays(self) -> Flow[None]:
+        """What is under way between blocks must not be committed with the next one.
+
+        On a connection that was given it is the program's: raises UnsafeDatabase. On the writer's
+        own it came too late for its block, which holds nobody up: it is rolled back.
+        """
+        if self.connection is None or self._is_lost:
+            return
+        is_busy = Dialect(self.connection).is_busy(self.connection)
+        if self._connect is None and is_busy:
+            raise UnsafeDatabase(BUSY)
+        if self._connect is not None and is_busy is not False:
+            if is_busy:
+                logger.warning("%s: what came after the end of a block is rolled back", self.name)
+            yield from self._roll_back()
 
     def _begin(self) -> Flow[None]:
         yield from self._open_lost()
@@ -132,8 +150,8 @@ class ConnectionFlow:
             self._is_lost = True
 
     def _read_positions(self) -> Flow[dict[TopicPartition, int]]:
+        yield from self._end_strays()
         yield from self._open_lost()
-        self._refuse_busy()
         try:
             return (yield from self._run(decision_table.read_positions(self.name)))
         except BaseException:  # cancelled, too: the next block would find a transaction open

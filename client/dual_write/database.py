@@ -41,19 +41,13 @@ class Dialect:
         )
         return parts[0] + "".join(numbered)
 
-    def refuse_busy(self, connection: Any) -> None:
-        """Raises UnsafeDatabase where something else is under way on the connection."""
+    def is_busy(self, connection: Any) -> bool | None:
+        """Whether something is under way on the connection; None where it does not tell."""
         if self._is_sqlite:
-            is_busy = connection.in_transaction and not self._is_always_open(connection)
-        else:
-            info = getattr(connection, "info", None)
-            # 4: of a connection that is lost, which the first statement tells
-            is_busy = getattr(info, "transaction_status", 0) not in (0, 4)
-        if is_busy:
-            raise UnsafeDatabase(
-                "the connection has a transaction open already: commit it or roll it back before "
-                "the block, which is a transaction of its own (a SELECT opens one, too)"
-            )
+            return None if self._is_always_open(connection) else connection.in_transaction
+        status = getattr(getattr(connection, "info", None), "transaction_status", None)
+        # 4: of a connection that is lost, which the first statement tells
+        return None if status is None else status not in (0, 4)
 
     def begin(self, connection: Any) -> Script[None]:
         if not self._is_sqlite or self._is_always_open(connection):

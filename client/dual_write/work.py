@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from ..failures import IllegalProducerState
 from .connection_flow import ConnectionFlow
@@ -10,15 +10,36 @@ from .flow import drive, drive_async
 
 
 class WorkOfWriter:
-    """`connection` is the database's, whose commit is the writer's."""
+    """Of one block: what is asked of it later would be done in the block that is open then."""
 
     def __init__(self, writer: ConnectionFlow) -> None:
-        self._writer = writer
-        self.connection: Any = writer.connection
+        self._writer, self._connection = writer, writer.connection
         self._open: set[str] = set()
+        self._is_over = False
+
+    @contextlib.contextmanager
+    def opened(self) -> Generator[Self]:
+        """Its block is over when this is left."""
+        try:
+            yield self
+        finally:
+            self._is_over = True
+
+    @property
+    def connection(self) -> Any:
+        """The database's, whose commit is the writer's."""
+        self._refuse_over()
+        return self._connection
+
+    def _refuse_over(self) -> None:
+        """Raises IllegalProducerState after the block, ClientClosed in a child of a fork."""
+        self._writer.refuse_forked()
+        if self._is_over:
+            raise IllegalProducerState("the block is over: this came after its end")
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
         """What was made of the connection, once, for as long as the writer has it."""
+        self._refuse_over()
         return self._writer.kept(name, make)
 
     @contextlib.contextmanager
@@ -38,13 +59,13 @@ class BlockingDatabaseWork(WorkOfWriter):
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection; its cursor."""
-        self._writer.refuse_forked()
         cursor = self.connection.cursor()
         cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         return cursor
 
     def consumed(self, topic: str, partition: int, next_offset: int) -> None:
         """Records up to here are done with: the position counts when the block does."""
+        self._refuse_over()
         drive(self._writer.write_position(topic, partition, next_offset))
 
 
@@ -53,7 +74,6 @@ class DatabaseWork(WorkOfWriter):
 
     async def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Run a statement on the connection; its cursor."""
-        self._writer.refuse_forked()
         cursor = self.connection.cursor()
         result = cursor.execute(sql, parameters) if parameters else cursor.execute(sql)
         if isinstance(result, Awaitable):
@@ -62,4 +82,5 @@ class DatabaseWork(WorkOfWriter):
 
     async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
         """Records up to here are done with: the position counts when the block does."""
+        self._refuse_over()
         await drive_async(self._writer.write_position(topic, partition, next_offset))

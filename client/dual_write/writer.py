@@ -37,7 +37,7 @@ from .writer_flow import WriterFlow
 
 
 class DualWork(DatabaseWork):
-    """What a block may do; `connection` is the database's, whose commit is the writer's."""
+    """What a block may do."""
 
     def __init__(self, writer: "DualWriter", producer: Producer) -> None:
         super().__init__(writer)
@@ -54,6 +54,7 @@ class DualWork(DatabaseWork):
         headers: Headers = (),
     ) -> Delivery:
         """As `Producer.send`."""
+        self._refuse_over()
         return await self._producer.send(
             topic,
             value,
@@ -65,6 +66,7 @@ class DualWork(DatabaseWork):
 
     async def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """As `Producer.send_many`."""
+        self._refuse_over()
         return await self._producer.send_many(topic, values, **columns)
 
 
@@ -124,7 +126,8 @@ class DualWriter(WriterFlow):
             await self._shielded.run(self._begin_block(), undo=self._block_failed)
             assert self._producer is not None
             try:
-                yield DualWork(self, self._producer)
+                with DualWork(self, self._producer).opened() as work:
+                    yield work
             except BaseException as problem:
                 await self._shielded.run(self._block_failed(problem))
                 raise

@@ -92,7 +92,7 @@ class WriterFlow(ConnectionFlow):
     # --- the life of a writer
 
     def _start(self) -> Flow[None]:
-        self._refuse_busy()
+        yield from self._end_strays()
         yield from self._open_first()
         if self._creates_tables:
             yield from self._run(decision_table.create_tables())
@@ -116,7 +116,7 @@ class WriterFlow(ConnectionFlow):
         self._refuse_closed()
         yield from self._settle()
         self._require(*IDLE)
-        self._refuse_busy()
+        yield from self._end_strays()
         self._raise_undone((yield from self._advance(steps.BlockBegun())))
 
     def _refuse_closed(self) -> None:

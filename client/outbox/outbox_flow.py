@@ -33,7 +33,7 @@ class OutboxFlow(ConnectionFlow):
         self._stopped: Exception | None = None
 
     def _start(self) -> Flow[None]:
-        self._refuse_busy()
+        yield from self._end_strays()
         try:
             yield from self._open_first()
             if self._creates_tables:
@@ -54,7 +54,7 @@ class OutboxFlow(ConnectionFlow):
         if self._is_open:  # it was interrupted, and nobody has gone on with it
             yield from self._block_failed()
         self._require_started()
-        self._refuse_busy()
+        yield from self._end_strays()
         try:
             yield from self._begin()
         except BaseException:

@@ -24,7 +24,7 @@ CLOSE_S = 30.0
 
 
 class BlockingOutboxWork(BlockingDatabaseWork):
-    """What a block may do; `connection` is the database's, whose commit is the writer's."""
+    """What a block may do."""
 
     _writer: "BlockingOutboxWriter"
 
@@ -39,6 +39,7 @@ class BlockingOutboxWork(BlockingDatabaseWork):
         headers: Headers = (),
     ) -> None:
         """The record is a row; it is sent when the block counts."""
+        self._refuse_over()
         drive(self._writer.write_record(topic, value, key, partition, timestamp_ms, headers))
 
 
@@ -66,7 +67,8 @@ class BlockingOutboxWriter(OutboxFlow):
         with self._taken():
             drive(self._begin_block())
             try:
-                yield BlockingOutboxWork(self)
+                with BlockingOutboxWork(self).opened() as work:
+                    yield work
             except BaseException:
                 drive(self._block_failed())
                 raise
@@ -94,6 +96,7 @@ class OutboxWork(DatabaseWork):
         headers: Headers = (),
     ) -> None:
         """The record is a row; it is sent when the block counts."""
+        self._refuse_over()
         await drive_async(
             self._writer.write_record(topic, value, key, partition, timestamp_ms, headers)
         )
@@ -132,7 +135,8 @@ class OutboxWriter(OutboxFlow):
         with self._taken():
             await self._shielded.run(self._begin_block(), undo=lambda _: self._block_failed())
             try:
-                yield OutboxWork(self)
+                with OutboxWork(self).opened() as work:
+                    yield work
             except BaseException:
                 await self._shielded.run(self._block_failed())
                 raise
