@@ -32,7 +32,7 @@ from .fetch.record_reader import ConsumerRecord
 from .fetch.state import FetchState, RawBatch
 from .fetch.taking import Taking
 from .group_metadata import GroupMetadata, OffsetAndMetadata, with_metadata
-from .groups.consumer_member import ConsumerGroupMember
+from .groups.consumer_member import ConsumerGroupMember, HeartbeatWatcher
 from .groups.holding import RebalanceListener
 from .groups.member import GroupMember
 from .long_work import LongWork
@@ -100,10 +100,7 @@ class Consumer:
         on_revoked: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Read these topics as a member of the group; the next polls join it.
-
-        pattern: those whose whole names match it, too, found by the broker (RE2).
-        """
+        """Read these topics, and those that match a pattern (RE2), as a member of the group."""
         listener = RebalanceListener(on_assigned, on_revoked, on_lost)
         self._require_group().subscribe(tuple(sorted(set(topics))), pattern, listener)
 
@@ -242,12 +239,11 @@ class Consumer:
             await self._finding.until(deadline_ms if is_all else now_ms(), self._positions.find)
         if fetcher.problems:
             raise fetcher.problems.pop(0)
-        age_ms = now_ms() - self._looked_ms
-        if age_ms > self.settings.metadata_max_age_ms:
+        if now_ms() - self._looked_ms > self.settings.metadata_max_age_ms:
             self._looked_ms = now_ms()
             self._refreshing.begin(self._refresh)
         if self._member is not None:
-            self._membership = self._member.requests.metadata
+            self._membership = self._member.polled()
 
     async def _refresh(self) -> None:
         with contextlib.suppress(KafkaError):
@@ -294,6 +290,11 @@ class Consumer:
 
     # --- the group
 
+    def watch_heartbeats(self, watcher: HeartbeatWatcher) -> None:
+        """Tell a watcher of the heartbeats of group.protocol=consumer, for judges."""
+        if isinstance(self._member, ConsumerGroupMember):
+            self._member.watcher = watcher
+
     def group_metadata(self) -> GroupMetadata:
         """For `send_offsets_to_transaction` (KIP-447): who we were in the group at the last poll.
 
@@ -307,8 +308,9 @@ class Consumer:
     ) -> None:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
         member = self._require_group()
-        if offsets is not None and self.group_metadata() != member.requests.metadata:
-            member.holding.refuse_others(offsets)  # it has rebalanced since the last poll
+        if offsets is not None:
+            is_another = self.group_metadata() != member.requests.metadata
+            member.holding.refuse_others(offsets, is_another_generation=is_another)
         await self._committing.stop()  # what it has is older
         given = offsets if offsets is not None else self._positions.given_out()
         await self._commit(with_metadata(given))

@@ -13,10 +13,12 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from ...wire.errors import KafkaError
 from ..cluster_view import ClusterView
 from ..fetch.fetcher import wait_for
+from ..group_metadata import GroupMetadata
 from ..long_work import LongWork
 from ..retries import Backoff, now_ms
 from ..settings import Settings
@@ -30,6 +32,18 @@ ANSWER_MS_MIN = 1_000  # for one heartbeat
 FOREVER_MS = 1 << 60
 _S = MembershipState
 _UNSETTLED = frozenset({_S.JOINING, _S.RELEASING, _S.FENCED, _S.RECONCILING, _S.LEAVING})
+
+
+class HeartbeatWatcher(Protocol):
+    """Hears of each heartbeat, one at a time; epochs as the protocol has them (0: joins)."""
+
+    def says(self, epoch: int) -> None:
+        """It is about to leave."""
+        ...
+
+    def hears(self, epoch: int) -> None:
+        """It was answered, without an error."""
+        ...
 
 
 class ConsumerGroupMember:
@@ -58,6 +72,7 @@ class ConsumerGroupMember:
         self._heartbeats, self._settling = LongWork(), LongWork()
         self._due, self._answered = asyncio.Event(), asyncio.Event()
         self._polled_ms = now_ms()
+        self.watcher: HeartbeatWatcher | None = None
 
     def __repr__(self) -> str:
         group_id, member = self.requests.group_id, self._membership
@@ -101,6 +116,11 @@ class ConsumerGroupMember:
             return False
         self._polled_ms = now_ms()
         return True
+
+    def polled(self) -> GroupMetadata:
+        """Return who it is to the offsets of what a poll is about to give out."""
+        self.holding.polled()
+        return self.requests.metadata
 
     def refused(self, code: int) -> None:
         """A commit was refused: the next heartbeat tells why, and is sent now."""
@@ -208,6 +228,8 @@ class ConsumerGroupMember:
             if heartbeat is None:
                 await wait_for(self._due, member.interval_ms)
                 continue
+            if self.watcher is not None:
+                self.watcher.says(heartbeat.member_epoch)
             try:
                 limit_ms = max(member.interval_ms, ANSWER_MS_MIN)
                 answer = await self.requests.heartbeat(heartbeat, limit_ms)
@@ -217,6 +239,8 @@ class ConsumerGroupMember:
                 continue
             backoff = self._new_backoff()
             member.answered(heartbeat, *answer)
+            if self.watcher is not None:
+                self.watcher.hears(answer[0])
             self._tell()
             if not member.is_urgent:
                 await wait_for(self._due, min(member.interval_ms, max(left_ms, 1)))

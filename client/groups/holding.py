@@ -44,6 +44,7 @@ class Holding:
         self.partitions: Partitions = set()
         self._takes = itertools.count(1)
         self._taken: dict[TopicPartition, int] = {}
+        self._gone: Partitions = set()  # since the last poll, some perhaps taken again
 
     def tenures(self, partitions: Iterable[TopicPartition]) -> list[int | None]:
         """Return which of its takes gave it these; None for what it does not have."""
@@ -73,13 +74,23 @@ class Holding:
             self._drop(lost)
             await _notify(self.listener.on_lost or self.listener.on_revoked, lost)
 
-    def refuse_others(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raises CommitFailed for what is not its own any more.
+    def polled(self) -> None:
+        """A poll gives out records: what has gone before is not among them."""
+        self._gone = set()
+
+    def refuse_others(
+        self, partitions: Iterable[TopicPartition], *, is_another_generation: bool
+    ) -> None:
+        """Raises CommitFailed for what is not its own any more, since the last poll.
 
         The coordinator takes offsets of any partition from a member, and these would stand in the
         place of those of the new owner.
         """
-        if gone := set(partitions) - self.partitions:
+        asked = set(partitions)
+        gone = asked & self._gone
+        if is_another_generation:
+            gone |= asked - self.partitions
+        if gone:
             raise CommitFailed(
                 f"the offsets were not committed: since the last poll the group has given "
                 f"{named(gone)} to others",
@@ -88,6 +99,7 @@ class Holding:
 
     def _drop(self, partitions: Partitions) -> None:
         self.partitions = self.partitions - partitions
+        self._gone |= partitions
         for each in partitions:
             self._taken.pop(each, None)
         self._changed(partitions, set())

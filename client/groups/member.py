@@ -18,6 +18,7 @@ from typing import Any
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterSnapshot, ClusterView
+from ..group_metadata import GroupMetadata
 from ..long_work import LongWork
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
@@ -101,6 +102,11 @@ class GroupMember:
             return False
         self._polled_ms = now_ms()
         return True
+
+    def polled(self) -> GroupMetadata:
+        """Return who it is to the offsets of what a poll is about to give out."""
+        self.holding.polled()
+        return self.requests.metadata
 
     def refused(self, code: int) -> None:
         """A commit was refused: the group rebalances, or has gone on without us."""

@@ -25,4 +25,4 @@ class RunSettings:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "RunSettings":
         kinds = tuple(values["kinds"])
-        return cls(**{**values, "kinds": kinds, "load": LoadSettings(**values["load"])})
+        return cls(**{**values, "kinds": kinds, "load": LoadSettings.from_json(values["load"])})

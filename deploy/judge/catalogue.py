@@ -12,7 +12,6 @@ from .checks import (
     a3_stable_offset,
     a4_zombies,
     a5_read_process_write,
-    a6_group_offsets,
     j1_inconsistent_offsets,
     j2_duplicate,
     j3_aborted_read,
@@ -27,6 +26,7 @@ from .checks import (
     w2_replicas,
     w3_derived_files,
 )
+from .checks.groups import a6_group_offsets, g1_owners, g2_epochs, g3_fenced_commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,9 @@ CHECKS = (
         "group_commits",
         "ownerships",
     ),
+    _check(g1_owners, "G1", "a consumer group's partition has one member at a time", "tenures"),
+    _check(g2_epochs, "G2", "a consumer group's epochs never go back", "member_epochs"),
+    _check(g3_fenced_commits, "G3", "nothing is committed from a fenced epoch", "tenures"),
     _check(w1_raw_log, "W1", "the raw logs keep the rules", "batches"),
     _check(w2_replicas, "W2", "replicas are equal", "batches", "survivors"),
     _check(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ....client.view_source import Source
-from ....wire.errors import KafkaError
+from ....wire.errors import KafkaError, UnreleasedInstanceId
 from ...judge.history.recorder import Recorder
 from ...judge.history.schema import OpOutcome
 from .recorded_consumer import RecordedConsumer
@@ -141,6 +141,8 @@ async def _until(client: Incarnation, context: LoadContext) -> None:
                 await client.work()
             except KafkaError as problem:
                 tally.met(problem)
+                if isinstance(problem, UnreleasedInstanceId):  # until a killed one's session ends
+                    await pause(AFTER_PROBLEM_MS, rng)
                 if not problem.retriable:
                     break
                 await pause(AFTER_PROBLEM_MS, rng)

@@ -31,4 +31,4 @@ class WorkerOrder:
         values = json.loads(text)
         values["workloads"] = tuple(values["workloads"])
         values["proxies"] = {int(broker): ours for broker, ours in values["proxies"].items()}
-        return cls(**values | {"settings": LoadSettings(**values["settings"])})
+        return cls(**values | {"settings": LoadSettings.from_json(values["settings"])})

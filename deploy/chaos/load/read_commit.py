@@ -30,6 +30,7 @@ class _Reader:
             context.recorder.new_process(),
             settings,
             group=settings.readers,
+            protocol=settings.protocol_of(settings.readers),
         )
         self.close = self._consumer.close
 

@@ -29,7 +29,11 @@ class _Member(WorkloadClient):
     def _membership(self) -> dict[str, Any]:
         is_static = self._rng.random() < self._settings.static_share
         name = self._producer.transactional_id
-        return {"group": self._settings.group, "instance": name if is_static else None}
+        return {
+            "group": self._settings.group,
+            "instance": name if is_static else None,
+            "protocol": self._settings.protocol_of(self._settings.group),
+        }
 
     async def open(self) -> None:
         await super().open()

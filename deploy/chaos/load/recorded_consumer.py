@@ -16,6 +16,7 @@ from ...judge.history.outcomes import outcome_of_group_commit
 from ...judge.history.recorder import Begun, Recorder
 from ...judge.history.rows import Handle
 from .payloads import value_of
+from .recorded_tenures import RecordedTenures
 from .settings import LoadSettings
 
 
@@ -39,6 +40,7 @@ class RecordedConsumer:
         *,
         group: str | None = None,
         instance: str | None = None,
+        protocol: str = "classic",
     ) -> None:
         self.process, self._recorder = process, recorder
         self.session = 0
@@ -47,16 +49,23 @@ class RecordedConsumer:
         self._group = group
         self._owned: tuple[int, list[TopicPartition]] | None = None
         self._behind_max = settings.behind_max
+        self._tenures: RecordedTenures | None = None
         options: dict[str, object] = {}
         if group is not None:
             options = {
                 "group_id": group,
                 "group_instance_id": instance,
-                "partition_assignment_strategy": settings.assignor,
-                "session_timeout_ms": settings.session_timeout_ms,
-                "heartbeat_interval_ms": max(100, settings.session_timeout_ms // 10),
+                "group_protocol": protocol,
                 "enable_auto_commit": False,
             }
+            if protocol == "classic":
+                options |= {
+                    "partition_assignment_strategy": settings.assignor,
+                    "session_timeout_ms": settings.session_timeout_ms,
+                    "heartbeat_interval_ms": max(100, settings.session_timeout_ms // 10),
+                }
+            else:
+                self._tenures = RecordedTenures(recorder, process, group)
         self._consumer = Consumer(
             source,
             isolation_level="read_committed",
@@ -69,6 +78,8 @@ class RecordedConsumer:
             **options,
         )
         self.group_metadata, self.close = self._consumer.group_metadata, self._consumer.close
+        if self._tenures is not None:
+            self._consumer.watch_heartbeats(self._tenures)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read as a member of the group."""
@@ -107,7 +118,7 @@ class RecordedConsumer:
         call, row = self._recorder.poll_invoked(self.process, transaction)
         records = await self._consumer.poll(timeout_ms, records_max)
         returned_ns = self._recorder.poll_returned(row)
-        if self._group is not None:
+        if self._group is not None and self._tenures is None:
             self._note_ownership(self._group)
         for record in records:
             self._begun_at.setdefault((record.topic, record.partition), record.offset)
@@ -133,9 +144,13 @@ class RecordedConsumer:
         generation, before = self.group_metadata().generation_id, self._consumer.commits_sent
         rows = [
             self._recorder.group_commit_invoked(
-                self.process, self._group, generation, f"{topic}/{partition}", offset
+                self.process,
+                self._group,
+                generation if self._tenures is None else self._tenures.epoch_of(key),
+                f"{key[0]}/{key[1]}",
+                offset,
             )
-            for (topic, partition), offset in offsets.items()
+            for key, offset in offsets.items()
         ]
         problem: KafkaError | None = None
         try:
@@ -171,9 +186,13 @@ class RecordedConsumer:
         self._begun_at.clear()
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
+        if self._tenures is not None:
+            self._tenures.begin(partitions)
         self._begin_session(dict.fromkeys(partitions, -1))
 
     def _revoked(self, partitions: list[TopicPartition]) -> None:
+        if self._tenures is not None:
+            self._tenures.end(partitions)
         for key in partitions:
             self._begun_at.pop(key, None)
             if (row := self._assignments.pop(key, None)) is not None:

@@ -1,6 +1,7 @@
 """What a load does and how hard. Pure; goes through JSON, so that a run can be repeated."""
 
 from dataclasses import dataclass
+from typing import Any
 
 COMPRESSIONS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 APPEND, OUTPUTS, BANK = "append", "outputs", "bank"
@@ -16,6 +17,7 @@ class LoadSettings:
     replication_factor: int = 3
     group: str = "job"
     readers: str = "readers"  # the group whose members commit plainly
+    consumer_groups: tuple[str, ...] = ()  # those of both that speak the newer protocol (KIP-848)
     records_per_send_max: int = 8
     steps_max: int = 4  # sends and polls of one transaction
     filler_bytes_max: int = 120
@@ -38,6 +40,15 @@ class LoadSettings:
     assignor: str = "range"  # of the job's members; or cooperative-sticky
     static_share: float = 0.25  # of the job's members: those that keep their place (KIP-345)
     v1_share: float = 0.25  # of transactional clients: those that speak as before KIP-890
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "LoadSettings":
+        groups = tuple(values.get("consumer_groups", ()))
+        return cls(**values | {"consumer_groups": groups})
+
+    def protocol_of(self, group: str) -> str:
+        """The `group.protocol` of a group's members."""
+        return "consumer" if group in self.consumer_groups else "classic"
 
     @property
     def topics(self) -> dict[str, int]:

@@ -32,7 +32,8 @@ DEFINITE_OF_A_SEND = frozenset(
         *FENCES,
     }
 )
-GENERATION_IS_OVER = frozenset({22, 25, 82})  # or the member; 82: FENCED_INSTANCE_ID
+# Or the member; 82: FENCED_INSTANCE_ID, 110: FENCED_MEMBER_EPOCH
+GENERATION_IS_OVER = frozenset({22, 25, 82, 110})
 # After these a client cannot be used any more: its process ends, a new one is made.
 ENDS_THE_PROCESS = frozenset({45, 29, 31, 53, *FENCES})
 

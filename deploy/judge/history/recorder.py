@@ -222,6 +222,20 @@ class Recorder:
             outcome=outcome,
         )
 
+    def tenure_begun(
+        self, process: int, group: str, partition: str, owner: str, epoch: int
+    ) -> Handle:
+        """A member of a consumer group has a partition from now on."""
+        row = (process, group, partition, owner, epoch, self._clock_ns(), NONE, NONE)
+        return self.add("tenures", *row)
+
+    def tenure_confirmed(self, handle: Handle, said_ns: int) -> None:
+        """A heartbeat that began then, while it had the partition, was answered well."""
+        self._rows["tenures"].change(handle, confirmed_ns=said_ns)
+
+    def tenure_ended(self, handle: Handle) -> None:
+        self._rows["tenures"].change(handle, ended_ns=self._clock_ns())
+
     def add(self, table: str, *values: int | str | None) -> Handle:
         """A row of any table, its values in the order of the columns; names as strings or None."""
         numbers = [

@@ -147,7 +147,8 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "group_commits",
-            "offsets that a member of a group committed plainly; attempts: requests that it took",
+            "offsets that a member of a group committed plainly; generation: of a consumer group's "
+            "the epoch that it took the partition with; attempts: requests that it took",
             "process:i4 group:name generation:i4 partition:name offset:i8 invoked_ns:i8 "
             "returned_ns:i8 attempts:i2 outcome:i1 error:name",
         ),
@@ -156,6 +157,20 @@ TABLES: dict[str, Table] = {
             "a partition that a member of a group had in a generation, as it was told; owner: its "
             "group.instance.id, if it has one, else its member id",
             "process:i4 group:name generation:i4 partition:name owner:name seen_ns:i8",
+        ),
+        Table(
+            "tenures",
+            "a partition that a member of a consumer group (KIP-848) had for a while; epoch: its "
+            "own when it took it; confirmed_ns: when the last heartbeat began that was answered "
+            "well meanwhile",
+            "process:i4 group:name partition:name owner:name epoch:i4 taken_ns:i8 "
+            "confirmed_ns:i8 ended_ns:i8",
+        ),
+        Table(
+            "member_epochs",
+            "an epoch that a member of a consumer group was told, where it was another one; said: "
+            "the epoch of its heartbeat, 0 to join",
+            "process:i4 group:name owner:name said:i4 epoch:i4 invoked_ns:i8 returned_ns:i8",
         ),
         Table(
             "derivations",

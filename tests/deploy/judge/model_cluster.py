@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from oncelog.deploy.judge.history.recorder import Begun, Recorder
 from oncelog.deploy.judge.history.schema import NONE, Isolation, Marker, OpOutcome
 
+from .model_consumer_group import ModelGroup, shared_reader
+
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 COMMITTED = Isolation.READ_COMMITTED
 Steps = Generator[None, None, None]
@@ -64,10 +66,12 @@ class ModelCluster:
         self.sequences: dict[tuple[int, int, str], int] = {}
         self.ids = iter(range(1_000, 100_000))
         self.generation, self.members = 0, list[int]()  # of the group of plain readers
+        self.shared = ModelGroup(list(self.logs))
         clients = [writer(self, f"writer-{i % 3}") for i in range(4)]
         clients += [plain_producer(self), plain_producer(self), consumer(self), consumer(self)]
         clients += [copier(self, "copier-0", "in/0"), copier(self, "copier-1", "in/1")]
         clients += [group_reader(self), group_reader(self)]
+        clients += [shared_reader(self), shared_reader(self), shared_reader(self)]
         for _ in range(steps):
             self.step()
             next(self.rng.choice(clients), None)

@@ -380,3 +380,53 @@ def _(e: Edit) -> None:
 def _(e: Edit) -> None:
     row = e.pick(range(len(e["ownerships"])))
     e.insert("ownerships", row, e.copy("ownerships", row, owner=e.name("another")))
+
+
+@mutation("held-twice")
+def _(e: Edit) -> None:
+    """Another member took it while this one had it."""
+    rows = e["tenures"]
+    one = e.pick(np.flatnonzero(rows["confirmed_ns"] > rows["taken_ns"] + 1))
+    other = e.pick(np.flatnonzero(rows["process"] != rows["process"][one]))
+    twin = e.copy(
+        "tenures", one, process=rows["process"][other], owner=rows["owner"][other],
+        taken_ns=rows["taken_ns"][one] + 1, confirmed_ns=-1, ended_ns=-1,
+    )  # fmt: skip
+    e.insert("tenures", one + 1, twin)
+
+
+@mutation("member-epoch-fell")
+def _(e: Edit) -> None:
+    rows = e["member_epochs"]
+    later = e.pick(np.flatnonzero(rows["epoch"] > rows["epoch"].min()))
+    before = rows["returned_ns"] < rows["invoked_ns"][later]
+    if not before.any():
+        raise NoPlace
+    is_own = before & (rows["process"] == rows["process"][later])
+    if rows["said"][later] != 0 and not is_own.any():
+        raise NoPlace
+    highest = rows["epoch"][is_own if rows["said"][later] != 0 else before].max()
+    rows["epoch"][later] = highest - 1
+
+
+@mutation("fenced-commit")
+def _(e: Edit) -> None:
+    """A commit that came after another member had taken the partition was accepted."""
+    rows, commits = e["tenures"], e["group_commits"]
+    places = []
+    for i in np.flatnonzero(commits["group"] == e.name("shared")):
+        of_partition = rows["partition"] == commits["partition"][i]
+        own = np.flatnonzero(of_partition & (rows["process"] == commits["process"][i]))
+        begun = rows["taken_ns"][own]
+        own = own[begun < commits["invoked_ns"][i]]
+        if len(own):
+            later = np.flatnonzero(of_partition & (rows["taken_ns"] > rows["taken_ns"][own].max()))
+            others = later[rows["process"][later] != commits["process"][i]]
+            places += [(i, j) for j in others[:1]]
+    commit, tenure = places[e.pick(range(len(places)))]
+    again = rows["process"] == commits["process"][commit]
+    if (again & (rows["taken_ns"] > rows["taken_ns"][tenure])).any():
+        raise NoPlace
+    commits["outcome"][commit] = OpOutcome.OK
+    commits["invoked_ns"][commit] = rows["taken_ns"][tenure] + 1
+    commits["returned_ns"][commit] = rows["taken_ns"][tenure] + 2

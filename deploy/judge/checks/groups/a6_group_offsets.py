@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ..analysis.arrays import Array, grouped
-from ..analysis.evidence import Evidence, Facts
-from ..analysis.findings import Anomaly, Case, Finding, finding
-from ..analysis.view import View
-from ..history.schema import OpOutcome
+from ...analysis.arrays import Array, grouped
+from ...analysis.evidence import Evidence, Facts
+from ...analysis.findings import Anomaly, Case, Finding, finding
+from ...analysis.view import View
+from ...history.schema import OpOutcome
 
 COMMIT_UNDONE = Anomaly(
     "commit-undone", "A6", "an acknowledged offset is gone: the group stands at another"

@@ -1,0 +1,52 @@
+"""What a member of a consumer group (KIP-848) was told, and when: for the checks G1 to G3."""
+
+from collections.abc import Iterable
+
+from ....wire.identifiers import TopicPartition
+from ...judge.history.recorder import Recorder
+from ...judge.history.rows import Handle
+from ...judge.history.schema import NONE
+
+
+class RecordedTenures:
+    """Watches the heartbeats of one member; it is told what the member takes and gives up."""
+
+    def __init__(self, recorder: Recorder, process: int, group: str) -> None:
+        self._recorder, self._process, self._group = recorder, process, group
+        self._owner = f"member {process}"
+        self._open: dict[TopicPartition, tuple[Handle, int]] = {}
+        self._said, self._said_ns, self._epoch = NONE, NONE, NONE
+
+    def says(self, epoch: int) -> None:
+        """A heartbeat is about to leave."""
+        self._said, self._said_ns = epoch, self._recorder.now_ns()
+
+    def hears(self, epoch: int) -> None:
+        """It was answered well."""
+        if epoch >= 0 and (epoch != self._epoch or self._said == 0):
+            row = self._process, self._group, self._owner, self._said, epoch, self._said_ns
+            self._recorder.add("member_epochs", *row, self._recorder.now_ns())
+            self._epoch = epoch
+        if self._said > 0:
+            for handle, _ in self._open.values():
+                self._recorder.tenure_confirmed(handle, self._said_ns)
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """It takes these."""
+        for key in partitions:
+            where = f"{key[0]}/{key[1]}"
+            handle = self._recorder.tenure_begun(
+                self._process, self._group, where, self._owner, self._epoch
+            )
+            self._open[key] = handle, self._epoch
+
+    def end(self, partitions: Iterable[TopicPartition]) -> None:
+        """It gives these up, or has lost them."""
+        for key in partitions:
+            if (tenure := self._open.pop(key, None)) is not None:
+                self._recorder.tenure_ended(tenure[0])
+
+    def epoch_of(self, partition: TopicPartition) -> int:
+        """The epoch that it took a partition with; of one that it has not, its own."""
+        tenure = self._open.get(partition)
+        return self._epoch if tenure is None else tenure[1]

@@ -1,0 +1,37 @@
+"""G1: of a consumer group's members (KIP-848) one has a partition at a time.
+
+A member has it from the answer that gave it, and for certain as long as heartbeats were answered
+that began while it had it. Whoever is silent may have lost it without knowing: that is no finding.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from ...analysis.evidence import Evidence
+from ...analysis.findings import Anomaly, Case, Finding, finding
+from ...analysis.view import View
+from .tenures import by_partition, certain_until, tenure_column
+
+HELD_TWICE = Anomaly("held-twice", "G1", "two members had a partition at the same time")
+ANOMALIES = (HELD_TWICE,)
+
+
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
+    """Per group and partition."""
+    yield from finding(HELD_TWICE, list(_held_twice(view, evidence)), lambda case: case)
+
+
+def _held_twice(view: View, evidence: Evidence) -> Iterator[Case]:
+    history = view.history
+    taken, process = (tenure_column(history, name) for name in ("taken_ns", "process"))
+    until = certain_until(history)
+    for group, partition, rows in by_partition(history):
+        longest = rows[0]
+        for row in rows[1:]:
+            if taken[row] < until[longest] and process[row] != process[longest]:
+                where = f"{history.name(group)}: {evidence.partition(partition)}"
+                told = [evidence.row("tenures", int(each)) for each in (longest, row)]
+                yield Case(f"{where} was given to a member while another one had it", {
+                    "tenures": told
+                })  # fmt: skip
+            if until[row] > until[longest]:
+                longest = row

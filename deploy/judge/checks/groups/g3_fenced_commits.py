@@ -1,0 +1,66 @@
+"""G3: no offset is accepted from a member of a consumer group (KIP-848) that others have followed.
+
+When another member was given the partition after this one, and before this one asked for its
+commit, then its epoch is fenced there: plainly, and in a transaction.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ...analysis.arrays import Array, RowsByNumber
+from ...analysis.evidence import Evidence
+from ...analysis.findings import Anomaly, Case, Finding, finding
+from ...analysis.view import View
+from ...history.schema import OpOutcome
+from .tenures import by_partition, tenure_column
+
+FENCED_COMMIT = Anomaly(
+    "fenced-commit", "G3", "a commit was accepted of a member whose partition another one had since"
+)
+ANOMALIES = (FENCED_COMMIT,)
+
+
+def check(view: View, evidence: Evidence) -> Iterable[Finding]:
+    """Per commit."""
+    yield from finding(FENCED_COMMIT, list(_fenced(view, evidence)), lambda case: case)
+
+
+def _accepted(view: View) -> Iterator[tuple[str, Array]]:
+    """The table, and its rows of commits that the coordinator took."""
+    history = view.history
+    plain = history.column("group_commits", "outcome") == OpOutcome.OK
+    yield "group_commits", np.flatnonzero(plain)
+    transactions = history.column("transactions", "outcome")
+    if len(transactions):
+        number = history.column("transactions", "transaction")
+        rows = RowsByNumber(number).of(history.column("offset_commits", "transaction"))
+        yield (
+            "offset_commits",
+            np.flatnonzero((rows >= 0) & (transactions[rows] == OpOutcome.OK)),
+        )
+
+
+def _fenced(view: View, evidence: Evidence) -> Iterator[Case]:
+    history = view.history
+    tenures = {(group, where): rows for group, where, rows in by_partition(history)}
+    taken, owner = (tenure_column(history, name) for name in ("taken_ns", "process"))
+    for table, rows in _accepted(view):
+        group, partition, process, invoked = (
+            history.column(table, name) for name in ("group", "partition", "process", "invoked_ns")
+        )
+        for row in rows:
+            of_partition = tenures.get((int(group[row]), int(partition[row])))
+            if of_partition is None:
+                continue
+            before = of_partition[taken[of_partition] < invoked[row]]
+            own = before[owner[before] == process[row]]
+            later = before[taken[before] > taken[own[-1]]] if len(own) else own
+            if len(later):
+                told = evidence.row(table, int(row))
+                yield Case(
+                    f"{told['group']}: {told['partition']} had another member before a commit of "
+                    "the one before it, which was accepted",
+                    {"commit": told, "tenures": [evidence.row("tenures", int(each))
+                                                 for each in (own[-1], later[-1])]},
+                )  # fmt: skip

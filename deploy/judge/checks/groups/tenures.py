@@ -1,0 +1,30 @@
+"""The tenures of a consumer group's members, partition by partition."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...analysis.arrays import Array, grouped
+from ...history.columns import History
+
+
+def tenure_column(history: History, name: str) -> Array:
+    return history.column("tenures", name)
+
+
+def certain_until(history: History) -> Array:
+    """Until when each tenure lasted for certain: the coordinator knew of it later than that.
+
+    It was told to the member at `taken_ns`. What a heartbeat that was answered says of the time
+    after it began is not known: the session may have ended since then.
+    """
+    return np.maximum(tenure_column(history, "taken_ns"), tenure_column(history, "confirmed_ns"))
+
+
+def by_partition(history: History) -> Iterator[tuple[int, int, Array]]:
+    """(group, partition, rows in the order in which they were taken)."""
+    group, partition = tenure_column(history, "group"), tenure_column(history, "partition")
+    taken = tenure_column(history, "taken_ns")
+    for rows in grouped(np.arange(len(group)), group, partition):
+        order = rows[np.argsort(taken[rows], kind="stable")]
+        yield int(group[rows[0]]), int(partition[rows[0]]), order
