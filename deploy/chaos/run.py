@@ -39,6 +39,11 @@ from .schedulers import start_schedulers, stop_schedulers
 RUN_FILE = "run.json"
 CONFIG: dict[str, str] = {
     "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "200",
     "log.segment.bytes": "1048576",
     "log.retention.check.interval.ms": "10000",
     "offsets.topic.segment.bytes": "1048576",

@@ -11,7 +11,7 @@ from ..cluster.terminal import never_silent, tell
 from .common import Format, add_family, print_report, require
 
 DID_NOT_HIT = 3
-ASSIGNORS = ("range", "cooperative-sticky")  # by the seed
+ASSIGNORS = ("range", "cooperative-sticky")  # by the seed, as which group is of KIP-848
 Out = Annotated[Path | None, Parameter(help="The run's directory; it must be empty.")]
 
 
@@ -40,7 +40,7 @@ def run(
 
     Exit code 1: a promise was broken. 3: the faults were not seen to happen.
     """
-    from ..chaos.load.settings import LoadSettings
+    from ..chaos.load.settings import GROUPS, LoadSettings
     from ..chaos.plan_settings import RunSettings
     from ..faults.schedule import KINDS
 
@@ -55,10 +55,15 @@ def run(
         )
     if not 3 <= nodes <= 5 or not seconds > 0 or not 0 < rate <= 600:
         raise Failure("Chaos needs 3 to 5 nodes, some seconds, and a rate up to 600.", exit_code=2)
+    load = LoadSettings(
+        pause_ms=pause,
+        assignor=ASSIGNORS[seed // 2 % len(ASSIGNORS)],
+        consumer_groups=(GROUPS[seed % len(GROUPS)],),
+    )
     settings = RunSettings(
         seconds=seconds, seed=seed, nodes=nodes, faults_per_minute=rate, workers=workers,
         confluent_workers=confluent, kinds=kinds, keeps_data=keep,
-        load=LoadSettings(pause_ms=pause, assignor=ASSIGNORS[seed % len(ASSIGNORS)]),
+        load=load,
     )  # fmt: skip
     return _go(settings, out or Path(f"chaos-{seed}"), format)
 

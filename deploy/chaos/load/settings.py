@@ -5,6 +5,7 @@ from typing import Any
 
 COMPRESSIONS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 APPEND, OUTPUTS, BANK = "append", "outputs", "bank"
+JOB, READERS = GROUPS = ("job", "readers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +16,8 @@ class LoadSettings:
     output_partitions: int = 6  # as many as append_partitions: order is kept from one to the other
     bank_partitions: int = 4
     replication_factor: int = 3
-    group: str = "job"
-    readers: str = "readers"  # the group whose members commit plainly
+    group: str = JOB
+    readers: str = READERS  # the group whose members commit plainly
     consumer_groups: tuple[str, ...] = ()  # those of both that speak the newer protocol (KIP-848)
     records_per_send_max: int = 8
     steps_max: int = 4  # sends and polls of one transaction
@@ -44,7 +45,7 @@ class LoadSettings:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "LoadSettings":
         groups = tuple(values.get("consumer_groups", ()))
-        return cls(**values | {"consumer_groups": groups})
+        return cls(**{**values, "consumer_groups": groups})
 
     def protocol_of(self, group: str) -> str:
         """The `group.protocol` of a group's members."""

@@ -55,13 +55,15 @@ def test_two_torn_transfers_that_make_zero_together_are_found() -> None:
 
 
 def test_settings_go_through_json() -> None:
-    settings = RunSettings(seed=9, kinds=("kill",), load=LoadSettings(pause_ms=3))
+    load = LoadSettings(pause_ms=3, consumer_groups=("job",))
+    settings = RunSettings(seed=9, kinds=("kill",), load=load)
     assert RunSettings.from_json(json.loads(json.dumps(asdict(settings)))) == settings
 
 
 def test_an_order_goes_through_the_command_line() -> None:
     order = WorkerOrder(
-        run="r", bootstrap="b", number=1, seed="s", workloads=("append",), proxies={1: 2}
-    )
+        run="r", bootstrap="b", number=1, seed="s", workloads=("append",), proxies={1: 2},
+        settings=LoadSettings(consumer_groups=("readers",)),
+    )  # fmt: skip
     assert WorkerOrder.from_json(order.to_json()) == order
     assert WorkerOrder.from_json(replace(order, number=2).to_json()) != order
