@@ -149,6 +149,13 @@ class ConnectionFlow:
         except Exception:  # a connection that is gone has rolled back
             self._is_lost = True
 
+    def _is_refused(self, problem: BaseException) -> bool:
+        """Whether a COMMIT that raised this has certainly committed nothing."""
+        try:
+            return Dialect(self.connection).is_refused(self.connection, problem)
+        except Exception:  # it was closed meanwhile
+            return False
+
     def _read_positions(self) -> Flow[dict[TopicPartition, int]]:
         yield from self._end_strays()
         yield from self._open_lost()

@@ -11,8 +11,9 @@ from typing import Any, TypeVar, cast
 from . import decision_table
 from .decision_table import Script, SqlEnding, SqlResult, Statement
 from .flow import Flow
-from .stop_words import UnsafeDatabase
+from .stop_words import DualWriteError, UnsafeDatabase
 
+REFUSING_CLASSES, COMPLETION_UNKNOWN = ("23", "40"), "40003"  # of SQLSTATE
 T = TypeVar("T")
 PARAMETER_STYLES = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 NUMBERED = {"numeric": ":", "named": ":", "numeric_dollar": "$"}  # the last is PostgreSQL's own
@@ -48,6 +49,15 @@ class Dialect:
         status = getattr(getattr(connection, "info", None), "transaction_status", None)
         # 4: of a connection that is lost, which the first statement tells
         return None if status is None else status not in (0, 4)
+
+    def is_refused(self, connection: Any, problem: BaseException) -> bool:
+        """Whether a COMMIT that raised this has certainly committed nothing."""
+        if isinstance(problem, DualWriteError) or decision_table.is_integrity_error(problem):
+            return True
+        if self._is_sqlite:  # which keeps the transaction open
+            return self.is_busy(connection) is True
+        state = _sqlstate_of(problem)
+        return state[:2] in REFUSING_CLASSES and state != COMPLETION_UNKNOWN
 
     def begin(self, connection: Any) -> Script[None]:
         if not self._is_sqlite or self._is_always_open(connection):
@@ -102,6 +112,15 @@ def _module_of(connection: Any) -> tuple[str, str]:
         "not known how it takes parameters, nor what it must not be set to. Give the connection "
         "itself instead of a pool's or a framework's"
     )
+
+
+def _sqlstate_of(problem: BaseException) -> str:
+    """What the server has said; empty where it has not. pg8000 gives its fields as they came."""
+    said = getattr(problem, "sqlstate", None) or getattr(problem, "pgcode", None)
+    fields = problem.args[0] if problem.args else None
+    if said is None and isinstance(fields, dict):
+        said = cast(dict[str, Any], fields).get("C")
+    return str(said or "")
 
 
 def _is_autocommit(connection: Any, *, is_sqlite: bool) -> bool:

@@ -304,14 +304,14 @@ class DatabaseCommitted:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRefused:
-    """Certainly nothing was committed: a statement failed, before COMMIT was sent."""
+    """Certainly nothing was committed: a statement failed, or the database has refused COMMIT."""
 
     reason: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseInDoubt:
-    """COMMIT was sent, and its answer was lost or is an error."""
+    """COMMIT was sent, and its answer was lost, or says nothing certain."""
 
     reason: BaseException | None = None
 

@@ -236,6 +236,8 @@ class WriterFlow(ConnectionFlow):
         try:
             yield self.connection.commit
         except Exception as problem:
+            if self._is_refused(problem):
+                return steps.DatabaseRefused(problem)
             return steps.DatabaseInDoubt(problem)
         return steps.DatabaseCommitted()
 

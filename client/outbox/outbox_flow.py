@@ -90,8 +90,9 @@ class OutboxFlow(ConnectionFlow):
         except GeneratorExit:
             raise
         except BaseException as problem:
+            is_refused = self._is_refused(problem)
             yield from self._roll_back()  # interrupted, too: the next block would find it open
-            if not isinstance(problem, Exception):
+            if is_refused or not isinstance(problem, Exception):
                 raise
             raise stop_words.outbox_in_doubt(self.name, problem) from problem
 
