@@ -7,7 +7,8 @@ leader lacks records   a leader of the newest epoch has everything that was ever
 member lacks records   so has every live member of its in-sync set
 replicas differ        the same bytes at the same place below the committed end, on every node
 failed by a read       who lacks room or descriptors while it only reads may try again
-damaged                no log is taken for damaged where nobody has damaged a file
+log damaged            no log is taken for damaged where nobody has damaged a file
+producer forgotten     compaction leaves the last batch of each producer that is known
 not opened             a replica can be opened, where its disk is sound
 deaf and not fenced    a broker that hears nobody is soon taken out of office
 hole in a log          offsets follow one another in a log that is not compacted
@@ -28,7 +29,7 @@ from oncelog.coordinator.raft.library import LEADER
 from oncelog.coordinator.transactions.shard import TransactionShard
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.storage.segments.damage import Damaged
-from oncelog.storage.segments.log_file import scan_batches
+from oncelog.storage.segments.log_file import scan_batches, scan_headers
 
 from .virtual_cluster import VirtualCluster
 from .virtual_node import VirtualNode
@@ -110,6 +111,8 @@ class Invariants:
                 for _ in range(1000):
                     if not self._compare(node, partition):
                         break
+                if partition.log.config.is_compacted and not partition.log.is_failed:
+                    self._last_batches(node, partition)
 
     def _violated(self, name: str, words: str) -> None:
         self.found.append((name, f"{self.cluster.timeline.now:.3f}: {words}"))
@@ -202,13 +205,30 @@ class Invariants:
         if calls & READS:
             self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
 
+    def _last_batches(self, node: VirtualNode, hosted: Any) -> None:
+        """A replica that starts anew has to know by the log what this one has in memory."""
+        log, found = hosted.log, dict[int, tuple[int, int]]()
+        for segment in log.segments:
+            for _, header in scan_headers(segment.file, 0, segment.size_bytes):
+                if header.producer_id >= 0 and not header.is_control:
+                    found[header.producer_id] = header.producer_epoch, header.last_sequence
+        for entry in log.producer_state:
+            known = entry.epoch, entry.last_sequence
+            is_in_log = entry.last_data_offset >= log.log_start_offset
+            if is_in_log and found.get(entry.producer_id) != known:
+                self._violated(
+                    "producer forgotten",
+                    f"{hosted} on {node.node_id}: producer {entry.producer_id} is at {known}, "
+                    f"in the log at {found.get(entry.producer_id)}",
+                )
+
     def _damaged(self, node: VirtualNode, hosted: Any) -> None:
         """It would be copied anew, and what made it unreadable seen by nobody."""
         place = (node.node_id, node.starts, *hosted.key)
         if not (node.has_damage or node.is_hurt or node.was_hurt) and place not in self._doubted:
             self._doubted.add(place)
             why = hosted.log.damage.words or hosted.log.disk_failure
-            self._violated("damaged", f"{hosted} on {node.node_id}: {why}")
+            self._violated("log damaged", f"{hosted} on {node.node_id}: {why}")
 
     def _not_opened(self, node: VirtualNode) -> None:
         known = self._unusable.setdefault((node.node_id, node.starts), set())

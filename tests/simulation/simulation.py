@@ -46,6 +46,7 @@ Install = Callable[[], AbstractContextManager[object]]
 HEALED_S = 60.0
 DECIDED_S = 40.0
 EXAMPLES_MAX = 3
+REMOVALS_KEPT_S = (1.5, 4.0)
 # For the failure of all operations of a kind to be a finding: so many, and so long a whole cluster.
 TRIED_MIN, WHOLE_S_MIN = 60, 3.0
 CPU = time.process_time
@@ -106,7 +107,9 @@ class _Run:
         )
         self.invariants = Invariants(cluster, self.recorder)
         seed = outcome.seed
-        self.own_topics: list[OwnTopic] = [LatestValues(seed), PassingValues(seed)]
+        kept_s = random.Random(f"removals of {seed}").choice(REMOVALS_KEPT_S)
+        kept_s *= max(1.0, outcome.shape.pace / 16)
+        self.own_topics: list[OwnTopic] = [LatestValues(seed, kept_s), PassingValues(seed)]
         self._is_complete = True
         self._whole_s = 0.0  # in the safety phase
 
@@ -160,6 +163,8 @@ class _Run:
         self._own = admin.run(
             write(cluster, self.own_topics, lambda: self.workload.is_over, rng, shape.pace)
         )
+        for topic in self.own_topics:
+            admin.run(topic.watch(cluster))
         if shape.size:
             admin.run(administer_size(cluster, shape.size))
         self.conductor.plan(self.faults)

@@ -236,7 +236,7 @@ class VirtualCluster:
 
     def _retention_check_ms(self) -> int:
         """So often for some seeds that retention meets all else that is done to a log."""
-        often_ms = random.Random(f"retention of {self.seed}").choice([300, 1_000, 4_000])
+        often_ms = random.Random(f"retention of {self.seed}").choice([100, 1_000, 4_000])
         return often_ms * (8 if self.shape.pace >= QUIET_PACE else 1)
 
     def _end(self) -> None:

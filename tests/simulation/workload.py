@@ -29,6 +29,10 @@ PROBE_MS = 20_000
 IDS_AT_ONCE = 20
 GROUP_NAMES, LOOKS, LOOK_S, AT_ONCE_S, GONE_S = 3, 4, 0.005, 0.015, 0.5
 EXTRAS = 5
+CHANGES = (
+    "create", "create", "delete", "extend", "config", "elect", "move", "move",
+    "groups", "groups", "groups",
+)  # fmt: skip
 SHORT_LIVED, SHORT_LIFE_S = 0.4, 0.05  # of the topics that are made meanwhile
 FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
@@ -189,9 +193,7 @@ async def _one_change(
     cluster: VirtualCluster, admin: Admin, rng: random.Random, number: int
 ) -> None:
     topic = rng.choice([APPEND, OUTPUTS, BANK])
-    what = rng.choice(
-        ["create", "create", "delete", "extend", "config", "elect", "move", "move", "groups"]
-    )
+    what = rng.choice(CHANGES)
     match what:
         case "create":
             name = f"extra-{rng.randrange(EXTRAS)}"  # it may have been there before

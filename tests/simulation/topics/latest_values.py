@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from oncelog.client.consumer import ConsumerRecord
 
-from .own_topic import PARTITIONS, Drawn, OwnTopic, number_of
+from .own_topic import PARTITIONS, WATCH_S, Drawn, OwnTopic, number_of
 
 TOPIC, KEYS, BLOCK = "latest", 6, 30
 REMOVALS = 0.3
@@ -23,8 +23,9 @@ class LatestValues(OwnTopic):
 
     name = TOPIC
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, removals_kept_s: float = 2.0) -> None:
         super().__init__(seed)
+        self._removals_kept_s = removals_kept_s
         self.latest: dict[tuple[int, bytes], tuple[int, bool]] = {}
         self._removals: dict[tuple[int, bytes], int] = {}  # the highest that was sent
         self._configs = {
@@ -32,7 +33,7 @@ class LatestValues(OwnTopic):
             "internal.segment.bytes": "400",
             "min.cleanable.dirty.ratio": "0.1",
             "index.interval.bytes": "100",
-            "delete.retention.ms": self.rng.choice(["100", "1000", "4000"]),
+            "delete.retention.ms": str(int(removals_kept_s * 1_000)),
         }
 
     @property
@@ -70,7 +71,8 @@ class LatestValues(OwnTopic):
                 continue
             where = f"partition {place[0]}, key {place[1].decode()}"
             if is_removal:
-                if value >= 0:
+                # Who is away for so long comes back to a log without what removes its values.
+                if value >= 0 and self.gap_s + WATCH_S < self._removals_kept_s:
                     words.append(f"{where}: removed by {number}, and {value} is there again")
             elif self._removals.get(place, -1) < number or value >= 0:
                 words.append(f"{where}: {number} was acknowledged, and {value} is the latest")

@@ -1,7 +1,8 @@
 """Topics that lose records as they should, and that are deleted and made again: what has to stay.
 
-The judge's checks are about logs that keep everything. Here one writer numbers its records; at the
-end each topic is read, and says what is not as was acknowledged.
+The judge's checks are about logs that keep everything. Here one writer, which has several producers
+and uses one at a time, numbers its records; at the end each topic is read, and says what is
+not as was acknowledged.
 """
 
 import asyncio
@@ -18,8 +19,9 @@ from oncelog.wire.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPa
 from ..virtual_cluster import VirtualCluster
 
 PARTITIONS = 2
-PAUSE_MS, ROUND_MAX = 100, 3
-RETRY_S, LOOKS_MAX = 0.2, 20
+PAUSE_MS, ROUND_MAX, PRODUCERS = 100, 3, 3
+AT_ONCE = 0.3  # of the rounds: the next one follows without a pause
+RETRY_S, LOOKS_MAX, LOOK_AGAIN_S, WATCH_S = 0.2, 20, 5.0, 0.5
 NUMBER = "number"  # the header that has a record's
 ANEW = (0.0, 0.04)  # of the rounds: the topic is deleted and made again; one of these for a seed
 
@@ -40,6 +42,8 @@ class OwnTopic:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"{self.name} of {seed}")
         self.life = 0
+        self.gap_s = 0.0  # so long was a replica behind what is committed, or not there
+        self._level_s: dict[tuple[int, int], float] = {}  # (node, partition): when it was not
         self._topic_id = b""  # of what was made last
         self._is_certain = True
 
@@ -87,6 +91,7 @@ class OwnTopic:
     async def make_anew(self, cluster: VirtualCluster, admin: Admin) -> None:
         """Delete it and make it again, however often that takes."""
         self.forget()
+        self._level_s.clear()
         self.life += 1
         is_gone = False
         while True:
@@ -101,15 +106,47 @@ class OwnTopic:
                 await asyncio.sleep(RETRY_S)
 
     async def compare(self, cluster: VirtualCluster) -> list[str]:
-        """Read it, and say what is missing.
+        """Read it, and say what is missing; what is wrong only once was cleaned under the reader.
 
         Nothing is said of a topic that is another than was made last: a request came late.
         """
         if not self._is_certain or _topic_ids(cluster, self.name) != {self._topic_id}:
             return []
+        words = await self._look(cluster.bootstrap)
+        if words:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            again = await self._look(cluster.bootstrap)
+            words = [each for each in words if each in again]
+        return words
+
+    async def watch(self, cluster: VirtualCluster) -> None:
+        """Note how far replicas are, for ever."""
+        while True:
+            for partition in range(PARTITIONS):
+                self._note_level(cluster, partition)
+            await asyncio.sleep(WATCH_S)
+
+    def _note_level(self, cluster: VirtualCluster, partition: int) -> None:
+        now = cluster.timeline.now
+        replicas = {
+            node.node_id: node.broker.replicas.get(self.name, partition)
+            for node in cluster.nodes.values()
+            if node.is_serving and node.broker is not None
+        }
+        logs = {node_id: hosted.log for node_id, hosted in replicas.items() if hosted is not None}
+        committed = max((log.high_watermark for log in logs.values()), default=0)
+        for node_id in cluster.ids:
+            place, log = (node_id, partition), logs.get(node_id)
+            if log is not None and log.log_end_offset >= committed:
+                self._level_s[place] = now
+            elif log is None and node_id in replicas:
+                self._level_s.pop(place, None)  # it is elsewhere now
+            else:
+                self.gap_s = max(self.gap_s, now - self._level_s.get(place, now))
+
+    async def _look(self, source: str) -> list[str]:
         keys = [(self.name, p) for p in range(PARTITIONS)]
         found: list[ConsumerRecord] = []
-        source = cluster.bootstrap
         async with Admin(source) as admin, Consumer(source, auto_offset_reset="earliest") as reader:
             ends = await admin.list_offsets(dict.fromkeys(keys, LATEST))
             reader.assign(dict.fromkeys(keys, 0))
@@ -143,14 +180,22 @@ async def write(
     async with Admin(cluster.bootstrap) as admin:
         while not stop():
             try:
-                async with Producer(cluster.bootstrap, delivery_timeout_ms=4_000) as producer:
-                    # Another topic of the name is for another producer, which begins with 0.
+                async with contextlib.AsyncExitStack() as stack:
+                    producers = [
+                        await stack.enter_async_context(
+                            Producer(cluster.bootstrap, delivery_timeout_ms=4_000)
+                        )
+                        for _ in range(PRODUCERS)
+                    ]
+                    # Another topic of the name is for other producers, which begin with 0.
                     while not stop() and rng.random() >= anew:
                         count = rng.randint(1, ROUND_MAX)
-                        await _round(producer, topics, rng, range(number, number + count))
+                        numbers = range(number, number + count)
+                        await _round(rng.choice(producers), topics, rng, numbers)
                         number += count
                         pause_s = PAUSE_MS * pace / 1_000
-                        await asyncio.sleep(min(rng.expovariate(1 / pause_s), 3 * pause_s))
+                        if rng.random() >= AT_ONCE:
+                            await asyncio.sleep(min(rng.expovariate(1 / pause_s), 3 * pause_s))
             except KafkaError:
                 number += ROUND_MAX
                 for topic in topics:
@@ -164,6 +209,7 @@ async def write(
 async def _round(
     producer: Producer, topics: Sequence[OwnTopic], rng: random.Random, numbers: range
 ) -> None:
+    """What one producer sends; it is acknowledged before another sends."""
     sent: list[tuple[OwnTopic, int, Drawn, Any]] = []
     for number in numbers:
         for topic in topics:
