@@ -79,25 +79,38 @@ class CheckBack:
         self._postponed: dict[TransactionKey, _Postponed] = {}
 
     async def check(self) -> str:
-        """Ask the resolver once; a doubt in words. Raises InvalidConfig where it cannot answer."""
+        """Ask the resolver and the cluster once; a doubt in words.
+
+        Raises InvalidConfig where the resolver cannot answer, and what the cluster refuses for
+        good, or a setting for it; one that cannot be reached now is tried again by `run`.
+        """
         try:
             async with asyncio.timeout(self._resolve_timeout_s):
                 ask = getattr(self._resolver, "check", None)  # resolvers of before have none
-                return await ask() if ask is not None else ""
+                doubt = await ask() if ask is not None else ""
         except TimeoutError:
             said = f"the resolver did not answer within {self._resolve_timeout_s:g} s"
             raise InvalidConfig(said) from None
+        try:
+            await self._view.any_broker()
+        except KafkaError as problem:
+            if not problem.retriable:
+                raise
+            logger.warning("check-back: the cluster cannot be asked: %s", problem)
+        return doubt
 
     async def run(
         self, *, every_ms: int = EVERY_MS, report: Callable[[Checked], object] | None = None
     ) -> None:
-        """Sweep for ever; a cluster that cannot be reached is tried again."""
+        """Sweep for ever; whatever fails is told and tried again."""
         while True:
             try:
                 for each in await self.sweep():
                     (report or _log)(each)
             except KafkaError as problem:
                 logger.warning("check-back: the cluster cannot be asked: %s", problem)
+            except Exception:  # whatever it is, readers wait for the next sweep
+                logger.exception("check-back: a sweep failed")
             await asyncio.sleep(every_ms / 1000)
 
     async def sweep(self) -> list[Checked]:

@@ -6,9 +6,10 @@
     with BlockingCheckBack("127.0.0.1:9092", DatabaseResolver(connect)):
         ...
 
-Its start asks the resolver once, and raises where that cannot answer. Each process of a service may
-have one. `connect` of the first opens an asynchronous connection, or the event loop waits for it;
-the other one runs in a thread of its own, in which its connection is opened, used and closed.
+Its start asks the resolver and the cluster once, and raises where a setting is wrong. Each process
+of a service may have one. `connect` of the first opens an asynchronous connection, or the event
+loop waits for it; the other one runs in a thread of its own, in which its connection is opened,
+used and closed.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class CheckBackTask:
         await self.close()
 
     async def start(self) -> None:
-        """Ask the resolver once, then begin. Raises InvalidConfig where it cannot answer."""
+        """Ask the resolver and the cluster once, then begin. Raises as `CheckBack.check`."""
         try:
             doubt = await self._check_back.check()
         except BaseException:
@@ -61,6 +62,13 @@ class CheckBackTask:
         if doubt:
             logger.warning("check-back: %s", doubt)
         self._task = asyncio.create_task(self._check_back.run(every_ms=self._every_ms))
+        self._task.add_done_callback(self._tell_of_end)
+
+    def _tell_of_end(self, task: asyncio.Task[None]) -> None:
+        """Nobody waits for the task; without it readers may stand still for ever."""
+        if self._task is task:  # not by close
+            reason = "it was cancelled" if task.cancelled() else repr(task.exception())
+            logger.error("check-back: ended, and ends no transaction any more: %s", reason)
 
     async def close(self) -> None:
         """End it, and close the resolver."""

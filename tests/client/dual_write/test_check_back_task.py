@@ -9,6 +9,8 @@ import psycopg
 import pytest
 
 from oncelog.client import BlockingCheckBack, CheckBackTask, DatabaseResolver, DualWriter
+from oncelog.client.cluster_view import ClusterView
+from oncelog.client.connection import BrokerConnection
 from oncelog.client.dual_write.resolvers import resolver_of
 from oncelog.client.dual_write.stop_words import CheckedBackError
 from oncelog.deploy.cli.main import run
@@ -122,3 +124,69 @@ def test_a_check_back_closes_the_connection_that_it_has_opened(
     with BlockingCheckBack(bootstrap, DatabaseResolver(connect)):
         assert len(opened) == 1
     assert opened[0].closed
+
+
+async def test_a_setting_for_the_cluster_that_is_wrong_is_told_at_the_start(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    source = {
+        "bootstrap.servers": NOWHERE,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(tmp_path / "typo.pem"),
+    }
+    with pytest.raises(ValueError, match=r"typo\.pem cannot be read"):
+        await CheckBackTask(source, DatabaseResolver(server.connect)).start()
+    blocking = BlockingCheckBack(source, DatabaseResolver(server.connect))
+    with pytest.raises(ValueError, match=r"typo\.pem cannot be read"):
+        await asyncio.to_thread(blocking.start)
+
+
+async def test_a_cluster_that_is_not_there_yet_is_waited_for(
+    server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with CheckBackTask(NOWHERE, DatabaseResolver(server.connect)):
+        pass
+    assert "the cluster cannot be asked" in caplog.text
+
+
+class Torn(ClusterView):
+    """Its second question fails as nothing of Kafka does: files are out, perhaps."""
+
+    questions = 0
+
+    async def any_broker(self) -> BrokerConnection:
+        self.questions += 1
+        if self.questions == 2:
+            raise OSError("too many open files")
+        return await super().any_broker()
+
+
+async def test_a_check_back_goes_on_after_any_error(
+    bootstrap: str, server: PostgresServer, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = Ledger(server.connect, "%s").create()
+    view = Torn(bootstrap)
+    resolver = DatabaseResolver(server.connect)
+    async with DualWriter(bootstrap, topic, server.connect) as writer:
+        with pytest.raises(CheckedBackError):
+            async with writer.transaction() as work:
+                await (await work.send(topic, b"1"))
+                async with CheckBackTask(view, resolver, older_than_ms=0, every_ms=10):
+                    await until_none_is_open(bootstrap)
+    await view.close()
+    assert view.questions > 2 and "too many open files" in caplog.text
+    await asyncio.to_thread(assert_equal, bootstrap, topic, ledger)
+
+
+async def test_a_check_back_that_somebody_ends_says_so(
+    bootstrap: str, server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with CheckBackTask(bootstrap, DatabaseResolver(server.connect)) as service:
+        assert service._task is not None
+        service._task.cancel()
+        await asyncio.wait([service._task])
+    assert "ends no transaction any more: it was cancelled" in caplog.text
+    caplog.clear()
+    async with CheckBackTask(bootstrap, DatabaseResolver(server.connect)):
+        pass
+    assert caplog.text == ""
