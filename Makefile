@@ -19,7 +19,7 @@ check: ## lint, format, types, and the tests that keep the house in order
 	$(PYTHON) -m pytest -q tests/tidy
 
 docs: ## the pages that are made from the code
-	$(PYTHON) tests/tidy/test_docs.py
+	$(PYTHON) -m tests.tidy.test_docs
 	$(PYTHON) -m tests.deploy.judge.page
 
 test: ## the tests of the README

@@ -16,7 +16,7 @@ class _Row(int):
 
 
 class ErrorCode(IntEnum):
-    """The errors of the protocol up to Apache Kafka 4.3; the numbers are for ever."""
+    """The errors of the protocol up to Apache Kafka 4.4; the numbers are for ever."""
 
     sentence: str
     is_retriable: bool

@@ -33,6 +33,7 @@ from . import (
     topics,
     transactions,
 )
+from .proof import conformance
 
 GROUPS = {
     "Life of a cluster": ("up", "ps", "env", "doctor", "logs", "down", "node", "clock"),
@@ -41,7 +42,7 @@ GROUPS = {
     ),
     "Data": ("topic", "produce", "consume", "group", "log"),
     "Transactions": ("why", "txn"),
-    "Proof": ("prove", "observe", "inject", "chaos", "check"),
+    "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
     "Figures": ("demo", "bench"),
     "This program": ("profile", "completion", "help"),
 }  # fmt: skip
@@ -63,7 +64,7 @@ def build(width: int | None = None) -> App:
     )
     for family in (
         cluster, clock, topics, groups, transactions, data, bench, check, chaos, inject, observe,
-        prove, profile,
+        prove, profile, conformance,
     ):  # fmt: skip
         family.register(app)
 

@@ -18,6 +18,10 @@ ELSEWHERE: dict[Key, str] = {
     "test_the_readme_gives_the_test_command_that_the_build_runs",
     ("README.md", ".venv/bin/oncelog demo"): "tests/deploy/demo/test_run.py::"
     "test_three_seeds_are_exactly_once_with_spark",
+    ("docs/conformance.md", "--against OTHER:PORT"): "tests/deploy/conformance/test_clusters.py::"
+    "test_a_cluster_beside_itself_is_equal",
+    ("docs/conformance.md", "--bootstrap OURS"): "tests/deploy/conformance/test_recorded.py::"
+    "test_kafka_is_as_it_was_recorded_and_ours_conforms",
     ("docs/databases.md", "import sqlite3, sys"): "tests/client/dual_write/test_writers.py::"
     "test_the_service_of_the_docs_runs_as_shown",
     ("docs/databases.md", "--resolver postgresql://"): "tests/client/dual_write/test_check_back.py",

@@ -1,8 +1,9 @@
 """The reference pages say what the code says, and the README's links and commands exist.
 
-docs/protocol.md and docs/configuration.md are made from the tables of the broker, docs/client.md
-from those of the client. After a change of those, write them anew:
-.venv/bin/python tests/tidy/test_docs.py
+docs/protocol.md and docs/configuration.md are made from the tables of the broker, the first beside
+what Apache Kafka 4.4 says of itself; docs/client.md from those of the client. After a change of
+those, write them anew:
+.venv/bin/python -m tests.tidy.test_docs
 """
 
 import logging
@@ -16,6 +17,9 @@ from oncelog.client.settings import ADMIN, CONSUMER, PRODUCER, SECURITY, Setting
 from oncelog.client.transactions.producer_state import ALLOWED, CALLS, Call, ProducerState
 from oncelog.coordinator.groups.group_table import METADATA_BYTES_MAX as GROUPS_BYTES_MAX
 from oncelog.deploy.cli.main import run
+from oncelog.deploy.conformance.compare import ConformanceRow, compared
+from oncelog.deploy.conformance.reasons import REASONS
+from oncelog.deploy.conformance.survey import api_label, version_range
 from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.node.config.keys import BrokerKey
@@ -28,6 +32,8 @@ from oncelog.storage.topic_configs import TOPIC_CONFIGS
 from oncelog.wire.messages.apis import API_NAMES
 from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX
 
+from ..deploy.conformance import recorded
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LONGEST = {str(2**31 - 1): "2^31 - 1", str(2**63 - 1): "2^63 - 1"}
@@ -35,7 +41,7 @@ MADE = "<!-- From here on made from the code. -->\n"
 REMARKS = {
     0: "acks 0, 1 and all; batches of format 2 only; from version 13 topics by id",
     1: "to the high watermark; from version 13 topics by id; sessions (KIP-227)",
-    22: "version 6 opens and keeps prepared transactions (KIP-939)",
+    22: "version 6 opens and keeps prepared transactions (KIP-939); in Kafka it is not stable yet",
     29: "there is no authorizer: SECURITY_DISABLED",
     30: "there is no authorizer: SECURITY_DISABLED",
     31: "there is no authorizer: SECURITY_DISABLED",
@@ -118,28 +124,64 @@ def served() -> list[Api]:
     return sorted(served_apis(logging.getLogger(__name__)), key=lambda api: int(api.key))
 
 
-def protocol_page() -> str:
-    rows = []
-    for api in served():
-        least = api.min_version
-        versions = str(least) if least == api.max_version else f"{least}-{api.max_version}"
-        remark = REMARKS.get(api.key, "")
-        if api.advertised_from is not None:
+def api_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
+    """What Kafka has, what ours have, and why not."""
+    own = {int(api.key): api for api in served()}
+    theirs = recorded.kafka().apis
+    reasons = {row.name: row.reason for row in rows if row.kind == "api"}
+    found: list[tuple[str, ...]] = []
+    for key in sorted(own.keys() | theirs.keys()):
+        remark = REMARKS.get(key, reasons.get(api_label(key), ""))
+        api, other = own.get(key), theirs.get(key)
+        if api is not None and api.advertised_from is not None:
             note = f"advertised from {api.advertised_from}, as Kafka does for old librdkafka"
             remark = f"{remark}; {note}" if remark else note
-        rows.append((str(int(api.key)), API_NAMES[api.key], versions, remark))
+        found.append(
+            (
+                str(key),
+                api_label(key),
+                "-" if other is None else version_range(other.oldest, other.newest),
+                "-" if api is None else version_range(api.min_version, api.max_version),
+                remark,
+            )
+        )
+    return found
+
+
+def feature_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
+    return [(r.name, r.theirs, r.ours, r.reason) for r in rows if r.kind == "feature"]
+
+
+def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
+    """The configuration keys that ours lack, by the reason."""
+    families: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.kind == "config" and not row.is_equal:
+            kind, _, name = row.name.partition(" ")
+            families.setdefault((row.reason, kind), []).append(f"`{name}`")
+    return [
+        (reason, kind, str(len(keys)), ", ".join(keys)) for (reason, kind), keys in families.items()
+    ]
+
+
+def protocol_page() -> str:
+    rows = compared(recorded.ours(), recorded.kafka(), REASONS)
     return f"""# The protocol that is served
 
-Made from the broker's table of APIs (`node/handlers/api_table.py`);
-`tests/tidy/test_docs.py` keeps it so.
+Made from the broker's table of APIs (`node/handlers/api_table.py`) and from what Apache Kafka 4.4.0
+says of itself (`oncelog conformance`, [conformance](conformance.md)); `tests/tidy/test_docs.py`
+keeps it so.
 A request with another key closes its connection, as does a version that is not here; only
 ApiVersions answers UNSUPPORTED_VERSION with the versions that it has. The broker's log, once, and
 `oncelog doctor` name the client and what it asked for. Clients that read from ApiVersions that an
 API is missing never ask for it.
 
-{table(("key", "API", "versions", "remarks"), rows)}
+{table(("key", "API", "Kafka 4.4", "ours", "remarks, or why not"), api_rows(rows))}
 What consumer groups (KIP-848) promise, and what of them is not there: [groups](groups.md).
 
+## Features
+
+{table(("feature", "Kafka 4.4", "ours", "why"), feature_rows(rows))}
 ## What is bounded
 
 Kafka has no such bounds, so the keys are ours (docs/configuration.md). What is refused is said in
@@ -149,7 +191,12 @@ clients are librdkafka 2 and Kafka's own for Java.
 {table(("at most", "key", "default", "beyond it", "librdkafka then", "Java then"), CAPS)}
 Others are fixed, far beyond what a client needs that means well.
 
-{table(("at most", "beyond it"), FIXED_CAPS)}"""
+{table(("at most", "beyond it"), FIXED_CAPS)}
+## Configuration keys that Kafka 4.4 shows and a broker of ours does not
+
+Those that it has: [configuration](configuration.md).
+
+{table(("why", "of", "how many", "keys"), key_rows(rows))}"""
 
 
 def configuration_page() -> str:
@@ -316,7 +363,7 @@ PAGES = {
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_what_the_code_says(page: str) -> None:
     written = (ROOT / page).read_text(encoding="utf-8")
-    assert written == PAGES[page](), "write it anew: .venv/bin/python tests/tidy/test_docs.py"
+    assert written == PAGES[page](), "write it anew: .venv/bin/python -m tests.tidy.test_docs"
 
 
 def test_every_served_api_has_a_name_and_every_remark_an_api() -> None:

@@ -21,7 +21,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
     "deploy": [
         [{"cli"}],
         [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}],
-        [{"judge"}],
+        [{"judge"}, {"conformance"}],
         [{"inspect"}, {"records"}],
         [{"faults"}],
         [{"cluster"}],

@@ -1,7 +1,8 @@
 """Writes the message classes that kio does not have, from Kafka's own message JSON.
 
-They are in the form of kio's, a module for each API and version, so that all that reads kio's
-reads these. Kafka's jars have the JSON. After a change of ADDED write them anew, and format them:
+They are in the form of kio's, a module for each message and version, so that all that reads
+kio's reads these. Kafka's jars have the JSON. After a change of ADDED write them anew, and format
+them:
 .venv/bin/python -m tests.wire.added_schemas
 .venv/bin/ruff check --fix wire; .venv/bin/ruff format wire
 """
@@ -158,24 +159,21 @@ def definitions(version: str = COMPARED_VERSION) -> Iterator[dict[str, Any]]:
                 yield json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
 
 
-def module_text(request: Message, response: Message) -> str:
-    """The module of one API and version."""
-    classes = [*request.classes(), *response.classes()]
+def module_text(message: Message) -> str:
+    """The module of one message in one version."""
+    classes = list(message.classes())
     used = set(re.findall(r"\w+", "\n".join(classes)))
     lines = [
-        f"# Made by tests/wire/added_schemas.py from {request.definition['name']}.json and",
-        f"# {response.definition['name']}.json of Apache Kafka {COMPARED_VERSION}.",
+        f"# Made by tests/wire/added_schemas.py from {message.definition['name']}.json of",
+        f"# Apache Kafka {COMPARED_VERSION}.",
         "from dataclasses import dataclass, field",
         "from datetime import timedelta" if "timedelta" in used else "",
         "from typing import ClassVar",
         "from uuid import UUID" if "UUID" in used else "",
         "",
         "from kio.schema.errors import ErrorCode" if "ErrorCode" in used else "",
-        *(
-            f"from kio.schema.{each.direction}_header.v{each.header[1]}.header "
-            f"import {each.header[0]}"
-            for each in (request, response)
-        ),
+        f"from kio.schema.{message.direction}_header.v{message.header[1]}.header "
+        f"import {message.header[0]}",
         "from kio.static.constants import EntityType",
     ]
     primitives = sorted(used & {*TYPES.values(), "i32Timedelta", "i64Timedelta"} - {"bool"})
@@ -190,11 +188,9 @@ def modules() -> dict[str, str]:
     found = {}
     for api_key, version in sorted(ADDED):
         api = APIS[api_key]
-        request, response = (
-            Message(known[f"{api.name}{direction}"], api_key, version)
-            for direction in ("Request", "Response")
-        )
-        found[f"{api.module}_v{version}.py"] = module_text(request, response)
+        for way in ("Request", "Response"):
+            message = Message(known[f"{api.name}{way}"], api_key, version)
+            found[f"{api.module}_v{version}_{message.direction}.py"] = module_text(message)
     return found
 
 

@@ -37,13 +37,17 @@ def _shape(kind: Kind) -> Shape:
     return name, wire_type, kind.tag, kind.is_array, kind.is_nullable, default
 
 
+def classes_in(text: str) -> list[str]:
+    return [ast.unparse(node) for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+
+
 @pytest.mark.kafka
 def test_the_added_modules_are_those_that_are_made() -> None:
     made = modules()
     written = {file.name: file.read_text() for file in FOLDER.glob("*_v*.py")}
     assert written.keys() == made.keys()
     for name, text in made.items():
-        assert ast.unparse(ast.parse(written[name])) == ast.unparse(ast.parse(text)), name
+        assert classes_in(written[name]) == classes_in(text), name
 
 
 @pytest.mark.kafka
@@ -52,12 +56,10 @@ def test_what_kio_has_is_made_the_same() -> None:
     known = {each["name"]: each for each in definitions()}
     wrong: list[str] = []
     for key, version in KIO:
-        pair = [
-            Message(known[APIS[key].name + way], key, version) for way in ("Request", "Response")
-        ]
-        made: dict[str, Any] = {}
-        exec(compile(module_text(*pair), "made", "exec"), made)
-        for message in pair:
+        for way in ("Request", "Response"):
+            message = Message(known[APIS[key].name + way], key, version)
+            made: dict[str, Any] = {}
+            exec(compile(module_text(message), "made", "exec"), made)
             kios = _schema(key, version, message.direction)
             if shape_of(made[kios.__name__]) != shape_of(kios):
                 wrong.append(f"{kios.__name__} v{version}")

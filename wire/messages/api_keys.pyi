@@ -113,6 +113,23 @@ SHARE_GROUP_DESCRIBE: ApiKey[
 ]
 SHARE_FETCH: ApiKey[requests.ShareFetchRequest, responses.ShareFetch.Response]
 SHARE_ACKNOWLEDGE: ApiKey[requests.ShareAcknowledgeRequest, responses.ShareAcknowledge.Response]
+ADD_RAFT_VOTER: ApiKey[requests.AddRaftVoterRequest, responses.AddRaftVoter.Response]
+REMOVE_RAFT_VOTER: ApiKey[requests.RemoveRaftVoterRequest, responses.RemoveRaftVoter.Response]
+INITIALIZE_SHARE_GROUP_STATE: ApiKey[
+    requests.InitializeShareGroupStateRequest, responses.InitializeShareGroupState.Response
+]
+READ_SHARE_GROUP_STATE: ApiKey[
+    requests.ReadShareGroupStateRequest, responses.ReadShareGroupState.Response
+]
+WRITE_SHARE_GROUP_STATE: ApiKey[
+    requests.WriteShareGroupStateRequest, responses.WriteShareGroupState.Response
+]
+DELETE_SHARE_GROUP_STATE: ApiKey[
+    requests.DeleteShareGroupStateRequest, responses.DeleteShareGroupState.Response
+]
+READ_SHARE_GROUP_STATE_SUMMARY: ApiKey[
+    requests.ReadShareGroupStateSummaryRequest, responses.ReadShareGroupStateSummary.Response
+]
 STREAMS_GROUP_HEARTBEAT: ApiKey[
     requests.StreamsGroupHeartbeatRequest, responses.StreamsGroupHeartbeat.Response
 ]
@@ -127,4 +144,11 @@ ALTER_SHARE_GROUP_OFFSETS: ApiKey[
 ]
 DELETE_SHARE_GROUP_OFFSETS: ApiKey[
     requests.DeleteShareGroupOffsetsRequest, responses.DeleteShareGroupOffsets.Response
+]
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: ApiKey[
+    requests.StreamsGroupTopologyDescriptionUpdateRequest,
+    responses.StreamsGroupTopologyDescriptionUpdate.Response,
+]
+UNREGISTER_CONTROLLER: ApiKey[
+    requests.UnregisterControllerRequest, responses.UnregisterController.Response
 ]

@@ -81,11 +81,20 @@ _CLIENT_APIS = (
     (77, "share_group_describe", 1, 1, 1),
     (78, "share_fetch", 1, 2, 1),
     (79, "share_acknowledge", 1, 2, 1),
-    (88, "streams_group_heartbeat", 0, 0, 0),
-    (89, "streams_group_describe", 0, 0, 0),
+    (80, "add_raft_voter", 0, 1, 0),
+    (81, "remove_raft_voter", 0, 0, 0),
+    (83, "initialize_share_group_state", 0, 0, 0),
+    (84, "read_share_group_state", 0, 0, 0),
+    (85, "write_share_group_state", 0, 1, 0),
+    (86, "delete_share_group_state", 0, 0, 0),
+    (87, "read_share_group_state_summary", 0, 1, 0),
+    (88, "streams_group_heartbeat", 0, 1, 0),
+    (89, "streams_group_describe", 0, 1, 0),
     (90, "describe_share_group_offsets", 0, 1, 0),
     (91, "alter_share_group_offsets", 0, 0, 0),
     (92, "delete_share_group_offsets", 0, 0, 0),
+    (93, "streams_group_topology_description_update", 0, 0, 0),
+    (94, "unregister_controller", 0, 0, 0),
 )
 APIS: dict[int, ApiSchema] = {
     key: ApiSchema(
@@ -93,7 +102,8 @@ APIS: dict[int, ApiSchema] = {
     )
     for key, module, oldest, newest, flexible in _CLIENT_APIS
 }
-ADDED = frozenset({(18, 5), (28, 6), (42, 3)})  # kio lacks these: see `added`
+# What kio lacks: see `added`.
+ADDED = frozenset({(18, 5), (28, 6), (42, 3), (85, 1), (88, 1), (89, 1), (93, 0), (94, 0)})
 FLEXIBLE_FROM: dict[int, int] = {key: api.flexible_from for key, api in APIS.items()}
 API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}
 

@@ -50,7 +50,7 @@ def _schema(api_key: int, version: int, direction: str) -> type:
     api = APIS[api_key]
     with _without_hypothesis():
         if (api_key, version) in ADDED:
-            module = import_module(f".added.{api.module}_v{version}", __package__)
+            module = import_module(f".added.{api.module}_v{version}_{direction}", __package__)
         else:
             module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
     return getattr(module, api.name + direction.capitalize())

@@ -592,6 +592,88 @@ class ShareAcknowledgeRequest:
         last_offset: int
         acknowledge_types: list[int]
 
+class AddRaftVoterRequest:
+    cluster_id: str | None
+    timeout: int
+    voter_id: int
+    voter_directory_id: bytes
+    listeners: list[AddRaftVoterRequest.Listener]
+    ack_when_committed: bool
+    class Listener:
+        name: str
+        host: str
+        port: int
+
+class RemoveRaftVoterRequest:
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: bytes
+
+class InitializeShareGroupStateRequest:
+    group_id: str
+    topics: list[InitializeShareGroupStateRequest.InitializeStateData]
+    class InitializeStateData:
+        topic_id: bytes
+        partitions: list[InitializeShareGroupStateRequest.PartitionData]
+
+    class PartitionData:
+        partition: int
+        state_epoch: int
+        start_offset: int
+
+class ReadShareGroupStateRequest:
+    group_id: str
+    topics: list[ReadShareGroupStateRequest.ReadStateData]
+    class ReadStateData:
+        topic_id: bytes
+        partitions: list[ReadShareGroupStateRequest.PartitionData]
+
+    class PartitionData:
+        partition: int
+        leader_epoch: int
+
+class WriteShareGroupStateRequest:
+    group_id: str
+    topics: list[WriteShareGroupStateRequest.WriteStateData]
+    class WriteStateData:
+        topic_id: bytes
+        partitions: list[WriteShareGroupStateRequest.PartitionData]
+
+    class PartitionData:
+        partition: int
+        state_epoch: int
+        leader_epoch: int
+        start_offset: int
+        state_batches: list[WriteShareGroupStateRequest.StateBatch]
+        delivery_complete_count: int
+
+    class StateBatch:
+        first_offset: int
+        last_offset: int
+        delivery_state: int
+        delivery_count: int
+
+class DeleteShareGroupStateRequest:
+    group_id: str
+    topics: list[DeleteShareGroupStateRequest.DeleteStateData]
+    class DeleteStateData:
+        topic_id: bytes
+        partitions: list[DeleteShareGroupStateRequest.PartitionData]
+
+    class PartitionData:
+        partition: int
+
+class ReadShareGroupStateSummaryRequest:
+    group_id: str
+    topics: list[ReadShareGroupStateSummaryRequest.ReadStateSummaryData]
+    class ReadStateSummaryData:
+        topic_id: bytes
+        partitions: list[ReadShareGroupStateSummaryRequest.PartitionData]
+
+    class PartitionData:
+        partition: int
+        leader_epoch: int
+
 class StreamsGroupHeartbeatRequest:
     group_id: str
     member_id: str
@@ -654,6 +736,7 @@ class StreamsGroupHeartbeatRequest:
 class StreamsGroupDescribeRequest:
     group_ids: list[str]
     include_authorized_operations: bool
+    include_topology_description: bool
 
 class DescribeShareGroupOffsetsRequest:
     groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
@@ -681,3 +764,35 @@ class DeleteShareGroupOffsetsRequest:
     topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic]
     class DeleteShareGroupOffsetsRequestTopic:
         topic_name: str
+
+class StreamsGroupTopologyDescriptionUpdateRequest:
+    group_id: str
+    member_id: str
+    topology_epoch: int
+    topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription
+    class TopologyDescription:
+        subtopologies: list[
+            StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology
+        ]
+        global_stores: list[
+            StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore
+        ]
+
+    class TopologyDescriptionSubtopology:
+        subtopology_id: str
+        nodes: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode]
+
+    class TopologyDescriptionNode:
+        name: str
+        node_type: int
+        source_topics: list[str]
+        sink_topic: str | None
+        stores: list[str]
+        successors: list[str]
+
+    class TopologyDescriptionGlobalStore:
+        source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode
+        processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode
+
+class UnregisterControllerRequest:
+    controller_id: int

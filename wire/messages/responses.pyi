@@ -1047,6 +1047,96 @@ class ShareAcknowledge:
         port: int
         rack: str | None
 
+class AddRaftVoter:
+    class Response(TypedDict, total=False):
+        throttle_time: int
+        error_code: int
+        error_message: str | None
+
+class RemoveRaftVoter:
+    class Response(TypedDict, total=False):
+        throttle_time: int
+        error_code: int
+        error_message: str | None
+
+class InitializeShareGroupState:
+    class Response(TypedDict, total=False):
+        results: Array[InitializeShareGroupState.InitializeStateResult]
+
+    class InitializeStateResult(TypedDict, total=False):
+        topic_id: bytes
+        partitions: Array[InitializeShareGroupState.PartitionResult]
+
+    class PartitionResult(TypedDict, total=False):
+        partition: int
+        error_code: int
+        error_message: str | None
+
+class ReadShareGroupState:
+    class Response(TypedDict, total=False):
+        results: Array[ReadShareGroupState.ReadStateResult]
+
+    class ReadStateResult(TypedDict, total=False):
+        topic_id: bytes
+        partitions: Array[ReadShareGroupState.PartitionResult]
+
+    class PartitionResult(TypedDict, total=False):
+        partition: int
+        error_code: int
+        error_message: str | None
+        state_epoch: int
+        start_offset: int
+        state_batches: Array[ReadShareGroupState.StateBatch]
+
+    class StateBatch(TypedDict, total=False):
+        first_offset: int
+        last_offset: int
+        delivery_state: int
+        delivery_count: int
+
+class WriteShareGroupState:
+    class Response(TypedDict, total=False):
+        results: Array[WriteShareGroupState.WriteStateResult]
+
+    class WriteStateResult(TypedDict, total=False):
+        topic_id: bytes
+        partitions: Array[WriteShareGroupState.PartitionResult]
+
+    class PartitionResult(TypedDict, total=False):
+        partition: int
+        error_code: int
+        error_message: str | None
+
+class DeleteShareGroupState:
+    class Response(TypedDict, total=False):
+        results: Array[DeleteShareGroupState.DeleteStateResult]
+
+    class DeleteStateResult(TypedDict, total=False):
+        topic_id: bytes
+        partitions: Array[DeleteShareGroupState.PartitionResult]
+
+    class PartitionResult(TypedDict, total=False):
+        partition: int
+        error_code: int
+        error_message: str | None
+
+class ReadShareGroupStateSummary:
+    class Response(TypedDict, total=False):
+        results: Array[ReadShareGroupStateSummary.ReadStateSummaryResult]
+
+    class ReadStateSummaryResult(TypedDict, total=False):
+        topic_id: bytes
+        partitions: Array[ReadShareGroupStateSummary.PartitionResult]
+
+    class PartitionResult(TypedDict, total=False):
+        partition: int
+        error_code: int
+        error_message: str | None
+        state_epoch: int
+        leader_epoch: int
+        start_offset: int
+        delivery_complete_count: int
+
 class StreamsGroupHeartbeat:
     class Response(TypedDict, total=False):
         throttle_time: int
@@ -1063,6 +1153,7 @@ class StreamsGroupHeartbeat:
         warmup_tasks: Array[StreamsGroupHeartbeat.TaskIds] | None
         endpoint_information_epoch: int
         partitions_by_user_endpoint: Array[StreamsGroupHeartbeat.EndpointToPartitions] | None
+        topology_description_required: bool
 
     class Status(TypedDict, total=False):
         status_code: int
@@ -1100,6 +1191,9 @@ class StreamsGroupDescribe:
         topology: StreamsGroupDescribe.Topology | None
         members: Array[StreamsGroupDescribe.Member]
         authorized_operations: int
+        topology_description: StreamsGroupDescribe.TopologyDescription | None
+        topology_description_status: int
+        assignor_name: str | None
 
     class Topology(TypedDict, total=False):
         epoch: int
@@ -1157,6 +1251,26 @@ class StreamsGroupDescribe:
         subtopology_id: str
         partitions: Array[int]
 
+    class TopologyDescription(TypedDict, total=False):
+        subtopologies: Array[StreamsGroupDescribe.TopologyDescriptionSubtopology]
+        global_stores: Array[StreamsGroupDescribe.TopologyDescriptionGlobalStore]
+
+    class TopologyDescriptionSubtopology(TypedDict, total=False):
+        subtopology_id: str
+        nodes: Array[StreamsGroupDescribe.TopologyDescriptionNode]
+
+    class TopologyDescriptionNode(TypedDict, total=False):
+        name: str
+        node_type: int
+        source_topics: Array[str]
+        sink_topic: str | None
+        stores: Array[str]
+        successors: Array[str]
+
+    class TopologyDescriptionGlobalStore(TypedDict, total=False):
+        source: StreamsGroupDescribe.TopologyDescriptionNode
+        processor: StreamsGroupDescribe.TopologyDescriptionNode
+
 class DescribeShareGroupOffsets:
     class Response(TypedDict, total=False):
         throttle_time: int
@@ -1208,5 +1322,17 @@ class DeleteShareGroupOffsets:
     class DeleteShareGroupOffsetsResponseTopic(TypedDict, total=False):
         topic_name: str
         topic_id: bytes
+        error_code: int
+        error_message: str | None
+
+class StreamsGroupTopologyDescriptionUpdate:
+    class Response(TypedDict, total=False):
+        throttle_time: int
+        error_code: int
+        error_message: str | None
+
+class UnregisterController:
+    class Response(TypedDict, total=False):
+        throttle_time: int
         error_code: int
         error_message: str | None

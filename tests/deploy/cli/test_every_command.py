@@ -34,7 +34,7 @@ observe --seconds 1; observe --group readers --seconds 1; txn abort open; why or
 kill 1; ps; doctor; start 1; pause 1; resume 1; restart 1; stop 2; topic list; start 2
 partition 1/2,3; slow 2 20ms; ps; doctor; heal; clock show; clock advance 1s
 profile list; profile set here --bootstrap 127.0.0.1:1; profile use here; profile list
-profile delete here
+profile delete here; conformance
 help; help consume; check --catalogue; nosuch; topic describe nosuch; kill nobody
 """
 LONG = """

@@ -1,0 +1,1 @@
+"""proof: commands that measure a cluster against another; begin with conformance.py."""

@@ -1,0 +1,1 @@
+"""conformance: what a Kafka-compatible cluster serves, beside another; begin with survey.py."""

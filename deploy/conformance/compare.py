@@ -1,0 +1,100 @@
+"""Two surveys side by side: what the other cluster has, and this one lacks or answers otherwise."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
+
+from .outcomes import agree
+from .survey import Survey, SurveyedApi, api_label, runs_of, version_range
+
+Kind = Literal["api", "versions", "answer", "feature", "config"]
+NOTHING = "-"
+
+
+class Reason(NamedTuple):
+    """Why rows differ: of a kind, and of a name that the pattern fits (`*` and `?`)."""
+
+    kind: Kind
+    pattern: str
+    reason: str
+
+
+class ConformanceRow(NamedTuple):
+    """One thing that the other cluster has. `reason`: why they differ, where somebody knows."""
+
+    kind: Kind
+    name: str
+    theirs: str
+    ours: str
+    is_equal: bool
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return "equal" if self.is_equal else "reason" if self.reason else "without"
+
+
+def compared(ours: Survey, theirs: Survey, reasons: Sequence[Reason]) -> list[ConformanceRow]:
+    """A row for each thing of theirs, with the first reason that fits where they differ."""
+    rows = [*_apis(ours, theirs), *_features(ours, theirs), *_configs(ours, theirs)]
+    return [row if row.is_equal else _with_reason(row, reasons) for row in rows]
+
+
+def counts(rows: Iterable[ConformanceRow]) -> dict[str, int]:
+    found = Counter(row.verdict for row in rows)
+    return {verdict: found[verdict] for verdict in ("equal", "reason", "without")}
+
+
+def _with_reason(row: ConformanceRow, reasons: Sequence[Reason]) -> ConformanceRow:
+    for known in reasons:
+        if known.kind == row.kind and fnmatchcase(row.name, known.pattern):
+            return row._replace(reason=known.reason)
+    return row
+
+
+def _apis(ours: Survey, theirs: Survey) -> Iterator[ConformanceRow]:
+    for key, their in sorted(theirs.apis.items()):
+        name, their_range = api_label(key), version_range(their.oldest, their.newest)
+        our = ours.apis.get(key)
+        if our is None:
+            yield ConformanceRow("api", name, their_range, NOTHING, is_equal=False)
+            continue
+        our_range = version_range(our.oldest, our.newest)
+        has_all = our.oldest <= their.oldest and their.newest <= our.newest
+        kind: Kind = "api" if has_all else "versions"
+        yield ConformanceRow(kind, name, their_range, our_range, is_equal=has_all)
+        yield from _answers(name, our, their)
+
+
+def _answers(name: str, our: SurveyedApi, their: SurveyedApi) -> Iterator[ConformanceRow]:
+    """One row for all versions that agree, one for each kind of disagreement."""
+    alike: list[int] = []
+    other: dict[tuple[str, str], list[int]] = {}
+    for version in sorted(their.came.keys() & our.came.keys()):
+        if agree(our.came[version], their.came[version]):
+            alike.append(version)
+        else:
+            pair = str(their.came[version]), str(our.came[version])
+            other.setdefault(pair, []).append(version)
+    if alike:
+        words = "as the other"
+        yield ConformanceRow("answer", f"{name} {runs_of(alike)}", words, words, is_equal=True)
+    for (their_words, our_words), versions in other.items():
+        label = f"{name} {runs_of(versions)}"
+        yield ConformanceRow("answer", label, their_words, our_words, is_equal=False)
+
+
+def _features(ours: Survey, theirs: Survey) -> Iterator[ConformanceRow]:
+    for name, their in sorted(theirs.features.items()):
+        our = ours.features.get(name)
+        shown = NOTHING if our is None else str(our)
+        yield ConformanceRow("feature", name, str(their), shown, is_equal=our == their)
+
+
+def _configs(ours: Survey, theirs: Survey) -> Iterator[ConformanceRow]:
+    for kind, names in sorted(theirs.configs.items()):
+        known = ours.configs.get(kind, frozenset())
+        for name in sorted(names):
+            shown = name if name in known else NOTHING
+            yield ConformanceRow("config", f"{kind} {name}", name, shown, is_equal=name in known)

@@ -1,0 +1,125 @@
+"""Why a cluster of ours differs from Apache Kafka 4.4: the first pattern that fits counts.
+
+docs/protocol.md is made from it. A row that no reason fits fails `oncelog conformance`, so what is
+missing without intent is seen.
+"""
+
+from .compare import Reason
+from .survey import Survey
+
+NO_SECURITY = "listeners are plain text: no TLS, SASL, SCRAM, ACLs, delegation tokens"
+NO_QUOTAS = "there are no quotas"
+NO_SHARE = "share groups are not served"
+NO_STREAMS = "streams groups are not served"
+NO_TIERS = "there is no tiered storage"
+NO_METRICS = "clients push no metrics, and brokers have no reporters as plugins"
+NO_PLUGINS = "Kafka's plugins are classes of Java"
+FIXED_VOTERS = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
+ONE_DIRECTORY = "a broker has one data directory"
+THREADS = "tunes threads, buffers or timers that Kafka has and this broker does not"
+NO_STATE_TOPIC = "transactions are kept by Raft shards, not in __transaction_state"
+NO_SWITCH = "no feature can be switched"
+
+_APIS = {
+    NO_SECURITY: ("Sasl*", "*DelegationToken", "*ScramCredentials"),
+    NO_QUOTAS: ("*ClientQuotas",),
+    NO_SHARE: ("Share*", "*Share*"),
+    NO_STREAMS: ("Streams*",),
+    FIXED_VOTERS: ("*RaftVoter", "UnregisterController"),
+    ONE_DIRECTORY: ("AlterReplicaLogDirs",),
+    NO_SWITCH: ("UpdateFeatures",),
+    "a broker's number is its own for ever": ("UnregisterBroker",),
+}
+_FEATURES = {
+    NO_SHARE: ("share.version",),
+    NO_STREAMS: ("streams.version",),
+    FIXED_VOTERS: ("kraft.version",),
+    "a leader comes from the in-sync set only": ("eligible.leader.replicas.version",),
+}
+_BROKER_KEYS = {
+    NO_SECURITY: (
+        "ssl.*",
+        "sasl.*",
+        "security.*",
+        "delegation.token.*",
+        "authorizer.class.name",
+        "principal.builder.class",
+        "early.start.listeners",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+    ),
+    NO_QUOTAS: (
+        "quota.window.*",
+        "controller.quota.*",
+        "replication.quota.*",
+        "alter.log.dirs.replication.quota.*",
+        "client.quota.callback.class",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+    ),
+    NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),
+    NO_STREAMS: ("group.streams.*",),
+    NO_TIERS: ("remote.*", "follower.fetch.last.tiered.offset.enable"),
+    NO_METRICS: ("metric.reporters", "metrics.*", "kafka.metrics.*", "telemetry.*"),
+    NO_PLUGINS: (
+        "alter.config.policy.class.name",
+        "create.topic.policy.class.name",
+        "config.providers",
+    ),
+    FIXED_VOTERS: (
+        "controller.*",
+        "metadata.*",
+        "process.roles",
+        "broker.id",
+        "initial.broker.registration.timeout.ms",
+    ),
+    ONE_DIRECTORY: (
+        "log.dir",
+        "log.dir.failure.timeout.ms",
+        "cordoned.log.dirs",
+        "num.replica.alter.log.dirs.threads",
+    ),
+    NO_STATE_TOPIC: ("transaction.state.log.*",),
+    "each broker checks transactions before it appends, always": (
+        "transaction.partition.verification.enable",
+    ),
+    "both protocols of groups are served, always": ("group.coordinator.rebalance.protocols",),
+    "offsets are stored without compression": ("offsets.topic.compression.codec",),
+    "followers serve no consumers": ("replica.selector.class",),
+    THREADS: (
+        "add.partitions.to.txn.retry.*",
+        "background.threads",
+        "*.purgatory.purge.interval.requests",
+        "group.coordinator.*",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.*",
+        "log.cleaner.threads",
+        "log.flush.scheduler.interval.ms",
+        "num.*",
+        "offsets.load.buffer.size",
+        "queued.max.requests",
+        "replica.socket.*",
+        "socket.*",
+    ),
+}
+OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys
+
+
+def reasons_for(survey: Survey) -> tuple[Reason, ...]:
+    """Those of our clusters; why another one lacks what Kafka has is not known here."""
+    keys = survey.configs.get("broker", frozenset())
+    return REASONS if any(key.startswith(OWN_KEYS) for key in keys) else ()
+
+
+REASONS: tuple[Reason, ...] = (
+    *(Reason("api", name, why) for why, names in _APIS.items() for name in names),
+    *(Reason("feature", name, why) for why, names in _FEATURES.items() for name in names),
+    *(
+        Reason("config", f"broker {name}", why)
+        for why, names in _BROKER_KEYS.items()
+        for name in names
+    ),
+    Reason("config", "client-metrics *", NO_METRICS),
+)

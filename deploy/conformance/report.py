@@ -1,0 +1,95 @@
+"""Surveys and comparisons as a person reads them, within 80 columns."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .compare import ConformanceRow, counts
+from .survey import Survey, api_label, came_in_words, survey_fields, version_range
+
+API_COLUMNS = {"key": "KEY", "api": "API", "versions": "VERSIONS", "came": "WHAT CAME"}
+ROW_COLUMNS = {"what": "WITHOUT A REASON", "theirs": "THERE", "ours": "HERE"}
+NAMES_SHOWN_MAX = 2
+
+
+def api_rows(survey: Survey) -> list[dict[str, Any]]:
+    """A line for each API."""
+    return [
+        {
+            "key": key,
+            "api": api_label(key),
+            "versions": version_range(api.oldest, api.newest),
+            "came": came_in_words(api.came),
+        }
+        for key, api in sorted(survey.apis.items())
+    ]
+
+
+def survey_lines(survey: Survey) -> Iterator[str]:
+    """Features and configuration keys."""
+    for name, feature in sorted(survey.features.items()):
+        yield f"feature {name}  {feature}"
+    if not survey.features:
+        yield "features: none are told"
+    for kind, names in sorted(survey.configs.items()):
+        yield f"{kind} keys ({len(names)})  {', '.join(sorted(names)) or '-'}"
+
+
+def unexplained_rows(rows: Iterable[ConformanceRow]) -> list[dict[str, Any]]:
+    """What differs, and nobody knows why."""
+    return [
+        {
+            "what": row.name if row.kind in ("api", "answer") else f"{row.kind} {row.name}",
+            "theirs": "there" if row.kind == "config" else row.theirs,
+            "ours": row.ours,
+        }
+        for row in rows
+        if row.verdict == "without"
+    ]
+
+
+def reason_lines(rows: Iterable[ConformanceRow], *, shows_keys: bool = False) -> Iterator[str]:
+    """What differs with a reason: under each reason, what it is about."""
+    families: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        if row.verdict == "reason":
+            heading, item = _labelled(row)
+            families.setdefault(row.reason, {}).setdefault(heading, []).append(item)
+    for reason, headings in families.items():
+        yield reason
+        for heading, items in headings.items():
+            is_long = heading.endswith("keys") and not shows_keys
+            more = len(items) - NAMES_SHOWN_MAX
+            named = items[:NAMES_SHOWN_MAX] if is_long else items
+            tail = f" and {more} more" if is_long and more > 0 else ""
+            yield f"  {heading}  {', '.join(named)}{tail}"
+
+
+def _labelled(row: ConformanceRow) -> tuple[str, str]:
+    if row.kind == "config":
+        kind, _, name = row.name.partition(" ")
+        return f"{kind} keys", name
+    if row.kind == "feature":
+        return "features", row.name
+    if row.kind == "api":
+        return "APIs", f"{row.name} {row.theirs}"
+    return f"{row.kind}", f"{row.name} ({row.theirs}; here {row.ours})"
+
+
+def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> Iterator[str]:
+    """How many are equal, and what is only here."""
+    found = counts(rows)
+    yield (
+        f"{surveys['ours'].address} beside {surveys['theirs'].address}: {found['equal']} equal, "
+        f"{found['reason']} with a reason, {found['without']} without"
+    )
+
+
+def report_fields(
+    ours: Survey, theirs: Survey | None, rows: Sequence[ConformanceRow]
+) -> dict[str, Any]:
+    """All of it in the values of JSON (docs/conformance.md)."""
+    fields: dict[str, Any] = {"cluster": survey_fields(ours)}
+    if theirs is not None:
+        listed = [{**row._asdict(), "verdict": row.verdict} for row in rows]
+        fields |= {"against": survey_fields(theirs), "rows": listed, "counts": counts(rows)}
+    return fields

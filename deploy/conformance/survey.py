@@ -1,0 +1,127 @@
+"""What one cluster says of itself, and what came of asking it; what is printed and compared.
+
+The files beside: `harmless` has the requests, `asking` sends them, `compare` puts two surveys side
+by side, `reasons` says why ours differs from Apache Kafka, `report` is what a person reads.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from ...wire.messages.apis import API_NAMES
+from .outcomes import AskOutcome
+
+Version = int
+# Resource types of DescribeConfigs whose keys are shown, as Kafka's tools call them.
+CONFIG_TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedApi:
+    """`came`: by version; empty where nothing was asked."""
+
+    oldest: int
+    newest: int
+    came: Mapping[Version, AskOutcome] = field(default_factory=dict[Version, AskOutcome])
+
+
+class SurveyedFeature(NamedTuple):
+    """`finalized`: the level that holds in the cluster, None where there is none."""
+
+    lowest: int
+    highest: int
+    finalized: int | None
+
+    def __str__(self) -> str:
+        levels = f"{self.lowest}-{self.highest}"
+        return levels if self.finalized is None else f"{levels}, level {self.finalized}"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One cluster. `address`: of the broker that was asked. Keys of `configs`: CONFIG_TYPES."""
+
+    address: str
+    cluster_id: str | None
+    apis: Mapping[int, SurveyedApi]
+    features: Mapping[str, SurveyedFeature]
+    configs: Mapping[str, frozenset[str]]
+
+
+def api_label(key: int) -> str:
+    """An API by its name, or its number where that is all we know."""
+    return API_NAMES.get(key, f"API {key}")
+
+
+def version_range(oldest: int, newest: int) -> str:
+    return str(oldest) if oldest == newest else f"{oldest}-{newest}"
+
+
+def runs_of(versions: Iterable[int]) -> str:
+    """`0-3, 5`."""
+    runs: list[list[int]] = []
+    for version in sorted(versions):
+        if runs and runs[-1][1] == version - 1:
+            runs[-1][1] = version
+        else:
+            runs.append([version, version])
+    return ", ".join(version_range(*run) for run in runs)
+
+
+def came_in_words(came: Mapping[Version, AskOutcome]) -> str:
+    """`served`, or `0-2 served; 3 refused INVALID_REQUEST` where versions differ."""
+    if len(set(came.values())) <= 1:
+        return str(next(iter(came.values()), ""))
+    return "; ".join(
+        f"{version_range(versions[0], versions[-1])} {outcome}"
+        for outcome, versions in _runs_alike(came)
+    )
+
+
+def _runs_alike(came: Mapping[Version, AskOutcome]) -> Iterator[tuple[AskOutcome, list[int]]]:
+    for outcome, run in groupby(sorted(came), key=came.__getitem__):
+        yield outcome, list(run)
+
+
+# -- as JSON (docs/conformance.md)
+
+
+def survey_fields(survey: Survey) -> dict[str, Any]:
+    """A survey in the values of JSON."""
+    return {
+        "address": survey.address,
+        "cluster_id": survey.cluster_id,
+        "apis": [
+            {
+                "key": key,
+                "name": api_label(key),
+                "oldest": api.oldest,
+                "newest": api.newest,
+                "came": {str(v): {"came": o.came, "detail": o.detail} for v, o in api.came.items()},
+            }
+            for key, api in sorted(survey.apis.items())
+        ],
+        "features": [
+            {"name": name, **found._asdict()} for name, found in sorted(survey.features.items())
+        ],
+        "configs": {kind: sorted(names) for kind, names in survey.configs.items()},
+    }
+
+
+def survey_of(fields: Mapping[str, Any]) -> Survey:
+    """The survey that `survey_fields` has written."""
+    apis = {
+        row["key"]: SurveyedApi(
+            row["oldest"],
+            row["newest"],
+            {int(v): AskOutcome(o["came"], o["detail"]) for v, o in row["came"].items()},
+        )
+        for row in fields["apis"]
+    }
+    features = {
+        row["name"]: SurveyedFeature(row["lowest"], row["highest"], row["finalized"])
+        for row in fields["features"]
+    }
+    configs = {kind: frozenset(names) for kind, names in fields["configs"].items()}
+    return Survey(fields["address"], fields["cluster_id"], apis, features, configs)
