@@ -45,7 +45,7 @@ class BlockingDualWork(BlockingDatabaseWork):
         headers: Headers = (),
     ) -> HandedDelivery:
         """As `BlockingProducer.send`: what keeps the record out is raised at the block's end."""
-        self._refuse_over()
+        self._used()
         return self._producer.send(
             topic,
             value,
@@ -57,7 +57,7 @@ class BlockingDualWork(BlockingDatabaseWork):
 
     def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """As `BlockingProducer.send_many`."""
-        self._refuse_over()
+        self._used()
         return self._producer.send_many(topic, values, **columns)
 
 

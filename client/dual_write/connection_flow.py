@@ -38,6 +38,7 @@ class ConnectionFlow:
         self._closings = 0
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._is_taken = self._is_forked = False
+        self.on_use: Callable[[], object] = lambda: None  # by a block: who holds the writer lives
         tell_of_forks(self)
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
@@ -63,6 +64,7 @@ class ConnectionFlow:
             raise IllegalProducerState("the writer has a block open: one block at a time")
         try:
             self._is_taken = True
+            self.on_use()
             yield
         finally:
             self._is_taken = False

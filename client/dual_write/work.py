@@ -28,18 +28,19 @@ class WorkOfWriter:
     @property
     def connection(self) -> Any:
         """The database's, whose commit is the writer's."""
-        self._refuse_over()
+        self._used()
         return self._connection
 
-    def _refuse_over(self) -> None:
-        """Raises IllegalProducerState after the block, ClientClosed in a child of a fork."""
+    def _used(self) -> None:
+        """Before each use. Raises IllegalProducerState after the block, ClientClosed in a fork."""
         self._writer.refuse_forked()
         if self._is_over:
             raise IllegalProducerState("the block is over: this came after its end")
+        self._writer.on_use()
 
     def kept(self, name: str, make: Callable[[Any], Any]) -> Any:
         """What was made of the connection, once, for as long as the writer has it."""
-        self._refuse_over()
+        self._used()
         return self._writer.kept(name, make)
 
     @contextlib.contextmanager
@@ -65,7 +66,7 @@ class BlockingDatabaseWork(WorkOfWriter):
 
     def consumed(self, topic: str, partition: int, next_offset: int) -> None:
         """Records up to here are done with: the position counts when the block does."""
-        self._refuse_over()
+        self._used()
         drive(self._writer.write_position(topic, partition, next_offset))
 
 
@@ -82,5 +83,5 @@ class DatabaseWork(WorkOfWriter):
 
     async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
         """Records up to here are done with: the position counts when the block does."""
-        self._refuse_over()
+        self._used()
         await drive_async(self._writer.write_position(topic, partition, next_offset))

@@ -54,7 +54,7 @@ class DualWork(DatabaseWork):
         headers: Headers = (),
     ) -> Delivery:
         """As `Producer.send`."""
-        self._refuse_over()
+        self._used()
         return await self._producer.send(
             topic,
             value,
@@ -66,7 +66,7 @@ class DualWork(DatabaseWork):
 
     async def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """As `Producer.send_many`."""
-        self._refuse_over()
+        self._used()
         return await self._producer.send_many(topic, values, **columns)
 
 

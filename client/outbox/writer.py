@@ -39,7 +39,7 @@ class BlockingOutboxWork(BlockingDatabaseWork):
         headers: Headers = (),
     ) -> None:
         """The record is a row; it is sent when the block counts."""
-        self._refuse_over()
+        self._used()
         drive(self._writer.write_record(topic, value, key, partition, timestamp_ms, headers))
 
 
@@ -96,7 +96,7 @@ class OutboxWork(DatabaseWork):
         headers: Headers = (),
     ) -> None:
         """The record is a row; it is sent when the block counts."""
-        self._refuse_over()
+        self._used()
         await drive_async(
             self._writer.write_record(topic, value, key, partition, timestamp_ms, headers)
         )

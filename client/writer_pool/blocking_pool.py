@@ -19,6 +19,7 @@ from typing import Any, Self
 from ..dual_write.blocking_writer import BlockingDualWork, BlockingDualWriter
 from ..failures import FORKED, ClientClosed, tell_of_forks
 from ..view_source import Source
+from . import pool_names
 from .pool import ACQUIRE_TIMEOUT_MS, CLOSE_LOOK_S, CLOSE_TIMEOUT_MS, CLOSED, LOOK_S
 from .pool_names import PoolNames, Slot, Ticket
 
@@ -29,11 +30,15 @@ class _Thread:
     """A thread as the holder of a writer."""
 
     def __init__(self) -> None:
-        self.thread = threading.current_thread()
+        self.seen()
+
+    def seen(self) -> None:
+        self.thread, self.seen_s = threading.current_thread(), time.monotonic()
 
     @property
     def is_dead(self) -> bool:
-        return not self.thread.is_alive()
+        is_over = not self.thread.is_alive()
+        return is_over and time.monotonic() - self.seen_s >= pool_names.SILENT_S
 
     def __str__(self) -> str:
         return f"thread {self.thread.name!r}"
@@ -96,6 +101,7 @@ class BlockingWriterPool:
             writer = slot.writer
             if writer is None or slot.is_orphan or writer.stopped_by is not None:
                 writer = self._renew(slot)
+            writer.on_use = holder.seen
             yield writer
         finally:
             if not self._is_forked:  # the lock may be held by a thread of the parent
@@ -137,7 +143,8 @@ class BlockingWriterPool:
                         return slot
                     if now >= until:
                         raise self._names.none_free(timeout_ms / 1000, now)
-                change.wait(min(LOOK_S, until - now))
+                    is_next = self._names.is_next(ticket)
+                change.wait(min(LOOK_S, until - now) if is_next else until - now)
                 change.clear()
         finally:
             if not self._is_forked:

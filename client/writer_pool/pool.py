@@ -22,6 +22,7 @@ from ...wire.errors import InvalidConfig
 from ..dual_write.writer import DualWork, DualWriter
 from ..failures import FORKED, ClientClosed, tell_of_forks
 from ..view_source import Source
+from . import pool_names
 from .pool_names import PoolNames, Slot, Ticket
 
 logger = logging.getLogger(__name__)
@@ -41,11 +42,15 @@ class _Task:
     """A task as the holder of a writer."""
 
     def __init__(self) -> None:
-        self.task = asyncio.current_task()
+        self.seen()
+
+    def seen(self) -> None:
+        self.task, self.seen_s = asyncio.current_task(), time.monotonic()
 
     @property
     def is_dead(self) -> bool:
-        return self.task is not None and self.task.done()
+        is_over = self.task is not None and self.task.done()
+        return is_over and time.monotonic() - self.seen_s >= pool_names.SILENT_S
 
     def __str__(self) -> str:
         return "a callback" if self.task is None else f"task {self.task.get_name()!r}"
@@ -114,7 +119,8 @@ class WriterPool:
 
         Raises NoWriterFree after timeout_ms, which names the holders; ClientClosed when the pool is
         closed; WriterSuperseded when another process has the names. A writer whose task has ended
-        without leaving is started anew for the next one.
+        without leaving is started anew for the next one. Its task is that which has used it last,
+        and has SILENT_S to use it after it was entered.
         """
         holder = _Task()
         slot = await self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)
@@ -122,6 +128,7 @@ class WriterPool:
             writer = slot.writer
             if writer is None or slot.is_orphan or writer.stopped_by is not None:
                 writer = await self._renew(slot)
+            writer.on_use = holder.seen
             yield writer
         finally:
             self._names.give_back(slot, holder)
@@ -153,8 +160,11 @@ class WriterPool:
             while (slot := self._names.take(ticket, now := time.monotonic())) is None:
                 if now >= until:
                     raise self._names.none_free(timeout_ms / 1000, now)
+                is_next = self._names.is_next(ticket)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(LOOK_S, until - now)):
+                    async with asyncio.timeout(
+                        min(LOOK_S, until - now) if is_next else until - now
+                    ):
                         await change.wait()
                 change.clear()
                 self._refuse()

@@ -6,7 +6,7 @@ is not given on as it is, since it may stand in the middle of a block; the next 
 starts it anew, which fences the old one and ends what that has left.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from ..dual_write.names import checked_name
 from ..dual_write.stop_words import WriterSuperseded
 
 SIZE_MAX, WAITING_MAX, SHOWN_MAX = 1_000, 10_000, 10
+SILENT_S = 5.0
 
 
 class NoWriterFree(KafkaError):
@@ -25,10 +26,18 @@ class NoWriterFree(KafkaError):
 
 
 class WriterHolder(Protocol):
-    """A task or a thread; `str` names it."""
+    """A task or a thread; `str` names it.
+
+    That which enters a block need not be the one that lives in it (asyncio.wait_for, an executor).
+    So whoever uses the block is the holder from there on, and none is dead before SILENT_S.
+    """
 
     @property
     def is_dead(self) -> bool: ...
+
+    def seen(self) -> None:
+        """The current one has used the writer."""
+        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -61,17 +70,21 @@ class PoolNames:
         self.prefix = prefix
         self.slots = [Slot(f"{prefix}-{number}") for number in range(size)]
         self._free = deque(self.slots)
-        self._waiting: deque[Ticket] = deque()
+        self._waiting: OrderedDict[Ticket, None] = OrderedDict()
 
     def wait(self, ticket: Ticket) -> None:
         """Stand at the end of the queue."""
         if len(self._waiting) >= WAITING_MAX:
             raise NoWriterFree(f"{WAITING_MAX:,} wait for a writer of pool {self.prefix!r} already")
-        self._waiting.append(ticket)
+        self._waiting[ticket] = None
+
+    def is_next(self, ticket: Ticket) -> bool:
+        """Whether it is this one's turn: it looks for holders that have died. The others sleep."""
+        return next(iter(self._waiting), None) is ticket
 
     def take(self, ticket: Ticket, now_s: float) -> Slot | None:
         """A writer, where it is this one's turn and there is one. Raises WriterSuperseded."""
-        if not self._waiting or self._waiting[0] is not ticket:
+        if not self.is_next(ticket):
             return None
         slot = self._free.popleft() if self._free else self._orphan()
         if slot is None:
@@ -95,9 +108,10 @@ class PoolNames:
 
     def leave(self, ticket: Ticket) -> None:
         """It waits no more: it has a writer, or has given up."""
-        if ticket in self._waiting:
-            self._waiting.remove(ticket)
-        self.wake_next()
+        was_next = self.is_next(ticket)
+        self._waiting.pop(ticket, None)
+        if was_next:
+            self.wake_next()
 
     def give_back(self, slot: Slot, holder: WriterHolder) -> None:
         """The holder is done with it. Its place may have been taken, after its death."""
@@ -113,8 +127,9 @@ class PoolNames:
 
     def wake_next(self) -> None:
         """Whose turn it is looks again."""
-        if self._waiting:
-            self._waiting[0].wake()
+        for first in self._waiting:
+            first.wake()
+            return
 
     def wake_all(self) -> None:
         """The pool is closed."""

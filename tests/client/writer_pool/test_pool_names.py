@@ -15,6 +15,9 @@ class Person:
     name: str
     is_dead: bool = False
 
+    def seen(self) -> None:
+        self.is_dead = False
+
     def __str__(self) -> str:
         return self.name
 
@@ -66,6 +69,18 @@ def test_one_that_gives_up_lets_the_next_one_look() -> None:
     names.leave(b)
     assert woken == ["b", "c"]
     assert names.take(c, 1.0) is slot
+
+
+def test_only_the_next_one_looks_and_is_woken() -> None:
+    names, woken = PoolNames("bank", 1), list[str]()
+    taken(names, "a")
+    b, c, d = (ticket_of(names, name, woken) for name in "bcd")
+    assert [names.is_next(each) for each in (b, c, d)] == [True, False, False]
+    names.leave(c)
+    names.leave(c)
+    assert woken == []
+    names.leave(b)
+    assert woken == ["d"] and names.is_next(d)
 
 
 def test_the_writer_of_a_dead_holder_is_an_orphan_and_comes_back_once() -> None:

@@ -13,7 +13,7 @@ import pytest
 from oncelog.client import BlockingWriterPool, WriterPool
 from oncelog.client.dual_write.stop_words import WriterSuperseded
 from oncelog.client.failures import ClientClosed
-from oncelog.client.writer_pool.pool_names import NoWriterFree
+from oncelog.client.writer_pool.pool_names import NoWriterFree, PoolNames
 from oncelog.wire.errors import InvalidConfig
 
 from ...waiting import until
@@ -127,6 +127,13 @@ async def test_a_closed_pool_tells_those_who_wait_and_ends_what_is_held(
     assert postgres_ledger.rows() == []
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has ended is dead at once."""
+    monkeypatch.setattr("oncelog.client.writer_pool.pool_names.SILENT_S", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_the_name_of_a_task_that_has_ended_is_taken_over(
     bootstrap: str, server: PostgresServer, postgres_ledger: Ledger, topic: str
 ) -> None:
@@ -146,6 +153,48 @@ async def test_the_name_of_a_task_that_has_ended_is_taken_over(
         await transfer(pool, postgres_ledger, topic, 3)
     await asyncio.to_thread(assert_equal, bootstrap, topic, postgres_ledger)
     assert postgres_ledger.rows() == [2, 3]
+
+
+async def test_a_block_that_another_task_has_entered_keeps_its_writer(
+    bootstrap: str,
+    server: PostgresServer,
+    postgres_ledger: Ledger,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with pool_of(bootstrap, server, topic, 1, acquire_timeout_ms=600) as pool:
+        block = pool.transaction()
+        work = await asyncio.create_task(block.__aenter__())  # as asyncio.wait_for does it
+        with pytest.raises(NoWriterFree):
+            await transfer(pool, postgres_ledger, topic, 1)
+        await work.execute(postgres_ledger.insert, (2, 5))
+        monkeypatch.setattr("oncelog.client.writer_pool.pool_names.SILENT_S", 0.0)
+        with pytest.raises(NoWriterFree, match="by task 'Task"):
+            await transfer(pool, postgres_ledger, topic, 3)
+        await work.send(topic, b"2")
+        await block.__aexit__(None, None, None)
+    await asyncio.to_thread(assert_equal, bootstrap, topic, postgres_ledger)
+    assert postgres_ledger.rows() == [2]
+
+
+async def test_only_the_next_one_of_many_who_wait_looks_for_the_dead(
+    bootstrap: str, server: PostgresServer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, many, real = [0], 200, PoolNames.take
+
+    def take(*args: Any) -> Any:
+        looks[0] += 1
+        return real(*args)
+
+    async def want(pool: WriterPool) -> None:
+        with pytest.raises(NoWriterFree):
+            async with pool.acquire(timeout_ms=1_100):
+                pass
+
+    async with pool_of(bootstrap, server, topic, 1) as pool, pool.acquire():
+        monkeypatch.setattr(PoolNames, "take", take)
+        await asyncio.gather(*(want(pool) for _ in range(many)))
+    assert looks[0] < 3 * many, "one when it comes, one when it goes"
 
 
 async def test_a_writer_that_has_stopped_is_started_anew(
@@ -201,6 +250,27 @@ async def test_tasks_over_sqlite_are_refused_in_words(bootstrap: str, tmp_path: 
         await pool.start()
 
 
+def test_a_block_that_another_thread_has_entered_keeps_its_writer(
+    bootstrap: str, server: PostgresServer, topic: str, postgres_ledger: Ledger
+) -> None:
+    options = {"acquire_timeout_ms": 600}
+    with BlockingWriterPool(bootstrap, topic, 1, server.connect, **options) as pool:
+        entered, block = list[Any](), pool.transaction()
+        thread = threading.Thread(target=lambda: entered.append(block.__enter__()))
+        thread.start()
+        thread.join()
+        with pytest.raises(NoWriterFree):
+            blocking_transfer(pool, postgres_ledger, topic, 1)
+        entered[0].execute(postgres_ledger.insert, (2, 5))
+        entered[0].send(topic, b"2")
+        with pytest.raises(NoWriterFree, match="by thread 'MainThread'"):
+            blocking_transfer(pool, postgres_ledger, topic, 3)
+        block.__exit__(None, None, None)
+    assert_equal(bootstrap, topic, postgres_ledger)
+    assert postgres_ledger.rows() == [2]
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_threads_share_a_pool_and_dead_ones_lose_their_names(
     bootstrap: str, server: PostgresServer, topic: str, tmp_path: Path, kind: str
