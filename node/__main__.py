@@ -34,6 +34,7 @@ from ..wire.printable import printable
 from .broker import Broker
 from .clock import until_tenth_s
 from .config.broker_config import BrokerConfig
+from .config.tuning_keys import without_effect
 from .log_format import INDENT, PrintableFormatter
 from .membership.liveness import Replaced
 
@@ -71,6 +72,8 @@ async def _serve(config: BrokerConfig, make: Callable[[BrokerConfig], Broker]) -
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if (words := without_effect(config.static_values)) is not None:
+        logging.getLogger(__name__).info("%s", words)
     broker = make(config)
     broker.watchdog.start()
     try:

@@ -16,7 +16,6 @@ NO_METRICS = "clients push no metrics, and brokers have no reporters as plugins"
 NO_PLUGINS = "Kafka's plugins are classes of Java"
 FIXED_VOTERS = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
 ONE_DIRECTORY = "a broker has one data directory"
-THREADS = "tunes threads, buffers or timers that Kafka has and this broker does not"
 NO_STATE_TOPIC = "transactions are kept by Raft shards, not in __transaction_state"
 NO_SWITCH = "no feature can be switched"
 
@@ -79,7 +78,6 @@ _BROKER_KEYS = {
         "log.dir",
         "log.dir.failure.timeout.ms",
         "cordoned.log.dirs",
-        "num.replica.alter.log.dirs.threads",
     ),
     NO_STATE_TOPIC: ("transaction.state.log.*",),
     "each broker checks transactions before it appends, always": (
@@ -88,21 +86,6 @@ _BROKER_KEYS = {
     "both protocols of groups are served, always": ("group.coordinator.rebalance.protocols",),
     "offsets are stored without compression": ("offsets.topic.compression.codec",),
     "followers serve no consumers": ("replica.selector.class",),
-    THREADS: (
-        "add.partitions.to.txn.retry.*",
-        "background.threads",
-        "*.purgatory.purge.interval.requests",
-        "group.coordinator.*",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.io.*",
-        "log.cleaner.threads",
-        "log.flush.scheduler.interval.ms",
-        "num.*",
-        "offsets.load.buffer.size",
-        "queued.max.requests",
-        "replica.socket.*",
-        "socket.*",
-    ),
 }
 OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys
 

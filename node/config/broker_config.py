@@ -15,6 +15,7 @@ from ...storage.topic_configs import TOPIC_CONFIGS, parse_topic_configs
 from ...wire.errors import InvalidConfig, KafkaError
 from .broker_keys import BrokerSettings
 from .keys import COARSER_UNITS, BrokerKey, parse_properties, topic_default_keys
+from .tuning_keys import TUNING_KEYS
 
 _VOTERS_ALLOWED = (1, 3, 4, 5)
 
@@ -203,6 +204,7 @@ _ATTRIBUTES = {f.metadata["key"].name: f.name for f in fields(BrokerConfig) if "
 BROKER_KEYS: Mapping[str, BrokerKey] = {
     **{f.metadata["key"].name: f.metadata["key"] for f in fields(BrokerConfig) if f.metadata},
     **topic_default_keys({"min.insync.replicas": "2"}),
+    **TUNING_KEYS,
 }
 
 

@@ -23,6 +23,7 @@ from oncelog.deploy.conformance.survey import api_label, version_range
 from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.node.config.keys import BrokerKey
+from oncelog.node.config.tuning_keys import TUNING_KEYS, WITHOUT_EFFECT
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.handlers.groups.members import METADATA_BYTES_MAX as MEMBER_BYTES_MAX
 from oncelog.node.handlers.groups.offset_commits import OFFSETS_MAX
@@ -200,7 +201,12 @@ Those that it has: [configuration](configuration.md).
 
 
 def configuration_page() -> str:
-    own = [key for key in BROKER_KEYS.values() if key.topic_config is None and not key.not_served]
+    own = [
+        key
+        for key in BROKER_KEYS.values()
+        if key.topic_config is None and not key.not_served and key.name not in TUNING_KEYS
+    ]
+    tuning_rows = [(f"`{key.name}`", default_of(key)) for key in TUNING_KEYS.values()]
     refused = [key for key in BROKER_KEYS.values() if key.not_served]
     broker_rows = [
         (f"`{key.name}`", key.type.name.lower(), default_of(key), kafka_default_of(key), key.doc)
@@ -280,6 +286,12 @@ most 1,000 groups, within the bounds of the broker's keys. They hold for groups 
 protocol. The fourth column is the broker key that gives the default.
 
 {table(("key", "type", "default", "broker key", "what"), group_rows)}
+## Taken and shown, without effect
+
+{WITHOUT_EFFECT} Such keys of Kafka may be set, for all brokers while they run where Kafka allows
+it; the log says that nothing comes of it.
+
+{table(("key", "Kafka's default"), tuning_rows)}
 ## Known, with one value
 
 {table(("key", "only", "because"), refused_rows)}"""

@@ -11,6 +11,7 @@ of single brokers, loggers, or client metrics; and a key that nobody knows is an
 stores it for brokers.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -47,6 +48,7 @@ from ....wire.steps import Steps, made
 from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...config.group_configs import GROUP_KEYS
+from ...config.tuning_keys import without_effect
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
 from ..answers import NO_ERROR, code_and_message, entries_bytes, of_each
@@ -62,6 +64,7 @@ from .config_entries import (
     node_id_of,
 )
 
+logger = logging.getLogger(__name__)
 OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 SORTED_A_STEP = 25  # of resources, each with some lookups and checks
 if TYPE_CHECKING:
@@ -273,6 +276,8 @@ def _checked(
         fixed = [key for key in given if key in BROKER_KEYS and not BROKER_KEYS[key].is_dynamic]
         if fixed:
             raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+        if (words := without_effect(given)) is not None:
+            logger.info("%s", words)
     elif resource.resource_type == TOPIC_RESOURCE:
         if reason := why_invalid(name):
             raise InvalidTopicException(reason)

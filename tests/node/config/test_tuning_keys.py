@@ -1,0 +1,43 @@
+"""Keys that tune Kafka's threads: taken, shown, and said to change nothing."""
+
+import pytest
+
+from oncelog.node.config.broker_config import BROKER_KEYS, BrokerConfig
+from oncelog.node.config.dynamic import judge_cluster_configs
+from oncelog.node.config.tuning_keys import TUNING_KEYS, without_effect
+from oncelog.wire.errors import InvalidConfig
+
+from .test_broker_config import REQUIRED
+
+
+def test_each_is_taken_with_its_default_and_shown() -> None:
+    given = {name: key.default for name, key in TUNING_KEYS.items() if key.default}
+    config = BrokerConfig.from_properties(REQUIRED | given)
+    assert {name: config.text_of(name) for name in given} == given
+    unset = BrokerConfig.from_properties(REQUIRED)
+    assert {name: unset.text_of(name) for name in given} == given
+
+
+def test_a_value_of_another_type_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"num\.io\.threads: Not a number of type INT"):
+        BrokerConfig.from_properties(REQUIRED | {"num.io.threads": "many"})
+    with pytest.raises(InvalidConfig, match="at least 1"):
+        judge_cluster_configs({"num.io.threads": "0"})
+
+
+def test_those_of_all_brokers_may_be_set_where_kafka_allows_it() -> None:
+    judge_cluster_configs({"num.io.threads": "16", "log.cleaner.threads": "2"})
+    with pytest.raises(InvalidConfig, match="dynamically"):
+        judge_cluster_configs({"queued.max.requests": "5"})
+
+
+def test_the_sentence_names_those_that_were_set_only() -> None:
+    assert without_effect(["node.id", "log.dirs"]) is None
+    words = without_effect(["num.network.threads", "node.id", "background.threads"])
+    assert words is not None and words.startswith("background.threads, num.network.threads: ")
+
+
+def test_none_of_them_has_an_effect_elsewhere() -> None:
+    """A key of the tables that count would win over its namesake here."""
+    assert all(BROKER_KEYS[name] is key for name, key in TUNING_KEYS.items())
+    assert all(key.topic_config is None and not key.not_served for key in TUNING_KEYS.values())
