@@ -9,18 +9,22 @@
 
 `connect` opens a connection as the settings say. Within `transaction` Django's connection of that
 name is the block's, in this thread; `atomic()` is a savepoint of it, and what `on_commit` was given
-is called when the block counts. The transaction of the database is the writer's.
+is called when the block counts; what it raises is logged. The transaction of the database is the
+writer's.
 """
 
 import contextlib
+import logging
 from collections.abc import Generator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from ..dual_write.stop_words import UnsafeDatabase
+from ..dual_write.decision_table import is_without_savepoint
+from ..dual_write.stop_words import UnsafeDatabase, not_whole
 from ..dual_write.work import BlockingDatabaseWork
 from .needed import needed
 
+logger = logging.getLogger(__name__)
 Work_co = TypeVar("Work_co", bound=BlockingDatabaseWork, covariant=True)
 
 
@@ -55,6 +59,7 @@ def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Wo
         bound = own.copy()
         bound.connection, bound.autocommit = work.connection, False
         db.connections[using] = bound
+        is_done = False
         try:
             with db.transaction.atomic(using):
                 yield work
@@ -62,6 +67,21 @@ def transaction(writer: Writer[Work_co], using: str = "default") -> Generator[Wo
                     raise db.transaction.TransactionManagementError(
                         "the block was marked for rollback: nothing of it counts"
                     )
+                is_done = True
+        except db.Error as problem:
+            if is_done and is_without_savepoint(problem):
+                raise not_whole(problem) from problem
+            raise
         finally:
             db.connections[using], bound.connection = own, None
-    bound.run_and_clear_commit_hooks()
+    _run_hooks(bound)
+
+
+def _run_hooks(bound: Any) -> None:
+    """None of them raises: the block counts, and who runs it again would double it."""
+    hooks, bound.run_on_commit = bound.run_on_commit, []
+    for _, hook, *_ in hooks:
+        try:
+            hook()
+        except Exception:
+            logger.exception("on_commit: %r failed, after a block that counts", hook)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -84,6 +85,25 @@ def test_models_count_with_the_block(bootstrap: str, ledger: Ledger, topic: str)
     assert ledger.rows() == [1, 2]
 
 
+def test_a_hook_that_raises_does_not_make_its_block_look_undone(
+    bootstrap: str, ledger: Ledger, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[int] = []
+
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    with BlockingDualWriter(bootstrap, topic, adapter.connect) as writer:
+        with adapter.transaction(writer) as work:
+            made(1)
+            for hook in (fails, partial(fails), lambda: called.append(1)):
+                db.transaction.on_commit(hook)
+            work.send(topic, b"1")
+        assert called == [1] and caplog.text.count("after a block that counts") == 2
+    assert_equal(bootstrap, topic, ledger)
+    assert ledger.rows() == [1]
+
+
 def test_a_block_that_django_would_undo_or_end_itself_does_not_count(
     bootstrap: str, ledger: Ledger, topic: str
 ) -> None:
@@ -97,10 +117,16 @@ def test_a_block_that_django_would_undo_or_end_itself_does_not_count(
             made(2)
             work.send(topic, b"2")
             db.transaction.commit()
-        with pytest.raises((BlockNotWhole, db.Error)), adapter.transaction(writer) as work:
+        with pytest.raises(BlockNotWhole), adapter.transaction(writer) as work:
             made(3)
             work.send(topic, b"3")
             work.connection.rollback()
+        with pytest.raises(BlockNotWhole, match="STANDS"), adapter.transaction(writer) as work:
+            work.send(topic, b"3")
+            db.connection.cursor().execute("COMMIT")
+        with pytest.raises(db.Error, match=r"(?i)typo"), adapter.transaction(writer) as work:
+            work.send(topic, b"3")
+            db.transaction.savepoint_rollback("typo")
         with adapter.transaction(writer) as work:
             made(4)
             work.send(topic, b"4")
