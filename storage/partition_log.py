@@ -124,7 +124,7 @@ class PartitionLog:
                 )
         except UNREADABLE as problem:
             raise KafkaStorageError(
-                f"{directory} is damaged where it had been synced: {problem}. If other replicas "
+                f"{directory} is damaged: {problem}. If other replicas "
                 "have the partition, delete the directory and it is copied from them"
             ) from problem
         flushed_to = loaded.log_end_offset if clean_shutdown else recovery_point

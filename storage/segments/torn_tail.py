@@ -1,33 +1,90 @@
 """Where a log stops being readable: is it the torn end of its last write, or damage?
 
-What a process wrote last may be torn when it is killed; nothing whole lies behind it then. A whole
-batch behind what cannot be read says that this was whole, too.
+What a process wrote last may be torn when it is killed; no batches lie behind it then. Batches
+behind what cannot be read say that it was whole. A record's value may hold batches, too (a copy of
+a segment, or a client's malice), so a batch counts only where it begins at the end of the batch
+that cannot be read, or where batches follow one another from it to the very end of the file.
 """
 
 from ...wire.errors import CorruptMessage
-from ...wire.record_batch import HEADER_BYTES, MAGIC, check_crc, decode_header
+from ...wire.record_batch import HEADER_BYTES, MAGIC, BatchHeader, check_crc, decode_header
 from ..topic_configs import INT_MAX
 from .log_file import LogFile
 
 LOOKED_AT_BYTES_MAX = 4 << 20
+CANDIDATES_MAX = 100_000
+CRC_BYTES_MAX = 16 << 20
+_BASE_OFFSET_BYTES = 8
 _MAGIC_AT = 16
 
 
 def is_followed_by_a_batch(file: LogFile, position: int, end: int, next_offset: int) -> bool:
-    """Whether a whole batch with later offsets begins behind `position`, at most 4 MB behind."""
-    data = file.read(position, min(end - position, LOOKED_AT_BYTES_MAX))
-    magic = bytes([MAGIC])
-    at = data.find(magic, _MAGIC_AT + 1)
-    while at >= 0:
-        start = at - _MAGIC_AT
-        if start + HEADER_BYTES > len(data):
-            return False
-        try:
-            header = decode_header(data, start)
-            if 0 <= header.base_offset - next_offset <= INT_MAX:
-                check_crc(data, start, header)
+    """Whether batches with later offsets begin behind `position`, at most 4 MB behind."""
+    return _Tail(file, position, end, next_offset).has_batches()
+
+
+class _Tail:
+    """The bytes of a file from the first that cannot be read to its end."""
+
+    def __init__(self, file: LogFile, position: int, end: int, next_offset: int) -> None:
+        self._file, self._position, self._end, self._next_offset = file, position, end, next_offset
+        self._data = file.read(position, min(end - position, LOOKED_AT_BYTES_MAX))
+        self._crc_bytes_left = CRC_BYTES_MAX
+        self._walked = set[int]()  # from there batches do not follow one another to the end
+
+    def has_batches(self) -> bool:
+        """Whether they begin where the first one says that it ends, or reach the end."""
+        first = self._header_at(self._position, self._next_offset)
+        if first is not None:
+            behind = self._position + first.size_bytes
+            follower = self._header_at(behind, first.next_offset)
+            if follower is not None and self._is_sound(behind, follower):
                 return True
+        magic, at = bytes([MAGIC]), _MAGIC_AT
+        for _ in range(CANDIDATES_MAX):
+            at = self._data.find(magic, at + 1)
+            if at < 0:
+                break
+            start = self._position + at - _MAGIC_AT
+            header = self._header_at(start, self._next_offset)
+            if header and self._reaches_the_end(start) and self._is_sound(start, header):
+                return True
+        return False
+
+    def _header_at(self, start: int, next_offset: int) -> BatchHeader | None:
+        """The header of a batch that may be there, with offsets that may follow."""
+        data, at = self._data, start - self._position
+        if at + HEADER_BYTES > len(data):
+            data, at = self._file.read(start, HEADER_BYTES), 0
+            if len(data) < HEADER_BYTES:
+                return None
+        base_offset = int.from_bytes(data[at : at + _BASE_OFFSET_BYTES], signed=True)
+        if not 0 <= base_offset - next_offset <= INT_MAX:
+            return None
+        try:
+            return decode_header(data, at)
         except CorruptMessage:
-            pass
-        at = data.find(magic, at + 1)
-    return False
+            return None
+
+    def _reaches_the_end(self, start: int) -> bool:
+        at, next_offset, passed = start, self._next_offset, list[int]()
+        while at < self._end and at not in self._walked:
+            passed.append(at)
+            header = self._header_at(at, next_offset)
+            if header is None:
+                break
+            at, next_offset = at + header.size_bytes, header.next_offset
+        if at != self._end:
+            self._walked.update(passed)
+        return at == self._end
+
+    def _is_sound(self, start: int, header: BatchHeader) -> bool:
+        """Whether its checksum holds; not when too many bytes were checked already."""
+        if start + header.size_bytes > self._end or header.size_bytes > self._crc_bytes_left:
+            return False
+        self._crc_bytes_left -= header.size_bytes
+        try:
+            check_crc(self._file.read(start, header.size_bytes), 0, header)
+        except CorruptMessage:
+            return False
+        return True

@@ -1,0 +1,97 @@
+"""Batches behind a place that cannot be read, and bytes that only look like batches."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from oncelog.storage.segments import torn_tail
+from oncelog.storage.segments.log_file import LogFile
+from oncelog.storage.segments.torn_tail import is_followed_by_a_batch
+
+from ..conftest import make_batch
+
+NEXT = 7
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> LogFile:
+    return LogFile(tmp_path / "00000000000000000000.log")
+
+
+def is_followed(file: LogFile, data: bytes) -> bool:
+    Path(file.path).write_bytes(data)
+    return is_followed_by_a_batch(file, 0, len(data), NEXT)
+
+
+def one(offset: int = NEXT, size: int = 10) -> bytes:
+    return bytes(make_batch(base_offset=offset, size=size))
+
+
+def damaged(batch: bytes, at: int = 70) -> bytes:
+    return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
+
+
+def holding(value: bytes) -> bytes:
+    """A batch whose record has this value."""
+    batch = make_batch(base_offset=NEXT, size=len(value))
+    at = bytes(batch).index(bytes(len(value)))
+    batch[at : at + len(value)] = value
+    return bytes(batch)
+
+
+COPY = b"".join(one(NEXT + i) for i in range(40))  # what a copy of a segment holds
+
+
+@pytest.mark.parametrize("torn_at", [0, 5, 30, 61, 90])
+def test_torn_batch_alone_is_followed_by_none(file: LogFile, torn_at: int) -> None:
+    assert not is_followed(file, one(size=200)[:torn_at])
+
+
+@pytest.mark.parametrize("at", [0, 8, 16, 20, 60, 70])
+def test_damaged_batch_is_followed_by_the_next_ones(file: LogFile, at: int) -> None:
+    assert is_followed(file, damaged(one(), at) + one(NEXT + 1) + one(NEXT + 2))
+
+
+def test_damaged_batch_is_followed_though_the_end_is_torn(file: LogFile) -> None:
+    assert is_followed(file, damaged(one()) + one(NEXT + 1) + one(NEXT + 2)[:80])
+
+
+@pytest.mark.parametrize("kept", [1, 100, 1_500])
+def test_torn_batch_whose_value_holds_batches_is_followed_by_none(file: LogFile, kept: int) -> None:
+    torn = holding(b"text" + COPY + b"x" * 2_000)
+    assert not is_followed(file, torn[: len(torn) - kept])
+    inside = torn.index(COPY) + len(COPY) - 30  # in the last of the batches in the value
+    assert not is_followed(file, torn[:inside])
+
+
+def test_batches_of_earlier_offsets_are_none_that_follow(file: LogFile) -> None:
+    assert not is_followed(file, damaged(one()) + one(NEXT - 1))
+
+
+def test_batches_beyond_what_is_looked_at_are_walked(
+    file: LogFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torn_tail, "LOOKED_AT_BYTES_MAX", 300)
+    many = b"".join(one(NEXT + 1 + i) for i in range(20))
+    broken = damaged(one(), 0)  # it does not say where it ends
+    assert is_followed(file, broken + many)
+    assert not is_followed(file, broken + many[:-1])
+
+
+def test_malicious_bytes_are_looked_at_for_a_bounded_time(
+    file: LogFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[int] = []
+    check_crc = torn_tail.check_crc
+    monkeypatch.setattr(
+        torn_tail,
+        "check_crc",
+        lambda data, *rest: (checked.append(len(data)), check_crc(data, *rest)),
+    )
+    size = 1 << 20
+    value = bytearray(size)
+    for at in range(0, size, 64):  # each says that it is a batch up to the end
+        struct.pack_into(">qiib", value, at, NEXT + 1, size - at - 12, 0, 2)
+    assert not is_followed(file, bytes(value))
+    assert sum(checked) <= torn_tail.CRC_BYTES_MAX
