@@ -28,6 +28,7 @@ from .messages import NO_EPOCH, NO_OFFSET, ReplicaFetchRequest, ReplicaFetchResp
 from .replica_session import LeaderSession, LeaderSlot
 
 POLL_WAIT_MS_MAX = 500
+ANSWER_BATCHES_MAX = 4_096  # each is checked, so many small ones would hold the event loop
 _UNKNOWN_SESSION = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
@@ -36,6 +37,8 @@ class LeaderRead(Protocol):
 
     @property
     def data(self) -> bytes | memoryview: ...
+    @property
+    def batches(self) -> int: ...
 
 
 class LedLog(FollowedLog, Protocol):
@@ -104,6 +107,7 @@ class ReplicaServer:
         self.next_deadline_ms: int | None = None
         # What this round of answers has read: followers mostly want the same.
         self._reads: dict[tuple[TopicIdPartition, int], bytes | memoryview] = {}
+        self._batches_left = 0  # of an answer: each is checked
 
     # -- the followers' side
 
@@ -202,6 +206,7 @@ class ReplicaServer:
     def _answer(self, follower: LeaderSession, only_with_news: bool = False) -> None:
         poll = follower.poll
         assert poll is not None
+        self._batches_left = ANSWER_BATCHES_MAX
         answers = follower.collect(self._read, min(poll.max_bytes, self._response_bytes_max))
         if only_with_news and not answers:
             return
@@ -230,13 +235,15 @@ class ReplicaServer:
                 return _out_of_range(slot, log)
             data = self._reads.get((slot.key, slot.fetch_offset))
             if data is None or not 0 < len(data) <= room_bytes:
-                slot_bytes_max = self._slot_bytes_max
-                data = self._reads[slot.key, slot.fetch_offset] = log.read(
+                slot_bytes_max = self._slot_bytes_max if self._batches_left > 0 else 0
+                read = log.read(
                     slot.fetch_offset,
                     room_bytes if room_bytes < slot_bytes_max else slot_bytes_max,
                     upper_offset=log_end_offset,
                     min_one_batch=at_least_one_batch,
-                ).data
+                )
+                data = self._reads[slot.key, slot.fetch_offset] = read.data
+                self._batches_left -= read.batches
             limits = log.high_watermark, log.log_start_offset
             return new_tuple(SlotAnswer, (slot.slot, 0, *limits, NO_EPOCH, NO_OFFSET, data))
         except KafkaError as error:

@@ -13,23 +13,27 @@ from ..wire.errors import CorruptMessage
 from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, BatchHeader, decode_header
 from .leader_epochs import LeaderEpochs
 from .segments.log_file import Buffer
-from .segments.read_checks import BASE_OFFSET_BYTES, check_batches
+from .segments.read_checks import BASE_OFFSET_BYTES, BATCHES_MAX, check_batches
 from .segments.segment import Segment
 from .segments.segment_list import SegmentList
 
 _batch_length = struct.Struct(">i")
 HEADERS_PER_STEP = 64  # of a search; about 0.3 ms
+AT_ONCE_BYTES = 1 << 20  # read whatever the batches are; of more a sample is looked at first
+SAMPLE_BYTES = 16_384
 _LENGTH_AT = 8  # where the length of a batch stands in it
 
 
 class LogRead(NamedTuple):
     """Whole batches, the first of which may begin before the offset asked for.
 
-    `next_offset` is where to go on reading; the offset asked for when `data` is empty.
+    `next_offset` is where to go on reading; the offset asked for when `data` is empty. `batches`
+    is how many were checked: what a caller reads of many logs at a time, it bounds by this.
     """
 
     data: Buffer
     next_offset: int
+    batches: int = 0
 
 
 class TimedBatch(NamedTuple):
@@ -66,7 +70,9 @@ def read_batches(
     available = end - position
     if available <= 0:
         return LogRead(b"", offset)
-    recent = None
+    if max_bytes > AT_ONCE_BYTES and available > AT_ONCE_BYTES:
+        max_bytes = _worth_reading(segment, position, min(available, max_bytes))
+    recent, batches = None, 1
     if available >= segments.recent.min_bytes:  # smaller ones are not kept
         recent = segments.recent.read(segment, position, available, max_bytes)
     if recent is not None:
@@ -74,24 +80,27 @@ def read_batches(
         next_offset = decode_header(recent).next_offset
     elif available <= max_bytes:
         data = segment.file.read(position, available)
-        size_bytes, next_offset = check_batches(data, from_offset, end_offset, epochs, len(data))
+        checked = check_batches(data, from_offset, end_offset, epochs, len(data))
+        size_bytes, next_offset, batches = checked
         if not size_bytes:
             raise CorruptMessage(f"no whole batch begins at {position}")
         if size_bytes == available:
             next_offset = end_offset
         else:  # many small batches, or damage behind these: the next read meets it
-            data = memoryview(data)[:size_bytes]
+            data = _first_bytes(data, size_bytes)
     else:
-        data, bytes_max = _read_at_most(segment, position, available, max_bytes, min_one_batch)
+        limits = available, max_bytes, end_offset
+        data, bytes_max = _read_at_most(segment, position, limits, min_one_batch)
         if not data:
             return LogRead(b"", offset)
-        size_bytes, next_offset = check_batches(data, from_offset, end_offset, epochs, bytes_max)
+        checked = check_batches(data, from_offset, end_offset, epochs, bytes_max)
+        size_bytes, next_offset, batches = checked
         if not size_bytes:
             raise CorruptMessage(f"no whole batch begins at {position}")
-        data = memoryview(data)[:size_bytes]
+        data = _first_bytes(data, size_bytes)
     if segment is segments.active or position + len(data) < segment.size_bytes:
         segments.remember(next_offset, segment, position + len(data))
-    return new_tuple(LogRead, (data, next_offset))
+    return new_tuple(LogRead, (data, next_offset, batches))
 
 
 def _locate(segments: SegmentList, offset: int) -> tuple[Segment, int, int] | None:
@@ -121,12 +130,15 @@ def _end_of_read(
 
 
 def _read_at_most(
-    segment: Segment, position: int, available: int, max_bytes: int, min_one_batch: bool
+    segment: Segment, position: int, limits: tuple[int, int, int], min_one_batch: bool
 ) -> tuple[bytes, int]:
     """`max_bytes` or, if it must be, a larger batch; and the base offset that follows.
 
-    As (data, how much of it is wanted). Nothing if there must not be a batch that is larger.
+    `limits`: (available, max_bytes, end_offset). As (data, how much of it is wanted). Nothing if
+    there must not be a batch that is larger. CorruptMessage for a length that cannot be: a damaged
+    one may be that of all the segment.
     """
+    available, max_bytes, end_offset = limits
     wanted = min(max(max_bytes, HEADER_BYTES) + BASE_OFFSET_BYTES, available)
     data = segment.file.read(position, wanted)
     first_bytes = _batch_length.unpack_from(data, _LENGTH_AT)[0] + LENGTH_COUNTS_FROM
@@ -134,8 +146,34 @@ def _read_at_most(
         return data, max_bytes
     if not min_one_batch:
         return b"", 0
+    if first_bytes < available:
+        next_offset = decode_header(data).next_offset
+        behind = segment.file.read(position + first_bytes, BASE_OFFSET_BYTES)
+        is_possible = next_offset <= int.from_bytes(behind, signed=True) < end_offset
+    else:
+        is_possible = first_bytes == available
+    if not is_possible:
+        raise CorruptMessage(f"the batch at {position} has not {first_bytes} bytes, as it says")
     data = segment.file.read(position, min(first_bytes + BASE_OFFSET_BYTES, available))
     return data, min(first_bytes, len(data))
+
+
+def _worth_reading(segment: Segment, position: int, wanted: int) -> int:
+    """How much to read at once: of batches as small as the first ones not more than are checked."""
+    sample = segment.file.read(position, SAMPLE_BYTES)
+    end = count = 0
+    while end + HEADER_BYTES <= len(sample):
+        length = _batch_length.unpack_from(sample, end + _LENGTH_AT)[0]
+        if length < 0:
+            break  # damage, which the check finds
+        end, count = end + length + LENGTH_COUNTS_FROM, count + 1
+    return min(wanted, max(AT_ONCE_BYTES, end // count * BATCHES_MAX if count else wanted))
+
+
+def _first_bytes(data: bytes, size_bytes: int) -> Buffer:
+    """The beginning of what was read; what is much smaller does not keep the rest in memory."""
+    view = memoryview(data)[:size_bytes]
+    return bytes(view) if size_bytes * 2 < len(data) else view
 
 
 def batch_not_older(

@@ -26,8 +26,9 @@ _LENGTH_MIN = HEADER_BYTES - LENGTH_COUNTS_FROM
 
 def check_batches(
     data: Buffer, from_offset: int, end_offset: int, epochs: LeaderEpochs, bytes_max: int
-) -> tuple[int, int]:
-    """Check the whole batches in the first bytes of `data`: (where they end, the offset after).
+) -> tuple[int, int, int]:
+    """Check the whole batches in the first bytes of `data`: (where they end, the offset after, how
+    many they are).
 
     They may have the offsets from `from_offset` to before `end_offset`. `data` may go on behind
     `bytes_max` with the base offset that follows the last batch. At most BATCHES_MAX of them, or
@@ -64,4 +65,4 @@ def check_batches(
         base_offset = _base_offset.unpack_from(view, position)[0]
         if not next_offset <= base_offset < end_offset:
             raise CorruptMessage(f"offset {base_offset} follows {next_offset - 1}")
-    return position, next_offset
+    return position, next_offset, BATCHES_MAX - left

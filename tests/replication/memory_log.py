@@ -14,6 +14,7 @@ class Entry(NamedTuple):
 
 class Read(NamedTuple):
     data: bytes
+    batches: int
 
 
 def encode(entries: list[Entry]) -> bytes:
@@ -77,7 +78,7 @@ class MemoryLog:
         assert self.log_start_offset <= offset <= self.log_end_offset
         wanted = [e for e in self.entries if offset <= e.offset < upper_offset]
         count = max(max_bytes // 30, 1 if min_one_batch else 0)
-        return Read(encode(wanted[:count]))
+        return Read(encode(wanted[:count]), len(wanted[:count]))
 
     def truncate_to(self, offset: int) -> None:
         end = self.log_end_offset

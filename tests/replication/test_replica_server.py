@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from oncelog.replication import replica_server
 from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.messages import AddedSlot, MovedSlot, ReplicaFetchRequest, SlotAnswer
 from oncelog.replication.replica_server import ReplicaServer
@@ -203,6 +204,18 @@ def test_the_byte_budget_rotates_fairly() -> None:
         )
     assert served[:3] == [0, 1, 2]
     assert max(positions) - min(positions) <= 2
+
+
+def test_answer_of_many_small_batches_leaves_the_other_slots_to_the_next(monkeypatch) -> None:
+    monkeypatch.setattr(replica_server, "ANSWER_BATCHES_MAX", 12)
+    broker = opened(0, 1, 2)
+    for slot in range(3):
+        broker.append(KEYS[slot], 10)
+    first = [answer for answer in broker.answers() if answer.records]
+    assert [(a.slot, len(a.records) // 30) for a in first] == [(0, 10), (1, 10)]
+    broker.poll(moved=[MovedSlot(a.slot, 10, 5, 0) for a in first])
+    (second,) = [answer for answer in broker.answers() if answer.records]
+    assert (second.slot, len(second.records) // 30) == (2, 10)
 
 
 def test_one_batch_is_sent_even_if_it_is_larger_than_the_budget() -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.storage import log_read
 from oncelog.storage.corrupt_file import LOG_TROUBLE
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog, TimedBatch
 from oncelog.storage.segments import read_checks
 from oncelog.storage.segments.damage import remove_derived_files
+from oncelog.storage.segments.log_file import LogFile
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.record_batch import decode_header, iterate_batches
 from oncelog.wire.records import Record, encode_batch
@@ -146,6 +148,52 @@ def test_read_of_many_small_batches_ends_after_some_of_them(log, monkeypatch, ma
     assert [header.base_offset for _, header in iterate_batches(bytes(read.data))] == [0, RECORDS]
     assert read.next_offset == 2 * RECORDS
     assert batches_from(log, 0, max_bytes) == (whole, True)
+
+
+@pytest.mark.parametrize("at_once_bytes", [150, ROOM])
+def test_read_of_small_batches_keeps_only_what_it_returns(log, monkeypatch, at_once_bytes):
+    """An answer of 60 MB held 1.6 GB: a view keeps alive all that was read."""
+    for module in (read_checks, log_read):
+        monkeypatch.setattr(module, "BATCHES_MAX", 1)
+    monkeypatch.setattr(log_read, "AT_ONCE_BYTES", at_once_bytes)
+    monkeypatch.setattr(log_read, "SAMPLE_BYTES", 256)
+    log.segments.drop_cached_reads()
+    counts = counted_reads(monkeypatch)
+    read = log.read(0, ROOM, upper_offset=log.log_end_offset)
+    assert read.batches == 1
+    assert counts[-1] < 200 or at_once_bytes == ROOM
+    kept = read.data.obj if isinstance(read.data, memoryview) else read.data
+    assert len(kept) <= 2 * len(read.data)
+
+
+@pytest.mark.parametrize("min_one_batch", [True, False])
+def test_damaged_length_is_met_without_reading_what_it_claims(log, monkeypatch, min_one_batch):
+    """One high bit of it had each fetch read half a segment on the loop, again and again."""
+    file = log.segments.first.file
+    size = decode_header(file.read(0, 100)).size_bytes
+    asked = {"upper_offset": log.log_end_offset, "min_one_batch": min_one_batch}
+    assert log.read(0, size, **asked).next_offset == RECORDS  # where the next begins is remembered
+    file.write_at(size + 8, (3 * size).to_bytes(4))
+    counts = counted_reads(monkeypatch)
+    if min_one_batch:
+        with pytest.raises(LOG_TROUBLE):
+            log.read(RECORDS, size, **asked)
+    else:
+        assert not log.read(RECORDS, size, **asked).data
+    assert max(counts) <= size + 8
+
+
+def counted_reads(monkeypatch) -> list[int]:
+    """Note how many bytes each read of a log's file asks for from now on."""
+    counts: list[int] = []
+    read = LogFile.read
+
+    def counted(self, position, count):
+        counts.append(count)
+        return read(self, position, count)
+
+    monkeypatch.setattr(LogFile, "read", counted)
+    return counts
 
 
 class Killed(Exception):

@@ -28,6 +28,7 @@ from ..leader_hints import LeaderHints
 READ_COMMITTED = 1
 NO_EPOCH = -1
 PARTITIONS_PER_STEP = 50
+LOOK_BATCHES_MAX = 4_096  # each is checked, so many small ones would hold the event loop
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -78,7 +79,7 @@ class PartitionReader:
         self._limit_bytes = min(
             request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
         )
-        self.bytes_read = 0
+        self.bytes_read = self.batches_read = 0
         self.must_answer = self.is_partial = self.is_void = self.is_cut = False
         self.awaited: dict[TopicPartition, None] = {}
 
@@ -111,8 +112,8 @@ class PartitionReader:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records would fit into the answer."""
-        return self.bytes_read >= max(1, self._limit_bytes)
+        """Whether no more records would fit into the answer, or into one look."""
+        return self.bytes_read >= max(1, self._limit_bytes) or self.batches_read >= LOOK_BATCHES_MAX
 
     def saw(self, partition: HostedPartition, offset: int, upper: int, is_hidden: bool) -> None:
         """A partition was read from `offset`, and can be up to `upper`; is_hidden: what is
@@ -139,7 +140,7 @@ class PartitionReader:
         if answer.diverging_epoch is not None:
             return
         upper = answer.last_stable_offset if self.read_committed else answer.high_watermark
-        room = self._limit_bytes - self.bytes_read
+        room = 0 if self.is_full else self._limit_bytes - self.bytes_read
         first = self.bytes_read == 0
         read = log.read(
             offset,
@@ -159,6 +160,7 @@ class PartitionReader:
                 answer.aborted_transactions = aborted
             answer.records = read.data
             self.bytes_read += len(read.data)
+            self.batches_read += read.batches
         self.saw(partition, offset, upper, self.read_committed and upper < answer.high_watermark)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.handlers.fetch import repeated_fetch
+from oncelog.node.handlers.fetch import partition_reader, repeated_fetch
 from oncelog.node.handlers.fetch.fetch import PARTITIONS_AT_ONCE_MAX
 from oncelog.node.handlers.fetch.repeated_fetch import RepeatedFetch
 from oncelog.node.handlers.fetch.session_fetch import close_session
@@ -50,6 +50,21 @@ async def test_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
     assert [p.index for p in topic.partitions] == list(range(MANY))
     assert [p.index for p in topic.partitions if p.records] == [1]
     assert {p.error_code for p in topic.partitions[2:]} == {E.NOT_LEADER_OR_FOLLOWER}
+
+
+@pytest.mark.parametrize("is_in_session", [False, True])
+async def test_fetch_of_small_batches_leaves_the_other_partitions_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_session: bool
+) -> None:
+    """Each batch is checked: 100 partitions of them held the loop for half a second."""
+    monkeypatch.setattr(partition_reader, "LOOK_BATCHES_MAX", 3)
+    broker = LeadingBroker(tmp_path, partitions=4)
+    for partition in range(4):
+        for _ in range(2):
+            await broker.write(partition)
+    session = {"session_epoch": 0} if is_in_session else {}
+    (topic,) = (await broker.fetch(indexes=range(4), max_wait_ms=60_000, **session).value()).topics
+    assert [p.index for p in topic.partitions if p.records] == [0, 1]
 
 
 @pytest.mark.parametrize("turns", range(6))
