@@ -23,10 +23,10 @@ class Done:
     lines: list[str]
 
     def wrong(self) -> list[str]:
-        """Return what is not as it is shown; a command that shows nothing has to end well."""
-        if not self.step.shown:
-            return [] if self.code == 0 else [f"exit code {self.code}", *self.lines]
-        return list(differences(self.step.shown, self.lines))
+        """Return what is not as it is shown; each command that a page shows ends well."""
+        if self.code:
+            return [f"exit code {self.code}", *self.lines]
+        return list(differences(self.step.shown, self.lines)) if self.step.shown else []
 
 
 def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -18,6 +18,7 @@ from ....wire.errors import (
     ErrorCode,
     GroupIdNotFound,
     KafkaError,
+    NotCoordinator,
 )
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
@@ -120,9 +121,14 @@ async def list_groups(
 ) -> "Steps[responses.ListGroups.Response]":
     """The groups that this broker coordinates, as far as they are committed."""
     groups = context.broker.groups
-    for shard in groups.shards:
-        if shard.state is ShardState.SERVING and shard.consumer_records_until > shard.replayed:
-            await groups.until_settled(shard)
+    settling = [
+        groups.until_settled(shard)
+        for shard in groups.shards
+        if shard.state is ShardState.SERVING and shard.consumer_records_until > shard.replayed
+    ]
+    for outcome in await asyncio.gather(*settling, return_exceptions=True):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, NotCoordinator):
+            raise outcome  # a shard that has resigned meanwhile is another broker's to list
     return _listing(context, request)
 
 

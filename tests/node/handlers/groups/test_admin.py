@@ -1,0 +1,57 @@
+"""ListGroups while shards change hands."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.coordinator.groups.group import GroupType
+from oncelog.node.groups.shard import ShardState
+from oncelog.node.handlers.groups.admin import list_groups
+from oncelog.wire.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
+from oncelog.wire.steps import run_to_end
+
+
+class Shard(SimpleNamespace):
+    """One with a group; what it has appended is not committed yet."""
+
+    def __init__(self, group_id: str) -> None:
+        group = SimpleNamespace(
+            group_id=group_id, protocol_type="consumer", state_name="Empty",
+            type=GroupType.CONSUMER,
+        )  # fmt: skip
+        super().__init__(
+            groups={group_id: group}, state=ShardState.SERVING, consumer_records_until=2, replayed=1
+        )
+
+
+class Groups:
+    """The shards of a broker; the first resigns, or fails, while it is waited for."""
+
+    is_stopping = False
+
+    def __init__(self, error: KafkaError) -> None:
+        self.shards, self.error = [Shard("a"), Shard("b")], error
+
+    async def until_settled(self, shard: Shard) -> None:
+        if shard is self.shards[0]:
+            shard.groups.clear()
+            shard.state = ShardState.CLOSED
+            raise self.error
+
+
+def listing(error: KafkaError) -> Any:
+    context: Any = SimpleNamespace(broker=SimpleNamespace(groups=Groups(error)))
+    header: Any = SimpleNamespace(api_version=5)
+    request: Any = SimpleNamespace()
+    return list_groups(context, header, request)
+
+
+async def test_list_groups_while_a_shard_resigns_lists_the_others() -> None:
+    found: Any = run_to_end(await listing(NotCoordinator()))
+    assert [group["group_id"] for group in found["groups"]] == ["b"]
+
+
+async def test_list_groups_without_replicas_is_refused() -> None:
+    with pytest.raises(CoordinatorNotAvailable):
+        await listing(CoordinatorNotAvailable())
