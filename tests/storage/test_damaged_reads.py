@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,7 +163,7 @@ def test_read_of_small_batches_keeps_only_what_it_returns(log, monkeypatch, at_o
     read = log.read(0, ROOM, upper_offset=log.log_end_offset)
     assert read.batches == 1
     assert counts[-1] < 200 or at_once_bytes == ROOM
-    kept = read.data.obj if isinstance(read.data, memoryview) else read.data
+    kept: Any = read.data.obj if isinstance(read.data, memoryview) else read.data
     assert len(kept) <= 2 * len(read.data)
 
 
