@@ -137,7 +137,8 @@ class LeadingBroker:
     def resign(self, index: int = 0) -> None:
         """Another broker leads it now."""
         hosted = self.partition(index)
-        hosted.follow(PartitionRegistration((1, 2), (2,), leader=2, leader_epoch=99))
+        epoch = max(99, hosted.leader_epoch + 1)
+        hosted.follow(PartitionRegistration((1, 2), (2,), leader=2, leader_epoch=epoch))
         self.replicas.role_changed(hosted)
         self.replicas.release_waiters(hosted, 6)
 
