@@ -221,24 +221,6 @@ MEANT: tuple[Meant, ...] = (
         kafka="NONE",
         ours="UNKNOWN_MEMBER_ID",
     ),
-    *(
-        Meant(
-            "ConsumerGroup*",
-            case,
-            "*_epoch",
-            "Kafka raises the epoch with the group's assignor, too, from 4.4 on",
-        )
-        for case in ("range", "another topic", "then", "a topic that is not there", "no topic")
-    ),
-    *(
-        Meant(
-            "ConsumerGroup*",
-            case,
-            "groups[0]*_epoch",
-            "Kafka raises that of an empty group's assignment, too, from 4.4 on",
-        )
-        for case in ("in the end", "empty", "at the end")
-    ),
     Meant(
         "OffsetFetch",
         "an epoch without member",

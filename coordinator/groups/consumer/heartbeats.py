@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat: a pure function of the group, the request and what is around them.
 
-    who is it -> its record, if that has changed -> its pattern -> the group's epoch, if topics have
-    -> the target assignment, if it is older -> what the member has now -> the answer
+    who is it -> its record, if that has changed -> its pattern -> the group's epoch, if topics or
+    the assignor have -> the target assignment, if it is older -> what the member has now
+    -> the answer
 
     member epoch     means
     0                joins, or joins again after it was fenced
@@ -55,7 +56,7 @@ from .records import (
     TargetEpochKey,
 )
 from .subscriptions import metadata_hash, topic_ids
-from .target_assignment import is_due, is_small, making_target
+from .target_assignment import is_due, is_small, making_target, preferred_assignor
 
 NEW_MEMBER = ConsumerMember(None, None, "", "", (), "", -1, None)
 PATTERNS_REFRESH_MS_MIN, PATTERNS_REFRESH_MS_MAX = 10_000, 600_000
@@ -87,7 +88,8 @@ class _Heartbeat:
             self.records.append((ConsumerMemberKey(self.group.group_id, request.member_id), member))
         names_changed = member.topic_names != before.topic_names
         pattern_changed, is_resolved = self._pattern(before, member)
-        epoch = self._epoch(before, member, must_rise=names_changed or is_resolved)
+        must_rise = names_changed or is_resolved or self._changes_assignor(before, member)
+        epoch = self._epoch(before, member, must_rise=must_rise)
         target_epoch, target, needs_target = self._target(member, epoch)
         now = assignment
         has_changed = names_changed or pattern_changed
@@ -235,8 +237,18 @@ class _Heartbeat:
             self.needs_patterns = patterns_are_due(group, self.around, new)
         return old != new, is_resolved
 
+    def _changes_assignor(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+        """Whether the group is assigned by another one with this member's vote."""
+        if member.server_assignor == before.server_assignor:
+            return False
+        default, members = self.around.settings.assignors[0], self.group.members
+        voting = {**members, self.request.member_id: member}
+        return preferred_assignor(voting.values(), default) != preferred_assignor(
+            members.values(), default
+        )
+
     def _epoch(self, before: ConsumerMember, member: ConsumerMember, *, must_rise: bool) -> int:
-        """Return the epoch of the group, which rises with its subscriptions and topics."""
+        """Return the epoch of the group: it rises with subscriptions, topics and the assignor."""
         group = self.group
         must_rise |= not group.epoch  # a member epoch of 0 would have the member join again
         version = self.around.topics.version

@@ -31,6 +31,8 @@ from .records import (
     GroupEpochKey,
     ResolvedPatternKey,
     TargetAssignmentKey,
+    TargetEpoch,
+    TargetEpochKey,
 )
 from .subscriptions import metadata_hash
 
@@ -63,7 +65,10 @@ def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
 def removing(
     group: ConsumerGroup, member_ids: Collection[str], topics: Topics
 ) -> list[ConsumerRecord]:
-    """Return the records that remove members and begin a new epoch."""
+    """Return the records that remove members and begin a new epoch.
+
+    That of an empty group has its target with it, as in Kafka since 4.4.
+    """
     records: list[ConsumerRecord] = []
     named, patterns = group.named.copy(), group.subscribed_patterns.copy()
     for member_id in member_ids:
@@ -83,7 +88,10 @@ def removing(
         else:
             records.append((ResolvedPatternKey(group.group_id, pattern), None))
     hashed = metadata_hash(names, topics)
-    records.append((GroupEpochKey(group.group_id), GroupEpoch(group.epoch + 1, hashed)))
+    epoch = group.epoch + 1
+    records.append((GroupEpochKey(group.group_id), GroupEpoch(epoch, hashed)))
+    if len(group.members) == len(member_ids):  # nobody waits for what the next one is given
+        records.append((TargetEpochKey(group.group_id), TargetEpoch(epoch)))
     return records
 
 

@@ -18,7 +18,7 @@ EPOCHS = ("member_epoch", "group_epoch", "assignment_epoch")
 class ConsumerMembers(Group):
     """A consumer group and its members, which make up their ids themselves.
 
-    Epochs are shown as counted from the first that was told: those of Kafka 4.3 begin with 2.
+    Epochs are shown as counted from the first that was told: those of Kafka begin with 2.
     """
 
     def __init__(self, peer: RawPeer, group_id: str, version: int) -> None:

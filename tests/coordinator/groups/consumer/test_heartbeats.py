@@ -163,6 +163,40 @@ def test_member_that_leaves_gives_its_partitions_to_the_others_at_once(log: Cons
     assert log.group.state_name == "Empty" and not log.group.holders
 
 
+def test_the_last_member_that_leaves_takes_the_target_of_the_group_with_it(
+    log: ConsumerLog,
+) -> None:
+    """As Kafka since 4.4: the next member has its partitions at once, not after the interval."""
+    client = member(log, "a")
+    client.leave()
+    group = log.group
+    assert (group.epoch, group.target.epoch, group.target.timestamp_ms) == (2, 2, 0)
+    assert (group.metadata_hash, group.state_name) == (0, "Empty")
+    assert member(log, "b").epoch == 3 and log.group.state_name == "Stable"
+    log.load_anew()
+    assert log.group.target.epoch == 3
+
+
+def test_the_epoch_rises_with_the_assignor_of_the_group(log: ConsumerLog) -> None:
+    """As Kafka since 4.4."""
+    client = member(log, "a")
+    log.pass_time(INTERVAL_MS)
+    assert log.ask(client.short_request(server_assignor="range")).answer.member_epoch == 2
+    written = len(log.committed)
+    log.pass_time(INTERVAL_MS)
+    assert log.ask(client.short_request(server_assignor="range", member_epoch=2)).answer
+    assert (log.group.epoch, len(log.committed)) == (2, written)
+
+
+def test_an_assignor_that_is_outvoted_raises_no_epoch(log: ConsumerLog) -> None:
+    clients = [member(log, name, assignor="uniform") for name in "abc"]
+    settle(log, clients, 3)
+    epoch = log.group.epoch
+    log.pass_time(INTERVAL_MS)
+    log.ask(clients[2].short_request(server_assignor="range"))
+    assert log.group.epoch == epoch
+
+
 def test_silent_member_is_removed_when_its_session_is_over(log: ConsumerLog) -> None:
     clients = [member(log, "a"), member(log, "b")]
     settle(log, clients)
