@@ -16,7 +16,10 @@ from enum import Enum
 from ..cluster.failure import Failure
 
 COMMITS = frozenset(("OffsetCommit", "TxnOffsetCommit"))
-PRODUCE, END_TXN, SYNC = frozenset(("Produce",)), frozenset(("EndTxn",)), frozenset(("SyncGroup",))
+PRODUCE, END_TXN = frozenset(("Produce",)), frozenset(("EndTxn",))
+# Of group.protocol=consumer those heartbeats that join, or say what the member has now.
+HEARTBEAT = frozenset(("ConsumerGroupHeartbeat",))
+SYNC = HEARTBEAT | {"SyncGroup"}
 FETCH, INIT = frozenset(("Fetch",)), frozenset(("InitProducerId",))
 BEGIN = frozenset(("AddPartitionsToTxn",))  # of a transaction of version 1
 
@@ -75,6 +78,11 @@ class AimedFault:
         return IN_WORDS[self.point or Point.BEFORE]
 
     @property
+    def needs_rebalance(self) -> bool:
+        """Whether such requests come when members come and go."""
+        return self.apis == INIT or self.about == "OffsetFetch" or bool(self.apis & HEARTBEAT)
+
+    @property
     def needs_brokers(self) -> bool:
         return self.act in (Act.BROKER, Act.BROKER_BEHIND, Act.STALL)
 
@@ -128,6 +136,8 @@ MORE = (
     AimedFault(Act.KILL, FETCH, Point.AFTER, "after-Fetch", unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
     AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
+    AimedFault(Act.LOSE_ANSWER, HEARTBEAT, None, "ConsumerGroupHeartbeat"),
+    AimedFault(Act.PAUSE, HEARTBEAT, Point.BEFORE, "before-heartbeat"),
 )
 STALL = AimedFault(Act.STALL, PRODUCE, Point.BEFORE, "leader")
 SLOW_PRODUCE = AimedFault(Act.SLOW, PRODUCE, None, "Produce")
@@ -153,6 +163,7 @@ FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
 AIM_MIN_S = 12.0
+SHORT_SESSION_S = 6.0
 AWAKE_S = 1.5  # at least: who has woken finishes what it was about to do before a fault strikes
 SETTLE_S = 2.0  # so long a new instance may take to shake its group
 
@@ -162,7 +173,7 @@ class Timeouts:
     """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
     until it worked, which it may take again after each end."""
 
-    session_s: float = 6.0
+    session_s: float = SHORT_SESSION_S
     transaction_s: float = 10.0
     start_s: float = 0.0
 
@@ -183,7 +194,7 @@ class Timeouts:
     def aim_s(self) -> float:
         """So long a request is waited for: a group may have to wait for the session of who was
         killed before."""
-        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S)
+        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S, self.session_s + 2 * SETTLE_S)
 
     @property
     def silent_s(self) -> float:
@@ -195,6 +206,11 @@ class Timeouts:
     def still_s(self) -> float:
         """Who does nothing so long stands still."""
         return self.aim_s - 1.0
+
+    @property
+    def longer_s(self) -> float:
+        """So much longer than with short sessions a run may take at its end."""
+        return 2 * max(0.0, self.session_s - SHORT_SESSION_S)
 
     @property
     def silence_s(self) -> float:

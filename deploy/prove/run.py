@@ -32,6 +32,7 @@ from ..cluster.local_cluster import Cluster
 from ..cluster.private import make_private_directory
 from ..faults.protocol_proxy.proxy import ProtocolProxy
 from .application import Application, require_program
+from .broker_sessions import SHORT_SESSIONS, with_broker_sessions
 from .diagnosis.listener import DiagnosisListener, key_hashes
 from .facts import Struck
 from .feeder import Feeder
@@ -150,6 +151,7 @@ class Run:
         for _ in range(s.instances):
             application.add()
         self._wait_until_at_work(application, reader, feeder, observed)
+        self._timeouts = with_broker_sessions(self._timeouts, admin, observed, self._say)
         first_fault_s = time.monotonic()
         striker = Striker(
             proxy, application, observed, cluster, seed=s.seed, inputs=frozenset(s.inputs),
@@ -212,7 +214,7 @@ class Run:
     # --- what is needed
 
     def _cluster(self, stack: ExitStack) -> Cluster:
-        cluster = Cluster(NODES)
+        cluster = Cluster(NODES, config={} if self.settings.as_is else dict(SHORT_SESSIONS))
         stack.enter_context(cluster)
         self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
         return cluster
@@ -348,7 +350,8 @@ class Run:
         in time, but for a longer --drain, or an application that takes long to start."""
         silence_s, start_s = self._timeouts.silence_s, self._timeouts.start_s
         wanted_s = max(self.settings.drain_timeout_s, 2 * silence_s)
-        left_s = faults_end_s + RUN_ENDS_WITHIN_S - STOP_S - time.monotonic()
+        ends_within_s = RUN_ENDS_WITHIN_S + self._timeouts.longer_s
+        left_s = faults_end_s + ends_within_s - STOP_S - time.monotonic()
         more_s = max(0.0, self.settings.drain_timeout_s - DEFAULT_DRAIN_S)
         least_s = max(DRAIN_MIN_S, 3 * start_s)
         limit_s = max(left_s + more_s, least_s)

@@ -159,7 +159,7 @@ class Striker:
         self, fault: AimedFault, act: Callable[[AimedFault, Request], tuple[Ending, str]]
     ) -> Struck:
         """Hold the next request that fits, and act meanwhile."""
-        if fault.about == "rebalance" or fault.apis == INIT:
+        if fault.needs_rebalance:
             self._provoke_rebalance()
         found: list[Struck] = []
         begun, over, first = threading.Event(), threading.Event(), threading.Lock()
@@ -221,6 +221,8 @@ class Striker:
                 return bool(request.subjects.topics & outputs)
             if request.api in ("OffsetCommit", "TxnOffsetCommit"):
                 return bool(request.subjects.topics & inputs)
+            if request.api == "ConsumerGroupHeartbeat":
+                return request.body.topic_partitions is not None
             return request.api != "EndTxn" or request.body.committed
 
         return Match(apis=fault.apis, where=concerns)
@@ -232,11 +234,9 @@ class Striker:
 
     def _refuse(self, fault: AimedFault) -> Struck:
         error = REFUSALS.get(fault.about, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        begin = self._provoke_rebalance if fault.about == "OffsetFetch" else lambda: None
-        return self._ruled(fault, AnswerError(error), f"refused with {error.name}", begin)
+        return self._ruled(fault, AnswerError(error), f"refused with {error.name}")
 
-    def _ruled(self, fault: AimedFault, action: Action, words: str,
-               begin: Callable[[], None] = lambda: None) -> Struck:  # fmt: skip
+    def _ruled(self, fault: AimedFault, action: Action, words: str) -> Struck:
         seen: list[Request] = []
         match = self._match(fault)
 
@@ -249,7 +249,8 @@ class Striker:
         rule = Rule(replace(match, where=remembers), action)
         self._proxy.add(rule)
         try:
-            begin()
+            if fault.needs_rebalance:
+                self._provoke_rebalance()
             if not self._wait(lambda: self._proxy.made(rule) > 0, self._timeouts.aim_s):
                 return self._missed(fault)
         finally:

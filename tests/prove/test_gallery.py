@@ -79,6 +79,7 @@ def test_what_stands_in_the_file_is_not_run_again(tmp_path, monkeypatch) -> None
         ("confluent-offsets-outside", "kill@before-commit"),
         ("confluent-plain-defaults", "kill@executed-Produce"),
         ("confluent-commit-before-send", "kill@before-produce"),
+        ("oncelog-right-consumer", "lose-answer@ConsumerGroupHeartbeat,kill@rebalance"),
     ],
 )
 def test_applications_are_judged_within_seconds(

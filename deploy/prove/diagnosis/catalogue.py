@@ -80,6 +80,13 @@ _KINDS = (
         "transactional.id for each input partition",
     ),
     FindingKind(
+        "refused-offsets",
+        "a transaction is committed although its offsets were refused",
+        "the output counts and its input does not: whoever has the partition now writes it again",
+        "after a refused TxnOffsetCommit (STALE_MEMBER_EPOCH, ILLEGAL_GENERATION) abort, and seek "
+        "to the committed offsets",
+    ),
+    FindingKind(
         "unstable-offset-fetch",
         "committed offsets are fetched without require_stable",
         "a new owner starts before offsets that are being committed, and processes them again",

@@ -10,7 +10,7 @@
 from .catalogue import CATALOGUE, ORDER, ApplicationFinding
 from .cluster_rules import LateRequests, MinInsync
 from .commit_rules import CommitBeforeOutput, PlainCommits
-from .fencing_rules import GroupFencing, RandomIds, SharedIds
+from .fencing_rules import GroupFencing, RandomIds, RefusedOffsets, SharedIds
 from .hindsight_rules import OffsetsApart, PassedOver, SinkNotAtomic, StateNotRebuilt
 from .producer_rules import FreshProducer, PlainProducer, ProducerSettings
 from .reading_rules import ReadUncommitted
@@ -34,6 +34,7 @@ class Diagnosis:
             RandomIds(), ProducerSettings(), PlainProducer(), FreshProducer(), TooLong(),
             AbortWithoutSeek(), LateRequests(), MinInsync(), PassedOver(), OffsetsApart(),
             SinkNotAtomic(), CommitBeforeProduce(), OtherBytes(), FreshTransaction(),
+            RefusedOffsets(),
             *((StateNotRebuilt(),) if is_aggregate else ()),
         )  # fmt: skip
         self._told = dict[tuple[str, str], ApplicationFinding]()

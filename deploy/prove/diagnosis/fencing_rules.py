@@ -1,4 +1,4 @@
-"""Who fences whom: group metadata in transactions, and transactional ids."""
+"""Who fences whom: group metadata in transactions, and transactional ids; and who does not hear."""
 
 import re
 from collections import defaultdict
@@ -13,6 +13,7 @@ from .seen import (
     SeenInit,
     SeenJoin,
     SeenOffsetFetch,
+    SeenOffsetsRefused,
     SeenOpened,
     SeenProduce,
     SeenRequest,
@@ -90,6 +91,30 @@ class GroupFencing(FindingRule):
         return self._ids[partition] == {name} and number is not None and (
             int(number[1]) == partition[1]
         )  # fmt: skip
+
+
+class RefusedOffsets(FindingRule):
+    """The offsets of a transaction were refused, its client heard it, and commits it all the same.
+
+    Who sends them again, or aborts, has taken it in.
+    """
+
+    def __init__(self) -> None:
+        self._refused = Recent[str, SeenOffsetsRefused]()
+
+    def see(self, seen: Sighting, tell: Tell) -> None:
+        if isinstance(seen, SeenOffsetsRefused):
+            self._refused.put(seen.transactional_id, seen)
+        elif isinstance(seen, (SeenTxnOffsetCommit, SeenInit)):
+            self._refused.pop(seen.transactional_id)
+        elif isinstance(seen, SeenEndTxn):
+            refused = self._refused.pop(seen.transactional_id)
+            if refused is not None and seen.is_commit:
+                tell(
+                    "refused-offsets", seen, refused.group,
+                    f"transactional id {seen.transactional_id}: TxnOffsetCommit for group "
+                    f"{refused.group} was refused ({refused.error}), and EndTxn commits the rest",
+                )  # fmt: skip
 
 
 class SharedIds(FindingRule):

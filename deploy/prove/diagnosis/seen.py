@@ -150,6 +150,15 @@ class SeenTxnOffsetCommit(Sighting):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOffsetsRefused(Sighting):
+    """A TxnOffsetCommit has failed, and the client knows. error: Kafka's name for it."""
+
+    group: str
+    transactional_id: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenAdd(Sighting):
     """AddPartitionsToTxn or AddOffsetsToTxn is sent, the first that a client of version 1 does."""
 

@@ -6,7 +6,7 @@ Records are decoded as far as a budget goes: an observer must not slow down what
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from ....wire.errors import KafkaError
+from ....wire.errors import KafkaError, error_for
 from ....wire.primitives import Buffer, MalformedFrame
 from ....wire.record_batch import BatchHeader, iterate_batches
 from ....wire.records import decode_batch
@@ -145,6 +145,11 @@ class Translator:
         elif answer.error_code:
             if api == "EndTxn":
                 yield s.SeenEndRefused(**place, transactional_id=asked.transactional_id)
+            elif api == "TxnOffsetCommit":
+                yield s.SeenOffsetsRefused(
+                    **place, group=asked.group_id, transactional_id=asked.transactional_id,
+                    error=error_for(answer.error_code).code.name,
+                )  # fmt: skip
         elif api == "InitProducerId":
             yield s.SeenInit(
                 **place, transactional_id=asked.transactional_id or "",

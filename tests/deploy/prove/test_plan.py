@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.prove.plan import (
+    AIM_MIN_S,
     AT_BEGIN,
     AT_WORK,
     BESIDE,
@@ -18,6 +19,7 @@ from oncelog.deploy.prove.plan import (
     THEN,
     Act,
     AimedFault,
+    Timeouts,
     Traits,
     draw,
     is_possible,
@@ -153,3 +155,25 @@ def test_what_comes_behind_a_stall_is_work_that_has_piled_up() -> None:
     assert after_a_stall([1.0, 1.2, 1.4]) == []
     assert after_a_stall([1.0, 1.2, 4.0, 4.1]) == [4.0, 4.1]
     assert after_a_stall([1.0, 4.0, 4.1, 9.0]) == [9.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "apis"),
+    [
+        ("lose-answer@ConsumerGroupHeartbeat", {"ConsumerGroupHeartbeat"}),
+        ("pause@before-heartbeat", {"ConsumerGroupHeartbeat"}),
+        ("kill@rebalance", {"ConsumerGroupHeartbeat", "SyncGroup"}),
+    ],
+)
+def test_rebalances_of_either_protocol_are_provoked_and_met(name: str, apis: set[str]) -> None:
+    fault = FAULTS[name]
+    assert fault.needs_rebalance and fault.apis == apis
+    for api in ("SyncGroup", "ConsumerGroupHeartbeat"):
+        assert is_possible(fault, Traits(frozenset({api}), 2), 2) is (api in apis)
+
+
+def test_longer_sessions_are_waited_for() -> None:
+    short, long = Timeouts(), Timeouts(session_s=45.0)
+    assert (short.aim_s, short.longer_s) == (AIM_MIN_S, 0.0)
+    assert long.still_s > 45.0 and long.aim_s > long.still_s and long.longer_s == 78.0
+    assert long.pause_max_s > 90.0

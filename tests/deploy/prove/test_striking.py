@@ -109,6 +109,19 @@ def test_produce_that_nobody_answers_is_neither_late_nor_refused(name: str) -> N
     assert [match.fits(produce(acks)) for acks in (-1, 1, 0)] == [True, True, False]
 
 
+def test_heartbeats_that_say_nothing_of_partitions_are_let_pass() -> None:
+    striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
+    match = striker._match(FAULTS["pause@before-heartbeat"])
+
+    def fits(owned: Any) -> bool:
+        body = SimpleNamespace(topic_partitions=owned)
+        subjects = SimpleNamespace(topics=set())
+        asked: Any = SimpleNamespace(api="ConsumerGroupHeartbeat", body=body, subjects=subjects)
+        return match.fits(asked)
+
+    assert [fits(owned) for owned in (None, (), ("t",))] == [False, True, True]
+
+
 def test_fault_behind_a_refusal_waits_until_its_instance_has_gone_through() -> None:
     """Who leaves a refused record out does so a moment later: a leader that stands still by then
     aborts that, and clears it."""

@@ -35,9 +35,11 @@ class GalleryEntry:
         return self.command[0] == sys.executable
 
 
-def _confluent(file: str, name: str, called: str = "", **others) -> GalleryEntry:
-    command = (sys.executable, str(CONFLUENT / file), name)
-    full = f"confluent-{called or name.replace('_', '-')}"
+def _confluent(
+    file: str, name: str, called: str = "", protocol: str = "", **others
+) -> GalleryEntry:
+    command = (sys.executable, str(CONFLUENT / file), name, *filter(None, [protocol]))
+    full = f"confluent-{called or name.replace('_', '-')}{protocol and '-' + protocol}"
     return GalleryEntry(name=full, client="confluent-kafka", command=command, **others)
 
 
@@ -101,6 +103,10 @@ WRONG = (
     _transactions(
         "offsets_outside", "offsets-outside-transaction",
         wrong="offsets by the consumer, after the transaction", verdicts=ANY_DOUBLE,
+    ),
+    _transactions(
+        "offsets_outside", "offsets-outside-transaction", protocol="consumer",
+        wrong="the same with group.protocol=consumer", verdicts=ANY_DOUBLE,
     ),
     _transactions(
         "auto_commit", "auto-commit",
@@ -228,6 +234,7 @@ FOREIGN = (
 )  # fmt: skip
 RIGHT = (
     _transactions("right"),
+    _transactions("right", protocol="consumer"),
     _plain("sink_with_upsert", sink=DATABASE),
     _plain("postgresql_with_upsert", sink=POSTGRESQL, needs="initdb"),
     _aiokafka("right"),
@@ -240,6 +247,10 @@ RIGHT = (
     GalleryEntry(
         name="oncelog-right", client="oncelog",
         command=(sys.executable, str(OTHERS / "oncelog_copier.py")),
+    ),
+    GalleryEntry(
+        name="oncelog-right-consumer", client="oncelog",
+        command=(sys.executable, str(OTHERS / "oncelog_copier.py"), "consumer"),
     ),
     _java("right"),
     _java("streams", file="StreamsCopier.java"),

@@ -132,6 +132,11 @@ class Application:
             is_fenced=self.is_fenced, offsets=(((INPUT, self.partition), offset),),
         )  # fmt: skip
 
+    def refused(self, error: str = "STALE_MEMBER_EPOCH") -> s.SeenOffsetsRefused:
+        return s.SeenOffsetsRefused(
+            **self.at(self.writer), group=GROUP, transactional_id=self.name, error=error
+        )
+
     def end(self, is_commit: bool = True) -> Iterator[s.Sighting]:
         yield s.SeenEndTxn(
             **self.at(self.writer), transactional_id=self.name, is_commit=is_commit,

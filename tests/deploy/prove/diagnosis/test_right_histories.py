@@ -31,6 +31,24 @@ def aborts_then_seeks_back() -> History:
         yield from app.run(2)  # from where it was
 
 
+def hears_that_its_offsets_are_refused() -> History:
+    """It aborts and goes back, or sends them once more where the coordinator has moved."""
+    app = yield from started()
+    for error, is_commit in (("STALE_MEMBER_EPOCH", False), ("NOT_COORDINATOR", True)):
+        yield from app.run(2)
+        yield from app.fetch()
+        for offset in range(app.offset, app.offset + 3):
+            yield app.produce(offset)
+            yield app.produced()
+        yield app.send_offsets(app.offset + 3)
+        yield app.refused(error)
+        if is_commit:
+            yield app.send_offsets(app.offset + 3)
+        yield from app.end(is_commit)
+        app.offset += 3 * is_commit
+    yield from app.run(2)
+
+
 def tries_again_from_memory(**fields: Any) -> History:
     app = yield from started(**fields)
     yield from app.run(2)
@@ -434,7 +452,8 @@ def filters_most_of_its_input() -> History:
 
 
 RIGHT = (
-    calm, aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
+    calm, hears_that_its_offsets_are_refused,
+    aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
     aborts_then_reads_again_under_load, seeks_back_under_load_then_aborts,
     aborts_and_goes_on_in_one_partition, aborts_early_and_goes_on_in_one_partition,
     aborts_while_another_broker_brings_more, aborts_other_keys_while_another_broker_brings_more,

@@ -137,6 +137,20 @@ def test_an_end_whose_answer_was_lost_has_not_ended_for_its_client():
     assert [type(one) for one in seen(answer)] == [s.SeenEnded]
 
 
+def test_refused_offsets_of_a_transaction_are_told_with_the_error():
+    values = {
+        "transactional_id": "t", "group_id": "g", "producer_id": 1, "producer_epoch": 0,
+        "generation_id": 4, "member_id": "m",
+        "topics": [{"name": "orders", "partitions": [PARTITION]}],
+    }  # fmt: skip
+    request = request_of("TxnOffsetCommit", 5, values)
+    topics = [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": 113}]}]
+    (found,) = seen(answer_of(request, {"topics": topics})[0])
+    assert isinstance(found, s.SeenOffsetsRefused)
+    assert (found.transactional_id, found.group) == ("t", "g")
+    assert found.error == "STALE_MEMBER_EPOCH"
+
+
 def test_a_member_tells_its_timeouts():
     values = {
         "group_id": "g", "session_timeout": 6_000, "rebalance_timeout": 300_000, "member_id": "",

@@ -57,6 +57,17 @@ def no_generation() -> History:
     yield from app.run()
 
 
+def refused_offsets() -> History:
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 1)
+    yield app.refused()
+    yield from app.end()
+
+
 def no_generation_though_the_id_ends_in_a_number() -> History:
     """Which is that of the instance: after a rebalance the partition has another one."""
     one = Application(name="billing-0", is_fenced=False)
@@ -477,6 +488,7 @@ WRONG: list[tuple[object, set[str]]] = [
     (commit_before_output, {"commit-before-output"}),
     (read_uncommitted, {"read-uncommitted"}),
     (no_generation, {"no-group-fencing"}),
+    (refused_offsets, {"refused-offsets"}),
     (no_generation_though_the_id_ends_in_a_number, {"no-group-fencing"}),
     (unstable_fetch, {"unstable-offset-fetch"}),
     (shared_id, {"shared-transactional-id"}),

@@ -19,6 +19,7 @@ SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
 GROUP = "gallery"
+PROTOCOL = sys.argv[2] if len(sys.argv) > 2 else "classic"
 is_asked_to_stop = False
 membership: Any = None  # of the generation in which the partitions came
 
@@ -35,7 +36,8 @@ def consumer(**config: Any) -> Consumer:
     """In the group, on the input; offsets are not committed by itself unless said so."""
     begin: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
     named = {key.replace("_", "."): value for key, value in config.items()}
-    made = Consumer({"bootstrap.servers": SERVERS, "group.id": GROUP, **begin, **named})
+    group = {"group.id": GROUP, "group.protocol": PROTOCOL}
+    made = Consumer({"bootstrap.servers": SERVERS, **group, **begin, **named})
     made.subscribe([IN], on_assign=assigned)
     return made
 

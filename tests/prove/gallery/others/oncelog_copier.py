@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 from oncelog.client import BlockingConsumer, BlockingProducer
 from oncelog.wire.errors import KafkaError
@@ -9,6 +10,7 @@ from oncelog.wire.errors import KafkaError
 SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]
 IN, OUT = os.environ["ONCELOG_IN"], os.environ["ONCELOG_OUT"]
 INSTANCE = os.environ["ONCELOG_INSTANCE"]
+PROTOCOL = sys.argv[1] if len(sys.argv) > 1 else "classic"
 over: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, _: over.append(number))
 
@@ -17,7 +19,7 @@ def main() -> None:
     with (
         BlockingProducer(SERVERS, transactional_id=f"copy-{INSTANCE}") as producer,
         BlockingConsumer(
-            SERVERS, group_id="gallery", isolation_level="read_committed",
+            SERVERS, group_id="gallery", group_protocol=PROTOCOL, isolation_level="read_committed",
             auto_offset_reset="earliest", enable_auto_commit=False,
         ) as consumer,
     ):  # fmt: skip

@@ -1,0 +1,61 @@
+"""How long members of group.protocol=consumer (KIP-848) may be silent: brokers say, not clients.
+
+In a cluster of our own sessions are as short as those that the proxy makes of JoinGroup's; any
+other is asked, and waited for.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ...client.admin import BROKER_RESOURCE
+from ...wire.errors import KafkaError
+from .observed import Observed
+from .plan import HEARTBEAT, Timeouts
+
+if TYPE_CHECKING:
+    from ...client.blocking import BlockingAdmin
+
+GROUP_RESOURCE = 32
+OF_BROKER, OF_GROUP = "group.consumer.session.timeout.ms", "consumer.session.timeout.ms"
+SHORT_SESSIONS = MappingProxyType({
+    "group.consumer.min.session.timeout.ms": 6_000,
+    OF_BROKER: 6_000,
+    "group.consumer.min.heartbeat.interval.ms": 1_000,
+    "group.consumer.heartbeat.interval.ms": 1_000,
+})  # fmt: skip
+DEFAULT_MS = 45_000
+
+
+def with_broker_sessions(
+    timeouts: Timeouts, admin: "BlockingAdmin", observed: Observed, say: Callable[[str], None]
+) -> Timeouts:
+    """The same, with the session of those members whose brokers say how long they may be silent."""
+    if not observed.apis & HEARTBEAT:
+        return timeouts
+    found_s = session_s(admin, observed.groups)
+    if found_s <= timeouts.session_s:
+        return timeouts
+    say(f"its groups have sessions of {found_s:g} s, as the brokers say: they are waited for")
+    return replace(timeouts, session_s=found_s)
+
+
+def session_s(admin: "BlockingAdmin", groups: Iterable[str]) -> float:
+    """The longest session of these groups; Kafka's default where nobody says."""
+    asked = [(GROUP_RESOURCE, name, OF_GROUP) for name in groups]
+    found = [_value_ms(admin, *each) for each in asked]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found) or not found:
+        broker = str(admin.describe_cluster().brokers[0].node_id)
+        known.append(_value_ms(admin, BROKER_RESOURCE, broker, OF_BROKER) or DEFAULT_MS)
+    return max(known) / 1000
+
+
+def _value_ms(admin: "BlockingAdmin", kind: int, name: str, key: str) -> int | None:
+    with suppress(KafkaError):  # an older one, or nobody may ask
+        for each in admin.describe_configs(name, kind):
+            if each.name == key and each.value:
+                return int(each.value)
+    return None
