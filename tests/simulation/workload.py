@@ -11,7 +11,7 @@ from oncelog.client.consumer import Consumer
 from oncelog.client.producer import Producer
 from oncelog.coordinator.metadata.commands import AlterPartitionReassignments, Reassignment
 from oncelog.deploy.chaos.load.payloads import plain
-from oncelog.deploy.chaos.load.settings import APPEND, BANK, OUTPUTS, LoadSettings
+from oncelog.deploy.chaos.load.settings import APPEND, BANK, GROUPS, OUTPUTS, LoadSettings
 from oncelog.deploy.chaos.load.workloads import load
 from oncelog.deploy.judge.history.recorder import Recorder
 from oncelog.deploy.judge.history.schema import NONE, OpOutcome
@@ -40,7 +40,9 @@ FINAL_STATES = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 def settings_of(shape: Shape, seed: int) -> LoadSettings:
     """How hard a seed's clients work."""
     rng = random.Random(f"load of {seed}")
+    of_protocols = random.Random(f"protocols of {seed}")
     return LoadSettings(
+        consumer_groups=tuple(each for each in GROUPS if of_protocols.random() < 1 / 2),
         append_partitions=rng.choice([2, 3]),
         output_partitions=3,
         bank_partitions=rng.choice([2, 3]),
