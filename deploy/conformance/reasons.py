@@ -17,17 +17,13 @@ NO_PLUGINS = "Kafka's plugins are classes of Java"
 FIXED_VOTERS = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
 ONE_DIRECTORY = "a broker has one data directory"
 NO_STATE_TOPIC = "transactions are kept by Raft shards, not in __transaction_state"
-NO_SWITCH = "no feature can be switched"
 
 _APIS = {
-    NO_SECURITY: ("Sasl*", "*DelegationToken", "*ScramCredentials"),
+    NO_SECURITY: ("Sasl*", "*ScramCredentials"),
     NO_QUOTAS: ("*ClientQuotas",),
     NO_SHARE: ("Share*", "*Share*"),
     NO_STREAMS: ("Streams*",),
-    FIXED_VOTERS: ("*RaftVoter", "UnregisterController"),
-    ONE_DIRECTORY: ("AlterReplicaLogDirs",),
-    NO_SWITCH: ("UpdateFeatures",),
-    "a broker's number is its own for ever": ("UnregisterBroker",),
+    FIXED_VOTERS: ("UnregisterController",),
 }
 _FEATURES = {
     NO_SHARE: ("share.version",),

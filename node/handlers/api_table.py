@@ -18,7 +18,15 @@ from .groups import (
     offset_commits,
     plain_commits,
 )
-from .metadata import cluster, configs, metadata, replicas, topic_partitions, topics
+from .metadata import (
+    cluster,
+    configs,
+    fixed_facts,
+    metadata,
+    replicas,
+    topic_partitions,
+    topics,
+)
 from .metadata.auto_creation import AutoCreation
 from .produce import produce
 from .transactions import admin as transaction_admin
@@ -37,6 +45,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
         *topics.apis(),
         *configs.apis(),
         *replicas.apis(),
+        *fixed_facts.apis(),
         *producers.apis(),
         *transaction_admin.apis(),
         *markers.apis(),

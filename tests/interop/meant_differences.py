@@ -3,12 +3,8 @@
 from .comparison import MISSING, Meant
 
 _NOT_SERVED = {
-    "there is no authentication yet": (17, 36, 38, 39, 40, 41, 50, 51),
-    "there is one data directory": (34,),
+    "there is no authentication yet": (17, 36, 50, 51),
     "there are no quotas": (48, 49),
-    "no feature can be switched": (57,),
-    "a broker's number is its own for ever": (64,),
-    "voters are fixed when a cluster is made": (80, 81),
     "share groups are not served": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
     "streams groups are not served": (88, 89, 93),
     "there are no controllers of their own": (94,),

@@ -17,6 +17,7 @@ from .cases import (
     admin,
     consumer_group_offsets,
     consumer_groups,
+    fixed_facts,
     group_admin,
     groups,
     log,
@@ -73,16 +74,20 @@ SCENARIOS = {
     29: (cases_cluster.acls,),
     32: (admin.describe_configs,),
     33: (admin.alter_configs,),
+    34: (fixed_facts.alter_replica_log_dirs,),
     35: (admin.describe_log_dirs,),
     37: (admin.create_partitions,),
+    38: (fixed_facts.delegation_tokens,),
     42: (group_admin.delete_groups,),
     43: (admin.elect_leaders,),
     44: (admin.incremental_alter_configs,),
     45: (admin.reassignments,),
     47: (group_admin.offset_delete,),
     55: (admin.describe_quorum,),
+    57: (fixed_facts.update_features,),
     60: (cases_cluster.describe_cluster,),
     61: (transaction_admin.describe_producers,),
+    64: (fixed_facts.unregister_broker,),
     65: (transaction_admin.describe_transactions,),
     66: (transaction_admin.list_transactions,),
     68: (
@@ -94,8 +99,17 @@ SCENARIOS = {
     69: (consumer_groups.consumer_describe, consumer_group_offsets.classic_requests),
     74: (cases_cluster.list_config_resources,),
     75: (cases_cluster.describe_topic_partitions,),
+    80: (fixed_facts.raft_voters,),
 }
-ASKED_ELSEWHERE = {30: 29, 31: 29, 46: 45}  # in the scenario of another API
+ASKED_ELSEWHERE = {
+    30: 29,
+    31: 29,
+    39: 38,
+    40: 38,
+    41: 38,
+    46: 45,
+    81: 80,
+}  # in the scenario of another API
 _GROUPS = {8, 9, 10, 11, 12, 13, 14, 15}
 _TRANSACTIONS = {9, 10, 22, 24, 25, 26, 28, 61, 65}
 NEEDS = {  # what the scenarios of a file use beside the API that they are about

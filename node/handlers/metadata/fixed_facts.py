@@ -1,0 +1,169 @@
+"""What a cluster of ours cannot change, asked for: answered as Kafka does on such a cluster.
+
+AlterReplicaLogDirs 1-2  KIP-113: there is one directory; what is in it is where it shall be.
+Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48: not allowed on a plain text listener.
+UpdateFeatures 0-2       KIP-584: the level that holds is a success, any other is refused.
+UnregisterBroker 0       KIP-631: each broker is a voter, for the cluster's life.
+AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853: as where kraft.version is 0.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ....wire.errors import ErrorCode, InvalidRequest, error_for
+from ....wire.framing import RequestHeader
+from ....wire.messages import api_keys, requests, responses
+from ....wire.steps import StepCounter, Steps
+from ...listener.dispatch import Api, RequestContext, control_api
+from ...services import BrokerServices
+from ..answers import code_only, code_with_message, of_each
+from .cluster import FEATURES
+
+NO_TIME = -1
+RESULTS_UNTIL = 1  # of UpdateFeatures
+DOWNGRADES = (2, 3)
+ANONYMOUS: dict[str, Any] = {"principal_type": "User", "principal_name": "ANONYMOUS"}
+_NO_TOKEN: dict[str, Any] = {
+    "error_code": ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    "issue_timestamp": NO_TIME,
+    "expiry_timestamp": NO_TIME,
+    "max_timestamp": NO_TIME,
+    **ANONYMOUS,
+    **{f"token_requester_{name}": value for name, value in ANONYMOUS.items()},
+}
+
+
+def alter_replica_log_dirs(
+    context: RequestContext, header: RequestHeader, request: "requests.AlterReplicaLogDirsRequest"
+) -> "Steps[responses.AlterReplicaLogDirs.Response]":
+    """Each partition once, by what is said of it last."""
+    broker = context.broker
+    own = str(broker.config.log_directory.absolute())
+    errors: dict[str, dict[int, int]] = {}
+    counter = StepCounter()
+    for directory in request.dirs:
+        is_own = directory.path == own
+        for topic in directory.topics:
+            answers = errors.setdefault(topic.name, {})
+            for index in topic.partitions:
+                answers[index] = (
+                    _stays(broker, topic.name, index) if is_own else ErrorCode.LOG_DIR_NOT_FOUND
+                )
+                if counter.ends_step():
+                    yield
+            if counter.ends_step():
+                yield
+    return {
+        "results": [
+            {
+                "topic_name": name,
+                "partitions": [
+                    {"partition_index": index, "error_code": error}
+                    for index, error in answers.items()
+                ],
+            }
+            for name, answers in errors.items()
+        ]
+    }
+
+
+def _stays(broker: BrokerServices, topic: str, index: int) -> int:
+    partition = broker.state.partition(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    is_here = broker.config.node_id in partition.replicas
+    return ErrorCode.NONE if is_here else ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+def update_features(
+    context: RequestContext, header: RequestHeader, request: "requests.UpdateFeaturesRequest"
+) -> "responses.UpdateFeatures.Response":
+    """All or none, as Kafka does since version 2 whatever the version."""
+    for update in request.feature_updates:
+        if complaint := _complaint(context.broker, update):
+            raise error_for(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {update.max_version_level} for feature "
+                f"{update.feature}. {complaint}",
+            )
+    told = [] if header.api_version > RESULTS_UNTIL else request.feature_updates
+    return {
+        "error_message": None,
+        "results": [{"feature": each.feature, "error_message": "NONE"} for each in told],
+    }
+
+
+def _complaint(
+    broker: BrokerServices, update: "requests.UpdateFeaturesRequest.FeatureUpdateKey"
+) -> str:
+    known = FEATURES.get(update.feature)
+    controller = f"Local controller {broker.controller_id}"
+    if known is None:
+        return f"{controller} does not support this feature."
+    lowest, level = known
+    if update.max_version_level == level:
+        return ""
+    if not lowest <= update.max_version_level <= level:
+        return f"{controller} only supports versions {lowest}-{level}"
+    is_downgrade = getattr(update, "upgrade_type", 0) in DOWNGRADES or getattr(
+        update, "allow_downgrade", False
+    )
+    if not is_downgrade:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
+    return f"Level {level} holds for the life of this cluster."
+
+
+def unregister_broker(
+    context: RequestContext, header: RequestHeader, request: "requests.UnregisterBrokerRequest"
+) -> "responses.UnregisterBroker.Response":
+    """Unknown ones are told as such; the others stay."""
+    broker_id = request.broker_id
+    if broker_id not in context.broker.state.brokers:
+        raise error_for(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+        )
+    raise InvalidRequest(f"Broker {broker_id} is a voter of this cluster, for the cluster's life.")
+
+
+def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], Any]:
+    def refuse(context: RequestContext, header: RequestHeader, request: Any) -> Any:
+        own = context.broker.state.cluster_id
+        if request.cluster_id is not None and request.cluster_id != own:
+            raise error_for(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{own}"',
+            )
+        if what == "adding" and not request.listeners:
+            raise InvalidRequest("Add voter request didn't include an endpoint")
+        raise error_for(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Cluster doesn't support {what} voter because the kraft.version feature is 0",
+        )
+
+    return refuse
+
+
+def _no_token(context: RequestContext, header: RequestHeader, request: Any) -> Any:
+    return _NO_TOKEN
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    unmoved = of_each("results", "dirs", lambda directory, error: {})
+    return (
+        control_api(api_keys.ALTER_REPLICA_LOG_DIRS, (1, 2), alter_replica_log_dirs, unmoved),
+        control_api(api_keys.CREATE_DELEGATION_TOKEN, (1, 3), _no_token, code_only),
+        control_api(api_keys.RENEW_DELEGATION_TOKEN, (1, 2), _no_token, code_only),
+        control_api(api_keys.EXPIRE_DELEGATION_TOKEN, (1, 2), _no_token, code_only),
+        control_api(api_keys.DESCRIBE_DELEGATION_TOKEN, (1, 3), _no_token, code_only),
+        control_api(api_keys.UPDATE_FEATURES, (0, 2), update_features, code_with_message),
+        control_api(api_keys.UNREGISTER_BROKER, (0, 0), unregister_broker, code_with_message),
+        control_api(api_keys.ADD_RAFT_VOTER, (0, 1), _voter_change("adding"), code_with_message),
+        control_api(
+            api_keys.REMOVE_RAFT_VOTER, (0, 0), _voter_change("removing"), code_with_message
+        ),
+    )

@@ -1,0 +1,86 @@
+"""Requests for changes that a cluster of ours does not know, and a Kafka in plain text refuses."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..raw_peer import RawPeer
+
+Scenario = Iterator[tuple[str, Any]]
+LOG_DIRS, DESCRIBE_LOG_DIRS, CLUSTER = 34, 35, 60
+CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
+FEATURES, UNREGISTER, ADD_VOTER, REMOVE_VOTER = 57, 64, 80, 81
+UPGRADE = 1
+
+
+def alter_replica_log_dirs(peer: RawPeer, version: int) -> Scenario:
+    topic = f"moved-{version}"
+    peer.create_topic(topic, partitions=2)
+    (described,) = peer.ask_raw(DESCRIBE_LOG_DIRS, 1, {"topics": []}).results
+    both = [
+        {"name": topic, "partitions": [1, 0, 7]},
+        {"name": "no-such-topic", "partitions": [0]},
+    ]
+
+    def move(*paths: str, topics: Any = both) -> Any:
+        dirs = [{"path": path, "topics": topics} for path in paths]
+        answer = peer.ask(LOG_DIRS, version, {"dirs": dirs})
+        for row in answer["results"]:
+            row["partitions"].sort(key=lambda each: each["partition_index"])
+        return answer
+
+    own = described.log_dir
+    yield "its own directory", move(own)
+    yield "another directory", move("/no/such/directory")
+    yield "no directory", move("")
+    yield "a relative one", move("relative")
+    yield "first here, then there", move(own, "/no/such/directory")
+    yield "first there, then here", move("/no/such/directory", own)
+    yield "no topics", move(own, topics=[])
+    yield "nothing", move()
+
+
+def delegation_tokens(peer: RawPeer, version: int) -> Scenario:
+    renewers = [{"principal_type": "User", "principal_name": "a"}]
+    yield "create", peer.ask(CREATE, version, {"renewers": renewers, "max_lifetime": -1})
+    yield "create, of nobody", peer.ask(CREATE, version, {"renewers": [], "max_lifetime": 1})
+    for owners in (None, [], [{"principal_type": "User", "principal_name": "a"}]):
+        yield f"describe {owners}", peer.ask(DESCRIBE, version, {"owners": owners})
+    if version <= 2:
+        yield "renew", peer.ask(RENEW, version, {"hmac": b"x", "renew_period": 1})
+        yield "expire", peer.ask(EXPIRE, version, {"hmac": b"x", "expiry_time_period": -1})
+
+
+def update_features(peer: RawPeer, version: int) -> Scenario:
+    def update(*levels: tuple[str, int], validate_only: bool = True) -> Any:
+        rows = [
+            {"feature": name, "max_version_level": level, "upgrade_type": UPGRADE}
+            for name, level in levels
+        ]
+        values = {"feature_updates": rows, "timeout": 5_000, "validate_only": validate_only}
+        return peer.ask(FEATURES, version, values)
+
+    yield "nothing", update()
+    yield "as it is", update(("transaction.version", 2))
+    yield "both as they are", update(("transaction.version", 2), ("group.version", 1))
+    yield "as it is, done", update(("group.version", 1), validate_only=False)
+    yield "lower", update(("transaction.version", 1))
+    yield "higher than there is", update(("group.version", 9))
+    yield "unknown", update(("no.such.feature", 1))
+    yield "one good, one bad", update(("group.version", 1), ("no.such.feature", 1))
+
+
+def unregister_broker(peer: RawPeer, version: int) -> Scenario:
+    for broker_id in (9, -1, 2**31 - 1):
+        yield f"broker {broker_id}", peer.ask(UNREGISTER, version, {"broker_id": broker_id})
+
+
+def raft_voters(peer: RawPeer, version: int) -> Scenario:
+    own = peer.ask_raw(CLUSTER, 0, {}).cluster_id
+    listeners = [{"name": "CONTROLLER", "host": "127.0.0.1", "port": 1}]
+    for case, cluster_id in (("own", own), ("no", None), ("another", "x"), ("empty", "")):
+        voter = {"cluster_id": cluster_id, "voter_id": 9, "voter_directory_id": b"d" * 16}
+        added = voter | {"timeout": 1_000, "listeners": listeners}
+        yield f"add, {case} cluster", peer.ask(ADD_VOTER, version, added)
+        yield f"remove, {case} cluster", peer.ask(REMOVE_VOTER, 0, voter)
+    nowhere = {"cluster_id": own, "timeout": 1_000, "voter_id": 9, "voter_directory_id": b"d" * 16}
+    yield "add, without a listener", peer.ask(ADD_VOTER, version, nowhere | {"listeners": []})

@@ -1,0 +1,120 @@
+"""What a cluster of ours cannot change, asked for."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.node.handlers.metadata.cluster import FEATURES
+from oncelog.wire.errors import ErrorCode
+
+from ...fake_broker import CLUSTER_ID, FakeBroker
+
+LOG_DIRS, CREATE, RENEW, EXPIRE, DESCRIBE = 34, 38, 39, 40, 41
+UPDATE, UNREGISTER, ADD, REMOVE = 57, 64, 80, 81
+
+
+@pytest.fixture
+def broker() -> FakeBroker:
+    return FakeBroker()
+
+
+def test_partitions_are_in_the_one_directory_and_in_no_other(broker: FakeBroker) -> None:
+    broker.create("t", 1)
+    own = str(broker.services.config.log_directory.absolute())
+
+    def errors(*paths: str) -> dict[tuple[str, int], int]:
+        topics = [{"name": "t", "partitions": [0, 7]}, {"name": "none", "partitions": [0]}]
+        dirs = [{"path": path, "topics": topics} for path in paths]
+        return {
+            (row.topic_name, each.partition_index): each.error_code
+            for row in broker.ask(LOG_DIRS, 2, {"dirs": dirs}).results
+            for each in row.partitions
+        }
+
+    unknown, elsewhere = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LOG_DIR_NOT_FOUND
+    assert errors(own) == {("t", 0): 0, ("t", 7): unknown, ("none", 0): unknown}
+    assert set(errors("/elsewhere").values()) == {elsewhere}
+    assert set(errors(own, "/elsewhere").values()) == {elsewhere}, "what is said last counts"
+    assert errors("/elsewhere", own)["t", 0] == 0
+    assert errors() == {}
+
+
+@pytest.mark.parametrize(
+    ("api_key", "values"),
+    [
+        (CREATE, {"renewers": [], "max_lifetime": -1}),
+        (RENEW, {"hmac": b"x", "renew_period": 1}),
+        (EXPIRE, {"hmac": b"x", "expiry_time_period": 1}),
+        (DESCRIBE, {"owners": None}),
+    ],
+)
+def test_delegation_tokens_are_not_allowed(
+    broker: FakeBroker, api_key: int, values: dict[str, Any]
+) -> None:
+    answer = broker.ask(api_key, 2, values)
+    assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "upgrade_type", "says"),
+    [
+        ("transaction.version", 2, 1, None),
+        ("group.version", 1, 3, None),
+        ("metadata.version", FEATURES["metadata.version"][1], 1, None),
+        ("transaction.version", 3, 1, "only supports versions 0-2"),
+        ("transaction.version", 1, 1, "upgrade type to either safe or unsafe downgrade."),
+        ("transaction.version", 1, 2, "Level 2 holds for the life of this cluster."),
+        ("share.version", 1, 1, "does not support this feature."),
+    ],
+)
+def test_only_the_level_that_holds_is_a_success(
+    broker: FakeBroker, feature: str, level: int, upgrade_type: int, says: str | None
+) -> None:
+    row = {"feature": feature, "max_version_level": level, "upgrade_type": upgrade_type}
+    for version in (1, 2):
+        answer = broker.ask(UPDATE, version, {"feature_updates": [row], "timeout": 1_000})
+        if says is None:
+            assert (answer.error_code, answer.error_message) == (0, None)
+        else:
+            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+            assert answer.error_message.endswith(says)
+        if version == 1:
+            assert [each.feature for each in answer.results] == [feature] * (says is None)
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "error"),
+    [
+        (1, ErrorCode.INVALID_REQUEST),
+        (9, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (-1, ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ],
+)
+def test_no_broker_is_unregistered(broker: FakeBroker, broker_id: int, error: int) -> None:
+    assert broker.ask(UNREGISTER, 0, {"broker_id": broker_id}).error_code == error
+    assert 1 in broker.services.state.brokers
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "error"),
+    [
+        (CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION),
+        (None, ErrorCode.UNSUPPORTED_VERSION),
+        ("another", ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ("", ErrorCode.INCONSISTENT_CLUSTER_ID),
+    ],
+)
+def test_voters_never_change(broker: FakeBroker, cluster_id: str | None, error: int) -> None:
+    values = {"cluster_id": cluster_id, "voter_id": 9, "voter_directory_id": b"d" * 16}
+    assert broker.ask(REMOVE, 0, values).error_code == error
+    listeners = [{"name": "CONTROLLER", "host": "127.0.0.1", "port": 1}]
+    for version in (0, 1):
+        answer = broker.ask(ADD, version, values | {"listeners": listeners, "timeout": 1_000})
+        assert answer.error_code == error
+
+
+def test_many_partitions_are_answered_in_steps(broker: FakeBroker) -> None:
+    topics = [{"name": "t", "partitions": list(range(30_000))}]
+    answer = broker.ask(LOG_DIRS, 1, {"dirs": [{"path": "/elsewhere", "topics": topics}]})
+    (row,) = answer.results
+    assert len(row.partitions) == 30_000
