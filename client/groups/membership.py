@@ -25,6 +25,7 @@ from typing import Any
 from ...wire.errors import ErrorCode
 
 JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2  # member epochs of requests
+INTERVAL_MS_MIN = 20  # whatever a broker wants
 Place = tuple[bytes, int]
 Places = frozenset[Place]
 NOWHERE: Places = frozenset()
@@ -218,7 +219,7 @@ class Membership:
             self.state = _S.JOINING
             return
         self._told = self._telling
-        self.epoch, self.interval_ms = epoch, interval_ms
+        self.epoch, self.interval_ms = epoch, max(interval_ms, INTERVAL_MS_MIN)
         if assignment is not None:
             self.target = assignment
         if self.state is _S.JOINING:

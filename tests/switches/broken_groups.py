@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
+from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.node.groups.coordinator import GroupCoordinator
 
@@ -29,3 +30,8 @@ def failed_load() -> AbstractContextManager[Any]:
         sound(self, group_id, where)
 
     return replaced(OffsetTable, "_drop", drop)
+
+
+def taken_too_early() -> AbstractContextManager[Any]:
+    """A member of a consumer group takes a partition that another one has yet to give up."""
+    return replaced(ConsumerGroup, "is_held", lambda *_: False)

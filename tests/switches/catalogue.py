@@ -91,6 +91,7 @@ _ALL = (
     _switch("deaf-leader", broken_nodes.deaf_leader, "random", "deaf and not fenced"),
     _switch("early-commits", broken_groups.early_commits, "random", "commit-undone"),
     _switch("failed-load", broken_groups.failed_load, "random", "unhandled"),
+    _switch("taken-too-early", broken_groups.taken_too_early, "random", "held-twice"),
     _switch("last-epoch", broken_epochs.last_epoch, "random", "not alive", "unhandled"),
     _switch("strict-marker", broken_epochs.strict_marker, "random", "not alive"),
     _switch("believed-time", broken_logs.believed_time, "random", "expired"),

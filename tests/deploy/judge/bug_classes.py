@@ -23,7 +23,7 @@ CLASSES = (
         "no exception that nobody handles; all groups serve at the end",
         ("failed-load",),
     ),
-    BugClass("two owners of a partition", "A6 `two-owners`", ()),
+    BugClass("two owners of a partition", "A6 `two-owners`, G1 `held-twice`", ("taken-too-early",)),
     BugClass(
         "damage in one replica's files is believed",
         "W2 `replica-divergence`, W3 `derived-file`",
