@@ -209,8 +209,9 @@ class Timeouts:
 
     @property
     def longer_s(self) -> float:
-        """So much longer than with short sessions a run may take at its end."""
-        return 2 * max(0.0, self.session_s - SHORT_SESSION_S)
+        """So much longer than with short sessions a run may take at its end: members that died
+        are waited for, and then those of a restart."""
+        return 4 * max(0.0, self.session_s - SHORT_SESSION_S)
 
     @property
     def silence_s(self) -> float:
