@@ -115,12 +115,24 @@ class FileDamage:
             return
         for hosted in list(node.broker.replicas):
             try:
-                for words in wrong_answers(hosted.log):
-                    self.cluster.broken.append(
-                        ("damage believed", f"{hosted!r} on {node.node_id}: {words}")
-                    )
+                believed = [*wrong_answers(hosted.log), *self._read_as_good(hosted.log)]
             except Exception as problem:
                 self._say(f"{hosted!r} on {node.node_id}: {problem}")
+                continue
+            self.cluster.broken += [
+                ("damage believed", f"{hosted!r} on {node.node_id}: {words}") for words in believed
+            ]
+
+    def _read_as_good(self, log: PartitionLog) -> Iterator[str]:
+        """Damaged bytes of records that have just been read without an error."""
+        segments = {segment.file.path: segment for segment in log.segments}
+        for byte in self.damaged:
+            segment = segments.get(byte.path)
+            if segment is None or not byte.is_there():
+                continue
+            first = segment.position_of(max(log.log_start_offset, segment.base_offset))
+            if first is not None and first[0] <= byte.position < segment.size_bytes:
+                yield f"byte {byte.position} of {byte.path.name} was read as {byte.now}"
 
     def is_repaired(self) -> bool:
         """Whether no log of the damaged machine has stopped, or is being copied anew."""

@@ -15,7 +15,7 @@ from oncelog.node.transactions.marker_writer import MarkerWriter
 from oncelog.replication import replica_server
 from oncelog.replication.leader import PartitionLeader
 from oncelog.replication.replica_server import judge_position
-from oncelog.storage import log_config
+from oncelog.storage import log_config, log_read
 from oncelog.storage.partition_log import Origin, PartitionLog
 from oncelog.storage.producers import snapshot, snapshot_files, state
 from oncelog.storage.producers.entry import ProducerEntry
@@ -23,7 +23,12 @@ from oncelog.storage.producers.state import ProducerStateTable
 from oncelog.storage.producers.verdicts import ACCEPTED, judge_marker
 from oncelog.storage.producers.verification_guard import VerificationGuards
 from oncelog.storage.topic_configs import LONG_MAX
-from oncelog.wire.errors import InvalidProducerEpoch, TransactionCoordinatorFenced
+from oncelog.wire.errors import (
+    CorruptMessage,
+    InvalidProducerEpoch,
+    TransactionCoordinatorFenced,
+)
+from oncelog.wire.record_batch import iterate_batches
 
 from .patching import replaced, together
 
@@ -177,3 +182,17 @@ def believed_time() -> AbstractContextManager[Any]:
         return sound(self, header, *given)
 
     return replaced(LeaderAppend, "confirm", confirm)
+
+
+def unchecked_reads() -> AbstractContextManager[Any]:
+    """What is read from a log's files is handed out as it is."""
+    sound = log_read.check_batches
+
+    def check(data: Any, from_offset: int, end_offset: int, epochs: Any, bytes_max: int) -> Any:
+        try:
+            return sound(data, from_offset, end_offset, epochs, bytes_max)
+        except CorruptMessage:
+            found = [h for at, h in iterate_batches(data) if at + h.size_bytes <= bytes_max]
+            return sum(h.size_bytes for h in found), found[-1].next_offset, len(found)
+
+    return replaced(log_read, "check_batches", check)

@@ -94,6 +94,8 @@ _ALL = (
     _switch("taken-too-early", broken_groups.taken_too_early, "random", "held-twice"),
     _switch("last-epoch", broken_epochs.last_epoch, "random", "not alive", "unhandled"),
     _switch("strict-marker", broken_epochs.strict_marker, "random", "not alive"),
+    _switch("unchecked-reads", broken_logs.unchecked_reads, "random-damage",
+            "damage believed", "replica-divergence"),
     _switch("believed-time", broken_logs.believed_time, "random", "expired"),
 )  # fmt: skip
 SWITCHES = {switch.name: switch for switch in _ALL}
