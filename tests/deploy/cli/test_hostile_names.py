@@ -27,6 +27,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("log", "dump", "esc/0", "--records"),
     ("logs", "1"),
     ("observe", "--group", EVIL, "--seconds", "0.1"),
+    ("conformance",),
     ("ps",),
     ("doctor",),
     ("topic", "list"),

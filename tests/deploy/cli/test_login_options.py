@@ -18,7 +18,7 @@ CONNECTING = {
     "group list", "group describe", "group reset", "group delete",
     "txn list", "txn describe", "txn producers", "txn hanging", "txn abort", "txn check-back",
     "txn explain", "why", "inject", "observe",
-    "produce", "consume", "check", "bench replication", "bench txn", "doctor",
+    "produce", "consume", "check", "conformance", "bench replication", "bench txn", "doctor",
 }  # fmt: skip
 PLAINTEXT_ONLY = {"prove"}  # its proxy reads what passes, and cannot log in
 REMEMBERED = {"profile set"}  # address and login for other commands
