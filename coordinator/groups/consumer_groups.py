@@ -30,7 +30,7 @@ from .consumer.heartbeat_messages import (
     HeartbeatDecision,
 )
 from .consumer.heartbeats import heartbeat
-from .consumer.leaving import leave, rebalance_is_over, session_is_over
+from .consumer.leaving import expel, leave, rebalance_is_over, session_is_over
 from .consumer.reconciliation import MemberState
 from .consumer.record_codec import encode_consumer_key, encode_consumer_value
 from .consumer.records import (
@@ -42,6 +42,7 @@ from .consumer.records import (
 )
 from .group import Group
 from .group_member import GROUPS_MAX, METADATA_BYTES_MAX, HeldMetadata
+from .group_messages import LeaveAnswer, LeavingMember
 from .group_states import GroupState
 from .records import encode_group_key
 from .turn import REVOCATION, SESSION, DeadlineKey, GroupAppend, LogRecord, Turn
@@ -110,6 +111,21 @@ class ConsumerGroups:
             turn.long_work.append((TARGET, group.group_id))
         if decision.needs_patterns:
             turn.long_work.append((PATTERNS, group.group_id))
+
+    def leave(
+        self, group_id: str, leaving: Sequence[LeavingMember], ticket: object, turn: Turn
+    ) -> None:
+        """LeaveGroup: the members go at once. Raises GroupIdNotFound."""
+        group = self.find(group_id)
+        errors, records = expel(group, leaving, turn.topics.by_name)
+        if records:
+            turn.note(f"group {group_id}: {len(leaving)} members are to leave, by LeaveGroup")
+
+        def settled(error: int, later: Turn) -> None:
+            told = tuple(error or each for each in errors)
+            later.answer(ticket, LeaveAnswer(errors=told))
+
+        self.append(group, records, settled, turn)
 
     def _group_for(self, request: ConsumerHeartbeat) -> tuple[ConsumerGroup, list[LogRecord]]:
         """Return the group, new for its first member, and a tombstone if it was a classic one.

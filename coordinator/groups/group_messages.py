@@ -92,6 +92,13 @@ class LeavingMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveAnswer:
+    """An ErrorCode for each member that was to leave."""
+
+    errors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """What the configuration says of groups."""
 

@@ -11,13 +11,13 @@ from ...wire.steps import Steps
 from .consumer.heartbeat_messages import ConsumerHeartbeatAnswer
 from .consumer.known_topics import KnownTopics
 from .deadlines import Deadlines
-from .group_messages import GroupSettings, JoinAnswer, SyncAnswer
+from .group_messages import GroupSettings, JoinAnswer, LeaveAnswer, SyncAnswer
 from .records import GroupValue, encode_group_key, encode_group_value
 
 HEARTBEAT, JOIN, SYNC = "heartbeat", "join", "sync"
 SESSION, REVOCATION = "session", "revocation"  # of consumer groups
 DeadlineKey = tuple[str, str, str]  # which of the five, group id, member id or ""
-Answer = JoinAnswer | SyncAnswer | ConsumerHeartbeatAnswer
+Answer = JoinAnswer | SyncAnswer | LeaveAnswer | ConsumerHeartbeatAnswer
 
 
 LogRecord = tuple[bytes, bytes | None]  # key and value; None is a tombstone

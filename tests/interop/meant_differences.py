@@ -210,14 +210,6 @@ MEANT: tuple[Meant, ...] = (
         ours="INCONSISTENT_GROUP_PROTOCOL",
     ),
     Meant(
-        "ConsumerGroupDescribe",
-        "leaves",
-        "members[0].error_code",
-        "nobody removes members of consumer groups from outside (docs/groups.md)",
-        kafka="NONE",
-        ours="UNKNOWN_MEMBER_ID",
-    ),
-    Meant(
         "OffsetFetch",
         "an epoch without member",
         "*error_code",

@@ -56,7 +56,7 @@ SCENARIOS = {
     10: (transaction_admin.find_coordinator,),
     11: (groups.join_group, groups.join_with_instances),
     12: (groups.heartbeat,),
-    13: (groups.leave_group,),
+    13: (groups.leave_group, consumer_group_offsets.expelled),
     14: (groups.sync_group,),
     15: (group_admin.describe_groups,),
     16: (group_admin.list_groups,),

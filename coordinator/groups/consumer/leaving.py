@@ -5,9 +5,11 @@ it keeps its place and what it has until its session is over, for its next proce
 is removed begins a new epoch of the group.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from ....wire.errors import ErrorCode, FencedInstanceId, UnknownMemberId
+from ..group_messages import LeavingMember
 from .consumer_group import (
     LEAVES_FOR_NOW,
     NOTHING_ASSIGNED,
@@ -60,6 +62,34 @@ def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
     }
     left = replace(now, member_epoch=LEAVES_FOR_NOW, assigned=assigned, pending_revocation={})
     return CurrentAssignmentKey(group.group_id, member_id), left
+
+
+def expel(
+    group: ConsumerGroup, leaving: Sequence[LeavingMember], topics: Topics
+) -> tuple[list[int], list[ConsumerRecord]]:
+    """Decide a LeaveGroup, by an administrator mostly: an error for each, and one new epoch."""
+    errors: list[int] = []
+    gone: dict[str, None] = {}
+    for each in leaving:
+        try:
+            gone[_member_meant(group, each)] = None
+        except (UnknownMemberId, FencedInstanceId) as error:
+            errors.append(error.number)
+        else:
+            errors.append(ErrorCode.NONE)
+    return errors, removing(group, gone, topics) if gone else []
+
+
+def _member_meant(group: ConsumerGroup, leaving: LeavingMember) -> str:
+    """Return the id of a member that is named by it, or by its instance id, or by both."""
+    instance_id = leaving.group_instance_id
+    if instance_id is None:
+        group.check_member(leaving.member_id)
+        return leaving.member_id
+    holder = group.instances.get(instance_id)
+    check_instance(group, leaving.member_id or holder or "", instance_id)
+    assert holder is not None
+    return holder
 
 
 def removing(

@@ -13,15 +13,17 @@ starts anew when it has loaded.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from ....coordinator.groups.consumer.consumer_group import ConsumerGroup
 from ....coordinator.groups.group_member import metadata_bytes
 from ....coordinator.groups.group_messages import (
     JoinAnswer,
     JoinRequest,
+    LeaveAnswer,
     LeavingMember,
     SyncAnswer,
     SyncRequest,
@@ -262,8 +264,56 @@ def heartbeat(
 
 def leave_group(
     context: RequestContext, header: RequestHeader, request: "requests.LeaveGroupRequest"
+) -> Any:
+    """Members leave, each with an answer of its own: steps, or a coroutine of a consumer group."""
+    _check_group_id(request.group_id)
+    shard = context.broker.groups.shard_for(request.group_id)
+    if isinstance(shard.groups.get(request.group_id), ConsumerGroup):
+        return _leave_consumer_group(context.broker, header.api_version, request)
+    return _leave_classic_group(context, header, request)
+
+
+async def _leave_consumer_group(
+    broker: BrokerServices, version: int, request: "requests.LeaveGroupRequest"
+) -> "responses.LeaveGroup.Response":
+    """Answered when it is committed; many members go in several epochs."""
+    group_id = request.group_id
+    members: list[responses.LeaveGroup.MemberResponse] = []
+    if version < BATCHED_FROM:
+        leaving = [LeavingMember(member_id=request.member_id)]
+        return {"error_code": (await _expelled(broker, group_id, leaving))[0]}
+    for start in range(0, len(request.members), LEAVING_A_STEP):
+        leaving = list(map(_leaving, request.members[start : start + LEAVING_A_STEP]))
+        try:
+            errors = await _expelled(broker, group_id, leaving)
+        except KafkaError as error:
+            if not members:
+                raise
+            errors = [error.number] * len(leaving)  # the others have left
+        members += map(_left, leaving, errors)
+        await broker.work.share.room()
+    return {"error_code": ErrorCode.NONE, "members": members}
+
+
+async def _expelled(
+    broker: BrokerServices, group_id: str, leaving: list[LeavingMember]
+) -> Sequence[int]:
+    answered: asyncio.Future[LeaveAnswer] = asyncio.get_running_loop().create_future()
+
+    def ticket(answer: LeaveAnswer) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    groups = broker.groups
+    shard = groups.shard_for(group_id)  # again: it may have resigned meanwhile
+    consumers = shard.table.consumers
+    groups.decide(shard, group_id, lambda turn: consumers.leave(group_id, leaving, ticket, turn))
+    return (await answered).errors
+
+
+def _leave_classic_group(
+    context: RequestContext, header: RequestHeader, request: "requests.LeaveGroupRequest"
 ) -> "Steps[responses.LeaveGroup.Response]":
-    """Members leave, each with an answer of its own."""
     if header.api_version < BATCHED_FROM:
         leaving = [LeavingMember(member_id=request.member_id)]
         return {"error_code": _leave(context.broker, request.group_id, leaving)[0]}

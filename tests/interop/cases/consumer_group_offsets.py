@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..group_member import DELETE_GROUPS, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
+from ..group_member import DELETE_GROUPS, LEAVE, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from ..raw_peer import RawPeer
 from ..transactional_owner import Owner
 from .consumer_groups import PARTITIONS, TOPIC, ConsumerMembers
@@ -111,6 +111,45 @@ def consumer_transactions(peer: RawPeer, version: int) -> Scenario:
         yield "no member", commit(-1, 0, member_id="")
         yield "no epoch", commit(-1, 0)
         yield "an instance of nobody", commit(epoch, 0, group_instance_id="i")
+
+
+def expelled(peer: RawPeer, version: int) -> Scenario:
+    """LeaveGroup of members of a consumer group, as administrators send it."""
+    with ConsumerMembers(peer, f"expelled-{version}", 1) as group:
+        group.joined("a")
+        for label, instance in (("b", "one"), ("c", "two"), ("d", None)):
+            group.joined(label, instance_id=instance)
+        ids = {label: group.member(label).member_id for label in "abcd"}
+
+        def leave(*members: tuple[str, str | None]) -> Any:
+            rows = [
+                {"member_id": ids.get(name, name), "group_instance_id": instance, "reason": None}
+                for name, instance in members
+            ]
+            single = ids.get(members[0][0], members[0][0])
+            values = {"group_id": group.group_id, "members": rows, "member_id": single}
+            return group.ask(LEAVE, version, values)
+
+        def left() -> Any:
+            (found,) = group.stated()["groups"]
+            names = sorted(each["member_id"] for each in found["members"])
+            return {"members": names, "state": found["group_state"], "epoch": found["group_epoch"]}
+
+        yield "a stranger", leave(("nobody", None))
+        if version >= 3:
+            yield "no id", leave(("", None))
+            yield "an instance of nobody", leave(("", "none"))
+            yield "an instance by another id", leave(("wrong", "one"))
+            yield "an instance by another member", leave(("a", "one"))
+            yield "by its instance", leave(("", "one"))
+            yield "that is gone", leave(("", "one"))
+            several = ("c", "two"), ("a", None), ("x", None), ("a", None)
+            yield "several, one twice", leave(*several)
+            yield "who is left", left()
+        yield "by its id", leave(("d", None))
+        yield "again", leave(("d", None))
+        yield "it beats", group.beat("d")
+        yield "then", left()
 
 
 def classic_requests(peer: RawPeer, version: int) -> Scenario:

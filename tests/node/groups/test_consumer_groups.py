@@ -16,7 +16,7 @@ from ...awaiting import settle, until
 from ..coordinating_broker import CoordinatingBroker
 
 COMMIT, FETCH, JOIN, DESCRIBE, LIST, DELETE = 8, 9, 11, 15, 16, 42
-TXN_OFFSET_COMMIT, OFFSET_DELETE, BEAT, DESCRIBE_CONSUMERS = 28, 47, 68, 69
+LEAVE, TXN_OFFSET_COMMIT, OFFSET_DELETE, BEAT, DESCRIBE_CONSUMERS = 13, 28, 47, 68, 69
 T = b"t" * 16
 PARTITIONS = 4
 
@@ -154,6 +154,45 @@ async def test_describing_shows_nothing_that_came_while_it_waited(tmp_path: Path
     (group,) = (await describing.value()).groups
     assert [member.member_id for member in group.members] == ["m"]
     assert (group.group_epoch, group.assignment_epoch) == (1, 1)
+    broker.groups.stop()
+
+
+async def test_administrators_remove_members_in_one_epoch(broker: CoordinatingBroker) -> None:
+    for member_id, instance_id in (("a", None), ("b", "one"), ("c", "two"), ("d", None)):
+        await broker.ask(BEAT, 1, joining(member_id, instance_id=instance_id))
+    before = broker.shard.table.consumers.find("g").epoch
+    leaving = [
+        {"member_id": member_id, "group_instance_id": instance_id}
+        for member_id, instance_id in (
+            ("a", None), ("", "one"), ("a", None), ("x", None), ("", "none"), ("a", "two"),
+        )
+    ]  # fmt: skip
+    answer = await broker.ask(LEAVE, 5, {"group_id": "g", "members": leaving})
+    unknown, fenced = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
+    assert [each.error_code for each in answer.members] == [0, 0, 0, unknown, unknown, fenced]
+    group = broker.shard.table.consumers.find("g")
+    assert (sorted(group.members), group.epoch) == (["c", "d"], before + 1)
+    answer = await broker.ask(LEAVE, 2, {"group_id": "g", "member_id": "d"})
+    assert (answer.error_code, list(group.members)) == (0, ["c"])
+    answer = await broker.ask(LEAVE, 2, {"group_id": "g", "member_id": "d"})
+    assert answer.error_code == unknown
+    assert (await broker.ask(BEAT, 1, going_on(1, member_id="a"))).error_code == unknown
+
+
+async def test_a_removal_by_an_administrator_is_answered_when_it_is_committed(
+    tmp_path: Path,
+) -> None:
+    broker = await serving(tmp_path, replicas=2)
+    joined = broker.request(BEAT, 1, joining())
+    await settle()
+    broker.replicate()
+    assert (await joined.value()).error_code == 0
+    members = [{"member_id": "m", "group_instance_id": None}]
+    leaving = broker.request(LEAVE, 5, {"group_id": "g", "members": members})
+    await settle()
+    assert not leaving.is_there
+    broker.replicate()
+    assert [each.error_code for each in (await leaving.value()).members] == [0]
     broker.groups.stop()
 
 
