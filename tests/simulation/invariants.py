@@ -28,6 +28,9 @@ from oncelog.coordinator.raft.applier import Applier
 from oncelog.coordinator.raft.library import LEADER
 from oncelog.coordinator.transactions.shard import TransactionShard
 from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.storage.compaction.cleaning import CleanedGroup
+from oncelog.storage.compaction.log_cleaner import LogCleaner
+from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.segments.damage import Damaged
 from oncelog.storage.segments.log_file import scan_batches, scan_headers
 
@@ -67,8 +70,8 @@ class Invariants:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at every few events, and at every entry that is applied."""
-        apply, put = Applier.apply, TransactionShard._put
+        """Look at every few events, at every entry that is applied, at every cleaned segment."""
+        apply, put, swap = Applier.apply, TransactionShard._put, LogCleaner.swap
         invariants = self
 
         def watched(self: Applier, entry: bytes, index: int, term: int) -> Any:
@@ -79,9 +82,18 @@ class Invariants:
             invariants._decision(write.transactional_id, write.record)
             put(self, write)
 
+        def watched_swap(self: LogCleaner, group: CleanedGroup) -> None:
+            swap(self, group)
+            assert self._log is not None
+            invariants._last_batches(self._log)
+
         self.cluster.on_events = self.look
         patch = mock.patch.object
-        with patch(Applier, "apply", watched), patch(TransactionShard, "_put", watched_put):
+        with (
+            patch(Applier, "apply", watched),
+            patch(TransactionShard, "_put", watched_put),
+            patch(LogCleaner, "swap", watched_swap),
+        ):
             try:
                 yield
             finally:
@@ -111,8 +123,6 @@ class Invariants:
                 for _ in range(1000):
                     if not self._compare(node, partition):
                         break
-                if partition.log.config.is_compacted and not partition.log.is_failed:
-                    self._last_batches(node, partition)
 
     def _violated(self, name: str, words: str) -> None:
         self.found.append((name, f"{self.cluster.timeline.now:.3f}: {words}"))
@@ -205,20 +215,20 @@ class Invariants:
         if calls & READS:
             self._violated("failed by a read", f"{hosted} on {node.node_id}: {failure}")
 
-    def _last_batches(self, node: VirtualNode, hosted: Any) -> None:
+    def _last_batches(self, log: PartitionLog) -> None:
         """A replica that starts anew has to know by the log what this one has in memory."""
-        log, found = hosted.log, dict[int, tuple[int, int]]()
+        found: dict[int, tuple[int, int]] = {}
         for segment in log.segments:
             for _, header in scan_headers(segment.file, 0, segment.size_bytes):
                 if header.producer_id >= 0 and not header.is_control:
                     found[header.producer_id] = header.producer_epoch, header.last_sequence
-        for entry in log.producer_state:
+        for entry in log.producer_state if log.local.rebuild is None else ():
             known = entry.epoch, entry.last_sequence
             is_in_log = entry.last_data_offset >= log.log_start_offset
             if is_in_log and found.get(entry.producer_id) != known:
                 self._violated(
                     "producer forgotten",
-                    f"{hosted} on {node.node_id}: producer {entry.producer_id} is at {known}, "
+                    f"{log.directory}: producer {entry.producer_id} is at {known}, "
                     f"in the log at {found.get(entry.producer_id)}",
                 )
 

@@ -246,8 +246,11 @@ async def _groups_come_and_go(
     await admin.groups.commit(name, {(PROBE_TOPIC, 0): rng.randint(0, 9)})
     is_certain = cluster.timeline.now - begun_s < AT_ONCE_S  # no other request of it comes late
     await asyncio.sleep(rng.expovariate(1 / SHORT_LIFE_S))
-    looks = [_look(admin, name, rng.expovariate(1 / LOOK_S)) for _ in range(LOOKS)]
-    await asyncio.gather(admin.groups.delete(name), *looks)
+    async with Admin(cluster.bootstrap, timeout_ms=4_000) as other:  # of its own connection
+        with contextlib.suppress(KafkaError):
+            await other.groups.describe(name)
+        looks = [_look(other, name, rng.expovariate(1 / LOOK_S)) for _ in range(LOOKS)]
+        await asyncio.gather(admin.groups.delete(name), *looks)
     await asyncio.sleep(GONE_S)
     if is_certain and name in {group.group_id for group in await admin.groups.list_groups()}:
         cluster.broken.append(("group back", f"{name} is listed {GONE_S:g} s after its deletion"))

@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
+from oncelog.coordinator.groups.classic_group import ClassicGroup
 from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.node.groups.coordinator import GroupCoordinator
@@ -35,3 +36,15 @@ def failed_load() -> AbstractContextManager[Any]:
 def taken_too_early() -> AbstractContextManager[Any]:
     """A member of a consumer group takes a partition that another one has yet to give up."""
     return replaced(ConsumerGroup, "is_held", lambda *_: False)
+
+
+def reused_generation() -> AbstractContextManager[Any]:
+    """A new coordinator counts the generations of a classic group from the beginning."""
+    sound = ClassicGroup.restored
+
+    def restored(*given: Any) -> ClassicGroup:
+        group = sound(*given)
+        group.generation = 0
+        return group
+
+    return replaced(ClassicGroup, "restored", staticmethod(restored))

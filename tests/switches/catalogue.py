@@ -6,7 +6,14 @@ the switch is not caught. `scenario` is the directed run that meets the bug: see
 
 from dataclasses import dataclass
 
-from . import broken_decisions, broken_epochs, broken_groups, broken_logs, broken_nodes
+from . import (
+    broken_decisions,
+    broken_epochs,
+    broken_groups,
+    broken_logs,
+    broken_nodes,
+    broken_slices,
+)
 from .patching import Install
 
 RAFT_ALONE = "raft"  # its own simulation, without brokers
@@ -23,8 +30,9 @@ class Switch:
 
     @property
     def plays_on_processes(self) -> bool:
-        """Whether its scenario needs nothing that only a simulation can do."""
-        return not self.is_left_to_chance and not self.scenario.startswith(("raft-", "power-"))
+        """Whether its scenario needs nothing that only a simulation can do, or does soon."""
+        apart = ("raft-", "power-", "cleaned-")
+        return not self.is_left_to_chance and not self.scenario.startswith(apart)
 
     @property
     def is_left_to_chance(self) -> bool:
@@ -97,5 +105,13 @@ _ALL = (
     _switch("unchecked-reads", broken_logs.unchecked_reads, "random-damage",
             "damage believed", "replica-divergence"),
     _switch("believed-time", broken_logs.believed_time, "random", "expired"),
+    _switch("cleaned-by-name", broken_slices.cleaned_by_name, "cleaned-key",
+            "probe-failed", "value lost"),
+    _switch("returning-group", broken_slices.returning_group, "random", "group back"),
+    _switch("reused-generation", broken_groups.reused_generation, "random", "two-owners"),
+    _switch("believed-index", broken_slices.believed_index, "random-damage",
+            "damage believed", "lost-write", "unseen", "poll-skip", "value lost"),
+    _switch("former-transaction", broken_slices.former_transaction, "random",
+            "not alive", "lso-stuck", "G1a", "torn-transaction", "dirty-read"),
 )  # fmt: skip
 SWITCHES = {switch.name: switch for switch in _ALL}

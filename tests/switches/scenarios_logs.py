@@ -1,7 +1,10 @@
 """Directed scenarios about one log: what is sent again, what only a leader has, what is damaged."""
 
+import asyncio
 from functools import partial
 
+from oncelog.client.consumer import Consumer
+from oncelog.client.producer import Producer
 from oncelog.deploy.judge.history.schema import OpOutcome
 from oncelog.wire.errors import KafkaError
 
@@ -9,6 +12,8 @@ from .context import Context, Scenario
 from .old_producer import OldProducer
 from .reader import Reader
 
+COMPACTED, CLEANED_RECORDS, ROUNDS = "compacted", 40, 20
+CLEANINGS_S = 4.0  # by then each node has cleaned
 POWER_CUTS = 4  # one may happen to leave everything
 LONE_ANSWER_MS = 700  # a lone leader must not answer acks=all; this is how long it is waited for
 
@@ -102,7 +107,77 @@ async def power_cut(context: Context) -> None:
         await context.until_whole([topic])
 
 
+async def removed_key(context: Context) -> None:
+    """A compacted topic is deleted and made again, a key of it is removed, its nodes are killed."""
+    topic = await context.topic("plain")
+    plain = OldProducer(context, topic)
+    await plain.initialize(node_id=context.cluster.node_ids[0])
+    assert await plain.send() == 0
+    reader = Reader(context, topic)
+    await reader.read(1)
+    await reader.close()
+    await _compacted(context)
+    async with Producer(context.cluster.bootstrap) as producer:
+        for number in range(CLEANED_RECORDS):
+            await (await producer.send(COMPACTED, b"old", key=b"%d" % (number % 3)))
+    is_cleaned = partial(_values, context)
+    await context.until(is_cleaned, lambda found: len(found) < CLEANED_RECORDS, "a cleaning")
+    await asyncio.sleep(CLEANINGS_S)
+    await context.admin.delete_topics([COMPACTED])
+    await _compacted(context)
+    async with Producer(context.cluster.bootstrap) as producer:
+        for value in (b"secret", None):
+            await (await producer.send(COMPACTED, value, key=b"removed"))
+        for number in range(CLEANED_RECORDS // 2):
+            await (await producer.send(COMPACTED, b"new", key=b"%d" % number))
+    for node_id in context.cluster.node_ids:
+        await context.cluster.kill(node_id)
+    await context.cluster.heal()
+    await context.until_whole([topic, COMPACTED])
+    found: list[tuple[bytes | None, bytes | None]] = []
+    for number in range(ROUNDS):
+        async with Producer(context.cluster.bootstrap) as producer:
+            for _ in range(10):
+                await (await producer.send(COMPACTED, b"newer", key=b"%d" % number))
+        found = await _values(context)
+        if (b"removed", None) not in found:
+            break
+        await asyncio.sleep(1.0)
+    is_gone = (b"removed", b"secret") not in found
+    await context.probe("removing a key", topic, is_gone, "its value is there again")
+
+
+async def _compacted(context: Context) -> None:
+    configs = {
+        "cleanup.policy": "compact",
+        "internal.segment.bytes": "400",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "1000",
+    }
+    factor = len(context.cluster.node_ids)
+    make = partial(
+        context.admin.create_topic,
+        COMPACTED,
+        partitions=1,
+        replication_factor=factor,
+        configs=configs,
+    )
+    await make()
+    await context.until_whole([COMPACTED])
+
+
+async def _values(context: Context) -> list[tuple[bytes | None, bytes | None]]:
+    """What a reader of the compacted topic gets, as (key, value)."""
+    end, found = await context.log_end(COMPACTED), list[tuple[bytes | None, bytes | None]]()
+    async with Consumer(context.cluster.bootstrap) as consumer:
+        consumer.assign({(COMPACTED, 0): 0})
+        while consumer.position(COMPACTED, 0) < end:
+            found += [(record.key, record.value) for record in await consumer.poll(100)]
+    return found
+
+
 SCENARIOS: dict[str, Scenario] = {
+    "cleaned-key": removed_key,
     "power-cut": power_cut,
     "lost-answer": lost_answer,
     "lone-leader": lone_leader,

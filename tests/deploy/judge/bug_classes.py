@@ -23,11 +23,15 @@ CLASSES = (
         "no exception that nobody handles; all groups serve at the end",
         ("failed-load",),
     ),
-    BugClass("two owners of a partition", "A6 `two-owners`, G1 `held-twice`", ("taken-too-early",)),
+    BugClass(
+        "two owners of a partition",
+        "A6 `two-owners`, G1 `held-twice`",
+        ("reused-generation", "taken-too-early"),
+    ),
     BugClass(
         "damage in one replica's files is believed",
-        "W2 `replica-divergence`, W3 `derived-file`",
-        ("unchecked-snapshot",),
+        "W2 `replica-divergence`, W3 `derived-file`; each batch looked up by offset and by time",
+        ("unchecked-snapshot", "unchecked-reads", "believed-index"),
     ),
     BugClass("sequences are used twice", "J2 `duplicate`", ("no-dedupe", "no-window")),
     BugClass(
@@ -41,14 +45,14 @@ CLASSES = (
         ("strict-marker",),
     ),
     BugClass(
-        "a batch that comes late lands in another transaction (KAFKA-17754)",
-        "J3 `G1a`, J5 `lso-stuck`, W1 `ended-early`",
-        ("no-guard", "no-connection-fence", "no-prepare-index"),
+        "a batch lands in another transaction (KAFKA-17754, KAFKA-18575)",
+        "J3 `G1a`, J5 `lso-stuck`, W1 `ended-early`; all transactions are decided at the end",
+        ("no-guard", "no-connection-fence", "no-prepare-index", "former-transaction"),
     ),
     BugClass("a header that lies deletes fresh records", "J5 `expired`", ("believed-time",)),
     BugClass(
         "what was cut off or deleted comes back",
         "W2 `replica-divergence`; a group that was deleted is not listed",
-        ("no-truncation",),
+        ("no-truncation", "returning-group"),
     ),
 )

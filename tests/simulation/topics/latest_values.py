@@ -67,7 +67,7 @@ class LatestValues(OwnTopic):
         words: list[str] = []
         for place, (number, is_removal) in sorted(self.latest.items()):
             value, removal = values.get(place, -1), removed.get(place, -1)
-            if max(value, removal) >= number:
+            if place[0] not in starts or max(value, removal) >= number:
                 continue
             where = f"partition {place[0]}, key {place[1].decode()}"
             if is_removal:

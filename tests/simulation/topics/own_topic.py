@@ -14,7 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 from oncelog.client.admin import EARLIEST, LATEST, Admin
 from oncelog.client.consumer import Consumer, ConsumerRecord
 from oncelog.client.producer import Producer
+from oncelog.storage.partition_log import PartitionLog
+from oncelog.storage.segments.log_file import scan_batches
 from oncelog.wire.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from oncelog.wire.records import decode_batch
 
 from ..virtual_cluster import VirtualCluster
 
@@ -68,7 +71,7 @@ class OwnTopic:
         raise NotImplementedError
 
     def missing(self, found: Sequence[ConsumerRecord], starts: Mapping[int, int]) -> list[str]:
-        """What is not as it was acknowledged; `starts`: where the partitions begin."""
+        """What is not as it was acknowledged in these partitions; `starts`: where they begin."""
         raise NotImplementedError
 
     # -- being there
@@ -117,7 +120,24 @@ class OwnTopic:
             await asyncio.sleep(LOOK_AGAIN_S)
             again = await self._look(cluster.bootstrap)
             words = [each for each in words if each in again]
-        return words
+        return words or [
+            f"{node.node_id}: {each}"
+            for node in cluster.nodes.values()
+            for hosted in (node.broker.replicas if node.broker is not None else ())
+            if hosted.topic == self.name and not hosted.log.is_failed
+            for each in self._missing_in(hosted.index, hosted.log)
+        ]
+
+    def _missing_in(self, partition: int, log: PartitionLog) -> list[str]:
+        """Of one replica."""
+        found = [
+            ConsumerRecord(self.name, partition, r.offset, 0, r.key, r.value, tuple(r.headers))
+            for segment in log.segments
+            for _, header, batch in scan_batches(segment.file, 0, segment.size_bytes, 1 << 16)
+            if header.record_count
+            for r in decode_batch(batch)
+        ]
+        return self.missing(found, {partition: log.log_start_offset})
 
     async def watch(self, cluster: VirtualCluster) -> None:
         """Note how far replicas are, for ever."""

@@ -45,5 +45,5 @@ class PassingValues(OwnTopic):
             f"partition {place[0]}, offset {place[1]}: {number} was acknowledged, and "
             f"{there.get(place)} is there"
             for place, number in sorted(self.places.items())
-            if place[1] >= starts[place[0]] and there.get(place) != number
+            if place[1] >= starts.get(place[0], place[1] + 1) and there.get(place) != number
         ]
