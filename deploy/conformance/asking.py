@@ -46,6 +46,10 @@ class AskedBroker:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def has_login(self) -> bool:
+        return self._connector.has_login
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()

@@ -23,6 +23,7 @@ FEATURES_FROM = 3
 CONFIGS_TOLD_FROM = 5  # of CreateTopics
 APIS_MAX, VERSIONS_MAX = 500, 100  # that a broker may advertise: of all, and of one
 OFFSETS_TOPIC = "__consumer_offsets"
+OF_THE_LOGIN = (17, 36)  # SaslHandshake, SaslAuthenticate
 NO_TOPIC = NO_GROUP = NO_SUBSCRIPTION = "oncelog-conformance"
 PROGRESS_EVERY_S = 2.0
 BROKERS_TRIED_MAX = 20
@@ -61,7 +62,8 @@ def _survey(broker: AskedBroker, answer: Any, tell: Any) -> Survey:
     metadata = _ask_newest(broker, advertised, METADATA, {
         "topics": [{"name": OFFSETS_TOPIC}], "allow_auto_topic_creation": False,
     }, oldest=4)  # fmt: skip
-    has_offsets = bool(metadata) and not metadata.topics[0].error_code
+    topics = [] if metadata is None else metadata.topics
+    has_offsets = any(not topic.error_code for topic in topics)
     progress = _Progress(tell, sum(1 + high - low for low, high in advertised.values()))
     apis: dict[int, SurveyedApi] = {}
     for key, (oldest, newest) in sorted(advertised.items()):
@@ -82,6 +84,8 @@ def _survey(broker: AskedBroker, answer: Any, tell: Any) -> Survey:
 def _ask(broker: AskedBroker, key: int, version: int, *, has_offsets: bool) -> AskOutcome:
     if key not in HARMLESS or not is_encodable(key, version):
         return not_asked("no schema of it here")
+    if key in OF_THE_LOGIN and broker.has_login:
+        return not_asked("the login speaks it, and asked again it begins another")
     if (key, version) in NEEDS_OFFSETS_TOPIC and not has_offsets:
         return not_asked(f"it would create {OFFSETS_TOPIC}")
     outcome, _ = broker.ask(key, version, HARMLESS[key])

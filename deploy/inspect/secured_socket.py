@@ -37,6 +37,11 @@ class SecuredConnector:
         self._security = Security.of(read_settings(ADMIN, config, {}))
         self._host, self._port = host, port
 
+    @property
+    def has_login(self) -> bool:
+        """Whether a connection begins with SASL."""
+        return self._security is not None and self._security.config.sasl is not None
+
     def connect(self) -> socket.socket:
         """The socket, or OSError; LoginRefused when it will never be."""
         try:
