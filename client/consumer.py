@@ -384,9 +384,7 @@ class Consumer:
             for work in (self._finding, self._refreshing, self._committing):
                 await work.stop()
             if self._member is not None:
-                if (
-                    not self._member.is_subscribed
-                ):  # a member commits when it gives up its partitions
+                if not self._member.is_subscribed:  # else when it gives up its partitions
                     await self._commit_settled()
                 await self._member.close()
         finally:
