@@ -1,9 +1,9 @@
 """Where a log stops being readable: is it the torn end of its last write, or damage?
 
-What a process wrote last may be torn when it is killed; no batches lie behind it then. Batches
-behind what cannot be read say that it was whole. A record's value may hold batches, too (a copy of
-a segment, or a client's malice), so a batch counts only where it begins at the end of the batch
-that cannot be read, or where batches follow one another from it to the very end of the file.
+What a process wrote last may be torn when it is killed: the file ends within that batch, whose
+header can be read, and no batches lie behind it. But its value may hold some (a copy of a segment,
+or a client's malice), so there they count only where they follow one another to the very end of
+the file. Elsewhere any whole batch with later offsets says that what cannot be read was whole.
 """
 
 from ...wire.errors import CorruptMessage
@@ -33,13 +33,9 @@ class _Tail:
         self._walked = set[int]()  # from there batches do not follow one another to the end
 
     def has_batches(self) -> bool:
-        """Whether they begin where the first one says that it ends, or reach the end."""
+        """Whether batches begin behind the first one, which cannot be read."""
         first = self._header_at(self._position, self._next_offset)
-        if first is not None:
-            behind = self._position + first.size_bytes
-            follower = self._header_at(behind, first.next_offset)
-            if follower is not None and self._is_sound(behind, follower):
-                return True
+        looks_torn = first is not None and self._position + first.size_bytes > self._end
         magic, at = bytes([MAGIC]), _MAGIC_AT
         for _ in range(CANDIDATES_MAX):
             at = self._data.find(magic, at + 1)
@@ -47,7 +43,9 @@ class _Tail:
                 break
             start = self._position + at - _MAGIC_AT
             header = self._header_at(start, self._next_offset)
-            if header and self._reaches_the_end(start) and self._is_sound(start, header):
+            if header is None or (looks_torn and not self._reaches_the_end(start)):
+                continue
+            if self._is_sound(start, header):
                 return True
         return False
 

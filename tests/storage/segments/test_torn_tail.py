@@ -53,8 +53,11 @@ def test_damaged_batch_is_followed_by_the_next_ones(file: LogFile, at: int) -> N
     assert is_followed(file, damaged(one(), at) + one(NEXT + 1) + one(NEXT + 2))
 
 
-def test_damaged_batch_is_followed_though_the_end_is_torn(file: LogFile) -> None:
-    assert is_followed(file, damaged(one()) + one(NEXT + 1) + one(NEXT + 2)[:80])
+@pytest.mark.parametrize("at", [0, 7, 10, 11, 16, 20, 23, 70])
+def test_damaged_batch_is_followed_though_the_end_is_torn(file: LogFile, at: int) -> None:
+    """A bit above the recovery point, and a kill in the middle of a write, are no torn end."""
+    many = b"".join(one(NEXT + 1 + i) for i in range(20))
+    assert is_followed(file, damaged(one(), at) + many + one(NEXT + 21)[:80])
 
 
 @pytest.mark.parametrize("kept", [1, 100, 1_500])
@@ -74,7 +77,7 @@ def test_batches_beyond_what_is_looked_at_are_walked(
 ) -> None:
     monkeypatch.setattr(torn_tail, "LOOKED_AT_BYTES_MAX", 300)
     many = b"".join(one(NEXT + 1 + i) for i in range(20))
-    broken = damaged(one(), 0)  # it does not say where it ends
+    broken = damaged(one(), 8)  # it says that it ends behind the file
     assert is_followed(file, broken + many)
     assert not is_followed(file, broken + many[:-1])
 
