@@ -344,6 +344,7 @@ class Consumer:
 
     def _change(self, gone: set[TopicPartition], added: set[TopicPartition]) -> None:
         self._finding.drop()
+        self._positions.freeze(())
         for key in gone:
             self._positions.states.pop(key, None)
         for key in added:

@@ -52,9 +52,10 @@ class Positions:
         return state
 
     def freeze(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give out nothing more of these: they are about to be given up."""
-        for key in partitions & self.states.keys():
-            self.states[key].is_frozen = True
+        """Give out nothing more of these, which are about to be given up; but of all others."""
+        frozen = frozenset(partitions)
+        for key, state in self.states.items():
+            state.is_frozen = key in frozen
 
     def settle(self) -> None:
         """A poll begins: the program has done with what the last one gave."""

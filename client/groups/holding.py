@@ -62,8 +62,12 @@ class Holding:
         if not partitions:
             return
         logger.info("%s: gives up %s", self._member, named(partitions))
-        await self._before_revoking(partitions)
-        await _notify(self.listener.on_revoked, partitions)
+        try:
+            await self._before_revoking(partitions)
+            await _notify(self.listener.on_revoked, partitions)
+        except BaseException:
+            self._changed(set(), set())  # they are its own as before
+            raise
         self._drop(partitions)
 
     async def lose(self) -> None:

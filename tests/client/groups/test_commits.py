@@ -90,3 +90,43 @@ async def test_who_leaves_by_an_exception_has_not_done_with_what_the_last_poll_g
     assert [{key: each.offset for key, each in some.items()} for some in committed] == [
         {KEPT: at, GONE: at}
     ]
+
+
+async def test_partition_about_to_be_given_up_gives_nothing_and_is_read_on_if_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
+    member(consumer, monkeypatch)
+    given: list[list[TopicPartition]] = []
+
+    async def on_revoked(_: Any) -> None:
+        given.append([(r.topic, r.partition) for r in await consumer.poll(0)])
+        raise ValueError("a callback that fails")
+
+    assert consumer._member is not None
+    holding = consumer._member.holding
+    holding.listener.on_revoked = on_revoked
+    with pytest.raises(ValueError, match="fails"):
+        await holding.revoke({GONE})
+    assert given == [[KEPT]]
+    assert [(r.topic, r.partition) for r in await consumer.poll(0)] == [GONE]
+    holding.listener.on_revoked = None
+    await consumer.close()
+
+
+async def test_offsets_of_what_was_given_up_since_the_last_poll_are_refused_in_any_generation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of group.protocol=consumer the epoch comes later than what it takes away."""
+    consumer = Consumer(NOWHERE, group_id="g", enable_auto_commit=False)
+    committed = member(consumer, monkeypatch)
+    await consumer.poll(0)
+    assert consumer._member is not None
+    await consumer._member.holding.revoke({GONE})
+    with pytest.raises(CommitFailed, match="t/1"):
+        await consumer.commit({KEPT: 1, GONE: 1})
+    await consumer.commit({KEPT: 1})
+    await consumer.poll(0)
+    await consumer.commit({GONE: 1})  # knows by now, and means it
+    assert [set(each) for each in committed] == [{KEPT}, {GONE}]
+    await consumer.close()
