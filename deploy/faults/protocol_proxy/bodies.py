@@ -20,7 +20,7 @@ def is_known(api_key: int, version: int) -> bool:
 
 
 def api_name(api_key: int) -> str:
-    """`EndTxn`; `Api99` for what Kafka 4.3 does not have."""
+    """`EndTxn`; `Api99` for what Kafka 4.4 does not have."""
     api = APIS.get(api_key)
     return f"Api{api_key}" if api is None else api.name
 
