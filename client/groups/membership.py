@@ -13,8 +13,9 @@ Pure. Everything goes by one request, ConsumerGroupHeartbeat. What is said and a
     LEAVING        nothing; gives everything up                OUTSIDE
     FAILED         nothing more
 
-Places are (topic id, partition). The epoch stays when the group has gone on without the member:
-what it has read before is judged by it.
+Places are (topic id, partition). After each assignment it says what it owns, even if that is as
+before: the coordinator waits for what it has given and taken away in between. The epoch stays when
+the group has gone on without the member: what it has read before is judged by it.
 """
 
 from collections.abc import Mapping
@@ -77,6 +78,7 @@ class Membership:
     _told: tuple[tuple[str, ...], str | None, Places] | None = None  # and heard; None: nothing
     _telling: tuple[tuple[str, ...], str | None, Places] | None = None
     _on_its_way: MemberHeartbeat | None = None
+    _is_given: bool = False  # an assignment came, and what it owns was not said since
     _may_have_place: bool = False  # the group may have it as a static member that is there
     _had_pattern: bool = False
 
@@ -117,8 +119,8 @@ class Membership:
         """It has given up and taken what it could to have this target, and owns this now."""
         if self.state is not _S.RECONCILING:
             return
-        if owned != self.owned:
-            self.owned = owned
+        if owned != self.owned or (self._is_given and self.target == target):
+            self.owned, self._is_given = owned, False
             self.state = _S.ACKNOWLEDGING
         elif self.target == target:
             self.state = _S.STABLE  # what it does not know yet is looked for after an answer
@@ -202,7 +204,8 @@ class Membership:
         if told[:2] != (self.names, self.pattern):
             fields["subscribed_topic_names"] = self.names
             fields["subscribed_topic_regex"] = self._said_pattern
-        owned = self.owned if told[2] != self.owned else None
+        is_news = told[2] != self.owned or self.state is _S.ACKNOWLEDGING
+        owned = self.owned if is_news else None
         return MemberHeartbeat(self.epoch, fields, owned)
 
     # -- what it is told
@@ -211,6 +214,8 @@ class Membership:
         self, heartbeat: MemberHeartbeat, epoch: int, interval_ms: int, assignment: Places | None
     ) -> None:
         """This heartbeat was answered; `assignment` is None where it is as before."""
+        if heartbeat is self._on_its_way and self.state is _S.LEAVING:
+            self.epoch = max(self.epoch, epoch)  # it has yet to commit
         if heartbeat is not self._on_its_way or self.state not in SPEAKING:
             return  # of a membership that is over
         self._on_its_way = None
@@ -221,7 +226,7 @@ class Membership:
         self._told = self._telling
         self.epoch, self.interval_ms = epoch, max(interval_ms, INTERVAL_MS_MIN)
         if assignment is not None:
-            self.target = assignment
+            self.target, self._is_given = assignment, True
         if self.state is _S.JOINING:
             self.state = _S.STABLE
         if self.state is _S.STABLE and self.target != self.owned:

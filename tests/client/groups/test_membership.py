@@ -133,7 +133,7 @@ NEXT: dict[MembershipState, dict[str, MembershipState]] = {
         "instance is fenced": S.FAILED,
         "may not": S.FAILED,
         "has taken all": S.ACKNOWLEDGING,
-        "could take nothing": S.STABLE,
+        "could take nothing": S.ACKNOWLEDGING,  # what it was given and has not is said
         "is too slow": S.FENCED,
         "leaves": S.OUTSIDE,
     },
@@ -269,10 +269,48 @@ def test_target_that_changes_while_the_member_reconciles_is_reconciled_next() ->
 
 def test_topic_whose_name_is_not_known_yet_is_tried_again_after_the_next_answer() -> None:
     member = in_state(S.RECONCILING)
-    member.reconciled(NOWHERE, member.target)
-    assert member.state is S.STABLE and not member.is_urgent
-    answered(member)
+    reconciled(member, NOWHERE)
+    assert member.state is S.ACKNOWLEDGING
+    for _ in range(2):
+        answered(member)
+        assert member.state is S.RECONCILING
+        reconciled(member, NOWHERE)
+        assert member.state is S.STABLE and not member.is_urgent, "it was said already"
+
+
+def test_partition_given_and_taken_away_before_a_poll_is_said_to_be_nobodys() -> None:
+    """Else the coordinator waits for it until the rebalance timeout ends the member."""
+    member = in_state(S.ACKNOWLEDGING)
+    answered(member, 5)
+    answered(member, 5, BOTH | {(b"z" * 16, 9)})
+    answered(member, 5, BOTH)
     assert member.state is S.RECONCILING
+    reconciled(member, BOTH)
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None and heartbeat.owned == BOTH
+    member.answered(heartbeat, 6, 100, None)
+    assert member.state is S.STABLE
+    following = member.heartbeat()
+    assert following is not None and following.owned is None
+
+
+def test_answer_that_comes_while_the_member_leaves_tells_the_epoch_of_its_last_commit() -> None:
+    member = in_state(S.STABLE)
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None
+    member.subscribe((), None)
+    member.answered(heartbeat, 9, 100, BOTH)
+    assert (member.state, member.identity) == (S.LEAVING, ("m", 9))
+    assert member.target == NOWHERE, "it takes nothing more"
+
+
+def test_answer_to_a_release_that_comes_while_the_member_leaves_tells_no_epoch() -> None:
+    member = in_state(S.RELEASING, "i")
+    heartbeat = member.heartbeat()
+    assert heartbeat is not None
+    member.subscribe((), None)
+    member.answered(heartbeat, -2, 0, None)
+    assert (member.state, member.identity) == (S.LEAVING, ("", -1))
 
 
 def test_member_is_known_to_offsets_by_its_last_epoch_and_as_nobody_outside() -> None:
