@@ -19,11 +19,12 @@ class WorkOfWriter:
 
     @contextlib.contextmanager
     def opened(self) -> Generator[Self]:
-        """Its block is over when this is left."""
+        """Its block is over when this is left, by whom has the writer until it has ended."""
         try:
             yield self
         finally:
             self._is_over = True
+            self._writer.on_use()
 
     @property
     def connection(self) -> Any:

@@ -27,9 +27,10 @@ logger = logging.getLogger(__name__)
 
 
 class _Thread:
-    """A thread as the holder of a writer."""
+    """A thread as the holder of a writer: which has entered, and which has used it last."""
 
     def __init__(self) -> None:
+        self.entered = threading.current_thread()
         self.seen()
 
     def seen(self) -> None:
@@ -37,11 +38,12 @@ class _Thread:
 
     @property
     def is_dead(self) -> bool:
-        is_over = not self.thread.is_alive()
+        is_over = not (self.entered.is_alive() or self.thread.is_alive())
         return is_over and time.monotonic() - self.seen_s >= pool_names.SILENT_S
 
     def __str__(self) -> str:
-        return f"thread {self.thread.name!r}"
+        thread = self.thread if self.thread.is_alive() else self.entered
+        return f"thread {thread.name!r}"
 
 
 class BlockingWriterPool:

@@ -39,9 +39,10 @@ ONE_LOCK = (
 
 
 class _Task:
-    """A task as the holder of a writer."""
+    """A task as the holder of a writer: which has entered, and which has used it last."""
 
     def __init__(self) -> None:
+        self.entered = asyncio.current_task()
         self.seen()
 
     def seen(self) -> None:
@@ -49,11 +50,13 @@ class _Task:
 
     @property
     def is_dead(self) -> bool:
-        is_over = self.task is not None and self.task.done()
+        is_over = all(each is not None and each.done() for each in (self.entered, self.task))
         return is_over and time.monotonic() - self.seen_s >= pool_names.SILENT_S
 
     def __str__(self) -> str:
-        return "a callback" if self.task is None else f"task {self.task.get_name()!r}"
+        is_other = self.task is not None and self.task.done() and self.entered is not None
+        task = self.entered if is_other else self.task
+        return "a callback" if task is None else f"task {task.get_name()!r}"
 
 
 class WriterPool:
@@ -119,8 +122,8 @@ class WriterPool:
 
         Raises NoWriterFree after timeout_ms, which names the holders; ClientClosed when the pool is
         closed; WriterSuperseded when another process has the names. A writer whose task has ended
-        without leaving is started anew for the next one. Its task is that which has used it last,
-        and has SILENT_S to use it after it was entered.
+        without leaving is started anew for the next one: that which entered and that which has used
+        it last, and not before SILENT_S after that use.
         """
         holder = _Task()
         slot = await self._take(holder, self._timeout_ms if timeout_ms is None else timeout_ms)

@@ -29,7 +29,8 @@ class WriterHolder(Protocol):
     """A task or a thread; `str` names it.
 
     That which enters a block need not be the one that lives in it (asyncio.wait_for, an executor).
-    So whoever uses the block is the holder from there on, and none is dead before SILENT_S.
+    That which uses it last need not be, either (asyncio.gather). So a holder is dead when both are
+    over, and not before SILENT_S after the last use.
     """
 
     @property
