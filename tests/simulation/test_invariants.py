@@ -13,7 +13,7 @@ from oncelog.coordinator.controller import controller
 from oncelog.storage import disk_guard
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.wire.errors import KafkaStorageError
+from oncelog.wire.errors import CorruptMessage, KafkaStorageError
 from oncelog.wire.record_batch import decode_header
 from oncelog.wire.records import Record, encode_batch
 
@@ -169,3 +169,39 @@ def test_a_replica_that_a_sound_disk_did_not_open_is_a_finding() -> None:
     for _ in range(2):
         invariants._not_opened(node)
     assert [name for name, _ in invariants.found] == ["not opened"]
+
+
+def test_a_log_that_is_taken_for_damaged_is_told_once_where_nobody_damaged_it(
+    tmp_path: Path,
+) -> None:
+    hosted = replica(tmp_path / "a", [b"one"])
+    hosted.log.damage.found(CorruptMessage("no batch"))
+    node: Any = SimpleNamespace(node_id=1, starts=1, is_hurt=False, was_hurt=False, has_damage=True)
+    invariants = TwoNodes(hosted).watched()
+    invariants._damaged(node, hosted)
+    assert invariants.found == []
+    node.has_damage = False
+    invariants._damaged(node, hosted)
+    invariants._damaged(node, hosted)
+    ((name, words),) = invariants.found
+    assert name == "log damaged"
+    assert words.endswith("no batch")
+    hosted.log.local.retire()
+
+
+def test_a_producer_whose_last_batch_is_not_in_the_log_is_told(tmp_path: Path) -> None:
+    log = replica(tmp_path / "a", [b"one"]).log
+    invariants = TwoNodes().watched()
+    records = [Record(0, 0, b"k", b"two")]
+    batch = memoryview(
+        bytearray(encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=0))
+    )
+    log.append_as_leader(batch, decode_header(batch), leader_epoch=0, now_ms=0)
+    invariants._last_batches(log)
+    assert invariants.found == []
+    log.producer_state.append(decode_header(batch)._replace(base_sequence=1), 2, 0)
+    invariants._last_batches(log)
+    ((name, words),) = invariants.found
+    assert name == "producer forgotten"
+    assert words.endswith("producer 7 is at (0, 1), in the log at (0, 0)")
+    log.local.retire()
