@@ -42,12 +42,13 @@ T = TypeVar("T")
 class HandedDelivery:
     """What becomes of a record that was handed over; for any thread."""
 
-    __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes")
+    __slots__ = ("_blocking", "_delivery", "_problem", "is_seen", "record", "size_bytes", "within")
 
     def __init__(
-        self, producer: "BlockingProducer", record: tuple[Any, ...], size_bytes: int
+        self, producer: "BlockingProducer", record: tuple[Any, ...], size_bytes: int, within: object
     ) -> None:
         self._blocking, self.record, self.size_bytes = producer, record, size_bytes
+        self.within = within  # the transaction
         self._delivery: Delivery | None = None
         self._problem: Exception | None = None
         self.is_seen = False  # somebody has asked why it was refused
@@ -117,6 +118,11 @@ class BlockingProducer(BlockingClient[Producer]):
         """Where the producer stands."""
         return self._client.state
 
+    @property
+    def transaction(self) -> object:
+        """As `Producer.transaction`."""
+        return self._client.transaction
+
     def send(
         self,
         topic: str,
@@ -126,8 +132,15 @@ class BlockingProducer(BlockingClient[Producer]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers = (),
+        within: object = None,
     ) -> HandedDelivery:
-        """Hand a record over; its delivery says what becomes of it."""
+        """Hand a record over; its delivery says what becomes of it.
+
+        within: which `transaction` it is for; else the one that is open at the call. When another
+        thread has ended that meanwhile, the record is refused, and the next one lacks nothing.
+        """
+        if within is None:
+            within = self._client.transaction
         size = RECORD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
         handed = self._handed
         if len(handed) >= HANDED_MAX or self._given_bytes - self._taken_bytes > self._bytes_max:
@@ -135,7 +148,7 @@ class BlockingProducer(BlockingClient[Producer]):
         if self._is_closed:
             raise self._why_closed()
         record = (topic, value, key, partition, timestamp_ms, headers)
-        delivery = HandedDelivery(self, record, size)
+        delivery = HandedDelivery(self, record, size, within)
         with self._lock:
             self._given_bytes += size
         handed.append(delivery)
@@ -176,7 +189,7 @@ class BlockingProducer(BlockingClient[Producer]):
 
     async def _take(self) -> None:
         """Give what is handed over to the producer, in order, for ever."""
-        handed, work, try_send = self._handed, self._work, self._client.try_send
+        handed, work, client = self._handed, self._work, self._client
         while True:
             await work.wait()
             work.clear()
@@ -188,8 +201,9 @@ class BlockingProducer(BlockingClient[Producer]):
                         item()
                         continue
                     try:
-                        while (taken := try_send(*item.record)) is None:
-                            await self._client.until_sendable(item.record[0])
+                        client.require_same(item.within)
+                        while (taken := client.try_send(*item.record)) is None:
+                            await client.until_sendable(item.record[0])
                         item.taken(taken)
                     except Exception as problem:  # also a value that is no bytes
                         self._refuse(item, problem)
@@ -203,6 +217,8 @@ class BlockingProducer(BlockingClient[Producer]):
     def _refuse(self, delivery: HandedDelivery, problem: Exception) -> None:
         delivery.refused(problem)
         self._refused.append(delivery)
+        if delivery.within is not self._client.transaction:
+            return
         known = problem if isinstance(problem, KafkaError) else KafkaError(repr(problem))
         self._problem = self._problem or known
 

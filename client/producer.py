@@ -130,9 +130,10 @@ class Producer:
         Raises when the record cannot go anywhere: the topic or partition is not there, it is too
         large, the transaction takes nothing more, or nothing moved for max.block.ms.
         """
-        record = (topic, value, key, partition, timestamp_ms, headers)
+        record, begun = (topic, value, key, partition, timestamp_ms, headers), self.transaction
         while (delivery := self.try_send(*record)) is None:
             await self.until_sendable(topic)
+            self.require_same(begun)
         return delivery
 
     def try_send(
@@ -189,6 +190,7 @@ class Producer:
         partition: int | Sequence[int] | None = None,
         timestamp_ms: int | Sequence[int] | None = None,
         headers: Sequence[Headers] | None = None,
+        within: object = None,
     ) -> Deliveries:
         """Put many records into batches, at a fraction of what `send` costs for each.
 
@@ -196,13 +198,15 @@ class Producer:
         timestamp_ms: one for all, or one for each. Returns when all stand in batches; records of
         one partition keep their order. Raises as `send` does, and TypeError or ValueError for
         columns that are not such, all before the first record is taken; but when the transaction
-        fails or nothing moves for max.block.ms, some may be on their way.
+        fails or nothing moves for max.block.ms, some may be on their way. within: their
+        `transaction`; else the one that is open.
         """
+        begun = self.transaction if within is None else within
         if self._is_closed:
             raise self._why_closed()
         while (known := self._lookup.known(topic)) is None:
             await self.until_sendable(topic)
-        settings = self.settings
+        settings, deliveries = self.settings, Deliveries()
         now = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
         by_key = None if settings.partitioner_ignore_keys else known.by_key
         groups = rows_by_partition(
@@ -213,9 +217,8 @@ class Producer:
                 raise InvalidPartitions(f"topic {topic} has partitions 0..{known.count - 1}")
             if (largest := rows.largest_bytes()) > settings.max_request_size:
                 raise self._too_large(largest)
-        deliveries = Deliveries()
         for where, rows in groups:
-            await self._append_rows(topic, where, rows, deliveries)
+            await self._append_rows(topic, where, rows, deliveries, begun)
         return deliveries
 
     def _too_large(self, size_bytes: int) -> KafkaError:
@@ -223,7 +226,7 @@ class Producer:
         return RecordListTooLarge(f"a record of {size_bytes} bytes is above {limit}")
 
     async def _append_rows(
-        self, topic: str, where: int | None, rows: SizedRows, deliveries: Deliveries
+        self, topic: str, where: int | None, rows: SizedRows, into: Deliveries, begun: object
     ) -> None:
         at, batches = 0, self._batches
         while at < len(rows):
@@ -238,11 +241,12 @@ class Producer:
                     await self.until_sendable(topic)
                     continue
                 partition = known.sticky.choose(0, known.count, known.led)
+            self.require_same(begun)
             if self._session is not None:
                 self._session.want(topic, partition)
             self._sender.start()
             outcome, index, taken = batches.append_rows(topic, partition, rows, at, now_ms())
-            deliveries.add(outcome, index, taken)
+            into.add(outcome, index, taken)
             if where is None:
                 self._topics[topic].sticky.took(rows.bytes_between(at, at + taken))
             at += taken
@@ -313,6 +317,16 @@ class Producer:
             self._raise_unseen()
 
     # --- transactions
+
+    @property
+    def transaction(self) -> object:
+        """Stands for the one that is open, another object each time; None where none is."""
+        return self._session and self._session.scope
+
+    def require_same(self, transaction: object) -> None:
+        """Raises IllegalProducerState where that one is over."""
+        if self._session is not None:
+            self._session.require_same(transaction)
 
     @property
     def _transactional(self) -> TransactionSession:

@@ -32,7 +32,7 @@ class BlockingDualWork(BlockingDatabaseWork):
 
     def __init__(self, writer: "BlockingDualWriter", producer: BlockingProducer) -> None:
         super().__init__(writer)
-        self._producer = producer
+        self._producer, self._within = producer, producer.transaction
 
     def send(
         self,
@@ -53,12 +53,13 @@ class BlockingDualWork(BlockingDatabaseWork):
             partition=partition,
             timestamp_ms=timestamp_ms,
             headers=headers,
+            within=self._within,
         )
 
     def send_many(self, topic: str, values: Any, **columns: Any) -> Deliveries:
         """As `BlockingProducer.send_many`."""
         self._used()
-        return self._producer.send_many(topic, values, **columns)
+        return self._producer.send_many(topic, values, within=self._within, **columns)
 
 
 class BlockingDualWriter(WriterFlow):

@@ -28,8 +28,8 @@ def drive(flow: Flow[T]) -> T:
             problem = caught
 
 
-async def drive_async(flow: Flow[T]) -> T:
-    """Run a flow to its end in the event loop."""
+async def drive_async(flow: Flow[T], look: Callable[[], object] = lambda: None) -> T:
+    """Run a flow to its end in the event loop. look: called before each call, which it may stop."""
     value: Any = None
     problem: BaseException | None = None
     while True:
@@ -39,6 +39,7 @@ async def drive_async(flow: Flow[T]) -> T:
             return cast(T, end.value)
         value = problem = None
         try:
+            look()
             value = call()
             if inspect.isawaitable(value):
                 value = await value

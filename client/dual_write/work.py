@@ -84,5 +84,5 @@ class DatabaseWork(WorkOfWriter):
 
     async def consumed(self, topic: str, partition: int, next_offset: int) -> None:
         """Records up to here are done with: the position counts when the block does."""
-        self._used()
-        await drive_async(self._writer.write_position(topic, partition, next_offset))
+        flow = self._writer.write_position(topic, partition, next_offset)
+        await drive_async(flow, self._used)

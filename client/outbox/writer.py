@@ -96,10 +96,8 @@ class OutboxWork(DatabaseWork):
         headers: Headers = (),
     ) -> None:
         """The record is a row; it is sent when the block counts."""
-        self._used()
-        await drive_async(
-            self._writer.write_record(topic, value, key, partition, timestamp_ms, headers)
-        )
+        flow = self._writer.write_record(topic, value, key, partition, timestamp_ms, headers)
+        await drive_async(flow, self._used)
 
 
 class OutboxWriter(OutboxFlow):

@@ -96,6 +96,13 @@ class TransactionSession:
         self.identity.move_to(_S.IN_TRANSACTION)
         self.scope = TransactionScope(is_v2=self.requests.is_v2)
 
+    def require_same(self, scope: object) -> None:
+        """Raises IllegalProducerState where `scope` is over: a record of it waited too long."""
+        if self.scope is not scope:
+            raise IllegalProducerState(
+                "the transaction ended while this waited to be sent: it is not in the next one"
+            )
+
     def want(self, topic: str, partition: int) -> None:
         """A record for this partition is coming. Raises when no transaction is open for it."""
         self._open_scope(Call.SEND).want((topic, partition))
