@@ -108,7 +108,10 @@ async def power_cut(context: Context) -> None:
 
 
 async def removed_key(context: Context) -> None:
-    """A compacted topic is deleted and made again, a key of it is removed, its nodes are killed."""
+    """A compacted topic is deleted and made again, a key of it is removed, its nodes are killed.
+
+    Chance meets that rarely: a node has to be killed before it has compacted any other log.
+    """
     topic = await context.topic("plain")
     plain = OldProducer(context, topic)
     await plain.initialize(node_id=context.cluster.node_ids[0])

@@ -53,6 +53,6 @@ CLASSES = (
     BugClass(
         "what was cut off or deleted comes back",
         "W2 `replica-divergence`; a group that was deleted is not listed",
-        ("no-truncation", "returning-group"),
+        ("no-truncation", "returning-group", "cleaned-by-name"),
     ),
 )
