@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -468,8 +469,9 @@ async def test_a_commit_of_a_member_that_was_dropped_fails_and_it_joins_again(bo
         member = consumer.group_metadata().member_id
         async with Consumer(bootstrap, **settings) as other:
             # the group forgets the member, as after a session timeout
-            other._require_group().requests.member_id = member
-            await other._require_group().requests.leave()
+            requests: Any = other._require_group().requests
+            requests.member_id = member
+            await requests.leave()
         with pytest.raises(CommitFailed):
             await consumer.commit({(topic, 0): 1})
         await asyncio.wait_for(consumer.poll(100), TIMEOUT_S)
