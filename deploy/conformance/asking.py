@@ -40,7 +40,12 @@ class AskedBroker:
         self._socket: socket.socket | None = None
         self._correlation_id = 0
         self._silences = self._failures = 0
-        self._over = ""  # why nothing more is asked
+        self._over = ""
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing more is asked; empty where nothing stands against it."""
+        return self._over
 
     @property
     def address(self) -> str:

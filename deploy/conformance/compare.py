@@ -9,6 +9,7 @@ from .outcomes import agree
 from .survey import Survey, SurveyedApi, api_label, runs_of, version_range
 
 Kind = Literal["api", "versions", "answer", "feature", "config"]
+VERDICTS = ("equal", "reason", "without", "not asked")
 NOTHING = "-"
 
 
@@ -21,7 +22,10 @@ class Reason(NamedTuple):
 
 
 class ConformanceRow(NamedTuple):
-    """One thing that the other cluster has. `reason`: why they differ, where somebody knows."""
+    """One thing that the other cluster has. `reason`: why they differ, where somebody knows.
+
+    is_asked: False where one of the two was not asked, so that nobody knows; `reason` says why.
+    """
 
     kind: Kind
     name: str
@@ -29,21 +33,24 @@ class ConformanceRow(NamedTuple):
     ours: str
     is_equal: bool
     reason: str = ""
+    is_asked: bool = True
 
     @property
     def verdict(self) -> str:
+        if not self.is_asked:
+            return "not asked"
         return "equal" if self.is_equal else "reason" if self.reason else "without"
 
 
 def compared(ours: Survey, theirs: Survey, reasons: Sequence[Reason]) -> list[ConformanceRow]:
     """A row for each thing of theirs, with the first reason that fits where they differ."""
     rows = [*_apis(ours, theirs), *_features(ours, theirs), *_configs(ours, theirs)]
-    return [row if row.is_equal else _with_reason(row, reasons) for row in rows]
+    return [row if row.is_equal or not row.is_asked else _with_reason(row, reasons) for row in rows]
 
 
 def counts(rows: Iterable[ConformanceRow]) -> dict[str, int]:
     found = Counter(row.verdict for row in rows)
-    return {verdict: found[verdict] for verdict in ("equal", "reason", "without")}
+    return {verdict: found[verdict] for verdict in VERDICTS}
 
 
 def _with_reason(row: ConformanceRow, reasons: Sequence[Reason]) -> ConformanceRow:
@@ -68,21 +75,27 @@ def _apis(ours: Survey, theirs: Survey) -> Iterator[ConformanceRow]:
 
 
 def _answers(name: str, our: SurveyedApi, their: SurveyedApi) -> Iterator[ConformanceRow]:
-    """One row for all versions that agree, one for each kind of disagreement."""
+    """One row for all versions that agree, one for each kind of disagreement or silence."""
     alike: list[int] = []
     other: dict[tuple[str, str], list[int]] = {}
+    unasked: dict[str, list[int]] = {}
     for version in sorted(their.came.keys() & our.came.keys()):
-        if agree(our.came[version], their.came[version]):
+        pair = their.came[version], our.came[version]
+        if unknown := [each.detail for each in pair if each.came == "not asked"]:
+            unasked.setdefault(unknown[0], []).append(version)
+        elif agree(*pair):
             alike.append(version)
         else:
-            pair = str(their.came[version]), str(our.came[version])
-            other.setdefault(pair, []).append(version)
+            other.setdefault((str(pair[0]), str(pair[1])), []).append(version)
     if alike:
         words = "as the other"
         yield ConformanceRow("answer", f"{name} {runs_of(alike)}", words, words, is_equal=True)
     for (their_words, our_words), versions in other.items():
         label = f"{name} {runs_of(versions)}"
         yield ConformanceRow("answer", label, their_words, our_words, is_equal=False)
+    for why, versions in unasked.items():
+        label, words = f"{name} {runs_of(versions)}", "not asked"
+        yield ConformanceRow("answer", label, words, words, False, why, is_asked=False)
 
 
 def _features(ours: Survey, theirs: Survey) -> Iterator[ConformanceRow]:

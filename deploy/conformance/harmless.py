@@ -19,7 +19,12 @@ NEEDS_OFFSETS_TOPIC = frozenset({(10, 0)})  # FindCoordinator creates the topic 
 _NO_GROUP: dict[str, Any] = {"group_id": ""}
 _NO_TRANSACTION: dict[str, Any] = {"transactional_id": "", "producer_id": NOBODY}
 _NO_VOTER: dict[str, Any] = {"cluster_id": ELSEWHERE_CLUSTER, "voter_id": NOBODY}
-_NOTHING_ACKNOWLEDGED: dict[str, Any] = {**_NO_GROUP, "member_id": "", "topics": []}
+_NOTHING_ACKNOWLEDGED: dict[str, Any] = {
+    **_NO_GROUP,
+    "member_id": "",
+    "share_session_epoch": NOBODY,  # ends a session, which is not there; 0 would open one
+    "topics": [],
+}
 
 HARMLESS: Mapping[int, Any] = {
     0: ProduceRequest(None, -1, 1_000, []),
@@ -96,7 +101,7 @@ HARMLESS: Mapping[int, Any] = {
     66: {"state_filters": [], "producer_id_filters": []},
     68: {**_NO_GROUP, "member_id": ""},
     69: {"group_ids": []},
-    71: {"client_instance_id": NO_ID},
+    71: {"client_instance_id": NO_ID},  # whatever the id: the broker notes a client for a while
     72: {"client_instance_id": NO_ID, "subscription_id": NOBODY, "metrics": b""},
     74: {"resource_types": []},
     75: {"topics": [], "response_partition_limit": 1},

@@ -52,7 +52,7 @@ def not_asked(why: str) -> AskOutcome:
 
 
 def agree(one: AskOutcome, other: AskOutcome) -> bool:
-    """Whether two clusters have answered alike."""
+    """Whether two clusters that were asked have answered alike."""
     if one.came in ANSWERED and other.came in ANSWERED and "elsewhere" in (one.came, other.came):
         return True
-    return one == other or "not asked" in (one.came, other.came)
+    return one == other

@@ -48,12 +48,13 @@ def unexplained_rows(rows: Iterable[ConformanceRow]) -> list[dict[str, Any]]:
 
 
 def reason_lines(rows: Iterable[ConformanceRow], *, shows_keys: bool = False) -> Iterator[str]:
-    """What differs with a reason: under each reason, what it is about."""
+    """What differs with a reason, or was not asked: under each reason, what it is about."""
     families: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        if row.verdict == "reason":
+        if row.verdict in ("reason", "not asked"):
             heading, item = _labelled(row)
-            families.setdefault(row.reason, {}).setdefault(heading, []).append(item)
+            said = row.reason if row.is_asked else f"not asked: {row.reason}"
+            families.setdefault(said, {}).setdefault(heading, []).append(item)
     for reason, headings in families.items():
         yield reason
         for heading, items in headings.items():
@@ -65,6 +66,8 @@ def reason_lines(rows: Iterable[ConformanceRow], *, shows_keys: bool = False) ->
 
 
 def _labelled(row: ConformanceRow) -> tuple[str, str]:
+    if not row.is_asked:
+        return "answers", row.name
     if row.kind == "config":
         kind, _, name = row.name.partition(" ")
         return f"{kind} keys", name
@@ -80,8 +83,17 @@ def summary(rows: Sequence[ConformanceRow], surveys: Mapping[str, Survey]) -> It
     found = counts(rows)
     yield (
         f"{surveys['ours'].address} beside {surveys['theirs'].address}: {found['equal']} equal, "
-        f"{found['reason']} with a reason, {found['without']} without"
+        f"{found['reason']} with a reason, {found['without']} without, "
+        f"{found['not asked']} not asked"
     )
+    yield from stopped_lines(*surveys.values())
+
+
+def stopped_lines(*surveys: Survey) -> Iterator[str]:
+    """That a survey is not whole, and why."""
+    for each in surveys:
+        if each.stopped:
+            yield f"{each.address} was not asked to the end: {each.stopped}."
 
 
 def report_fields(

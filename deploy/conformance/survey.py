@@ -40,13 +40,17 @@ class SurveyedFeature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One cluster. `address`: of the broker that was asked. Keys of `configs`: CONFIG_TYPES."""
+    """One cluster. `address`: of the broker that was asked. Keys of `configs`: CONFIG_TYPES.
+
+    stopped: why nothing more was asked at some moment, so that the rest is not known.
+    """
 
     address: str
     cluster_id: str | None
     apis: Mapping[int, SurveyedApi]
     features: Mapping[str, SurveyedFeature]
     configs: Mapping[str, frozenset[str]]
+    stopped: str = ""
 
 
 def api_label(key: int) -> str:
@@ -106,6 +110,7 @@ def survey_fields(survey: Survey) -> dict[str, Any]:
             {"name": name, **found._asdict()} for name, found in sorted(survey.features.items())
         ],
         "configs": {kind: sorted(names) for kind, names in survey.configs.items()},
+        "stopped": survey.stopped,
     }
 
 
@@ -124,4 +129,5 @@ def survey_of(fields: Mapping[str, Any]) -> Survey:
         for row in fields["features"]
     }
     configs = {kind: frozenset(names) for kind, names in fields["configs"].items()}
-    return Survey(fields["address"], fields["cluster_id"], apis, features, configs)
+    found = fields["address"], fields["cluster_id"], apis, features, configs
+    return Survey(*found, stopped=fields["stopped"])

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...client.cluster_view import parse_bootstrap
+from ...wire.printable import printable
 from ..cluster.failure import Failure
 from .asking import ANSWER_S, AskedBroker, is_encodable
 from .harmless import HARMLESS, NEEDS_OFFSETS_TOPIC
@@ -78,6 +79,7 @@ def _survey(broker: AskedBroker, answer: Any, tell: Any) -> Survey:
         apis=apis,
         features=_features(broker, advertised),
         configs=_configs(broker, advertised, metadata),
+        stopped=printable(broker.stopped),
     )
 
 

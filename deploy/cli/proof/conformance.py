@@ -37,7 +37,8 @@ def conformance(
     """Ask each API in each version once, and print what came; nothing is changed.
 
     With --against: what the other cluster has, and this one lacks or answers otherwise. Exit code
-    1: something of that has no reason that is known (docs/conformance.md).
+    1: something of that has no reason that is known, or a cluster was not asked to the end
+    (docs/conformance.md).
     """
     from ...conformance.compare import compared, counts
     from ...conformance.reasons import reasons_for
@@ -46,12 +47,12 @@ def conformance(
     ours = _survey(query)
     if against is None:
         _print_survey(ours, report_fields(ours, None, ()), query.format)
-        return 0
+        return 1 if ours.stopped else 0
     other = replace(query, bootstrap=against, command_config=against_config, profile=None)
     theirs = _survey(other)
     rows = compared(ours, theirs, reasons_for(ours))
     _print_rows(rows, ours, theirs, report_fields(ours, theirs, rows), query.format)
-    return 1 if counts(rows)["without"] else 0
+    return 1 if counts(rows)["without"] or ours.stopped or theirs.stopped else 0
 
 
 def _survey(query: Query) -> "Survey":
@@ -63,14 +64,14 @@ def _survey(query: Query) -> "Survey":
 
 
 def _print_survey(survey: "Survey", fields: dict[str, Any], output: str) -> None:
-    from ...conformance.report import API_COLUMNS, api_rows, survey_lines
+    from ...conformance.report import API_COLUMNS, api_rows, stopped_lines, survey_lines
 
     if output == "json":
         print(json.dumps(fields))
         return
     tell(f"{survey.address}, cluster {survey.cluster_id or 'without an id'}")
     show(api_rows(survey), output, columns=API_COLUMNS)
-    tell(*survey_lines(survey))
+    tell(*survey_lines(survey), *stopped_lines(survey))
 
 
 def _print_rows(

@@ -86,7 +86,6 @@ def test_what_only_we_have_is_no_difference() -> None:
         (ELSEWHERE, SERVED, True),
         (REFUSED, ELSEWHERE, True),
         (CLOSED, ELSEWHERE, False),
-        (not_asked("why"), SERVED, True),
     ],
 )
 def test_answers_agree(ours: AskOutcome, theirs: AskOutcome, alike: bool) -> None:
@@ -96,6 +95,22 @@ def test_answers_agree(ours: AskOutcome, theirs: AskOutcome, alike: bool) -> Non
     assert (row.name, row.is_equal) == ("EndTxn 0-1", alike)
     if not alike:
         assert (row.theirs, row.ours) == (str(theirs), str(ours))
+
+
+@pytest.mark.parametrize("other", [SERVED, REFUSED, SILENT, not_asked("why")])
+def test_what_was_not_asked_is_neither_equal_nor_different(other: AskOutcome) -> None:
+    for ours, theirs in ((not_asked("why"), other), (other, not_asked("why"))):
+        rows = compared(
+            surveyed({26: (0, 1)}, ours),
+            surveyed({26: (0, 1)}, theirs),
+            (Reason("answer", "*", "x"),),
+        )
+        assert [(row.verdict, row.name, row.is_equal) for row in rows[1:]] == [
+            ("not asked", "EndTxn 0-1", False)
+        ]
+        assert counts(rows) == {"equal": 1, "reason": 0, "without": 0, "not asked": 1}
+        assert list(reason_lines(rows)) == ["not asked: why", "  answers  EndTxn 0-1"]
+        assert unexplained_rows(rows) == []
 
 
 def test_features_are_compared_by_range_and_level() -> None:
@@ -124,7 +139,7 @@ def test_the_first_reason_of_its_kind_that_fits_counts() -> None:
         ("broker z", "equal", ""),
         ("topic y", "without", ""),
     ]
-    assert counts(rows) == {"equal": 1, "reason": 2, "without": 1}
+    assert counts(rows) == {"equal": 1, "reason": 2, "without": 1, "not asked": 0}
     assert list(reason_lines(rows)) == [
         "no TLS", "  broker keys  ssl.x", "the rest", "  broker keys  y",
     ]  # fmt: skip

@@ -1,5 +1,6 @@
 """A broker that closes, says nothing, or sends what is no answer: each is told, within a bound."""
 
+import json
 import socket
 import threading
 import time
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from oncelog.deploy.cli.main import run
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.conformance.asking import SILENCES_MAX, AskedBroker
 from oncelog.deploy.conformance.surveying import survey
@@ -122,7 +124,32 @@ def test_what_a_hostile_broker_does_is_told(deed: Deed, came: list[str]) -> None
     assert {outcome.came for outcome in found.apis[API_VERSIONS].came.values()} == {"served"}
     assert str(found.apis[999].came[0]) == "not asked no schema of it here"
     assert found.features == {} and not any(found.configs.values())
+    assert bool(found.stopped) == ("not asked" in came)
     assert time.monotonic() - began_s < 30
+
+
+@pytest.mark.parametrize("silent", ["ours", "theirs", "both"])
+def test_a_cluster_that_falls_silent_conforms_to_nothing(
+    silent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(survey.__kwdefaults__ or {}, "answer_s", ANSWER_S)
+    with broker(is_silent) as a, broker(is_silent if silent == "both" else closes) as b:
+        ours, theirs = (b, a) if silent == "theirs" else (a, b)
+        code = run(["conformance", "--bootstrap", ours, "--against", theirs])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert code == 1
+    assert f"{a} was not asked to the end: {SILENCES_MAX} requests" in printed
+
+
+def test_a_survey_that_was_not_whole_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(survey.__kwdefaults__ or {}, "answer_s", ANSWER_S)
+    with broker(is_silent) as bootstrap:
+        assert run(["conformance", "--bootstrap", bootstrap]) == 1
+        assert "was not asked to the end" in " ".join(capsys.readouterr().out.split())
+        assert run(["conformance", "--bootstrap", bootstrap, "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["cluster"]["stopped"]
 
 
 @pytest.mark.parametrize("deed", [closes, is_silent, babbles, announces_much])
