@@ -226,6 +226,8 @@ class Consumer:
         self._positions.settle()
         if self._member is not None and self._member.is_subscribed:
             await self._member.poll(deadline_ms)
+            if self._member.holding.going:
+                self._positions.freeze(self._member.holding.going)
             self._commit_by_time()
         fetcher = self._fetcher
         while fetcher.out_of_range:
@@ -308,9 +310,9 @@ class Consumer:
     ) -> None:
         """Commit these, or all positions. Raises CommitFailed when the group has gone on."""
         member = self._require_group()
-        if offsets is not None:
-            is_another = self.group_metadata() != member.requests.metadata
-            member.holding.refuse_others(offsets, is_another_generation=is_another)
+        is_another = offsets is not None and self.group_metadata() != member.requests.metadata
+        asked = offsets if offsets is not None else self._positions.given_last
+        member.holding.refuse_others(asked, is_another_generation=is_another)
         await self._committing.stop()  # what it has is older
         given = offsets if offsets is not None else self._positions.given_out()
         await self._commit(with_metadata(given))

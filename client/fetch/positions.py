@@ -71,6 +71,11 @@ class Positions:
         """A poll gives out what it has taken since then."""
         self._given = [(s, s.position, mark) for s, mark in before if s.position != mark.position]
 
+    @property
+    def given_last(self) -> list[TopicPartition]:
+        """The partitions of what the last poll gave out."""
+        return [(state.topic, state.partition) for state, *_ in self._given]
+
     def take_back(self) -> None:
         """Give out once more what the last poll gave, but for seeks that came between."""
         given, self._given = self._given, []

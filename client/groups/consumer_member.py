@@ -3,19 +3,23 @@
 Rules of this file. Heartbeats run by themselves, one at a time, as often as the coordinator wants
 them; partitions come and go inside the consumer's poll alone, so that a program does not lose one
 while it works on records of it. First is given up what the coordinator takes away, with a commit
-and the callback; then that is said, and others may have it. Partitions are *lost* when the group
-has gone on without us: nothing of them is committed, and the member joins anew.
+and the callback; then that is said, and others may have it. A poll sees the target when it begins,
+and gives out nothing of what goes; a newer target waits for the next poll. Partitions are *lost*
+when the group has gone on without us, or when their topic was made anew: nothing of them is
+committed. In the first case the member joins anew.
 
 Who does not poll for max.poll.interval.ms leaves, a static member for now (epoch -2).
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ...wire.errors import KafkaError
+from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
 from ..fetch.fetcher import wait_for
 from ..group_metadata import GroupMetadata
@@ -67,7 +71,8 @@ class ConsumerGroupMember:
         self.requests = MembershipRequests(
             view, settings, self._membership, self.holding, self._next_answer
         )
-        self._names: dict[Place, tuple[str, int]] = {}  # of what it owns
+        self._names: dict[Place, TopicPartition] = {}  # of what it owns
+        self._seen: Places | None = None  # the target, by a poll
         self._problem: KafkaError | None = None
         self._heartbeats, self._settling = LongWork(), LongWork()
         self._due, self._answered = asyncio.Event(), asyncio.Event()
@@ -110,6 +115,10 @@ class ConsumerGroupMember:
             self._heartbeats.begin(self._beat)
         if state not in _UNSETTLED and not self._settling.is_running:
             return True
+        if state is _S.RECONCILING and not self._settling.is_running:
+            self._seen = self._membership.target
+            gone = self._membership.owned - self._seen
+            self.holding.going = {self._names[place] for place in gone}
         if self.holding.partitions and state is not _S.FENCED:
             deadline_ms = now_ms()
         if not await self._settling.until(deadline_ms, self._settle):
@@ -129,9 +138,11 @@ class ConsumerGroupMember:
     async def close(self) -> None:
         """Stop, and leave; a static member for now, since it may come back."""
         await self._settling.stop()
-        await self._give_up_everything()
-        await self._heartbeats.stop()
-        await self._leave()
+        try:
+            await self._give_up_everything()
+        finally:
+            await self._heartbeats.stop()
+            await self._leave()
 
     def stop(self) -> None:
         """Stop, without a word to the group."""
@@ -162,8 +173,8 @@ class ConsumerGroupMember:
                     self._due.set()
                 case _S.JOINING | _S.RELEASING:
                     await wait_for(self._answered, ANSWER_MS_MIN)
-                case _S.RECONCILING:
-                    await self._reconcile()
+                case _S.RECONCILING if (target := self._due_target()) is not None:
+                    await self._reconcile(target)
                 case _S.LEAVING:
                     await self._give_up_everything()
                     await self._leave()
@@ -175,27 +186,61 @@ class ConsumerGroupMember:
                 case _:
                     return
 
-    async def _reconcile(self) -> None:
-        """Get from what it owns to the target, as far as the names of the topics are known."""
+    def _due_target(self) -> Places | None:
+        """The target that a poll has seen; the newest where no records can have been given out."""
+        seen, self._seen = self._seen, None
+        return seen if self.holding.partitions else self._membership.target
+
+    async def _reconcile(self, target: Places) -> None:
+        """Get from what it owns to the target, as far as the names of the topics are known.
+
+        What a callback raises is raised, and what has come and gone is said all the same.
+        """
         member = self._membership
-        target, owned = member.target, member.owned
+        gone = member.owned - target
         names = await self._names_of(target)
+        await self._ask_for_topics_that_go(gone, target)
         if member.state is not _S.RECONCILING:
             return
         wanted = {place: (names[place[0]], place[1]) for place in target if place[0] in names}
         logger.info("%s: assigned %s", self, named(set(wanted.values())))
-        await self.holding.revoke({self._names[place] for place in owned - target})
-        if member.state is not _S.RECONCILING:
-            return  # it was fenced meanwhile, or leaves
-        # Of what is there now, and was not taken away again meanwhile.
-        added = {place: wanted[place] for place in wanted.keys() & member.target - owned}
-        kept = {place: self._names[place] for place in owned & target}
-        self._names = kept | added
+        try:
+            await self._give_up(gone)
+            if member.state is _S.RECONCILING:  # else it was fenced meanwhile, or leaves
+                await self._take(wanted)
+        finally:
+            member.reconciled(frozenset(self._names), target)
+            if member.is_urgent:
+                self._due.set()
+
+    async def _give_up(self, places: Places) -> None:
+        """Commit and give up; without a commit where a name stands for another topic by now."""
+        ids = self._view.snapshot.topic_ids
+        going = {self._names[place]: place[0] for place in places}
+        anew = {key for key, topic_id in going.items() if ids.get(key[0], topic_id) != topic_id}
+        try:
+            await self.holding.forget(anew)
+            await self.holding.revoke(going.keys() - anew)
+        finally:
+            held = self.holding.partitions
+            self._names = {place: key for place, key in self._names.items() if key in held}
+
+    async def _take(self, wanted: dict[Place, TopicPartition]) -> None:
+        """Of what is there now what it has not, but for names that are still in use."""
+        places = (wanted.keys() & self._membership.target) - self._names.keys()
+        held = self.holding.partitions
+        added = {place: wanted[place] for place in places if wanted[place] not in held}
+        self._names |= added
         if added:
             await self.holding.take(set(added.values()))
-        member.reconciled(frozenset(self._names), target)
-        if member.is_urgent:
-            self._due.set()
+
+    async def _ask_for_topics_that_go(self, gone: Places, target: Places) -> None:
+        """Which topics have these names now? They may have been deleted, and made anew."""
+        stay = {topic_id for topic_id, _ in target}
+        names = {self._names[place][0] for place in gone if place[0] not in stay}
+        if names:
+            with contextlib.suppress(KafkaError):
+                await self._view.refresh(names)
 
     async def _names_of(self, places: Places) -> dict[bytes, str]:
         """The names of topics, by their ids, as far as brokers know them."""

@@ -42,6 +42,7 @@ class Holding:
         self._member, self._changed, self._before_revoking = member, changed, before_revoking
         self.listener = RebalanceListener()
         self.partitions: Partitions = set()
+        self.going: Partitions = set()  # about to be given up: a poll gives out nothing of them
         self._takes = itertools.count(1)
         self._taken: dict[TopicPartition, int] = {}
         self._gone: Partitions = set()  # since the last poll, some perhaps taken again
@@ -75,8 +76,17 @@ class Holding:
         lost = self.partitions
         if lost:
             logger.warning("%s: the group went on without it; lost %s", self._member, named(lost))
-            self._drop(lost)
-            await _notify(self.listener.on_lost or self.listener.on_revoked, lost)
+            await self._lose(lost)
+
+    async def forget(self, partitions: Partitions) -> None:
+        """These are of topics that are gone: their offsets would be another topic's."""
+        if partitions:
+            logger.warning("%s: topics made anew; lost %s", self._member, named(partitions))
+            await self._lose(partitions)
+
+    async def _lose(self, lost: Partitions) -> None:
+        self._drop(lost)
+        await _notify(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
         """A poll gives out records: what has gone before is not among them."""
@@ -103,6 +113,7 @@ class Holding:
 
     def _drop(self, partitions: Partitions) -> None:
         self.partitions = self.partitions - partitions
+        self.going = self.going - partitions
         self._gone |= partitions
         for each in partitions:
             self._taken.pop(each, None)
