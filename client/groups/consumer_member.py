@@ -45,8 +45,8 @@ class HeartbeatWatcher(Protocol):
         """It is about to leave."""
         ...
 
-    def hears(self, epoch: int) -> None:
-        """It was answered, without an error."""
+    def hears(self, epoch: int, *, is_given: bool) -> None:
+        """It was answered, without an error; `is_given`: with an assignment."""
         ...
 
 
@@ -285,7 +285,7 @@ class ConsumerGroupMember:
             backoff = self._new_backoff()
             member.answered(heartbeat, *answer)
             if self.watcher is not None:
-                self.watcher.hears(answer[0])
+                self.watcher.hears(answer[0], is_given=answer[2] is not None)
             self._tell()
             if not member.is_urgent:
                 await wait_for(self._due, min(member.interval_ms, max(left_ms, 1)))

@@ -1,4 +1,8 @@
-"""What a member of a consumer group (KIP-848) was told, and when: for the checks G1 to G3."""
+"""What a member of a consumer group (KIP-848) was told, and when: for the checks G1 to G3.
+
+A partition is the member's from the answer that brought its assignment. The member takes it in a
+later poll: if it was stopped in between, perhaps when others have it already.
+"""
 
 from collections.abc import Iterable
 
@@ -16,13 +20,16 @@ class RecordedTenures:
         self._owner = f"member {process}"
         self._open: dict[TopicPartition, tuple[Handle, int]] = {}
         self._said, self._said_ns, self._epoch = NONE, NONE, NONE
+        self._given_ns = NONE
 
     def says(self, epoch: int) -> None:
         """A heartbeat is about to leave."""
         self._said, self._said_ns = epoch, self._recorder.now_ns()
 
-    def hears(self, epoch: int) -> None:
-        """It was answered well."""
+    def hears(self, epoch: int, *, is_given: bool) -> None:
+        """It was answered well; `is_given`: with an assignment."""
+        if is_given:
+            self._given_ns = self._recorder.now_ns()
         if epoch >= 0 and (epoch != self._epoch or self._said == 0):
             row = self._process, self._group, self._owner, self._said, epoch, self._said_ns
             self._recorder.add("member_epochs", *row, self._recorder.now_ns())
@@ -36,7 +43,7 @@ class RecordedTenures:
         for key in partitions:
             where = f"{key[0]}/{key[1]}"
             handle = self._recorder.tenure_begun(
-                self._process, self._group, where, self._owner, self._epoch
+                self._process, self._group, where, self._owner, self._epoch, self._given_ns
             )
             self._open[key] = handle, self._epoch
 

@@ -223,10 +223,10 @@ class Recorder:
         )
 
     def tenure_begun(
-        self, process: int, group: str, partition: str, owner: str, epoch: int
+        self, process: int, group: str, partition: str, owner: str, epoch: int, given_ns: int
     ) -> Handle:
-        """A member of a consumer group has a partition from now on."""
-        row = (process, group, partition, owner, epoch, self._clock_ns(), NONE, NONE)
+        """A member of a consumer group takes a partition that it was given by an answer then."""
+        row = (process, group, partition, owner, epoch, given_ns, NONE, NONE)
         return self.add("tenures", *row)
 
     def tenure_confirmed(self, handle: Handle, said_ns: int) -> None:

@@ -1,7 +1,8 @@
 """A legal consumer group (KIP-848) for the model cluster, and members that record what they see.
 
 The coordinator gives a partition to one member at a time. A member that has to give one up keeps
-its epoch until it has said so; one that dies keeps what it has until its session is over.
+its epoch until it has said so; one that dies keeps what it has until its session is over. A member
+takes what it was given a while later: when it was stopped, perhaps after its session.
 """
 
 from collections.abc import Generator
@@ -82,14 +83,23 @@ def shared_reader(cluster: "ModelCluster") -> Steps:
             for key in sorted(open_.keys() - given):
                 recorder.tenure_ended(open_.pop(key)[0])
             if rng.random() < 0.9 and told >= epoch:
-                for key in sorted(given - open_.keys()):
-                    handle = recorder.tenure_begun(process, GROUP, key, owner, told)
+                given_ns, added = cluster.now_ns, sorted(given - open_.keys())
+                is_over = bool(added) and rng.random() < 0.05  # it was stopped for too long
+                if is_over:
+                    group.remove(process)
+                for _ in range(rng.randrange(10, 50) if is_over else rng.randrange(2)):
+                    yield
+                for key in added:
+                    handle = recorder.tenure_begun(process, GROUP, key, owner, told, given_ns)
                     open_[key] = handle, told
+                if is_over:
+                    break
         if rng.random() < 0.5:  # it leaves in good order, else its session ends
             for handle, _ in open_.values():
                 recorder.tenure_ended(handle)
         yield
-        group.remove(process)
+        if process in group.members:
+            group.remove(process)
 
 
 def _commit(

@@ -17,14 +17,14 @@ def test_tenure_lasts_until_the_last_heartbeat_that_was_answered_in_it() -> None
     recorder = Recorder.in_memory(clock_ns=lambda: next(times))
     member = RecordedTenures(recorder, 7, "g")
     member.says(0)
-    member.hears(3)
+    member.hears(3, is_given=True)
     member.begin([("t", 0), ("t", 1)])
     for _ in range(2):
         member.says(3)
-        member.hears(3)
+        member.hears(3, is_given=False)
     member.end([("t", 0)])
     member.says(3)
-    member.hears(4)
+    member.hears(4, is_given=True)
     member.says(4)  # and no answer
     member.begin([("t", 2)])
     found = rows(recorder, "tenures")
@@ -42,11 +42,24 @@ def test_heartbeat_that_joins_again_confirms_nothing() -> None:
     recorder = Recorder.in_memory()
     member = RecordedTenures(recorder, 7, "g")
     member.says(0)
-    member.hears(3)
+    member.hears(3, is_given=True)
     member.begin([("t", 0)])
     member.says(0)
-    member.hears(4)
+    member.hears(4, is_given=False)
     member.says(-1)
-    member.hears(-1)
+    member.hears(-1, is_given=False)
     assert rows(recorder, "tenures")[0]["confirmed_ns"] == -1
     assert [row["epoch"] for row in rows(recorder, "member_epochs")] == [3, 4]
+
+
+def test_tenure_begins_with_the_answer_that_gave_it_and_not_when_the_member_takes() -> None:
+    recorder = Recorder.in_memory()
+    member = RecordedTenures(recorder, 7, "g")
+    member.says(0)
+    before_ns = recorder.now_ns()
+    member.hears(3, is_given=True)
+    after_ns = recorder.now_ns()
+    member.says(3)
+    member.hears(3, is_given=False)
+    member.begin([("t", 0)])
+    assert before_ns <= rows(recorder, "tenures")[0]["taken_ns"] <= after_ns

@@ -17,8 +17,10 @@ class Members:
         self.story.polled("in/0", (0, 1))
         self.story.end("in/0", 1)
 
-    def takes(self, process: int, epoch: int = 1) -> Handle:
-        return self.story.recorder.tenure_begun(process, "g", "in/0", f"m{process}", epoch)
+    def takes(self, process: int, epoch: int = 1, given_ns: int | None = None) -> Handle:
+        recorder = self.story.recorder
+        given_ns = given_ns or recorder.now_ns()
+        return recorder.tenure_begun(process, "g", "in/0", f"m{process}", epoch, given_ns)
 
     def is_heard(self, tenure: Handle) -> None:
         """It says a heartbeat, which is answered a little later."""
@@ -53,6 +55,18 @@ def test_partition_that_goes_around_is_held_once_at_a_time() -> None:
         tenure = members.takes(process)
         members.is_heard(tenure)
         members.story.recorder.tenure_ended(tenure)
+    assert members.names() == set()
+
+
+def test_member_that_was_stopped_before_it_took_a_partition_takes_it_from_nobody() -> None:
+    """Its session was over meanwhile: it hears of that after its poll."""
+    members = Members()
+    given_ns = members.story.recorder.now_ns()
+    second = members.takes(7, epoch=2)
+    late = members.takes(8, given_ns=given_ns)
+    members.is_heard(second)
+    members.commits(7, epoch=2)
+    members.story.recorder.tenure_ended(late)
     assert members.names() == set()
 
 
