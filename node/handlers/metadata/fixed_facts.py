@@ -13,6 +13,7 @@ from typing import Any
 from ....wire.errors import ErrorCode, InvalidRequest, error_for
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
@@ -53,18 +54,21 @@ def alter_replica_log_dirs(
                     yield
             if counter.ends_step():
                 yield
-    return {
-        "results": [
-            {
-                "topic_name": name,
-                "partitions": [
-                    {"partition_index": index, "error_code": error}
-                    for index, error in answers.items()
-                ],
-            }
-            for name, answers in errors.items()
-        ]
-    }
+    return {"results": Each(_moved_topic, errors.items())}
+
+
+def _moved_topic(
+    topic: tuple[str, dict[int, int]],
+) -> "responses.AlterReplicaLogDirs.AlterReplicaLogDirTopicResult":
+    name, answers = topic
+    return {"topic_name": name, "partitions": Each(_moved_partition, answers.items())}
+
+
+def _moved_partition(
+    answer: tuple[int, int],
+) -> "responses.AlterReplicaLogDirs.AlterReplicaLogDirPartitionResult":
+    index, error = answer
+    return {"partition_index": index, "error_code": error}
 
 
 def _stays(broker: BrokerServices, topic: str, index: int) -> int:

@@ -76,7 +76,8 @@ def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(capsys.readouterr().out)
     assert {row["anomaly"] for row in rows} == set(ANOMALIES)
     assert [check.name for check in CHECKS] == [
-        *(f"J{n}" for n in range(1, 10)), *(f"A{n}" for n in range(1, 7)), "W1", "W2", "W3", "L1",
+        *(f"J{n}" for n in range(1, 10)), *(f"A{n}" for n in range(1, 7)),
+        "G1", "G2", "G3", "W1", "W2", "W3", "L1",
     ]  # fmt: skip
 
 

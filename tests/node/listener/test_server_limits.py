@@ -83,7 +83,7 @@ async def test_a_frame_that_makes_no_sense_closes_its_connection_only(data: byte
         assert bench.server.budget.held_bytes == 0
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767])
+@pytest.mark.parametrize("version", [6, 99, 32767])
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
     bench: Bench, version: int
 ) -> None:
@@ -94,7 +94,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
     answer = control.decode_response(18, 0, memoryview(body))
     assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
     ((api),) = answer.api_keys
-    assert (api.api_key, api.min_version, api.max_version) == (18, 0, 4)
+    assert (api.api_key, api.min_version, api.max_version) == (18, 0, 5)
     supported = await client.ask((18, 0))
     keys = {a.api_key: a for a in control.decode_response(18, 0, supported).api_keys}
     assert (keys[0].min_version, keys[0].max_version) == (0, 3)  # Produce from 0

@@ -19,7 +19,8 @@ BROUGHT_ALONG: dict[str, set[str]] = {
     "leader-epoch-fell": {"sequence-repeated"},  # of a batch's middle: both parts have its sequence
     "plain-in-transaction": {"committed-hidden"},  # of a transaction that was aborted
     "marker-missing": {"committed-hidden", "aborted-visible"},  # the next marker decides
-    "open-transaction": {"open-visible"},
+    # The marker that is gone leaves a hole where others wrote behind it.
+    "open-transaction": {"open-visible", "offset-gap"},
     "mixed-markers": {"committed-hidden", "aborted-visible"},
     "open-visible": {"open-transaction", "aborted-visible"},  # the reader was shown everything
 }
