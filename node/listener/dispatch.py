@@ -13,11 +13,10 @@ Which APIs and versions are served is the table given at start; ApiVersions show
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from inspect import iscoroutine, isgenerator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ...coordinator.transactions.connection_fence import StaleConnection
 from ...replication.rate_limited_log import LimitedLog
@@ -37,49 +36,13 @@ from ...wire.steps import Result, Steps
 from .closing import CloseConnection, UnservedRequest
 from .large_answers import REFUSED_BEYOND_BYTES, WAITS_BEYOND_BYTES
 from .large_requests import ClientGone, LargeRequests, Place
-from .memory_budget import MemoryBudget
 from .pending_answer import PendingAnswer
-
-if TYPE_CHECKING:
-    from ..handlers.fetch.repeated_fetch import RepeatedFetch
-    from ..handlers.produce.queue import ProduceQueue
-    from ..services import BrokerServices
+from .request_context import RequestContext
 
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
 BODY_AT_ONCE_BYTES_MAX = 8 * 1024  # of a request; 5 ms where its entries have three bytes
 BYTE_S = 0.5e-6  # what a byte of a request costs at most, about
-ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
-
-
-@dataclass(slots=True, eq=False)
-class RequestContext:
-    """What a handler knows of the connection; one for each, for its whole life.
-
-    `connection_id` is never used twice in a process. `client_software` is what ApiVersions v3
-    told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified,
-    `repeated_fetch` once a large fetch has come.
-    `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
-    is that of all connections. `is_closed` before the callbacks of `on_close` are called.
-    """
-
-    broker: "BrokerServices"
-    connection_id: int
-    peer_host: str
-    client_software: tuple[str, str] = ("unknown", "unknown")
-    table: Mapping[int, "Api"] = field(default_factory=dict)
-    on_close: list[Callable[[], None]] = field(default_factory=list)
-    is_closed: bool = False
-    produce_queue: "ProduceQueue | None" = None
-    repeated_fetch: "RepeatedFetch | None" = None
-    waited_ms: Callable[[], int] = lambda: 0
-    budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
-    connected_at_ms: int = 0
-
-    @property
-    def age_ms(self) -> int:
-        """For how long the client is connected."""
-        return self.broker.clock.monotonic_ms() - self.connected_at_ms
 
 
 Outcome = list[Buffer] | PendingAnswer | None

@@ -1,0 +1,26 @@
+"""The principal that a connection acts for, as Kafka's KafkaPrincipal."""
+
+from typing import NamedTuple
+
+USER = "User"
+
+
+class Principal(NamedTuple):
+    """A type and a name; ACLs name it as `User:alice`."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Principal":
+        """Return the principal of a text such as `User:alice`; ValueError says what is wrong."""
+        kind, colon, name = text.partition(":")
+        if not colon or not kind:
+            raise ValueError(f"a principal looks like User:name, not {text}")
+        return cls(kind, name)
+
+
+ANONYMOUS = Principal(USER, "ANONYMOUS")  # of a connection without TLS certificate and login

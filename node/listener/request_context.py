@@ -1,0 +1,50 @@
+"""What a handler knows of the connection that its request came by."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...coordinator.security.principal import ANONYMOUS, Principal
+from .memory_budget import MemoryBudget
+
+if TYPE_CHECKING:
+    from ..handlers.fetch.repeated_fetch import RepeatedFetch
+    from ..handlers.produce.queue import ProduceQueue
+    from ..services import BrokerServices
+    from .dispatch import Api
+
+ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
+
+
+@dataclass(slots=True, eq=False)
+class RequestContext:
+    """What a handler knows of the connection; one for each, for its whole life.
+
+    `connection_id` is never used twice in a process. `principal` is who the client is: it changes
+    once, by a login, before any request that is not part of the login. `listener` is the name of
+    the listener that the client chose. `client_software` is what ApiVersions v3
+    told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified,
+    `repeated_fetch` once a large fetch has come.
+    `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
+    is that of all connections. `is_closed` before the callbacks of `on_close` are called.
+    """
+
+    broker: "BrokerServices"
+    connection_id: int
+    peer_host: str
+    principal: Principal = ANONYMOUS
+    listener: str = "PLAINTEXT"
+    client_software: tuple[str, str] = ("unknown", "unknown")
+    table: Mapping[int, "Api"] = field(default_factory=dict)
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+    is_closed: bool = False
+    produce_queue: "ProduceQueue | None" = None
+    repeated_fetch: "RepeatedFetch | None" = None
+    waited_ms: Callable[[], int] = lambda: 0
+    budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
+    connected_at_ms: int = 0
+
+    @property
+    def age_ms(self) -> int:
+        """For how long the client is connected."""
+        return self.broker.clock.monotonic_ms() - self.connected_at_ms

@@ -1,0 +1,26 @@
+"""Principals as text and back, as in Kafka's ACLs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.coordinator.security.principal import ANONYMOUS, Principal
+
+
+@given(st.from_regex(r"[A-Za-z]+", fullmatch=True), st.text())
+def test_principal_written_as_text_is_read_back(kind: str, name: str) -> None:
+    assert Principal.parse(str(Principal(kind, name))) == Principal(kind, name)
+
+
+def test_name_of_a_principal_may_hold_colons_and_equals_signs() -> None:
+    assert Principal.parse("User:CN=a:b,O=c") == Principal("User", "CN=a:b,O=c")
+
+
+@pytest.mark.parametrize("text", ["", "alice", ":alice"])
+def test_text_without_a_type_is_no_principal(text: str) -> None:
+    with pytest.raises(ValueError, match="User:name"):
+        Principal.parse(text)
+
+
+def test_connection_without_login_is_the_anonymous_user_of_kafka() -> None:
+    assert str(ANONYMOUS) == "User:ANONYMOUS"
