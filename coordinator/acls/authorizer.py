@@ -1,0 +1,56 @@
+"""The decision of Kafka's StandardAuthorizer, over the ACLs of the metadata."""
+
+from ...wire.acls import ANY_USER, SUPPORTED_OPERATIONS, ResourceType, operation_bits
+from ...wire.steps import Steps
+from .acl_table import AclTable
+
+_NO_RESOURCE = "hardcode"  # the name by which Kafka asks about a type in general
+
+
+class AclAuthorizer:
+    """Who may do what.
+
+    super_users: principals that no ACL restricts. allows_everyone: a resource that no ACL is
+    about is open (`allow.everyone.if.no.acl.found`).
+    """
+
+    def __init__(
+        self,
+        acls: AclTable,
+        *,
+        super_users: frozenset[str] = frozenset(),
+        allows_everyone: bool = False,
+    ) -> None:
+        self.acls = acls
+        self._super_users = super_users
+        self._allows_everyone = allows_everyone
+
+    def allows(
+        self, principal: str, host: str, operation: int, resource_type: int, name: str
+    ) -> bool:
+        """Whether the principal may do this with the resource, from this host."""
+        if principal in self._super_users:
+            return True
+        decided = self.acls.decide((principal, ANY_USER), host, operation, resource_type, name)
+        if decided is not None:
+            return decided
+        return self._allows_everyone and not self.acls.has_any_for(resource_type, name)
+
+    def allows_any(
+        self, principal: str, host: str, operation: int, resource_type: int
+    ) -> Steps[bool]:
+        """Whether the principal may do this with any resource of the type (KIP-679)."""
+        if self.allows(principal, host, operation, resource_type, _NO_RESOURCE):
+            return True
+        principals = (principal, ANY_USER)
+        return (yield from self.acls.allows_any(principals, host, operation, resource_type))
+
+    def operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
+        """The operations that the principal may do with the resource, as bits (KIP-430)."""
+        return operation_bits(
+            [
+                operation
+                for operation in SUPPORTED_OPERATIONS[resource_type]
+                if self.allows(principal, host, operation, resource_type, name)
+            ]
+        )
