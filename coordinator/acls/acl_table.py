@@ -82,11 +82,11 @@ class _Patterns:
 class AclTable:
     """All ACLs of a cluster, in the order in which they were made.
 
-    `revision` is another one after each change, so that what was decided can be remembered.
+    `generation` is another object after each change, so that decisions can be remembered.
     """
 
     def __init__(self) -> None:
-        self.revision = 0
+        self.generation = object()
         self._bindings: dict[AclBinding, None] = {}
         self._by_principal: dict[tuple[int, str], _Patterns] = {}  # (resource type, principal)
         self._resources: dict[int, dict[_Pattern, int]] = {}  # how many ACLs a pattern has
@@ -105,7 +105,7 @@ class AclTable:
         """Add an ACL; False where it is there already."""
         if binding in self._bindings:
             return False
-        self.revision += 1
+        self.generation = object()
         self._bindings[binding] = None
         key = (binding.resource_type, binding.principal)
         patterns = self._by_principal.get(key)
@@ -119,7 +119,7 @@ class AclTable:
         """Remove an ACL; False where there is none such."""
         if binding not in self._bindings:
             return False
-        self.revision += 1
+        self.generation = object()
         del self._bindings[binding]
         key = (binding.resource_type, binding.principal)
         patterns = self._by_principal[key]
@@ -139,6 +139,14 @@ class AclTable:
             if counter.ends_step():
                 yield
         return found
+
+    def discarding(self) -> Steps[None]:
+        """Free all ACLs in slices; the table may not be read any more."""
+        counter = StepCounter()
+        while self._bindings:
+            self.remove(next(reversed(self._bindings)))
+            if counter.ends_step():
+                yield
 
     def decide(
         self, principals: Sequence[str], host: str, operation: int, resource_type: int, name: str

@@ -11,8 +11,10 @@ from ..metadata.commands import (
     AlterPartition,
     AlterPartitionReassignments,
     Command,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopics,
     ElectLeaders,
     FailReplicas,
@@ -33,6 +35,8 @@ MESSAGE_OF: dict[type, PeerMessage] = {
     FailReplicas: PeerMessage.ADMIN,
     AlterPartitionReassignments: PeerMessage.ADMIN,
     AdvanceClock: PeerMessage.ADMIN,
+    CreateAcls: PeerMessage.ADMIN,
+    DeleteAcls: PeerMessage.ADMIN,
 }
 
 

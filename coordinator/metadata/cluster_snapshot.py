@@ -12,6 +12,7 @@ from operator import attrgetter
 import msgpack
 
 from ...replication.sliced_work import Steps
+from ..acls.bindings import AclBinding
 from ..snapshot_reader import SnapshotReader
 from .clock_advances import ClockAdvances
 from .cluster_model import BrokerRegistration, Changes, PartitionRegistration, Topic
@@ -20,10 +21,12 @@ from .cluster_tables import ClusterTables
 VERSION = 1
 WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced
 WITH_GROUPS_VERSION = 3  # and one more; written only where groups have configs
+WITH_ACLS_VERSION = 4  # and one more; written only where there are ACLs
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
 _broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
 _partition_fields = attrgetter(*(field.name for field in fields(PartitionRegistration)))
+_acl_fields = attrgetter(*(field.name for field in fields(AclBinding)))
 
 
 class UnreadableSnapshot(Exception):
@@ -36,7 +39,9 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     outcomes: the encoded results of recent operations, oldest first.
     """
     steps, groups = tables.clock_advances.steps, _sorted(tables.group_configs)
+    acls = list(tables.acls)
     version = WITH_GROUPS_VERSION if groups else WITH_CLOCK_VERSION if steps else VERSION
+    version = WITH_ACLS_VERSION if acls else version
     head = (
         version,
         tables.cluster_id,
@@ -53,7 +58,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
     ]
-    return _encode(head, topics, tail)
+    return _encode(head, topics, tail, acls)
 
 
 def _sorted(configs: Mapping[str, dict[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -61,10 +66,13 @@ def _sorted(configs: Mapping[str, dict[str, str]]) -> list[tuple[str, list[tuple
 
 
 def _encode(
-    head: tuple[object, ...], topics: list[_TopicCut], tail: tuple[object, ...]
+    head: tuple[object, ...],
+    topics: list[_TopicCut],
+    tail: tuple[object, ...],
+    acls: list[AclBinding],
 ) -> Steps[list[bytes]]:
     packer = msgpack.Packer()
-    pieces = [packer.pack_array_header(len(head) + 1 + len(tail))]
+    pieces = [packer.pack_array_header(len(head) + 1 + len(tail) + bool(acls))]
     pieces += map(packer.pack, head)
     pieces.append(packer.pack_array_header(len(topics)))
     written = 0
@@ -78,6 +86,12 @@ def _encode(
             if written % SLICE_PARTITIONS == 0:
                 yield
     pieces += map(packer.pack, tail)
+    if acls:
+        pieces.append(packer.pack_array_header(len(acls)))
+    for number, acl in enumerate(acls, 1):
+        pieces.append(packer.pack(_acl_fields(acl)))
+        if number % SLICE_PARTITIONS == 0:
+            yield
     return pieces
 
 
@@ -103,10 +117,10 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in (VERSION, WITH_CLOCK_VERSION, WITH_GROUPS_VERSION):
+    if version not in range(VERSION, WITH_ACLS_VERSION + 1):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} to {WITH_GROUPS_VERSION}."
+            f"versions {VERSION} to {WITH_ACLS_VERSION}."
         )
     if count != 9 + version:
         raise ValueError(f"it has {count} parts, not {9 + version}")
@@ -135,6 +149,10 @@ def _decode(
         tables.clock_advances = ClockAdvances(tuple((at, total) for at, total in reader.value()))
     if version >= WITH_GROUPS_VERSION:
         tables.group_configs = {name: dict(configs) for name, configs in reader.value()}
+    for number in range(1, 1 + (reader.array() if version >= WITH_ACLS_VERSION else 0)):
+        tables.put_acl(AclBinding(*reader.value()))
+        if number % SLICE_PARTITIONS == 0:
+            yield
     reader.end()
     tables.take_changes()
     return tables, outcomes
@@ -185,3 +203,4 @@ def discarding(tables: ClusterTables) -> Steps[None]:
             freed = 0
             tables.take_changes()
             yield
+    yield from tables.acls.discarding()

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from ...wire.identifiers import TopicPartition
+from ..acls.acl_table import AclTable
+from ..acls.bindings import AclBinding
 from ..partition_set import PartitionSet
 from .clock_advances import ClockAdvances
 from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
@@ -43,6 +45,7 @@ class ClusterTables:
         self.topics: dict[str, Topic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; of groups to come, too
+        self.acls = AclTable()
         self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
         self._names_by_id: dict[bytes, str] = {}
         self._names_by_metric: dict[str, dict[str, None]] = {}  # see `colliding_topic`
@@ -205,6 +208,16 @@ class ClusterTables:
         else:
             self.group_configs.pop(group_id, None)
         self._changes.others_changed = True
+
+    def put_acl(self, acl: AclBinding) -> None:
+        """Add an ACL, if it is not there."""
+        if self.acls.add(acl):
+            self._changes.others_changed = True
+
+    def remove_acl(self, acl: AclBinding) -> None:
+        """Remove an ACL, if it is there."""
+        if self.acls.remove(acl):
+            self._changes.others_changed = True
 
     def put_defaults(self, defaults: dict[str, str]) -> None:
         """Replace the static defaults of the cluster."""

@@ -18,6 +18,7 @@ from ...replication.peer.codec import decode_message, encode_message
 from ...replication.sliced_work import Steps
 from ...wire.errors import InvalidRequest, PolicyViolation
 from ...wire.identifiers import TopicPartition
+from ..acls.bindings import AclBinding
 
 COMMAND_BYTES_MAX = 60_000
 ITEMS_MAX = 256  # of one: it and its outcome are encoded and decoded in some 2 ms each
@@ -255,6 +256,20 @@ class AdvanceClock:
     by_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class CreateAcls:
+    """Add each ACL; one that is there already stays (KIP-140)."""
+
+    acls: tuple[AclBinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcls:
+    """Remove each ACL; one that is gone already is no error."""
+
+    acls: tuple[AclBinding, ...]
+
+
 # Its place here is the number of a kind, for ever: only append.
 Command = (
     SetClusterId
@@ -273,6 +288,8 @@ Command = (
     | AllocateProducerIds
     | FailReplicas
     | AdvanceClock
+    | CreateAcls
+    | DeleteAcls
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
@@ -286,6 +303,8 @@ _ITEMS_OF: dict[type[Command], str] = {
     ElectLeaders: "partitions",
     FailReplicas: "partitions",
     AlterPartitionReassignments: "partitions",
+    CreateAcls: "acls",
+    DeleteAcls: "acls",
 }
 
 

@@ -158,5 +158,6 @@ def test_the_numbers_of_commands_are_for_ever() -> None:
     assert " ".join(cls.__name__ for cls in KINDS.values()) == (
         "SetClusterId SetDefaults RegisterBroker UnfenceBroker FenceBroker BeginControlledShutdown"
         " CreateTopics DeleteTopics CreatePartitions AlterConfigs AlterPartition ElectLeaders"
-        " AlterPartitionReassignments AllocateProducerIds FailReplicas AdvanceClock"
+        " AlterPartitionReassignments AllocateProducerIds FailReplicas AdvanceClock CreateAcls"
+        " DeleteAcls"
     )

@@ -1,0 +1,37 @@
+"""ACLs are made and removed. What an ACL may be was checked where the request came in, as for
+configurations; here only their number is bounded.
+"""
+
+from ....replication.sliced_work import Steps
+from ....wire.errors import PolicyViolation
+from ....wire.steps import StepCounter
+from ..cluster_tables import ClusterTables
+from ..commands import CreateAcls, DeleteAcls
+from ..results import Item, Result
+
+ACLS_MAX = 200_000
+
+
+def create_acls(tables: ClusterTables, command: CreateAcls) -> Steps[Result]:
+    """Per ACL: POLICY_VIOLATION (there are too many)."""
+    items: list[Item] = []
+    counter = StepCounter()
+    for acl in command.acls:
+        item = Item()
+        if len(tables.acls) < ACLS_MAX or acl in tables.acls:
+            tables.put_acl(acl)
+        else:
+            item = item.refused(PolicyViolation(f"A cluster has at most {ACLS_MAX} ACLs."))
+        items.append(item)
+        if counter.ends_step():
+            yield
+    return Result(items=tuple(items))
+
+
+def delete_acls(tables: ClusterTables, command: DeleteAcls) -> Steps[Result]:
+    counter = StepCounter()
+    for acl in command.acls:
+        tables.remove_acl(acl)
+        if counter.ends_step():
+            yield
+    return Result()
