@@ -137,12 +137,12 @@ class Broker:
             listen=self._outside.listen,
         )
         await codecs
-        broker_epoch = await self.liveness.register(config.listener.port)
+        broker_epoch = await self.liveness.register(config.first_advertised.bind.port)
         self._start_replicas(broker_epoch)
         await self._roles.start(broker_epoch)
         await self._transactions.start()
         await self.liveness.until_voter(self.engine.groups.values(), VOTER_TIMEOUT_S)
-        await self.server.start(config.listener.host, config.listener.port)
+        await self.server.start(config.endpoints)
         looks = (
             self._transactions.leaders.look,
             self._expiry.look,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from ...wire.identifiers import TopicPartition
 
 NO_LEADER = -1
+PLAINTEXT = "PLAINTEXT"  # the listener of a broker that names none
 TOPIC_ID_BYTES = 16
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -22,6 +23,9 @@ class BrokerRegistration:
     `directory_id` when the data directory was replaced, and with it everything. Registrations
     of old journals have both in `boot_id`.
     A fenced broker leads nothing and is in no ISR.
+    `endpoints` are where clients reach it, one for each listener: name, host, port, and Kafka's id
+    of the security protocol. Without them, as in old journals, `host` and `port` are those of the
+    listener PLAINTEXT.
     """
 
     node_id: int
@@ -34,6 +38,19 @@ class BrokerRegistration:
     is_fenced: bool = True
     is_shutting_down: bool = False
     directory_id: bytes = b""
+    endpoints: tuple[tuple[str, str, int, int], ...] = ()
+
+    def endpoint(self, listener: str) -> tuple[str, int] | None:
+        """Return host and port of a listener, None where the broker does not have it."""
+        for name, host, port in self.advertised:
+            if name == listener:
+                return host, port
+        return None
+
+    @property
+    def advertised(self) -> tuple[tuple[str, str, int], ...]:
+        """Return name, host and port of each listener that clients are told of."""
+        return tuple(each[:3] for each in self.endpoints) or ((PLAINTEXT, self.host, self.port),)
 
     @property
     def is_active(self) -> bool:

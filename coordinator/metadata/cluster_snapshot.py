@@ -49,7 +49,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         tables.next_producer_id,
         tables.placement_counter,
         sorted(tables.defaults.items()),
-        [_broker_fields(broker) for _, broker in sorted(tables.brokers.items())],
+        [_broker_values(broker) for _, broker in sorted(tables.brokers.items())],
     )
     tail = (_sorted(tables.broker_configs), list(outcomes.items()), steps, groups)
     tail = tail[: 1 + version]
@@ -59,6 +59,12 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         for topic in tables.topics.values()
     ]
     return _encode(head, topics, tail, acls)
+
+
+def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
+    """Return the fields; the last one only where there is anything in it, for older releases."""
+    values = _broker_fields(broker)
+    return values if broker.endpoints else values[:-1]
 
 
 def _sorted(configs: Mapping[str, dict[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -58,7 +58,7 @@ class RegisterBroker:
 
     expected_broker_epoch: of the registration that this one replaces, -1 when there is none: one
     that comes late, of a process that has died since, replaces nothing. None, in old journals:
-    whatever is there. boot_id, directory_id: see Broker.
+    whatever is there. boot_id, directory_id, endpoints: see Broker.
     """
 
     node_id: int
@@ -70,6 +70,7 @@ class RegisterBroker:
     cluster_id: str = ""
     expected_broker_epoch: int | None = None
     directory_id: bytes = b""
+    endpoints: tuple[tuple[str, str, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

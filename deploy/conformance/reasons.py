@@ -40,8 +40,6 @@ _BROKER_KEYS = {
         "authorizer.class.name",
         "principal.builder.class",
         "early.start.listeners",
-        "inter.broker.listener.name",
-        "listener.security.protocol.map",
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
     ),

@@ -7,34 +7,18 @@ read server.properties answer DescribeConfigs and make the documentation.
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...storage.topic_configs import TOPIC_CONFIGS, parse_topic_configs
 from ...wire.errors import InvalidConfig, KafkaError
 from .broker_keys import BrokerSettings
 from .keys import COARSER_UNITS, BrokerKey, parse_properties, topic_default_keys
+from .listener_keys import LISTENER_ATTRIBUTES
+from .listeners import Listener, listener_key, parse_listeners
 from .tuning_keys import TUNING_KEYS
 
 _VOTERS_ALLOWED = (1, 3, 4, 5)
-
-
-class Endpoint(NamedTuple):
-    """Where a listener is bound, or where clients are told to go."""
-
-    host: str
-    port: int
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only clients of this machine reach, or come from, a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +27,12 @@ class BrokerConfig(BrokerSettings):
 
     `topic_defaults` maps topic config names to the text this broker's file gives them (and
     min.insync.replicas always); `static_values` holds the file's keys as they were written.
+    `endpoints` are the listeners by name.
     """
 
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     static_values: Mapping[str, str] = field(default_factory=dict)
+    endpoints: tuple[Listener, ...] = ()
 
     @classmethod
     def from_file(cls, path: Path) -> "BrokerConfig":
@@ -56,8 +42,22 @@ class BrokerConfig(BrokerSettings):
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "BrokerConfig":
         """The configuration that these keys give; InvalidConfig tells all that is wrong."""
-        complaints = [_unknown(name) for name in properties if name not in BROKER_KEYS]
+        complaints: list[str] = []
         values: dict[str, Any] = {}
+        overrides: dict[str, dict[str, Any]] = {}
+        for name, text in properties.items():
+            of_listener = listener_key(name)
+            if of_listener is not None and of_listener[1] in LISTENER_ATTRIBUTES:
+                listener, key_name = of_listener
+                attribute = LISTENER_ATTRIBUTES[key_name]
+                try:
+                    value = BROKER_KEYS[key_name].parse(text)
+                except KafkaError as problem:
+                    complaints.append(f"{name}: {problem}")
+                else:
+                    overrides.setdefault(listener, {})[attribute] = value
+            elif name not in BROKER_KEYS:
+                complaints.append(_unknown(name))
         for name, key in BROKER_KEYS.items():
             attribute = _ATTRIBUTES.get(name)
             if name in properties:
@@ -74,7 +74,7 @@ class BrokerConfig(BrokerSettings):
             raise InvalidConfig("\n".join(complaints))
         config = cls(**values, static_values=dict(properties), topic_defaults={})
         config._check_together()
-        return config._with_derived_defaults()
+        return config._with_listeners(overrides)._with_derived_defaults()
 
     def _check_together(self) -> None:
         """What no key shows by itself."""
@@ -95,11 +95,29 @@ class BrokerConfig(BrokerSettings):
                 "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms."
             )
         self.check_consumer_groups()
-        if self.advertised.host in ("", "0.0.0.0", "::"):
+
+    def _with_listeners(self, overrides: Mapping[str, Mapping[str, Any]]) -> "BrokerConfig":
+        """Return this configuration with its listeners; what no listener has is refused."""
+        endpoints = parse_listeners(
+            self.listeners, self.advertised_listeners, self.listener_security_protocol_map
+        )
+        names = [each.name for each in endpoints]
+        for listener in overrides:
+            if listener not in names:
+                raise InvalidConfig(
+                    f"listener.name.{listener.lower()}. configures a listener that listeners does "
+                    f"not name: {', '.join(names)}."
+                )
+        inter_broker = self.inter_broker_listener_name.upper()
+        advertised = [each.name for each in endpoints if each.advertised is not None]
+        if inter_broker and inter_broker not in advertised:
             raise InvalidConfig(
-                f"Clients cannot connect to {self.advertised.host or 'an empty host'}: "
-                "set advertised.listeners."
+                "inter.broker.listener.name must be a listener name defined in "
+                "advertised.listeners. The valid options based on currently configured listeners "
+                f"are {','.join(advertised)}"
             )
+        given = tuple(replace(each, overrides=overrides.get(each.name, {})) for each in endpoints)
+        return replace(self, endpoints=given)
 
     def _with_derived_defaults(self) -> "BrokerConfig":
         values: dict[str, Any] = {}
@@ -111,8 +129,7 @@ class BrokerConfig(BrokerSettings):
                 "default_replication_factor", self.default_replication_factor
             )
         if not self.record_validation:  # decision 0015
-            ends = (self.listener, self.advertised)  # a tunnel leads others to loopback
-            is_local = all(is_loopback(end.host) for end in ends)
+            is_local = all(each.is_plain_loopback for each in self.endpoints)
             values["record_validation"] = "batch" if is_local else "skeleton"
         given = _in_milliseconds(self.static_values)
         topic_defaults = {
@@ -124,15 +141,16 @@ class BrokerConfig(BrokerSettings):
         parse_topic_configs(topic_defaults)  # two values may clash
         return replace(self, topic_defaults=topic_defaults, **values)
 
-    @property
-    def listener(self) -> Endpoint:
-        """Where the broker binds; port 0 takes a free one."""
-        return _parse_listener("listeners", self.listeners)
+    def of_listener(self, listener: Listener) -> "BrokerConfig":
+        """Return the configuration that holds on a listener: its own keys win."""
+        return replace(self, **listener.overrides)
 
     @property
-    def advertised(self) -> Endpoint:
-        """Where clients are told to connect."""
-        return _parse_listener("advertised.listeners", self.advertised_listeners or self.listeners)
+    def first_advertised(self) -> Listener:
+        """Return the listener that tools and other brokers know this broker by."""
+        advertised = [each for each in self.endpoints if each.advertised is not None]
+        name = self.inter_broker_listener_name.upper()
+        return next((each for each in advertised if each.name == name), advertised[0])
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
@@ -181,18 +199,6 @@ def _in_milliseconds(properties: Mapping[str, str]) -> dict[str, str]:
             count = int(given.pop(name))
             given.setdefault(finer, str(count * unit_ms if count >= 0 else -1))
     return given
-
-
-def _parse_listener(key: str, listeners: tuple[str, ...]) -> Endpoint:
-    if len(listeners) != 1:
-        raise InvalidConfig(f"{key} must name exactly one listener, not {len(listeners)}.")
-    protocol, sign, address = listeners[0].partition("://")
-    host, colon, port = address.rpartition(":")
-    if not sign or not colon or not port.isdigit() or int(port) > 65535:
-        raise InvalidConfig(f"{key} must look like PLAINTEXT://host:port, not {listeners[0]}.")
-    if protocol.upper() != "PLAINTEXT":
-        raise InvalidConfig(f"{key}: only PLAINTEXT is served, not {protocol}.")
-    return Endpoint(host.strip("[]"), int(port))
 
 
 def _unknown(name: str) -> str:

@@ -20,6 +20,7 @@ from .keys import (
     one_of,
     setting,
 )
+from .listeners import DEFAULT_MAP
 
 MIB = 1024 * 1024
 
@@ -37,11 +38,19 @@ class BrokerSettings(CoordinatorSettings):
         "The cluster that this node belongs to; empty: the first name wins.",
     )
     listeners: tuple[str, ...] = setting(
-        "listeners", LIST, None, "Where clients connect: PLAINTEXT://host:port, one listener."
+        "listeners", LIST, None, "Where clients connect: NAME://host:port, one for each listener."
     )
     advertised_listeners: tuple[str, ...] = setting(
         "advertised.listeners", LIST, "", "Where clients are told to connect; empty: as listeners."
     )
+    listener_security_protocol_map: tuple[str, ...] = setting(
+        "listener.security.protocol.map", LIST, DEFAULT_MAP,
+        "What is spoken on each listener: NAME:PROTOCOL.",
+    )  # fmt: skip
+    inter_broker_listener_name: str = setting(
+        "inter.broker.listener.name", STRING, "",
+        "The listener by which tools know this broker; empty: the first. Brokers use no listener.",
+    )  # fmt: skip
     broker_rack: str = setting(
         "broker.rack", STRING, "", "Where this broker stands; replicas are spread over racks."
     )
@@ -72,11 +81,6 @@ class BrokerSettings(CoordinatorSettings):
     socket_listen_backlog_size: int = setting(
         "socket.listen.backlog.size", INT, "1024", "Connections not accepted yet.", at_least(1),
         kafka_default="50",
-    )  # fmt: skip
-    max_connections: int = setting(
-        "max.connections", INT, "2000",
-        "Connections at a time; one more takes the place of one without a request, or is closed.",
-        at_least(1), kafka_default="2147483647",
     )  # fmt: skip
     max_connections_per_ip: int = setting(
         "max.connections.per.ip", INT, "200",

@@ -16,6 +16,7 @@ from .keys import (
     between,
     setting,
 )
+from .listener_keys import ListenerSettings
 
 MIB = 1024 * 1024
 
@@ -27,7 +28,7 @@ def _known_assignors(names: tuple[str, ...]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorSettings:
+class CoordinatorSettings(ListenerSettings):
     """The typed values of the keys."""
 
     # groups

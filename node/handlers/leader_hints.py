@@ -1,15 +1,16 @@
 """The new leader, told with the error that sends a client away (KIP-951)."""
 
-from ...coordinator.metadata.cluster_state import ClusterState
+from ..listener.dispatch import RequestContext
 
 
 class LeaderHints:
     """Collects the leaders named in one answer, and their endpoints."""
 
-    __slots__ = ("_nodes", "_state")
+    __slots__ = ("_listener", "_nodes", "_state")
 
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
+    def __init__(self, context: RequestContext) -> None:
+        self._state = context.broker.state
+        self._listener = context.listener
         self._nodes: dict[int, None] = {}
 
     def leader_of(self, topic: str, index: int) -> tuple[int, int] | None:
@@ -22,6 +23,10 @@ class LeaderHints:
 
     @property
     def endpoints(self) -> list[tuple[int, str, int, str | None]]:
-        """(node id, host, port, rack) of the leaders named so far."""
+        """Return node id, host, port and rack of the leaders named so far, on our listener."""
         brokers = (self._state.brokers[node] for node in self._nodes if node in self._state.brokers)
-        return [(b.node_id, b.host, b.port, b.rack) for b in brokers]
+        return [
+            (broker.node_id, *endpoint, broker.rack)
+            for broker in brokers
+            if (endpoint := broker.endpoint(self._listener)) is not None
+        ]

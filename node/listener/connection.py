@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...wire.framing import Buffer, FrameReceiver
 from ...wire.primitives import MalformedFrame
+from ..config.listeners import Listener
 from .closing import CloseConnection, UnservedRequest
 from .dispatch import Api, RequestContext
 from .pending_answer import PendingAnswer
@@ -46,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     _server: "KafkaServer"
+    listener: Listener
     _receiver: FrameReceiver = field(init=False)
     _transport: asyncio.Transport | None = None
     _frames: deque[memoryview] = field(default_factory=deque[memoryview])

@@ -9,12 +9,12 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...replication.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
-from ..config.broker_config import is_loopback
+from ..config.listeners import Listener, is_loopback
 from ..environment import listening_socket
 from .connection import Connection
 from .dispatch import Dispatcher, RequestContext
@@ -49,7 +49,7 @@ class KafkaServer:
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share
         self.now_s = self.loop.time()
-        self.port = 0
+        self.ports: dict[str, int] = {}  # by the name of the listener
         self.is_stopping = False
         self._services = services
         self._listen = listen
@@ -59,6 +59,7 @@ class KafkaServer:
         self._connections: dict[Connection, None] = {}  # in the order in which they came
         self._silent: dict[Connection, None] = {}  # the same, without a request until now
         self._per_host: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -67,27 +68,37 @@ class KafkaServer:
         """How many clients are connected."""
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one when 0 was asked for.
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return next(iter(self.ports.values()), 0)
 
-        Raises OSError with a sentence when the address cannot be had.
+    async def start(self, listeners: Sequence[Listener]) -> None:
+        """Listen; `ports` are those of the listeners, free ones where 0 was asked for.
+
+        Raises OSError with a sentence when an address cannot be had.
         """
-        backlog = self.config.socket_listen_backlog_size
+        for listener in listeners:
+            self.ports[listener.name] = await self._listen_on(listener)
+        self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    async def _listen_on(self, listener: Listener) -> int:
+        (host, port), backlog = listener.bind, self.config.socket_listen_backlog_size
         try:
-            listener = self._listen(host, port, backlog)
+            bound = self._listen(host, port, backlog)
         except OSError as error:
             raise OSError(
                 error.errno, f"Cannot listen on {host}:{port}: {error.strerror}"
             ) from error
-        self.port = listener.getsockname()[1]
-        listeners = [listener]
-        if isinstance(listener, socket.socket):  # the simulator's takes all that come
-            listeners += [listener.dup() for _ in range(ACCEPTED_A_TURN - 1)]
-        for each in listeners:
-            server = self.loop.create_server(lambda: Connection(self), sock=each, backlog=backlog)
+        sockets = [bound]
+        if isinstance(bound, socket.socket):  # the simulator's takes all that come
+            sockets += [bound.dup() for _ in range(ACCEPTED_A_TURN - 1)]
+        for each in sockets:
+            server = self.loop.create_server(
+                lambda: Connection(self, listener), sock=each, backlog=backlog
+            )
             self._servers.append(await server)
-        self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
-        return self.port
+        return bound.getsockname()[1]
 
     async def stop(self, deadline_s: float = 5.0) -> None:
         """Accept nobody more, answer what was received, and end; at the latest after deadline_s."""
@@ -118,28 +129,44 @@ class KafkaServer:
         Where all places are taken, the connection that has been silent for longest since it
         connected gives its place: whoever opens many and says nothing shuts nobody out.
         """
-        host, config = connection.peer_host, self.config
+        host, config, listener = connection.peer_host, self.config, connection.listener
         if not is_loopback(host) and self._per_host[host] >= config.max_connections_per_ip:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
-        if len(self._connections) >= config.max_connections:
+        if self._is_full():
             self._displace_silent()
-        if self.is_stopping or len(self._connections) >= config.max_connections:
+        own_max = listener.overrides.get("max_connections", config.max_connections)
+        if self._per_listener[listener.name] >= own_max:
+            self._displace_silent(listener)
+        if self.is_stopping or self._is_full() or self._per_listener[listener.name] >= own_max:
             self._log_limited("too many", "closed a connection from %s: all places taken", host)
             return None
         self._connections[connection] = self._silent[connection] = None
         self._per_host[host] += 1
+        self._per_listener[listener.name] += 1
         return RequestContext(
             broker=self._services,
             connection_id=self._services.connection_ids.next(),
             peer_host=host,
+            listener=listener.name,
             table=self.dispatcher.table,
             budget=self.budget,
             connected_at_ms=self._services.clock.monotonic_ms(),
         )
 
-    def _displace_silent(self) -> None:
-        silent = next((each for each in self._silent if not each.has_requests), None)
+    def _is_full(self) -> bool:
+        return len(self._connections) >= self.config.max_connections
+
+    def _displace_silent(self, listener: Listener | None = None) -> None:
+        """Close the connection that has been silent for longest, of one listener or of all."""
+        silent = next(
+            (
+                each
+                for each in self._silent
+                if not each.has_requests and (listener is None or each.listener is listener)
+            ),
+            None,
+        )
         if silent is not None:
             self.note_closed(silent, "all places are taken, and it has sent no request")
             silent.abort()
@@ -153,6 +180,7 @@ class KafkaServer:
         self._silent.pop(connection, None)
         if connection in self._connections:
             del self._connections[connection]
+            self._per_listener[connection.listener.name] -= 1
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]

@@ -8,10 +8,11 @@ the listener serves; a broker that was fenced meanwhile (a long pause) comes bac
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ...coordinator.controller.controller import Heartbeat, HeartbeatReply
+from ...coordinator.metadata.cluster_model import PLAINTEXT
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.metadata.commands import RegisterBroker
 from ...coordinator.raft.group import RaftGroup
@@ -19,12 +20,26 @@ from ...replication.background_task import background_task, end_tasks
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig
+from ..config.listeners import Listener
 from ..controller.client import ControllerClient
 
 logger = logging.getLogger(__name__)
 REGISTRATION_ATTEMPT_MS = 30_000
 INCARNATION_BYTES = 16
 _REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+def registered_endpoints(listeners: Sequence[Listener]) -> tuple[tuple[str, str, int, int], ...]:
+    """Return what is registered of the listeners: nothing of a single PLAINTEXT one.
+
+    Such a broker is registered by its host and port alone, as in older releases.
+    """
+    found = tuple(
+        (each.name, told.host, told.port or each.bind.port, each.protocol.value)
+        for each in listeners
+        if (told := each.advertised) is not None
+    )
+    return () if [each[0] for each in found] == [PLAINTEXT] else found
 
 
 class Replaced(Exception):
@@ -65,18 +80,20 @@ class Liveness:
         Our metadata is behind until the controller says what is committed: a refusal names the
         registration to replace. Of two processes that live the last to register wins.
         """
-        advertised = self._config.advertised
+        first = self._config.first_advertised.advertised
+        assert first is not None
         known = self._state.brokers.get(self._config.node_id)
         command = RegisterBroker(
             node_id=self._config.node_id,
             incarnation=self._incarnation,
             boot_id=self._boot_id,
-            host=advertised.host,
-            port=advertised.port or port,
+            host=first.host,
+            port=first.port or port,
             rack=self._config.broker_rack or None,
             cluster_id=self._config.cluster_id,
             expected_broker_epoch=-1 if known is None else known.broker_epoch,
             directory_id=self._directory_id,
+            endpoints=registered_endpoints(self._config.endpoints),
         )
         while True:
             try:

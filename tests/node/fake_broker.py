@@ -23,6 +23,7 @@ from oncelog.coordinator.metadata.results import Result
 from oncelog.deploy.faults.protocol_proxy.bodies import decode_answer_body
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.config.dynamic import config_validators
+from oncelog.node.config.listeners import Listener, parse_listeners
 from oncelog.node.handlers.api_table import control_plane_apis
 from oncelog.node.listener.dispatch import Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
@@ -52,6 +53,11 @@ def broker_config(node_id: int = 1, voters: str = "1,2,3", **settings: str) -> B
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
+
+
+def plain_listener(port: int = 0) -> tuple[Listener, ...]:
+    """The listener of a broker on loopback, on a free port."""
+    return parse_listeners([f"PLAINTEXT://127.0.0.1:{port}"], [], ["PLAINTEXT:PLAINTEXT"])
 
 
 class Hosted(list[Any]):
@@ -136,8 +142,13 @@ class FakeBroker:
             self.services, connection_id=1, peer_host="127.0.0.1", table=self.dispatcher.table
         )
 
-    def start_broker(self, node: int) -> None:
-        registration = RegisterBroker(node, bytes([node]) * 16, "boot", "127.0.0.1", 9090 + node)
+    def start_broker(
+        self, node: int, endpoints: tuple[tuple[str, str, int, int], ...] = ()
+    ) -> None:
+        incarnation = bytes([node, len(endpoints)]) * 8
+        registration = RegisterBroker(
+            node, incarnation, "boot", "127.0.0.1", 9090 + node, endpoints=endpoints
+        )
         self.controller.apply(registration)
         self.unfence(node)
 

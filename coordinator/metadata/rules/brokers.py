@@ -71,6 +71,8 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
         not 0 <= command.node_id <= NODE_ID_MAX
         or len(command.incarnation) != INCARNATION_BYTES
         or not 0 <= command.port <= 65535
+        or not all(0 <= port <= 65535 for _, _, port, _ in command.endpoints)
+        or len({name for name, *_ in command.endpoints}) < len(command.endpoints)
     ):
         raise InvalidRegistration("The registration is malformed.")
     if command.cluster_id and tables.cluster_id not in ("", command.cluster_id):
@@ -99,6 +101,7 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
             port=command.port,
             rack=command.rack,
             directory_id=command.directory_id,
+            endpoints=command.endpoints,
         )
     )
     boot_id, directory_id = _boot_and_directory(command)

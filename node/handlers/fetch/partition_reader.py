@@ -74,7 +74,7 @@ class PartitionReader:
     def __init__(self, context: RequestContext, request: FetchRequest) -> None:
         self.context, self.request = context, request
         self.replicas: ReplicaManager = context.broker.replicas
-        self.hints = LeaderHints(context.broker.state)
+        self.hints = LeaderHints(context)
         self.read_committed = request.isolation_level == READ_COMMITTED
         self._limit_bytes = min(
             request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes

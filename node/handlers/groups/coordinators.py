@@ -66,13 +66,13 @@ class CoordinatorSearch:
             keys = getattr(request, "coordinator_keys", None)
             await _until_led(broker, [request.key] if keys is None else keys)
         if header.api_version < BATCHED_FROM:
-            error, address = _coordinator(broker, key_type, request.key)
+            error, address = _coordinator(context, key_type, request.key)
             return {"error_code": error, "error_message": _message(error), **address}
         if len(request.coordinator_keys) > KEYS_MAX:
             raise InvalidRequest(f"At most {KEYS_MAX} keys can be asked for at once")
 
         def find(key: str) -> "responses.FindCoordinator.Coordinator":
-            error, address = _coordinator(broker, key_type, key)
+            error, address = _coordinator(context, key_type, key)
             return {"key": key, "error_code": error, **address}
 
         return {"coordinators": Each(find, request.coordinator_keys)}
@@ -89,8 +89,11 @@ async def _until_led(broker: BrokerServices, group_ids: Sequence[str]) -> None:
         await awaited.wait(own, awaited.deadline_ms())
 
 
-def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, CoordinatorAddress]:
-    """The error and the address for one key."""
+def _coordinator(
+    context: RequestContext, key_type: int, key: str
+) -> tuple[int, CoordinatorAddress]:
+    """The error and the address for one key, on the listener of the client."""
+    broker = context.broker
     if key_type == GROUP:
         found = _of_group(broker, key)
     elif key_type == TRANSACTION:
@@ -98,9 +101,10 @@ def _coordinator(broker: BrokerServices, key_type: int, key: str) -> tuple[int, 
         found = None if node is None else broker.state.brokers.get(node)
     else:
         return ErrorCode.INVALID_REQUEST, NOBODY
-    if found is None or found.is_fenced:
+    endpoint = None if found is None or found.is_fenced else found.endpoint(context.listener)
+    if found is None or endpoint is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
-    return ErrorCode.NONE, {"node_id": found.node_id, "host": found.host, "port": found.port}
+    return ErrorCode.NONE, {"node_id": found.node_id, "host": endpoint[0], "port": endpoint[1]}
 
 
 def _of_group(broker: BrokerServices, group_id: str) -> BrokerRegistration | None:

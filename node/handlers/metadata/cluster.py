@@ -148,11 +148,12 @@ def describe_cluster(
         "brokers": [
             {
                 "broker_id": broker.node_id,
-                **address_of(broker),
+                **address,
                 "is_fenced": broker.is_fenced,
             }
             for broker in in_order(state.brokers)
-            if with_fenced or not broker.is_fenced
+            if (with_fenced or not broker.is_fenced)
+            and (address := address_of(broker, context.listener)) is not None
         ],
         "cluster_authorized_operations": (
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -192,8 +193,12 @@ def in_order(brokers: Mapping[int, BrokerRegistration]) -> Iterable[BrokerRegist
     return (brokers[node] for node in sorted(brokers))
 
 
-def address_of(broker: BrokerRegistration) -> Address:
-    return {"host": broker.host, "port": broker.port, "rack": broker.rack or None}
+def address_of(broker: BrokerRegistration, listener: str) -> Address | None:
+    """Return where clients of a listener find a broker; None where it lacks the listener."""
+    endpoint = broker.endpoint(listener)
+    if endpoint is None:
+        return None
+    return {"host": endpoint[0], "port": endpoint[1], "rack": broker.rack or None}
 
 
 def _without_authorizer(sentence: str) -> Callable[[RequestContext, RequestHeader, Any], Any]:

@@ -42,6 +42,7 @@ CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
 ENTRIES_AT_ONCE_MAX = 200  # about 2 ms
 PARTITIONS_PER_STEP = 50
+Key = tuple[int, bytes, str]  # version, question, and the listener that it came by
 
 
 class MissingTopic(TypedDict):
@@ -57,7 +58,7 @@ class MetadataAnswers:
 
     def __init__(self, creation: AutoCreation) -> None:
         self._creation = creation
-        self._cached: dict[tuple[int, bytes], bytes] = {}
+        self._cached: dict[Key, bytes] = {}
         self._cached_bytes = 0
         self._cached_at = (-1, -1, -1)
         self._shared: SharedAnswers[bytes] | None = None  # its moment is that of the broker
@@ -83,7 +84,9 @@ class MetadataAnswers:
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         self._forget_outdated(context.broker)
         version = header.api_version
-        key = (version, bytes(body)) if len(body) <= CACHED_QUESTION_BYTES_MAX else None
+        key = None
+        if len(body) <= CACHED_QUESTION_BYTES_MAX:
+            key = (version, bytes(body), context.listener)
         if key in self._cached:
             return [self._cached[key]]
         if len(body) > BODY_AT_ONCE_BYTES_MAX:
@@ -108,7 +111,7 @@ class MetadataAnswers:
             return await self._create_and_answer(question, to_create)
 
     def _answer(
-        self, question: "_Question", key: tuple[int, bytes] | None
+        self, question: "_Question", key: Key | None
     ) -> list[Any] | Coroutine[Any, Any, list[Any]]:
         if to_create := run_to_end(self._to_create(question)):
             return self._create_and_answer(question, to_create)
@@ -126,9 +129,7 @@ class MetadataAnswers:
         errors = await self._creation.create(broker, to_create) if to_create else {}
         return [await _answer_in_slices(question, question.context, errors, lambda: None)]
 
-    async def _share_answer(
-        self, question: "_Question", key: tuple[int, bytes] | None
-    ) -> list[Any]:
+    async def _share_answer(self, question: "_Question", key: Key | None) -> list[Any]:
         """One answer for all that ask the same; it depends on nothing of their connections."""
         if key is None:
             return await self._create_and_answer(question, ())
@@ -152,7 +153,7 @@ class MetadataAnswers:
             self._cached_bytes = 0
             self._cached_at = now_at
 
-    def _keep(self, key: tuple[int, bytes] | None, answer: bytes) -> None:
+    def _keep(self, key: Key | None, answer: bytes) -> None:
         if key is not None and self._cached_bytes + len(answer) <= CACHED_ANSWERS_BYTES_MAX:
             self._cached[key] = answer
             self._cached_bytes += len(answer)
@@ -279,9 +280,10 @@ def _values(question: _Question, errors: dict[str, int]) -> "Steps[responses.Met
     with_cluster = getattr(request, "include_cluster_authorized_operations", False)
     return {
         "brokers": [
-            {"node_id": b.node_id, **address_of(b)}
+            {"node_id": b.node_id, **address}
             for b in in_order(state.brokers)
-            if not b.is_fenced or b.node_id in broker.recently_fenced_brokers
+            if (not b.is_fenced or b.node_id in broker.recently_fenced_brokers)
+            and (address := address_of(b, context.listener)) is not None
         ],
         "cluster_id": state.cluster_id,
         "controller_id": broker.controller_id,

@@ -291,11 +291,8 @@ async def describe_quorum(
             {
                 "node_id": node,
                 "listeners": [
-                    {
-                        "name": "PLAINTEXT",
-                        "host": brokers[node].host,
-                        "port": brokers[node].port,
-                    }
+                    {"name": name, "host": host, "port": port}
+                    for name, host, port in brokers[node].advertised
                 ],
             }
             for node in sorted(voters)

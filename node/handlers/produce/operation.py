@@ -291,7 +291,7 @@ class ProduceOperation:
 
     def _hint(self, append: LeaderAppend) -> None:
         if self._hints is None:
-            self._hints = LeaderHints(self.context.broker.state)
+            self._hints = LeaderHints(self.context)
         name = self._topic_name(append)
         if name is not None:
             append.answer.current_leader = self._hints.leader_of(name, append.index)

@@ -34,7 +34,8 @@ def refusal(properties: dict[str, str]) -> str:
 def test_five_keys_are_enough() -> None:
     found = config()
     assert (found.node_id, found.voter_ids) == (1, (1, 2, 3))
-    assert found.listener == found.advertised == ("127.0.0.1", 9092)
+    (listener,) = found.endpoints
+    assert listener.bind == listener.advertised == ("127.0.0.1", 9092)
     assert found.log_directory == Path("/tmp/data")
     assert (found.default_replication_factor, found.cluster_defaults["min.insync.replicas"]) == (
         3,
@@ -118,7 +119,7 @@ def test_a_key_like_nothing_is_just_refused() -> None:
         ("listeners", "127.0.0.1:9092", "must look like"),
         ("listeners", "PLAINTEXT://127.0.0.1", "must look like"),
         ("listeners", "PLAINTEXT://127.0.0.1:99999", "must look like"),
-        ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "exactly one"),
+        ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "a different name"),
         ("listeners", "PLAINTEXT://0.0.0.0:9092", "set advertised.listeners"),
         ("listeners", "PLAINTEXT://:9092", "set advertised.listeners"),
         ("broker.heartbeat.interval.ms", "1000", "at least twice"),
@@ -149,7 +150,8 @@ def test_all_invalid_values_are_reported_at_once() -> None:
 
 def test_an_address_can_differ_from_what_clients_are_reported() -> None:
     found = config(listeners="PLAINTEXT://0.0.0.0:1", advertised_listeners="PLAINTEXT://[::1]:2")
-    assert (found.listener, found.advertised) == (("0.0.0.0", 1), ("::1", 2))
+    (listener,) = found.endpoints
+    assert (listener.bind, listener.advertised) == (("0.0.0.0", 1), ("::1", 2))
 
 
 def test_the_finer_unit_wins() -> None:

@@ -12,7 +12,7 @@ from oncelog.node.listener.server import KafkaServer
 from oncelog.wire.messages import api_keys, control
 
 from ...awaiting import until
-from ..fake_broker import FakeBroker
+from ..fake_broker import FakeBroker, plain_listener
 from ..transactions.one_node import OneNode
 from .toy_server import ECHO, WAIT, Bench, Client
 
@@ -26,7 +26,7 @@ async def coordinator() -> AsyncIterator[tuple[OneNode, KafkaServer]]:
     node, broker = OneNode(hold_ms=20), FakeBroker()
     broker.services.transactions = node.coordinators
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
-    await server.start("127.0.0.1", 0)
+    await server.start(plain_listener())
     try:
         yield node, server
     finally:

@@ -10,6 +10,7 @@ from oncelog.replication.turn_share import SHARE_S, TurnShare
 
 from ...awaiting import until
 from ...present import present
+from ..fake_broker import plain_listener
 from .toy_server import ECHO, PRODUCE, SLOW, WAIT, Bench, Client, toy_server
 
 pytestmark = pytest.mark.uvloop  # as brokers do
@@ -239,7 +240,7 @@ async def test_stopping_does_not_wait_for_ever(bench: Bench) -> None:
 async def test_a_taken_port_is_reported_in_a_sentence() -> None:
     async with toy_server() as one, toy_server() as two:
         with pytest.raises(OSError, match=f"Cannot listen on 127.0.0.1:{one.server.port}"):
-            await two.server.start("127.0.0.1", one.server.port)
+            await two.server.start(plain_listener(one.server.port))
 
 
 async def test_an_answer_for_somebody_who_just_left_is_dropped(bench: Bench) -> None:

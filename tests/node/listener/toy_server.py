@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from oncelog.node.config.listeners import Listener
 from oncelog.node.handlers.metadata import cluster
 from oncelog.node.listener.dispatch import Api, CloseConnection, Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
@@ -15,7 +16,7 @@ from oncelog.wire.errors import KafkaError, UnknownServerError
 from oncelog.wire.framing import RequestHeader, encode_request_header
 from oncelog.wire.primitives import MalformedFrame
 
-from ..fake_broker import FakeBroker
+from ..fake_broker import FakeBroker, plain_listener
 
 # The toys stand on keys and versions whose headers are known.
 PRODUCE, WAIT, ECHO, SLOW = (0, 3), (1, 4), (2, 1), (3, 1)
@@ -136,21 +137,22 @@ class Bench:
         self.server, self.toys = server, toys
         self.clients: list[Client] = []
 
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
+    async def connect(self, listener: str = "PLAINTEXT", **options: Any) -> Client:
+        port = self.server.ports[listener]
+        client = Client(*await asyncio.open_connection("127.0.0.1", port, **options))
         self.clients.append(client)
         return client
 
 
 @asynccontextmanager
-async def toy_server(**limits: Any) -> AsyncIterator[Bench]:
+async def toy_server(listeners: Sequence[Listener] = (), **limits: Any) -> AsyncIterator[Bench]:
     toys = Toys()
     log = logging.getLogger("oncelog.test")
     dispatcher = Dispatcher(toys.apis(), log)
     services = FakeBroker(1).services
     services.config = replace(services.config, **limits)
     server = KafkaServer(dispatcher, services, log)
-    await server.start("127.0.0.1", 0)
+    await server.start(listeners or plain_listener())
     bench = Bench(server, toys)
     try:
         yield bench

@@ -16,7 +16,7 @@ from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, Prod
 from oncelog.wire.records import Record, encode_batch
 
 from ....awaiting import settle, until
-from ...fake_broker import PRODUCE
+from ...fake_broker import PRODUCE, plain_listener
 from ...leading_broker import LeadingBroker, batch, plain
 
 
@@ -64,7 +64,7 @@ async def test_a_queue_of_acks_0_needs_no_client(tmp_path: Path) -> None:
     """As in Kafka: nobody would say again what was sent before the connection was closed."""
     broker = LeadingBroker(tmp_path, log_config={"is_compacted": True})
     server = KafkaServer(broker.dispatcher, broker.services, logging.getLogger("oncelog.test"))
-    await server.start("127.0.0.1", 0)
+    await server.start(plain_listener())
     records = [Record(n, 1_700_000_000_000, b"k", b"v") for n in range(AT_ONCE_ITEMS_MAX + 1)]
     wanted = ProduceTopic("t", None, [ProducePartition(0, bytearray(encode_batch(records)))])
     body = b"".join(produce.encode_request(ProduceRequest(None, 0, 60_000, [wanted]), 9))

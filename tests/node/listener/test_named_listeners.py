@@ -1,0 +1,109 @@
+"""A broker with several listeners: each client is sent where its own listener is."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from oncelog.deploy.cluster.ports import free_ports
+from oncelog.node.config.listeners import parse_listeners
+from oncelog.node.handlers.leader_hints import LeaderHints
+
+from ...awaiting import until
+from ..fake_broker import FakeBroker
+from ..own_broker import OwnBroker
+from .toy_server import ECHO, toy_server
+
+METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
+MAP = "IN:PLAINTEXT,OUT:PLAINTEXT"
+
+
+@pytest.fixture
+def broker() -> FakeBroker:
+    found = FakeBroker(1)
+    endpoints = (("IN", "127.0.0.1", 9091, 0), ("OUT", "example.org", 9, 0))
+    found.start_broker(1, endpoints)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("listener", "addresses"),
+    [("IN", [("127.0.0.1", 9091)]), ("OUT", [("example.org", 9)]), ("PLAINTEXT", [])],
+)
+def test_brokers_are_named_by_the_address_of_the_listener_that_was_asked(
+    broker: FakeBroker, listener: str, addresses: list[tuple[str, int]]
+) -> None:
+    broker.create("orders", partitions=1, factor=1)
+    for asked in ("IN", listener):  # equal questions of two listeners have two answers
+        broker.context.listener = asked
+        metadata = broker.ask(METADATA, 9, {"topics": [{"name": "orders"}]})
+    assert [(each.host, each.port) for each in metadata.brokers] == addresses
+    cluster = broker.ask(DESCRIBE_CLUSTER, 1)
+    assert [(each.host, each.port) for each in cluster.brokers] == addresses
+    hints = LeaderHints(broker.context)
+    assert hints.leader_of("orders", 0) == (1, 0)
+    assert [each[1:3] for each in hints.endpoints] == addresses
+
+
+def test_places_of_one_listener_are_not_those_of_another() -> None:
+    listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
+    limited = [
+        type(each)(each.name, each.protocol, each.bind, each.advertised, {"max_connections": 1})
+        if each.name == "OUT"
+        else each
+        for each in listeners
+    ]
+
+    async def main() -> None:
+        async with toy_server(limited) as bench:
+            first = await bench.connect("OUT")
+            assert await first.ask(ECHO, b"a") == b"a"
+            assert await (await bench.connect("OUT")).is_closed()
+            for _ in range(2):
+                assert await (await bench.connect("IN")).ask(ECHO, b"b") == b"b"
+            first.writer.close()
+            await until(lambda: bench.server.connection_count == 2)
+            silent = await bench.connect("OUT")
+            assert await silent.is_silent()
+            second = await bench.connect("OUT")  # takes the place of the one that is silent
+            assert await second.ask(ECHO, b"c") == b"c"
+            assert await silent.is_closed()
+
+    asyncio.run(main())
+
+
+def test_clients_of_two_listeners_produce_and_consume_by_their_own(tmp_path: Path) -> None:
+    ports = free_ports(2)
+    settings = {
+        "listeners": f"IN://127.0.0.1:{ports[0]},OUT://localhost:{ports[1]}",
+        "listener.security.protocol.map": MAP,
+        "inter.broker.listener.name": "OUT",
+    }
+
+    async def produced_and_consumed(bootstrap: str) -> tuple[bytes | None, set[Any]]:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            await producer.send_and_wait("orders", b"x")
+        consumer: Any = AIOKafkaConsumer(
+            "orders", bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest"
+        )
+        async with consumer:
+            record = await asyncio.wait_for(consumer.getone(), 20)
+            brokers = consumer._client.cluster.brokers()
+            return record.value, {(each.host, each.port) for each in brokers}
+
+    async def main() -> None:
+        broker = OwnBroker(tmp_path, settings=settings)
+        await broker.start()
+        try:
+            await broker.create("orders", 1)
+            registered = broker.state.brokers[1]
+            assert (registered.host, registered.port) == ("localhost", ports[1])
+            for host, port in (("127.0.0.1", ports[0]), ("localhost", ports[1])):
+                found = await produced_and_consumed(f"{host}:{port}")
+                assert found == (b"x", {(host, port)})
+        finally:
+            await broker.stop()
+
+    asyncio.run(main())
