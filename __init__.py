@@ -6,7 +6,7 @@ name, and whatever it imported would be loaded twice.
 
 from typing import Any
 
-__version__ = "0.2.0"
+from .version import __version__ as __version__
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ still be committed, now or later). Only the second may be retried blindly; a ret
 third needs a command that `apply` recognises.
 """
 
-from ... import __version__
+from ...version import __version__
 
 _WHAT_TO_DO = (
     f"This node runs oncelog {__version__}. If others run a newer release, this node runs an older "

@@ -15,7 +15,7 @@ from .target import BenchTarget
 
 def environment(target: BenchTarget, settings: dict[str, Any]) -> dict[str, Any]:
     """Machine, versions and settings: what a figure means nothing without."""
-    from ... import __version__
+    from ...version import __version__
 
     versions = {"oncelog": __version__, "python": platform.python_version()}
     try:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ... import __version__
+from ...version import __version__
 from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
 from ..cluster.private import make_private_directory

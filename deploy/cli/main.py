@@ -52,7 +52,7 @@ Shell = Literal["bash", "zsh", "fish"]
 
 def build(width: int | None = None) -> App:
     """The command tree; width: of the terminal, for help."""
-    from ... import __version__
+    from ...version import __version__
 
     app = App(
         suppress_keyboard_interrupt=False,  # `run` says so

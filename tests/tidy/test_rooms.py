@@ -1,18 +1,16 @@
 """The rooms inside the house: no circles, arrows only downwards, few files, names that exist."""
 
-import ast
 import io
 import re
 import subprocess
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from .test_floors import FILES, MAY_IMPORT, ROOT, parsed
+from .house import FILES, MAY_IMPORT, MODULES, ROOT, Module, import_arrows, import_circles
 
 pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 # From the top down. Rooms of a row do not import one another; files that stand beside the rooms
@@ -41,12 +39,6 @@ ROOMS: dict[str, list[list[set[str]]]] = {
 }
 FLOORS_MAX = 6
 FILES_MAX = {"tests": 30}  # of a folder; elsewhere 20
-MODULES = {
-    file.relative_to(ROOT).with_suffix("").parts: file
-    for file in FILES
-    if file.name != "__init__.py"
-} | {file.parent.relative_to(ROOT).parts: file for file in FILES if file.name == "__init__.py"}
-Module = tuple[str, ...]
 FILE_NAME = re.compile(r"(?<![\w/.<*-])((?:\w+/)*\w+\.py)\b(?!\.\w)")
 MODULE_NAME = re.compile(r"\boncelog(?:\.[a-z_0-9]+)+")
 EXAMPLES = {
@@ -56,52 +48,8 @@ EXAMPLES = {
 }  # of users, of others
 
 
-def import_statements(tree: ast.AST) -> Iterator[ast.ImportFrom]:
-    """Those that run: inside functions, too, but not under TYPE_CHECKING."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.ImportFrom):
-            yield node
-        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            for other in node.orelse:
-                yield from import_statements(other)
-        else:
-            yield from import_statements(node)
-
-
-def imported(module: Module) -> set[Module]:
-    """The modules of the house that one imports."""
-    file = MODULES[module]
-    package = module if file.name == "__init__.py" else module[:-1]
-    found = set[Module]()
-    for node in import_statements(parsed(file)):
-        if not node.level:
-            continue
-        base = package[: len(package) - node.level + 1]
-        source = (*base, *(node.module.split(".") if node.module else ()))
-        for alias in node.names:
-            whole = (*source, alias.name)
-            found.add(whole if whole in MODULES else source)
-    return (found & MODULES.keys()) - {module}
-
-
-@cache
-def arrows() -> dict[Module, set[Module]]:
-    """What each module imports; read when it is asked for, not where tests are collected."""
-    return {module: imported(module) for module in MODULES}
-
-
-def circles() -> list[list[str]]:
-    """Modules that reach themselves: what is left when all that ends somewhere is taken away."""
-    left = {module: set(targets) for module, targets in arrows().items()}
-    while ends := {module for module, targets in left.items() if not targets & left.keys()}:
-        left = {module: targets for module, targets in left.items() if module not in ends}
-    while starts := left.keys() - {t for targets in left.values() for t in targets}:
-        left = {module: targets for module, targets in left.items() if module not in starts}
-    return [[".".join(m), *sorted(".".join(t) for t in left[m] & left.keys())] for m in left]
-
-
 def test_no_import_leads_back_to_where_it_began() -> None:
-    assert circles() == []
+    assert import_circles() == []
 
 
 @pytest.mark.parametrize("part", ROOMS)
@@ -114,13 +62,13 @@ def test_rooms_import_only_from_rooms_below(part: str) -> None:
         for number, room in enumerate(row)
         for name in room
     }
-    inside = {module[1] for module in MODULES if module[0] == part and len(module) > 1}
+    inside = {module[1] for module in MODULES if module[:1] == (part,) and len(module) > 1}
     assert inside == place.keys(), "a room that the table does not know, or one that is gone"
     wrong = [
         f"{'.'.join(module)} -> {'.'.join(target)}"
-        for module, targets in arrows().items()
+        for module, targets in import_arrows().items()
         for target in targets
-        if module[0] == target[0] == part and len(module) > 1 and len(target) > 1
+        if module[:1] == target[:1] == (part,) and len(module) > 1 and len(target) > 1
         and place[module[1]] != place[target[1]] and place[module[1]][0] >= place[target[1]][0]
     ]  # fmt: skip
     assert wrong == []

@@ -1,0 +1,64 @@
+"""What users hold on to: the tree of commands with their options, and the public Python names.
+
+tests/tidy/surface.txt holds the recorded form. After a change that is meant:
+.venv/bin/python -m tests.tidy.surface
+"""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+from cyclopts import App
+
+import oncelog
+from oncelog import client
+
+RECORDED = Path(__file__).with_name("surface.txt")
+
+
+def _commands(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if app.default_command:
+        arguments = app.assemble_argument_collection(parse_docstring=False)
+        options = sorted(" ".join(sorted(one.names)) for one in arguments if one.show)
+        yield " | ".join([" ".join(("oncelog", *path)), *options])
+    for name in sorted(app):
+        if not name.startswith("-"):
+            yield from _commands(app[name], (*path, name))
+
+
+def _members(name: str, value: object) -> Iterator[str]:
+    if not inspect.isclass(value):
+        yield f"{name}{_parameters(value)}"
+        return
+    yield f"{name}{_parameters(value)}"
+    for member in sorted(dir(value)):
+        if not member.startswith("_") and callable(getattr(value, member)):
+            yield f"{name}.{member}{_parameters(getattr(value, member))}"
+        elif not member.startswith("_"):
+            yield f"{name}.{member}"
+
+
+def _parameters(value: object) -> str:
+    """Return the names of the parameters; annotations and defaults are not for eternity."""
+    if not callable(value):
+        return ""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except ValueError:
+        return "(...)"
+    return f"({', '.join(p.name for p in parameters if p.name != 'self')})"
+
+
+def surface() -> str:
+    from oncelog.deploy.cli.main import build
+
+    public = {f"oncelog.{name}": getattr(oncelog, name) for name in ("Cluster", "prove")}
+    public |= {f"oncelog.client.{name}": getattr(client, name) for name in client._WHERE}
+    lines = [*_commands(build())]
+    for name, value in sorted(public.items()):
+        lines += _members(name, value)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(surface(), encoding="utf-8")
