@@ -20,7 +20,7 @@ check: ## lint, format, types, and the tests that keep the house in order
 
 docs: ## the pages that are made from the code
 	$(PYTHON) -m tests.tidy.test_docs
-	$(PYTHON) -m tests.deploy.judge.page
+	$(PYTHON) -m tests.proof.judge.page
 
 test: ## the tests of the README
 	$(PYTHON) -m pytest -q -n 3 --dist loadgroup -m "not chaos and not soak and not spark_slow"

@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
 
         return Cluster
     if name == "prove":
-        from .deploy.prove.api import prove
+        from .proof.prove.api import prove
 
         return prove
     raise AttributeError(f"module 'oncelog' has no attribute {name!r}")

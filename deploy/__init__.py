@@ -1,7 +1,6 @@
-"""deploy: what people use: local cluster, faults, command line, demo, benchmarks.
+"""deploy: a cluster on this machine, launched, broken on purpose and looked into.
 
-What it is: a launcher that proves what it claims, and programs that talk to a cluster by the Kafka
-protocol alone, so that all but the launcher also run against Apache Kafka. What it is not: part of
-a broker; it knows a node by its command line, its port and its answers. Floor 6. Begin with
-local_cluster.py, then deploy/cli/main.py.
+`cluster` launches nodes and proves that they are up, paused or gone; `faults` kills, cuts, slows
+and answers wrongly; `inspect` explains transactions, groups and health. A node is known by its
+command line, its port and its answers. Floor 6. Begin with cluster/local_cluster.py.
 """

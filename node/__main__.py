@@ -16,8 +16,8 @@ from typing import Any
 import uvloop
 
 from ..coordinator.raft.outcomes import CorruptJournal
-from ..replication.background_task import BACKGROUND_TASK, background_task, end_tasks
 from ..replication.peer.address import PeerSocketError, remove_sockets
+from ..runtime.background_task import BACKGROUND_TASK, background_task, end_tasks
 from ..storage.checkpoint import META_PROPERTIES
 from ..storage.corrupt_file import CorruptFile
 from ..storage.directory.lock import (

@@ -26,10 +26,10 @@ from ..coordinator.metadata.results import Result
 from ..coordinator.raft.engine import RaftEngine
 from ..replication.messages import PeerMessage
 from ..replication.peer.link_gate import LinkGate
-from ..replication.sliced_work import SlicedWork
+from ..runtime.fault_point import FaultPoint, no_fault_point
+from ..runtime.sliced_work import SlicedWork
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.topic_configs import parse_topic_configs
-from ..wire.fault_point import FaultPoint, no_fault_point
 from .admin_socket import AdminSocket
 from .clock import ClusterClock
 from .cluster_id import new_cluster_id

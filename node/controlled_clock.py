@@ -14,7 +14,7 @@ from ..coordinator.metadata.clock_advances import TOTAL_MS_MAX
 from ..coordinator.metadata.cluster_model import Changes
 from ..coordinator.metadata.commands import AdvanceClock
 from ..coordinator.metadata.rules.clock import CLOCK_KEY, CONTROLLED, NOT_CONTROLLED
-from ..replication.background_task import background_task, end_tasks
+from ..runtime.background_task import background_task, end_tasks
 from ..wire.errors import RequestTimedOut
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from ..runtime.garbage_collection import GarbageCollection
 from .clock import until_tenth_s
-from .garbage_collection import GarbageCollection
 from .linux import open_process_file
 from .loop_activity import describe
 

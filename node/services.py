@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.raft.group import RaftGroup
 from ..replication.fetch_session_cache import FetchSessionCache
-from ..replication.sliced_work import SlicedWork, WorkLine
+from ..runtime.sliced_work import SlicedWork, WorkLine
 from .clock import Clock, SystemClock
 from .config.broker_config import BrokerConfig
 from .connection_ids import ConnectionIds

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from itertools import chain, islice
 from typing import cast
 
+from ..runtime.steps import StepCounter, Steps
 from ..wire.messages.fetch import FetchedPartition, FetchPartition, FetchRequest
-from ..wire.steps import StepCounter, Steps
 from .standing_fetches import StandingFetch, StandingFetches, StandingPlace
 
 NO_SESSION_ID = 0

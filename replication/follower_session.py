@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 
-from ..wire.c_calls import new_tuple
+from ..runtime.c_calls import new_tuple
 from ..wire.identifiers import TopicIdPartition
 from .messages import (
     NO_EPOCH,

@@ -24,7 +24,7 @@ Times are monotonic milliseconds.
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..wire.c_calls import new_tuple
+from ..runtime.c_calls import new_tuple
 from .follower_progress import UNKNOWN_OFFSET, FetchedOutcome, FollowerProgress, PeerView
 from .isr_change import UNKNOWN_BROKER_EPOCH, AfterFailure, IsrChange, IsrMember, after_failure
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from ..wire.c_calls import new_tuple
+from ..runtime.c_calls import new_tuple
 from ..wire.errors import ErrorCode, InvalidRequest
 
 NO_EPOCH = -1

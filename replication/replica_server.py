@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from ..wire.c_calls import new_tuple
+from ..runtime.c_calls import new_tuple
 from ..wire.errors import ErrorCode, KafkaError
 from ..wire.identifiers import TopicIdPartition
 from .follower import FollowedLog

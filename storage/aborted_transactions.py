@@ -3,8 +3,8 @@
 A transaction index that cannot be read is made again while the log goes on, see IndexMending.
 """
 
+from ..runtime.steps import Steps, run_to_end
 from ..wire.errors import KafkaStorageError
-from ..wire.steps import Steps, run_to_end
 from .corrupt_file import INDEX_TROUBLE
 from .local_log import LocalLog
 from .segments.index_mending import IndexMending, mending

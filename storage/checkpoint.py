@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from ..wire.fault_point import FaultPoint, no_fault_point
+from ..runtime.fault_point import FaultPoint, no_fault_point
 from ..wire.identifiers import TopicPartition
 from .corrupt_file import CorruptFile
 from .leader_epochs import EpochStart

@@ -4,8 +4,8 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
+from ..runtime.steps import Steps
 from ..wire.record_batch import BatchHeader
-from ..wire.steps import Steps
 from .checkpoint import CorruptCheckpoint, LeaderEpochCheckpoint
 from .corrupt_file import UNREADABLE
 from .leader_epochs import EpochStart, LeaderEpochs

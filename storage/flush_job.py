@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..wire.fault_point import FaultPoint
+from ..runtime.fault_point import FaultPoint
 from .segments.log_file import LogFile
 
 FLUSH_FAILED = "flush-failed"

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ..runtime.fault_point import FaultPoint, no_fault_point
+from ..runtime.steps import Steps
 from ..wire.errors import KafkaStorageError
-from ..wire.fault_point import FaultPoint, no_fault_point
 from ..wire.record_batch import CONTROL_BIT, LENGTH_COUNTS_FROM, BatchHeader
-from ..wire.steps import Steps
 from .checkpoint import LeaderEpochCheckpoint
 from .corrupt_file import UNREADABLE
 from .disk_guard import DiskGuard

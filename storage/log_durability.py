@@ -9,8 +9,8 @@ anew. Those of a segment that was closed are synced with the flush after that.
 
 from pathlib import Path
 
-from ..wire.c_calls import attribute_of
-from ..wire.fault_point import FaultPoint
+from ..runtime.c_calls import attribute_of
+from ..runtime.fault_point import FaultPoint
 from .checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from .flush_job import FlushJob, OpenPath, RecoveryPoint, open_existing
 from .producers.snapshot_files import SnapshotFiles

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from ..wire.c_calls import attribute_of
+from ..runtime.c_calls import attribute_of
+from ..runtime.steps import run_to_end
 from ..wire.errors import KafkaStorageError
-from ..wire.steps import run_to_end
 from .flush_job import FlushJob
 from .local_log import LocalLog
 from .topic_configs import LONG_MAX

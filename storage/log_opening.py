@@ -3,8 +3,8 @@
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from ..wire.fault_point import FaultPoint
-from ..wire.steps import Steps
+from ..runtime.fault_point import FaultPoint
+from ..runtime.steps import Steps
 from .log_config import LogConfig
 from .partition_log import PartitionLog
 

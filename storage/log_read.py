@@ -8,7 +8,7 @@ crosses a segment's end, as in Kafka. What comes from a file is checked, see rea
 import struct
 from typing import NamedTuple
 
-from ..wire.c_calls import new_tuple
+from ..runtime.c_calls import new_tuple
 from ..wire.errors import CorruptMessage
 from ..wire.record_batch import HEADER_BYTES, LENGTH_COUNTS_FROM, BatchHeader, decode_header
 from .leader_epochs import LeaderEpochs

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from ..runtime.steps import Steps
 from ..wire.errors import CorruptMessage, InconsistentTopicId, InvalidRecord
 from ..wire.record_batch import BatchHeader
-from ..wire.steps import Steps
 from .checkpoint import (
     TEMPORARY_SUFFIX,
     CorruptCheckpoint,

@@ -6,8 +6,8 @@ First the log start rises, then segments below it go, and their files file.delet
 import logging
 from collections.abc import Sequence
 
+from ..runtime.steps import Steps, run_to_end
 from ..wire.errors import OffsetOutOfRange
-from ..wire.steps import Steps, run_to_end
 from .disk_guard import disk_errors
 from .local_log import LocalLog
 from .segments.retention import segments_past_retention

@@ -10,8 +10,8 @@ A step that lacks descriptors or room has changed nothing, and may be tried agai
 
 from contextlib import suppress
 
+from ..runtime.steps import Steps, run_to_end
 from ..wire.errors import KafkaStorageError
-from ..wire.steps import Steps, run_to_end
 from .corrupt_file import UNREADABLE
 from .local_log import LocalLog
 from .producers.state import ProducerStateTable

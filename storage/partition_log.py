@@ -11,14 +11,15 @@ import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..wire.c_calls import attribute_of, new_tuple
+from ..runtime.c_calls import attribute_of, new_tuple
+from ..runtime.fault_point import FaultPoint, no_fault_point
+from ..runtime.steps import Steps, run_to_end
 from ..wire.control_record import decode_marker
 from ..wire.errors import (
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
 )
-from ..wire.fault_point import FaultPoint, no_fault_point
 from ..wire.record_batch import (
     CONTROL_BIT,
     BatchHeader,
@@ -27,7 +28,6 @@ from ..wire.record_batch import (
     restamp,
     restamp_append_time,
 )
-from ..wire.steps import Steps, run_to_end
 from .aborted_transactions import AbortedTransactions
 from .batch_checks import UnexpectedAppendOffset, check_client_batch, replicated_batches
 from .corrupt_file import UNREADABLE

@@ -22,7 +22,7 @@ from .interop.client_peers import KAFKA, running
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import KafkaPeer, archive_classes, is_enabled
 
-pytest_plugins = ["pytester"]  # of tests/deploy/pytest_plugin/test_plugin.py
+pytest_plugins = ["pytester"]  # of tests/proof/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
 LONG = {"simulation", "switches", "demo", "prove"}  # folders with tests of half a minute
 HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more

@@ -1,9 +1,9 @@
 """Opening and deleting a partition at once; brokers do it in steps, in another thread."""
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.wire.steps import run_to_end
 
 
 def open_partition(

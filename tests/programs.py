@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-CLI = [sys.executable, "-P", "-m", "oncelog.deploy.cli"]
+CLI = [sys.executable, "-P", "-m", "oncelog.cli"]
 
 
 def run_to_end(

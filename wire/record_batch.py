@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from .c_calls import new_tuple
+from ..runtime.c_calls import new_tuple
 from .errors import (
     CorruptMessage,
     InvalidRecord,

@@ -8,11 +8,11 @@ Only lengths and deltas are read: what a broker must know of records that it sto
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .c_calls import new_tuple
+from ..runtime.c_calls import new_tuple
+from ..runtime.steps import Steps
 from .errors import InvalidRecord, InvalidTimestamp
 from .record_batch import BatchHeader
 from .records import RECORD_BYTES_MIN, bytes_at, header_count_at, varint_at
-from .steps import Steps
 
 ITEMS_PER_STEP = 400  # records and their headers: about 0.4 ms
 _BLOCK, _THREE_BYTES_FROM = 64, 8192  # offset deltas that share all but the first byte

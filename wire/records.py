@@ -10,6 +10,7 @@ with every number but the attributes a zigzag varint, and deltas counted from th
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..runtime.steps import Steps, run_to_end
 from .compression import compress, decompress
 from .errors import InvalidRecord
 from .primitives import encode_unsigned_varint, encode_varint
@@ -26,7 +27,6 @@ from .record_batch import (
     write_header,
 )
 from .record_rows import encode_headers
-from .steps import Steps, run_to_end
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 RECORDS_A_STEP = 128  # some 0.3 ms

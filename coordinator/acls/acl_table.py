@@ -8,8 +8,8 @@ one, the literal `*`, and one lookup for each such length.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ...runtime.steps import StepCounter, Steps
 from ...wire.acls import WILDCARD, AclOperation, AclPermission, PatternType
-from ...wire.steps import StepCounter, Steps
 from .bindings import AclBinding, AclFilter
 
 _ALLOW, _DENY = AclPermission.ALLOW, AclPermission.DENY

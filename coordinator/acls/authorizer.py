@@ -1,7 +1,7 @@
 """The decision of Kafka's StandardAuthorizer, over the ACLs of the metadata."""
 
+from ...runtime.steps import Steps
 from ...wire.acls import ANY_USER, SUPPORTED_OPERATIONS, ResourceType, operation_bits
-from ...wire.steps import Steps
 from .acl_table import AclTable
 
 _NO_RESOURCE = "hardcode"  # the name by which Kafka asks about a type in general

@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from ...runtime.steps import StepCounter, Steps
 from ...wire.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
@@ -23,7 +24,6 @@ from ...wire.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from ...wire.steps import StepCounter, Steps
 from .consumer_protocol import CONSUMER, EveryTopic, subscribed_topics
 from .group import ExpiryRule, GroupType
 from .group_member import HeldMetadata, Member, metadata_bytes, pending_member_bytes

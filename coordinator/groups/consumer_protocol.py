@@ -8,7 +8,7 @@ version int16, topics as an array of strings, ...
 import struct
 from dataclasses import dataclass
 
-from ...wire.steps import StepCounter, Steps
+from ...runtime.steps import StepCounter, Steps
 
 CONSUMER = "consumer"
 _COUNT_AT, _COUNT, _SIZE = 2, struct.Struct(">i"), struct.Struct(">h")

@@ -13,12 +13,12 @@ tombstone. What is pending makes a partition unstable for readers who ask for st
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ...runtime.steps import StepCounter, Steps, run_to_end
 from ...wire.control_record import ControlType, marker_of
 from ...wire.errors import InvalidRecord
 from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ...wire.records import Record
-from ...wire.steps import StepCounter, Steps, run_to_end
 from .records import (
     NO_TIMESTAMP,
     NO_TOPIC_ID,

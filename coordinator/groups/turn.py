@@ -7,7 +7,7 @@ must wait leaves its ticket with its member, and a later turn answers it.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...wire.steps import Steps
+from ...runtime.steps import Steps
 from .consumer.heartbeat_messages import ConsumerHeartbeatAnswer
 from .consumer.known_topics import KnownTopics
 from .deadlines import Deadlines

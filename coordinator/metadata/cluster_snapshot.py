@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import msgpack
 
-from ...replication.sliced_work import Steps
+from ...runtime.sliced_work import Steps
 from ..acls.bindings import AclBinding
 from ..snapshot_reader import SnapshotReader
 from .clock_advances import ClockAdvances

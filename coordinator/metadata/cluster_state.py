@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...replication.sliced_work import Steps, run_to_end
+from ...runtime.sliced_work import Steps, run_to_end
 from ...wire.errors import KafkaError
 from . import commands
 from .cluster_model import Changes

@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 import msgpack
 
 from ...replication.peer.codec import decode_message, encode_message
-from ...replication.sliced_work import Steps
+from ...runtime.sliced_work import Steps
 from ...wire.errors import InvalidRequest, PolicyViolation
 from ...wire.identifiers import TopicPartition
 from ..acls.bindings import AclBinding

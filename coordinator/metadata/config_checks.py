@@ -8,14 +8,14 @@ rest goes on. Pure.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ...replication.sliced_work import Steps
+from ...runtime.sliced_work import Steps
+from ...runtime.steps import made
 from ...wire.errors import (
     InvalidConfig,
     KafkaError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ...wire.steps import made
 from .cluster_tables import ClusterTables
 from .commands import (
     BROKER_RESOURCE,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ...replication.sliced_work import Steps
+from ...runtime.sliced_work import Steps
 from .library import COMMAND, NO_OP
 from .outcomes import CorruptJournal, InapplicableEntry, UnloadableSnapshot
 from .wal.group_log import GroupLog

@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
-from ...replication.sliced_work import SlicedWork, run_to_end
-from ...wire.fault_point import FaultPoint, no_fault_point
+from ...runtime.fault_point import FaultPoint, no_fault_point
+from ...runtime.sliced_work import SlicedWork, run_to_end
 from .applier import StateMachine
 from .group import RaftGroup
 from .jobs import Jobs

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...replication.sliced_work import Steps
-from ...wire.c_calls import attribute_of
+from ...runtime.c_calls import attribute_of
+from ...runtime.sliced_work import Steps
 from . import messages
 from .applier import Applier, StateMachine
 from .context import GroupContext

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
-from ...replication.sliced_work import SlicedWork, Steps
+from ...runtime.sliced_work import SlicedWork, Steps
 
 T = TypeVar("T")
 FIRST_SLICE_S = 0.002

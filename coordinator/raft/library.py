@@ -16,7 +16,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
-from ...wire.c_calls import attribute_of
+from ...runtime.c_calls import attribute_of
 from .wal.group_log import GroupLog
 
 if VERSION != "0.3.17":

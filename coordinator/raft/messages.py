@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgpack
 
-from ...wire.c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
 
 _SMALL_BYTES = 64  # a message without its payload, roughly
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from ...wire.c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
 from .context import GroupContext
 from .messages import (
     AppendEntries,

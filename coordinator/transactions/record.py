@@ -11,7 +11,7 @@ of its batches (KIP-939).
 
 from typing import NamedTuple
 
-from ...wire.c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
 from ...wire.identifiers import Identity, TopicPartition
 from ...wire.messages.transaction_log import (
     TransactionLogValue,

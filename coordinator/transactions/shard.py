@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 
-from ...replication.sliced_work import Steps, run_to_end
+from ...runtime.sliced_work import Steps, run_to_end
 from ...wire.messages.transaction_log import decode_transaction_log_key
 from ...wire.primitives import MalformedFrame
 from ..snapshot_reader import SnapshotReader

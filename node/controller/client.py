@@ -42,7 +42,7 @@ from ...coordinator.raft.group import RaftGroup
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
-from ...replication.sliced_work import SlicedWork
+from ...runtime.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from .service import ControllerService
 

@@ -17,14 +17,14 @@ from ...coordinator.metadata.commands import Command, decode_command, encode_com
 from ...coordinator.metadata.results import Result, encode_result
 from ...coordinator.raft.group import RaftGroup
 from ...coordinator.raft.outcomes import DefinitelyNot, OutcomeUnknown
-from ...replication.background_task import TaskSet
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
-from ...replication.rate_limited_log import LimitedLog
+from ...runtime.background_task import TaskSet
+from ...runtime.fault_point import FaultPoint, no_fault_point
+from ...runtime.rate_limited_log import LimitedLog
 from ...wire.errors import InvalidRequest, KafkaError
-from ...wire.fault_point import FaultPoint, no_fault_point
 from ..clock import until_tenth_s
 
 TICK_MS = 100

@@ -13,8 +13,8 @@ from ...coordinator.groups.consumer.pattern_topics import resolved, resolving
 from ...coordinator.groups.consumer.target_assignment import making_target_of
 from ...coordinator.groups.consumer_groups import TARGET
 from ...coordinator.groups.turn import Turn
-from ...replication.sliced_work import SlicedWork
-from ...wire.steps import Steps
+from ...runtime.sliced_work import SlicedWork
+from ...runtime.steps import Steps
 from .shard import GroupShard, ShardState
 
 logger = logging.getLogger(__name__)

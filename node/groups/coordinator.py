@@ -22,7 +22,9 @@ from ...coordinator.groups.group_messages import GroupSettings
 from ...coordinator.groups.turn import Turn
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.sharding import shard_for as partition_for
-from ...replication.sliced_work import SlicedWork
+from ...runtime.earliest_timer import EarliestTimer
+from ...runtime.sliced_work import SlicedWork
+from ...runtime.steps import Steps
 from ...storage.partition_log import AppendInfo, Origin
 from ...wire.errors import (
     CoordinatorLoadInProgress,
@@ -36,10 +38,8 @@ from ...wire.errors import (
     NotLeaderOrFollower,
 )
 from ...wire.record_batch import decode_header
-from ...wire.steps import Steps
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
-from ..earliest_timer import EarliestTimer
 from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 from .consumer_settings import ConsumerSettingsByGroup

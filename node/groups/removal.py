@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...coordinator.groups.group import Group
 from ...coordinator.groups.records import encode_offset_key
 from ...coordinator.metadata.cluster_model import Changes
-from ...replication.background_task import background_task, end_tasks
+from ...runtime.background_task import background_task, end_tasks
+from ...runtime.steps import Steps, run_to_end
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ...wire.records import Record, encode_batch
-from ...wire.steps import Steps, run_to_end
 from .coordinator import OFFSETS_TOPIC, GroupCoordinator
 from .shard import GroupShard, ShardState
 

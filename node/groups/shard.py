@@ -26,10 +26,10 @@ from ...coordinator.groups.group_table import GroupTable
 from ...coordinator.groups.offset_table import OffsetTable
 from ...coordinator.groups.records import GroupKey, OffsetKey, decode_group_value, decode_key
 from ...coordinator.groups.turn import Turn
+from ...runtime.steps import Steps
 from ...wire.errors import GroupIdNotFound, IllegalGeneration, InvalidRecord
 from ...wire.record_batch import BatchHeader, decode_header, iterate_batches
 from ...wire.records import Record, decoding_batch
-from ...wire.steps import Steps
 from ..clock import Clock
 from ..partitions.hosted_partition import HostedPartition
 

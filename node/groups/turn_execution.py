@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ...coordinator.groups.consumer.consumer_group import ConsumerGroup
 from ...coordinator.groups.consumer.known_topics import KnownTopics
 from ...coordinator.groups.turn import Answer, GroupAppend, LogRecord, Turn
-from ...replication.sliced_work import SlicedWork
+from ...runtime.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError, MessageTooLarge, RecordListTooLarge
 from ...wire.records import Record, encode_batch
 from ..clock import Clock

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypedDict, TypeVar
 
 from ...coordinator.metadata.results import Item
+from ...runtime.steps import MADE_A_STEP, StepCounter, Steps
 from ...wire.errors import ErrorCode, KafkaError, error_for
 from ...wire.framing import Buffer
 from ...wire.messages.schema_encoder import Each
-from ...wire.steps import MADE_A_STEP, StepCounter, Steps
 from ..listener.large_answers import ENTRY_BYTES
 from ..listener.pending_answer import PendingAnswer
 

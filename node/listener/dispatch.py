@@ -19,7 +19,8 @@ from inspect import iscoroutine, isgenerator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ...coordinator.transactions.connection_fence import StaleConnection
-from ...replication.rate_limited_log import LimitedLog
+from ...runtime.rate_limited_log import LimitedLog
+from ...runtime.steps import Result, Steps
 from ...wire.errors import InvalidRequest, KafkaError, UnknownServerError
 from ...wire.framing import (
     Buffer,
@@ -32,7 +33,6 @@ from ...wire.framing import (
 from ...wire.messages import api_keys, control, responses
 from ...wire.messages.apis import API_NAMES
 from ...wire.primitives import MalformedFrame
-from ...wire.steps import Result, Steps
 from .closing import CloseConnection, UnservedRequest
 from .large_answers import REFUSED_BEYOND_BYTES, WAITS_BEYOND_BYTES
 from .large_requests import ClientGone, LargeRequests, Place

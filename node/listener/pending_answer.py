@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...replication.turn_share import TurnShare
+from ...runtime.turn_share import TurnShare
 from ...wire.errors import KafkaError, UnknownServerError
 from ...wire.framing import Buffer, frame_response
 

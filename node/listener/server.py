@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...replication.rate_limited_log import LimitedLog
+from ...runtime.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
 from ..config.listeners import Listener, is_loopback
 from ..environment import listening_socket

@@ -13,8 +13,8 @@ Partitions whose in-sync followers do fetch go on without a controller, as in Ka
 import asyncio
 import logging
 
+from ...runtime.steps import StepCounter, Steps
 from ...wire.errors import ErrorCode
-from ...wire.steps import StepCounter, Steps
 from ..clock import until_tenth_s
 from ..partitions.hosted_partition import HostedPartition
 from ..partitions.replica_manager import ReplicaManager

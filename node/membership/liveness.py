@@ -16,7 +16,7 @@ from ...coordinator.metadata.cluster_model import PLAINTEXT
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.metadata.commands import RegisterBroker
 from ...coordinator.raft.group import RaftGroup
-from ...replication.background_task import background_task, end_tasks
+from ...runtime.background_task import background_task, end_tasks
 from ...wire.errors import ErrorCode, KafkaError, RequestTimedOut, error_for
 from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig

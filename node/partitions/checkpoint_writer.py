@@ -11,7 +11,7 @@ Both wait here. Whoever waits is served by the next write, however many they are
 import asyncio
 from concurrent.futures import Executor
 
-from ...replication.sliced_work import SlicedWork
+from ...runtime.sliced_work import SlicedWork
 from ...storage.directory.log_directory import LogDirectory
 from ...wire.identifiers import TopicPartition
 

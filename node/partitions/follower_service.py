@@ -11,7 +11,7 @@ from ...replication.messages import PeerMessage, decode_fetch_request, encode_fe
 from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
 from ...replication.replica_server import ReplicaServer, ReplicationUpdates
-from ..earliest_timer import EarliestTimer
+from ...runtime.earliest_timer import EarliestTimer
 from .hosted_partition import HostedPartition
 from .ports import Followers
 from .replica_manager import ReplicaManager

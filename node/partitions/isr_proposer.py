@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ...coordinator.metadata.commands import AlterPartition, Command, IsrProposal
 from ...coordinator.metadata.results import Item, Result
-from ...replication.background_task import background_task, end_tasks
 from ...replication.leader import IsrChange, PartitionLeader
-from ...replication.sliced_work import Steps
+from ...runtime.background_task import background_task, end_tasks
+from ...runtime.fault_point import FaultPoint, no_fault_point
+from ...runtime.sliced_work import Steps
 from ...wire.errors import ErrorCode, KafkaError
-from ...wire.fault_point import FaultPoint, no_fault_point
 from .hosted_partition import HostedPartition
 from .ports import InSyncReplicas
 from .replica_manager import ReplicaManager

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from concurrent.futures import Executor
 
-from ...replication.background_task import background_task, end_tasks
-from ...replication.sliced_work import SlicedWork
+from ...runtime.background_task import background_task, end_tasks
+from ...runtime.sliced_work import SlicedWork
 from ...storage.compaction.cleaning import CleanedGroup, Cleaning
 from ...storage.compaction.log_cleaner import LogCleaner, SegmentsChanged
 from ...storage.corrupt_file import LOG_TROUBLE

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
-from ...replication.background_task import background_task, end_tasks
-from ...replication.rate_limited_log import LimitedLog
+from ...runtime.background_task import background_task, end_tasks
+from ...runtime.rate_limited_log import LimitedLog
+from ...runtime.steps import Steps
 from ...storage.checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -22,7 +23,6 @@ from ...storage.checkpoint import (
 from ...storage.corrupt_file import LOG_TROUBLE, UNREADABLE
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.topic_configs import LONG_MAX
-from ...wire.steps import Steps
 from ..clock import until_tenth_s
 from ..config.broker_config import BrokerConfig
 from .checkpoint_writer import CheckpointWriter

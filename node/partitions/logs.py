@@ -15,6 +15,8 @@ from typing import NamedTuple, Self
 
 from ...coordinator.metadata.cluster_model import Topic
 from ...coordinator.metadata.cluster_state import ClusterState
+from ...runtime.fault_point import FaultPoint
+from ...runtime.steps import run_to_end
 from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.corrupt_file import UNREADABLE
 from ...storage.directory.log_directory import LogDirectory
@@ -23,9 +25,7 @@ from ...storage.log_config import LogConfig, RecordCheck
 from ...storage.log_opening import LogOpening
 from ...storage.partition_log import PartitionLog
 from ...wire.errors import InvalidConfig, KafkaError, KafkaStorageError
-from ...wire.fault_point import FaultPoint
 from ...wire.identifiers import TopicPartition
-from ...wire.steps import run_to_end
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
 from ..config.dynamic import topic_defaults_in_force

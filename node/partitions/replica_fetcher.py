@@ -11,7 +11,6 @@ from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from ...replication.background_task import background_task
 from ...replication.follower import Append, PartitionFollower, StartAt, TruncateTo, Wait
 from ...replication.follower_session import FollowerSession, FollowerSlot
 from ...replication.messages import (
@@ -24,12 +23,13 @@ from ...replication.messages import (
 )
 from ...replication.peer.handlers import Body, PeerError
 from ...replication.peer.transport import PeerTransport
-from ...replication.rate_limited_log import LimitedLog
-from ...replication.sliced_work import Steps, run_to_end
+from ...runtime.background_task import background_task
+from ...runtime.rate_limited_log import LimitedLog
+from ...runtime.sliced_work import Steps, run_to_end
+from ...runtime.steps import StepCounter
 from ...storage.corrupt_file import UNREADABLE
 from ...storage.partition_log import PartitionLog, UnexpectedAppendOffset
 from ...wire.errors import KafkaError, KafkaStorageError
-from ...wire.steps import StepCounter
 from ..config.broker_config import BrokerConfig
 from .checkpoint_writer import CheckpointWriter
 from .fetched_answers import (

@@ -15,8 +15,10 @@ from functools import partial
 
 from ...replication.follower_progress import PeerView
 from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
-from ...replication.rate_limited_log import LimitedLog
-from ...replication.sliced_work import SlicedWork
+from ...runtime.earliest_timer import EarliestTimer
+from ...runtime.fault_point import FaultPoint, no_fault_point
+from ...runtime.rate_limited_log import LimitedLog
+from ...runtime.sliced_work import SlicedWork
 from ...storage.compaction.log_cleaner import LogCleaner
 from ...storage.partition_log import AppendInfo, Origin
 from ...storage.segments.damage import SteppedDown
@@ -29,11 +31,9 @@ from ...wire.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ..clock import Clock
-from ..earliest_timer import EarliestTimer
 from .awaited_leaders import AwaitedLeaders
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import ACKS_ALL, HostedPartition

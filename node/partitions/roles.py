@@ -24,8 +24,8 @@ from itertools import islice
 
 from ...coordinator.metadata.cluster_model import NO_LEADER, Changes, PartitionRegistration, Topic
 from ...coordinator.metadata.cluster_state import ClusterState
-from ...replication.background_task import background_task
-from ...replication.sliced_work import Steps
+from ...runtime.background_task import background_task
+from ...runtime.sliced_work import Steps
 from ...storage.segments.damage import Damaged, SteppedDown
 from ...wire.errors import ErrorCode, KafkaStorageError
 from ...wire.identifiers import TopicPartition

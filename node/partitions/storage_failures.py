@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...coordinator.metadata.commands import Command, FailReplicas
 from ...coordinator.metadata.results import Result
-from ...replication.background_task import background_task, end_tasks
+from ...runtime.background_task import background_task, end_tasks
 from ...wire.errors import KafkaError
 from .ports import DiskReport, FailedLogs
 

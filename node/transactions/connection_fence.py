@@ -13,7 +13,7 @@ The number of producers is bounded; the longest silent are forgotten first.
 from collections import OrderedDict
 from typing import NamedTuple
 
-from ...wire.steps import Steps
+from ...runtime.steps import Steps
 
 PRODUCERS_MAX = 100_000
 

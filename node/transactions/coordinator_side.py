@@ -22,9 +22,9 @@ from ...coordinator.raft.group import RaftGroup
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
 from ...replication.peer.transport import PeerTransport
+from ...runtime.fault_point import FaultPoint
 from ...storage.checkpoint import write_atomically
 from ...storage.corrupt_file import CorruptFile
-from ...wire.fault_point import FaultPoint
 from ..config.broker_config import BrokerConfig
 from .leader_ports import LeaderPorts
 from .marker_sender import MarkerSender

@@ -28,12 +28,12 @@ from ...coordinator.transactions.messages import (
     TransactionMarker,
     WriteMarkers,
 )
-from ...replication.background_task import background_task, end_tasks
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
+from ...runtime.background_task import background_task, end_tasks
+from ...runtime.steps import Steps
 from ...wire.errors import ErrorCode
-from ...wire.steps import Steps
 from ..partitions.hosted_partition import HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 from .service import TransactionCoordinators

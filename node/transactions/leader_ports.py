@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ...replication.sliced_work import SlicedWork
-from ...wire.fault_point import FaultPoint
+from ...runtime.fault_point import FaultPoint
+from ...runtime.sliced_work import SlicedWork
 from .marker_sender import MarkerSender
 
 

@@ -17,14 +17,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
-from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
-from ...replication.sliced_work import SlicedWork
+from ...runtime.background_task import TaskSet
+from ...runtime.sliced_work import SlicedWork
+from ...runtime.steps import StepCounter, Steps
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
-from ...wire.steps import StepCounter, Steps
 
 NO_LEADER = -1
 # A broker answers within a second (marker_writer.COMMIT_WAIT_MS) or is paused: then another

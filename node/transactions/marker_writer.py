@@ -15,20 +15,20 @@ from itertools import repeat
 from typing import NamedTuple
 
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
-from ...replication.background_task import TaskSet
 from ...replication.leader import PartitionLeader
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
 from ...replication.purgatory import DelayedProduce
+from ...runtime.background_task import TaskSet
+from ...runtime.fault_point import FaultPoint, no_fault_point
+from ...runtime.steps import StepCounter, Steps
 from ...storage.partition_log import Origin
 from ...storage.producers.entry import NO_OFFSET
 from ...wire.control_record import ControlType, encode_marker
 from ...wire.errors import ErrorCode, KafkaError
-from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.record_batch import decode_header
-from ...wire.steps import StepCounter, Steps
 from ..partitions.hosted_partition import ACKS_ALL, ANY_EPOCH, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ...replication.peer.transport import PeerTransport
-from ...wire.fault_point import FaultPoint
+from ...runtime.fault_point import FaultPoint
 from .hanging_transactions import HangingTransactionReaper
 from .marker_writer import MarkerWriter
 from .producer_expiry import ProducerExpiry

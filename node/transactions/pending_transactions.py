@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from ...coordinator.transactions.additions import Addition
 from ...coordinator.transactions.record import TransactionRecord
+from ...runtime.steps import Steps
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import TopicPartition
-from ...wire.steps import Steps
 
 HELD_PER_ID_MAX = 32
 IDS_A_STEP = 64

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from ...replication.background_task import background_task, end_tasks
+from ...runtime.background_task import background_task, end_tasks
 from ...storage.producers.state import RETRIES_END_MS
 from ..partitions.replica_manager import ReplicaManager
 from .connection_fence import ProducerConnectionFence

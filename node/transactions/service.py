@@ -30,12 +30,12 @@ from ...coordinator.transactions.decisions import (
     verify_partitions,
 )
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
-from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
-from ...replication.rate_limited_log import LimitedLog
+from ...runtime.background_task import TaskSet
+from ...runtime.rate_limited_log import LimitedLog
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
 from .shard_leader import ShardLeader

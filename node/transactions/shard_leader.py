@@ -41,7 +41,7 @@ from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import Applied, TransactionShard
 from ...coordinator.transactions.states import IDLE, PREPARED
-from ...replication.sliced_work import Steps
+from ...runtime.sliced_work import Steps
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
 from .joint_additions import AdditionPorts, JointAdditions, Looked

@@ -19,9 +19,9 @@ from ...coordinator.transactions.record import TransactionRecord
 from ...coordinator.transactions.settings import TransactionSettings
 from ...coordinator.transactions.shard import TransactionShard
 from ...coordinator.transactions.states import MAY_EXPIRE
-from ...replication.background_task import TaskSet
+from ...runtime.background_task import TaskSet
+from ...runtime.steps import Steps
 from ...wire.errors import ErrorCode
-from ...wire.steps import Steps
 from ..connection_ids import ConnectionIds
 from .leader_ports import LeaderPorts
 from .shard_leader import ShardLeader

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
-from ...replication.background_task import TaskSet
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.transport import PeerError, PeerTransport
+from ...runtime.background_task import TaskSet
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import Identity, TopicPartition
 from .service import TransactionCoordinators

@@ -15,8 +15,8 @@ from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
+from ...runtime.rate_limited_log import LimitedLog
 from ...wire.errors import KafkaError
-from ..rate_limited_log import LimitedLog
 
 Buffer = bytes | bytearray | memoryview
 MessageHandler = Callable[[int, bytes], None]

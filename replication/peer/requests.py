@@ -10,7 +10,7 @@ import asyncio
 from math import inf
 from typing import NamedTuple
 
-from ...wire.c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
 from .handlers import Answered, Body, PeerError, PeerTimeout, PeerUnavailable
 
 TIMER_RESOLUTION_S = 0.0005  # uvloop counts whole milliseconds, and rounds

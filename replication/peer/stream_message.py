@@ -11,7 +11,7 @@ and unpacked in one step, envelope and lengths together.
 import struct
 from collections.abc import Sequence
 
-from ...wire.c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
 from ...wire.primitives import MalformedFrame
 from .handlers import ENVELOPE_BYTES, Buffer, PeerPacket, What
 

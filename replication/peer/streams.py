@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...runtime.background_task import background_task, end_tasks
+from ...runtime.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
 from ...wire.framing import TRUSTED_BYTES, FrameReceiver
 from ...wire.primitives import MalformedFrame
-from ..background_task import background_task, end_tasks
-from ..rate_limited_log import LimitedLog
 from .address import PeerSocketError
 from .handlers import Buffer, PeerPacket, What
 from .sockets import listening_socket

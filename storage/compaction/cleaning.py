@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...wire.fault_point import FaultPoint, no_fault_point
+from ...runtime.fault_point import FaultPoint, no_fault_point
 from ...wire.record_batch import BatchHeader, Buffer, decode_header
 from ..checkpoint import sync_directory
 from ..log_config import LogConfig

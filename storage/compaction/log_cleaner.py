@@ -17,9 +17,9 @@ is left as it was.
 import logging
 from collections.abc import Iterable
 
-from ...wire.fault_point import FaultPoint, no_fault_point
+from ...runtime.fault_point import FaultPoint, no_fault_point
+from ...runtime.steps import Steps, run_to_end
 from ...wire.identifiers import TopicPartition
-from ...wire.steps import Steps, run_to_end
 from ..corrupt_file import LOG_TROUBLE, UNREADABLE, CorruptFile
 from ..disk_guard import OUT_OF_RESOURCES
 from ..partition_log import PartitionLog

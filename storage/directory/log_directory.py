@@ -28,10 +28,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from ...runtime.fault_point import FaultPoint, no_fault_point
+from ...runtime.steps import Steps, run_to_end
 from ...wire.errors import InconsistentTopicId, KafkaError, KafkaStorageError
-from ...wire.fault_point import FaultPoint, no_fault_point
 from ...wire.identifiers import TopicPartition
-from ...wire.steps import Steps, run_to_end
 from ..checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,

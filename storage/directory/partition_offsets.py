@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ...wire.fault_point import FaultPoint
+from ...runtime.fault_point import FaultPoint
+from ...runtime.steps import Steps, run_to_end
 from ...wire.identifiers import TopicPartition
-from ...wire.steps import Steps, run_to_end
 from ..checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,

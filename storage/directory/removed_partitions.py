@@ -13,7 +13,7 @@ import re
 import shutil
 from pathlib import Path
 
-from ...wire.fault_point import FaultPoint
+from ...runtime.fault_point import FaultPoint
 
 FILE_NAME_BYTES_MAX = 255
 _DELETED_DIRECTORY = re.compile(r".+\.[0-9a-f]{32}-delete")

@@ -4,16 +4,16 @@ Producer state is the newest snapshot below plus a replay of the headers after i
 holds only the last batch of a producer, so the windows of five are filled up from the batches
 before it: Kafka does not, and a retry that crosses a clean restart fails there.
 
-What takes long here is a generator (see wire/steps.py).
+What takes long here is a generator (see runtime/steps.py).
 """
 
 import logging
 from collections.abc import Callable
 from functools import partial
 
+from ...runtime.steps import Steps
 from ...wire.control_record import ControlType, decode_marker
 from ...wire.record_batch import CONTROL_BIT, BatchHeader
-from ...wire.steps import Steps
 from ..segments.log_file import Buffer, scan_headers
 from ..segments.segment import Segment
 from ..segments.segment_list import SegmentList

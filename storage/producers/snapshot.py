@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ...wire.steps import Steps, run_to_end
+from ...runtime.steps import Steps, run_to_end
 from ..corrupt_file import CorruptFile
 
 VERSION = 1

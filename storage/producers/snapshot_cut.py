@@ -8,7 +8,7 @@ is as it was. To note all at the beginning would take as long as to encode them.
 from collections.abc import Mapping
 from heapq import merge
 
-from ...wire.steps import Steps
+from ...runtime.steps import Steps
 from .entry import ProducerEntry
 from .snapshot import ProducerSnapshotEntry, encoding
 

@@ -23,10 +23,10 @@ are dropped first, never with an open transaction.
 
 from collections.abc import Iterable, Iterator
 
-from ...wire.c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
+from ...runtime.steps import Steps
 from ...wire.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ...wire.record_batch import BatchHeader
-from ...wire.steps import Steps
 from ..segments.advanced_clock import AdvancedSince, never_advanced
 from .entry import (
     NO_EPOCH,

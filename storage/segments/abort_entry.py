@@ -8,10 +8,10 @@ cases, and the segment is not read for it.
 
 from typing import TYPE_CHECKING
 
+from ...runtime.steps import Steps
 from ...wire.control_record import ControlType, decode_marker
 from ...wire.errors import CorruptMessage, InvalidRecord
 from ...wire.record_batch import BatchHeader, check_crc, decode_header
-from ...wire.steps import Steps
 from .transaction_index import AbortedTransaction, CorruptTransactionIndex
 
 if TYPE_CHECKING:

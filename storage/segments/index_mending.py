@@ -9,8 +9,8 @@ import os
 from contextlib import suppress
 from functools import partial
 
+from ...runtime.steps import Steps
 from ...wire.record_batch import BatchHeader
-from ...wire.steps import Steps
 from ..checkpoint import TEMPORARY_SUFFIX
 from ..producers.recovery import load_producers, take_in, walk_headers
 from ..producers.snapshot_files import SnapshotFiles

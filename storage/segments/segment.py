@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from ...runtime.steps import Steps
 from ...wire.errors import CorruptMessage
 from ...wire.record_batch import HEADER_BYTES, BatchHeader
-from ...wire.steps import Steps
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
 from ..topic_configs import INT_MAX

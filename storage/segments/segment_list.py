@@ -13,7 +13,7 @@ So each such walk of a log in use goes through `while_unchanged`.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from ...wire.steps import Result, Steps
+from ...runtime.steps import Result, Steps
 from .recent_writes import NO_RECENT_WRITES
 from .segment import Segment
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ...wire.fault_point import FaultPoint
+from ...runtime.fault_point import FaultPoint
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
 from .log_file import LogFile, scan_headers

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ...wire.steps import Steps
+from ...runtime.steps import Steps
 from ..corrupt_file import CorruptFile
 from .entry_file import EntryFile
 

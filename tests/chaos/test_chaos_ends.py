@@ -18,7 +18,7 @@ TIMEOUT_S = 60.0
 
 def command(run: Path, *more: str) -> list[str]:
     return [
-        sys.executable, "-P", "-m", "oncelog.deploy.cli", "chaos", "run", "--out", str(run),
+        sys.executable, "-P", "-m", "oncelog.cli", "chaos", "run", "--out", str(run),
         "--rate", "60", *more,
     ]  # fmt: skip
 

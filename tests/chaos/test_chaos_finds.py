@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.deploy.chaos.load.settings import LoadSettings
-from oncelog.deploy.chaos.plan_settings import RunSettings
-from oncelog.deploy.chaos.run import ChaosRun
-from oncelog.deploy.chaos.verdict import judge_run, words
 from oncelog.deploy.faults.faulty_cluster import FaultyCluster
+from oncelog.proof.chaos.load.settings import LoadSettings
+from oncelog.proof.chaos.plan_settings import RunSettings
+from oncelog.proof.chaos.run import ChaosRun
+from oncelog.proof.chaos.verdict import judge_run, words
 
 from .broken_faulty_node import node_with
 

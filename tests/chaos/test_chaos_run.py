@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from oncelog.deploy.chaos.run import settings_of
 from oncelog.deploy.cluster import layout
 from oncelog.deploy.cluster.ports import is_refused
+from oncelog.proof.chaos.run import settings_of
 
 from ..programs import CLI, run_to_end
 

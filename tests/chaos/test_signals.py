@@ -24,8 +24,8 @@ from oncelog.deploy.cluster.ports import is_refused
 from ..waiting import until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.cluster]
-ONCELOG = [sys.executable, "-P", "-m", "oncelog.deploy.cli"]
-APPLICATION = Path(__file__).parents[1] / "deploy" / "prove" / "programs" / "at_least_once.py"
+ONCELOG = [sys.executable, "-P", "-m", "oncelog.cli"]
+APPLICATION = Path(__file__).parents[1] / "proof" / "prove" / "programs" / "at_least_once.py"
 BLOCK = """
 import time
 from oncelog import Cluster

@@ -45,7 +45,7 @@ def run(
 ) -> list[Done]:
     """Run commands by one bash; what the background writes counts to the command that began it."""
     script = "".join(
-        f"{step.command}\ncode=$?; wait; printf '\\n@@ %s %s\\n' {at} $code\n"
+        f"{step.command}\ncode=$?; wait; printf '\\n %s %s\\n' {at} $code\n"
         for at, step in enumerate(steps)
     )
     with open(folder / "shell.log", "w+b") as log:
@@ -60,7 +60,7 @@ def run(
                 os.killpg(shell.pid, signal.SIGKILL)
         log.seek(0)
         told = log.read().decode(errors="replace")
-    found = re.split(r"\n@@ \d+ (\d+)\n", told)
+    found = re.split(r"\n \d+ (\d+)\n", told)
     return [
         Done(step, int(code), [line for line in text.splitlines() if not SAID_BY_BASH.match(line)])
         for step, text, code in zip(steps, found[:-1:2], found[1::2], strict=True)

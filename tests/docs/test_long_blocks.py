@@ -12,7 +12,7 @@ from .blocks import ROOT, Step, block
 from .shell import Done, run, wrong_in
 
 pytestmark = [pytest.mark.chaos, pytest.mark.cluster, pytest.mark.xdist_group("docs")]
-PROGRAMS = ROOT / "tests/deploy/prove/programs"
+PROGRAMS = ROOT / "tests/proof/prove/programs"
 LONG_S = 1200
 
 

@@ -21,7 +21,7 @@ from .blocks import ROOT, Block, block
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("docs")]
 FOREVER_S = 120  # for a program without an end, until it has done what it is for
-PROGRAMS = ROOT / "tests/deploy/prove/programs"
+PROGRAMS = ROOT / "tests/proof/prove/programs"
 
 
 async def execute(piece: Block, names: dict[str, Any]) -> None:

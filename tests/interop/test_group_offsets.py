@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oncelog.deploy.cli.main import run
+from oncelog.cli.main import run
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .readers import WITH_LIBRARIES, fill, new_topic

@@ -7,7 +7,7 @@ import pytest
 from oncelog.client.admin import Admin
 from oncelog.client.cluster_view import ClusterView
 from oncelog.client.producer import Producer
-from oncelog.deploy.judge.logs.topic_audit import TopicAudit, audit_topic
+from oncelog.proof.judge.logs.topic_audit import TopicAudit, audit_topic
 
 from .raw_peer import RawPeer
 

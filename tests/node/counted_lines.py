@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from oncelog.replication.sliced_work import SLICE_S
+from oncelog.runtime.sliced_work import SLICE_S
 
 LINES_A_SLICE = 2_000
 PACKAGE = str(Path(sys.modules["oncelog"].__file__ or "").parent)

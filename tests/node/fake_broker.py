@@ -29,11 +29,11 @@ from oncelog.node.listener.dispatch import Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.partitions.awaited_leaders import AwaitedLeaders
 from oncelog.node.services import BrokerServices
-from oncelog.replication.turn_share import TurnShare
+from oncelog.runtime.steps import run_to_end
+from oncelog.runtime.turn_share import TurnShare
 from oncelog.storage.topic_configs import parse_topic_configs
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import control
-from oncelog.wire.steps import run_to_end
 
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
 CORRELATION_ID = 77

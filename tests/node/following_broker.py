@@ -16,7 +16,7 @@ from oncelog.replication.messages import (
     decode_fetch_request,
     encode_fetch_response,
 )
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.wire.records import Record, encode_batch
 
 from .fake_broker import broker_config

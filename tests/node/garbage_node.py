@@ -15,7 +15,7 @@ from types import FrameType
 from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.node import __main__ as node
 from oncelog.node.broker import Broker
-from oncelog.replication.background_task import background_task
+from oncelog.runtime.background_task import background_task
 
 from .. import own_nodes
 

@@ -20,7 +20,7 @@ from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.node.transactions.marker_writer import MarkerWriter
 from oncelog.node.transactions.verifier import Verified
-from oncelog.replication.turn_share import TurnShare
+from oncelog.runtime.turn_share import TurnShare
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.control_record import decode_marker
 from oncelog.wire.messages import fetch, produce

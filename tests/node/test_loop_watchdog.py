@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from oncelog.deploy.cli.cluster import _node_rows
+from oncelog.cli.cluster import _node_rows
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.deploy.inspect.doctor import examine
 from oncelog.deploy.inspect.loop_stalls import stalls_in_log
-from oncelog.deploy.pytest_plugin.handle import ClusterInTest, read_marker
 from oncelog.node.loop_activity import describe
 from oncelog.node.loop_watchdog import Stall
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.proof.pytest_plugin.handle import ClusterInTest, read_marker
+from oncelog.runtime.sliced_work import SlicedWork
 
 from ..programs import run_to_end
 from ..waiting import until

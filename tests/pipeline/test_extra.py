@@ -18,7 +18,7 @@ WORDS = (
     "program",
     [
         "from oncelog.pipeline import exactly_once",
-        "runpy.run_module('oncelog.pipeline.audit', run_name='__main__')",
+        "runpy.run_module('oncelog.proof.audit', run_name='__main__')",
         "runpy.run_module('oncelog.pipeline.jobs.flights', run_name='__main__')",
     ],
 )

@@ -16,17 +16,17 @@ import pytest
 
 from oncelog.client import Admin, BlockingProducer, Producer
 from oncelog.pipeline import exactly_once
-from oncelog.pipeline.audit.__main__ import main as audit
 from oncelog.pipeline.command_line import with_prefix
 from oncelog.pipeline.failure_words import sentence_of
 from oncelog.pipeline.jobs import flights
+from oncelog.proof.audit.__main__ import main as audit
 
 from ..interop.client_peers import PREPARES, SCAN
 from ..interop.secured.certificates import KEY_PASSWORD
 from ..interop.secured.secured_kafka import CLUSTER_NAME, MODULE, PREFIXED, USERS, SecuredKafka
 from ..interop.secured.token_provider import CLIENT_SECRET
 from ..programs import CLI, run_to_end
-from .audit.audited_logs import lightly
+from ..proof.audit.audited_logs import lightly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

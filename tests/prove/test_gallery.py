@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import oncelog
-from oncelog.deploy.prove.diagnosis.catalogue import CATALOGUE
+from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE
 
 from .gallery import runner
 from .gallery.entries import ENTRIES, FOREIGN, RIGHT, SLOW, WRONG

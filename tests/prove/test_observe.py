@@ -45,7 +45,7 @@ def bootstrap() -> Iterator[str]:
 
 @contextmanager
 def observing(bootstrap: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    command = [sys.executable, "-m", "oncelog.deploy.cli", "observe", "--bootstrap", bootstrap]
+    command = [sys.executable, "-m", "oncelog.cli", "observe", "--bootstrap", bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         lines: list[str] = []
         ends = queue.SimpleQueue[None]()

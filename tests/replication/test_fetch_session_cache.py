@@ -4,8 +4,8 @@ from itertools import count
 
 from oncelog.replication.fetch_session import FetchSession
 from oncelog.replication.fetch_session_cache import EVICTION_MS, FetchSessionCache
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from oncelog.wire.steps import run_to_end
 
 from ..node.counted_lines import Lines
 

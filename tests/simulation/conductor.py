@@ -7,7 +7,7 @@ machine only while all others have everything (docs/ARCHITECTURE.md, "What survi
 from collections.abc import Callable
 from typing import Any
 
-from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.proof.judge.history.recorder import Recorder
 from oncelog.replication.messages import PeerMessage
 
 from .disk_faults import DiskFaults

@@ -27,7 +27,7 @@ from unittest import mock
 from oncelog.coordinator.raft.applier import Applier
 from oncelog.coordinator.raft.library import LEADER
 from oncelog.coordinator.transactions.shard import TransactionShard
-from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.proof.judge.history.recorder import Recorder
 from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.partition_log import PartitionLog

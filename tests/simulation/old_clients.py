@@ -15,15 +15,15 @@ from typing import Any
 from oncelog.client.cluster_view import ClusterView
 from oncelog.client.connection import BrokerConnection
 from oncelog.client.coordinator_lookup import find_coordinator
-from oncelog.deploy.chaos.load.incarnations import pause
-from oncelog.deploy.chaos.load.payloads import plain
-from oncelog.deploy.chaos.load.settings import APPEND, LoadSettings
-from oncelog.deploy.judge.history.outcomes import (
+from oncelog.proof.chaos.load.incarnations import pause
+from oncelog.proof.chaos.load.payloads import plain
+from oncelog.proof.chaos.load.settings import APPEND, LoadSettings
+from oncelog.proof.judge.history.outcomes import (
     outcome_of_send,
     outcome_of_transaction,
 )
-from oncelog.deploy.judge.history.recorder import Begun, Recorder
-from oncelog.deploy.judge.history.schema import OpOutcome
+from oncelog.proof.judge.history.recorder import Begun, Recorder
+from oncelog.proof.judge.history.schema import OpOutcome
 from oncelog.wire.errors import ErrorCode, KafkaError, error_for
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic

@@ -19,7 +19,7 @@ import msgpack
 from oncelog.coordinator.raft import DefinitelyNot, RaftEngine, RaftGroup, RaftSettings
 from oncelog.coordinator.raft.library import LEADER
 from oncelog.coordinator.raft.messages import Vote, VoteRequest, decode_frame
-from oncelog.replication.sliced_work import Steps
+from oncelog.runtime.sliced_work import Steps
 
 from .virtual_world import Network, NodeExecutor, NodeLoop, NodeWork, VirtualDisk, World
 

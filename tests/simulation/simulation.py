@@ -14,13 +14,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from oncelog.client.consumer import ConsumerRecord
-from oncelog.deploy.chaos.load.bank_check import BankCheck
-from oncelog.deploy.chaos.load.payloads import value_of
-from oncelog.deploy.chaos.load.settings import BANK
-from oncelog.deploy.judge.history.columns import History
-from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.logs.scan import COMPACTED, dump_logs, scan_topics
-from oncelog.deploy.judge.verdict import judge
+from oncelog.proof.chaos.load.bank_check import BankCheck
+from oncelog.proof.chaos.load.payloads import value_of
+from oncelog.proof.chaos.load.settings import BANK
+from oncelog.proof.judge.history.columns import History
+from oncelog.proof.judge.history.recorder import Recorder
+from oncelog.proof.judge.logs.scan import COMPACTED, dump_logs, scan_topics
+from oncelog.proof.judge.verdict import judge
 from oncelog.wire.errors import KafkaError
 
 from .conductor import Conductor

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.replication.sliced_work import SlicedWork, Steps
+from oncelog.runtime.sliced_work import SlicedWork, Steps
 
 from . import virtual_loop, virtual_threads
 from .virtual_disk import Disks

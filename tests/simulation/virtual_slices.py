@@ -25,8 +25,8 @@ from oncelog.node.transactions import (
     shard_leader,
     shard_timeouts,
 )
-from oncelog.replication import sliced_work
-from oncelog.replication.sliced_work import CLIENT_RUN_S, OWN_RUN_S, SlicedWork, WorkLine
+from oncelog.runtime import sliced_work
+from oncelog.runtime.sliced_work import CLIENT_RUN_S, OWN_RUN_S, SlicedWork, WorkLine
 from oncelog.storage import local_log
 from oncelog.storage.compaction import log_cleaner
 from oncelog.storage.directory import partition_offsets

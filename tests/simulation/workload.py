@@ -10,11 +10,11 @@ from oncelog.client.admin import LATEST, Admin
 from oncelog.client.consumer import Consumer
 from oncelog.client.producer import Producer
 from oncelog.coordinator.metadata.commands import AlterPartitionReassignments, Reassignment
-from oncelog.deploy.chaos.load.payloads import plain
-from oncelog.deploy.chaos.load.settings import APPEND, BANK, GROUPS, OUTPUTS, LoadSettings
-from oncelog.deploy.chaos.load.workloads import load
-from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import NONE, OpOutcome
+from oncelog.proof.chaos.load.payloads import plain
+from oncelog.proof.chaos.load.settings import APPEND, BANK, GROUPS, OUTPUTS, LoadSettings
+from oncelog.proof.chaos.load.workloads import load
+from oncelog.proof.judge.history.recorder import Recorder
+from oncelog.proof.judge.history.schema import NONE, OpOutcome
 from oncelog.wire.errors import KafkaError, UnknownTopicOrPartition
 
 from .old_clients import transact

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.compaction.cleaning import CleanedGroup
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.segments.index import CorruptIndex
 from oncelog.storage.segments.segment_list import while_unchanged
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import InvalidRecord, KafkaStorageError
-from oncelog.wire.steps import run_to_end
 
 from ..log_batches import end_transaction
 from ..present import present

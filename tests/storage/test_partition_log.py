@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.log_read import HEADERS_PER_STEP
 from oncelog.storage.partition_log import AppendInfo, UnexpectedAppendOffset
 from oncelog.wire.control_record import ControlType
@@ -22,7 +23,6 @@ from oncelog.wire.errors import (
 from oncelog.wire.record_batch import HEADER_BYTES, decode_header, iterate_batches
 from oncelog.wire.record_walk import first_record_not_older
 from oncelog.wire.records import decode_batch
-from oncelog.wire.steps import run_to_end
 
 from ..log_batches import batches_in, end_transaction
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage import local_log
 from oncelog.storage.producers.snapshot import decode, encode
 from oncelog.storage.producers.state import ProducerStateTable
 from oncelog.wire.record_batch import decode_header
-from oncelog.wire.steps import run_to_end
 
 from ..present import present
 

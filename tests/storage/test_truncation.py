@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage import log_truncation
 from oncelog.wire.errors import KafkaStorageError
 from oncelog.wire.record_batch import decode_header
-from oncelog.wire.steps import run_to_end
 
 from ..log_batches import batches_in
 from .failing_disk import FailingDisk

@@ -1,6 +1,6 @@
 """Try bug switches: each is played with the bug, which must be found under its right name, and
 without, where nothing may be found. Exit code 1 when one was not caught.
-`python -m tests.deploy.judge.page` makes docs/judge.md anew from what was kept.
+`python -m tests.proof.judge.page` makes docs/judge.md anew from what was kept.
 """
 
 import argparse

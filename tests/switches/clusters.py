@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.logs.scan import dump_logs
+from oncelog.proof.judge.history.recorder import Recorder
+from oncelog.proof.judge.logs.scan import dump_logs
 
 from ..simulation.virtual_cluster import VirtualCluster
 from ..simulation.wires import PORT_BASE

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from oncelog.client.admin import LATEST, Admin
 from oncelog.client.cluster_view import PartitionInfo
 from oncelog.client.connection import BrokerConnection
-from oncelog.deploy.chaos.load.payloads import value_of
-from oncelog.deploy.chaos.load.settings import LoadSettings
-from oncelog.deploy.judge.history.columns import History
-from oncelog.deploy.judge.history.recorder import Recorder
-from oncelog.deploy.judge.history.schema import OpOutcome
-from oncelog.deploy.judge.logs.scan import scan_topics
-from oncelog.deploy.judge.verdict import Verdict, judge
+from oncelog.proof.chaos.load.payloads import value_of
+from oncelog.proof.chaos.load.settings import LoadSettings
+from oncelog.proof.judge.history.columns import History
+from oncelog.proof.judge.history.recorder import Recorder
+from oncelog.proof.judge.history.schema import OpOutcome
+from oncelog.proof.judge.logs.scan import scan_topics
+from oncelog.proof.judge.verdict import Verdict, judge
 from oncelog.wire.errors import KafkaError
 
 from .clusters import ScenarioCluster

@@ -10,14 +10,14 @@ import time
 from typing import Any
 
 from oncelog.client.connection import BrokerConnection
-from oncelog.deploy.chaos.load.payloads import plain
-from oncelog.deploy.judge.history.outcomes import (
+from oncelog.proof.chaos.load.payloads import plain
+from oncelog.proof.judge.history.outcomes import (
     outcome_of_send,
     outcome_of_transaction,
 )
-from oncelog.deploy.judge.history.recorder import Begun
-from oncelog.deploy.judge.history.rows import Handle
-from oncelog.deploy.judge.history.schema import OpOutcome
+from oncelog.proof.judge.history.recorder import Begun
+from oncelog.proof.judge.history.rows import Handle
+from oncelog.proof.judge.history.schema import OpOutcome
 from oncelog.wire.errors import ErrorCode, KafkaError, NetworkException
 from oncelog.wire.messages import control, produce
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic

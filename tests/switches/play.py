@@ -16,7 +16,7 @@ from pathlib import Path
 
 from oncelog.coordinator.raft.outcomes import CorruptJournal
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.deploy.judge.history.recorder import Recorder
+from oncelog.proof.judge.history.recorder import Recorder
 
 from ..simulation.invariants import Invariants
 from ..simulation.outcome import NAMED, Shape

@@ -1,7 +1,7 @@
 """A reader of committed data from the start of a topic, whose polls stand in the history."""
 
 from oncelog.client.consumer import Consumer
-from oncelog.deploy.chaos.load.payloads import value_of
+from oncelog.proof.chaos.load.payloads import value_of
 
 from .context import TIMEOUT_S, Context
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oncelog.deploy.judge.catalogue import ANOMALIES
+from oncelog.proof.judge.catalogue import ANOMALIES
 from oncelog.wire.errors import KafkaError
 
 from .catalogue import SWITCHES, Switch

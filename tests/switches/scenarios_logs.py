@@ -5,7 +5,7 @@ from functools import partial
 
 from oncelog.client.consumer import Consumer
 from oncelog.client.producer import Producer
-from oncelog.deploy.judge.history.schema import OpOutcome
+from oncelog.proof.judge.history.schema import OpOutcome
 from oncelog.wire.errors import KafkaError
 
 from .context import Context, Scenario

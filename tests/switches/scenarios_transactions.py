@@ -4,9 +4,9 @@ import asyncio
 from functools import partial
 
 from oncelog.client.group_metadata import GroupMetadata
-from oncelog.deploy.chaos.load.payloads import plain
-from oncelog.deploy.chaos.load.recorded_producer import RecordedProducer
-from oncelog.deploy.judge.history.schema import OpOutcome
+from oncelog.proof.chaos.load.payloads import plain
+from oncelog.proof.chaos.load.recorded_producer import RecordedProducer
+from oncelog.proof.judge.history.schema import OpOutcome
 from oncelog.wire.messages import control
 
 from .context import TIMEOUT_S, Context, Scenario

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.deploy.judge.catalogue import ANOMALIES
+from oncelog.proof.judge.catalogue import ANOMALIES
 
 from ..rounds import chosen, round_number
 from . import play, results

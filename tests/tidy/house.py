@@ -11,15 +11,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # The top folders, from the ground up, each with those that it may import.
+_BROKER = {"runtime", "wire", "storage", "replication", "coordinator"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "wire": set(),
-    "storage": {"wire"},
-    "replication": {"wire", "storage"},
-    "coordinator": {"wire", "replication"},
-    "client": {"wire"},
-    "node": {"wire", "storage", "replication", "coordinator"},
-    "pipeline": {"wire", "client"},
-    "deploy": {"wire", "storage", "node", "client"},  # the pipeline only as a process of its own
+    "runtime": set(),
+    "wire": {"runtime"},
+    "storage": {"runtime", "wire"},
+    "replication": {"runtime", "wire", "storage"},
+    "coordinator": {"runtime", "wire", "replication"},
+    "client": {"runtime", "wire"},
+    "node": _BROKER,
+    "pipeline": {"runtime", "wire", "client"},
+    "deploy": {"runtime", "wire", "storage", "node", "client"},
+    # The pipeline is a process of its own for all but proof/audit, which runs on Spark.
+    "proof": {"runtime", "wire", "storage", "node", "client", "deploy", "pipeline"},
+    "cli": {"runtime", "wire", "storage", "node", "client", "deploy", "proof"},
 }
 FILES = sorted(f for folder in MAY_IMPORT for f in (ROOT / folder).rglob("*.py"))
 ROOT_FILES = sorted(ROOT.glob("*.py"))

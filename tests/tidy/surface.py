@@ -50,7 +50,7 @@ def _parameters(value: object) -> str:
 
 
 def surface() -> str:
-    from oncelog.deploy.cli.main import build
+    from oncelog.cli.main import build
 
     public = {f"oncelog.{name}": getattr(oncelog, name) for name in ("Cluster", "prove")}
     public |= {f"oncelog.client.{name}": getattr(client, name) for name in client._WHERE}

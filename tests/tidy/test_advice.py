@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oncelog.deploy.cli.main import build
+from oncelog.cli.main import build
 
 from .test_floors import FILES, name, parsed
 

@@ -16,11 +16,11 @@ Key = tuple[str, str]  # a page, and a text that one of its blocks has
 ELSEWHERE: dict[Key, str] = {
     ("README.md", "'.[test]'"): "tests/tidy/test_docs.py::"
     "test_the_readme_gives_the_test_command_that_the_build_runs",
-    ("README.md", ".venv/bin/oncelog demo"): "tests/deploy/demo/test_run.py::"
+    ("README.md", ".venv/bin/oncelog demo"): "tests/proof/demo/test_run.py::"
     "test_three_seeds_are_exactly_once_with_spark",
-    ("docs/conformance.md", "--against OTHER:PORT"): "tests/deploy/conformance/test_clusters.py::"
+    ("docs/conformance.md", "--against OTHER:PORT"): "tests/proof/conformance/test_clusters.py::"
     "test_a_cluster_beside_itself_is_equal",
-    ("docs/conformance.md", "--bootstrap OURS"): "tests/deploy/conformance/test_recorded.py::"
+    ("docs/conformance.md", "--bootstrap OURS"): "tests/proof/conformance/test_recorded.py::"
     "test_kafka_is_as_it_was_recorded_and_ours_conforms",
     ("docs/databases.md", "import sqlite3, sys"): "tests/client/dual_write/test_writers.py::"
     "test_the_service_of_the_docs_runs_as_shown",
@@ -35,7 +35,7 @@ ELSEWHERE: dict[Key, str] = {
     "test_the_program_of_the_docs_runs_as_shown",
     ("docs/databases.md", "bank-0 to bank-7"): "tests/client/writer_pool/test_pools.py::"
     "test_a_pool_runs_as_many_blocks_at_once_as_it_has_writers",
-    ("docs/databases.md", "oncelog demo --job transfers"): "tests/deploy/demo/transfers",
+    ("docs/databases.md", "oncelog demo --job transfers"): "tests/proof/demo/transfers",
     ("docs/groups.md", 'group_protocol="consumer"'):
     "tests/interop/our_client/test_consumer_protocol.py",
     ("docs/install.md", "pip wheel"): "tests/pipeline/test_installed.py",
@@ -43,10 +43,10 @@ ELSEWHERE: dict[Key, str] = {
     "test_dockerfile_has_known_instructions",
     ("docs/install.md", "runs-on:"): "tests/tidy/test_install.py::"
     "test_workflow_is_yaml_with_jobs_and_steps",
-    ("docs/prove.md", "oncelog inject --api EndTxn"): "tests/deploy/cli/test_inject.py::"
+    ("docs/prove.md", "oncelog inject --api EndTxn"): "tests/cli/test_inject.py::"
     "test_it_ends_when_it_is_done",
     ("docs/prove.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
-    ("docs/records.md", "--encode avro"): "tests/deploy/records/test_registry.py::"
+    ("docs/records.md", "--encode avro"): "tests/cli/records/test_registry.py::"
     "test_produce_encodes_what_consume_decodes",
     ("docs/spark.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
     "test_the_program_of_the_page_runs_with_what_the_page_grants",
@@ -60,10 +60,10 @@ ELSEWHERE: dict[Key, str] = {
     "test_executors_that_have_nothing_installed_get_a_packed_environment",
     ("docs/spark.md", "oncelog.pipeline.jobs.flights"): "tests/pipeline/jobs/test_flights.py",
     ("docs/spark.md", "query invoices: batch 17"): "tests/pipeline/progress/test_listener.py",
-    ("docs/testing.md", "test_every_order_counts_once"): "tests/deploy/pytest_plugin/test_plugin.py"
+    ("docs/testing.md", "test_every_order_counts_once"): "tests/proof/pytest_plugin/test_plugin.py"
     "::test_the_example_of_the_page_runs_as_shown",
     ("docs/testing.md", "python -m pytest -q test_orders.py"):
-    "tests/deploy/pytest_plugin/test_plugin.py::test_the_example_of_the_page_runs_as_shown",
+    "tests/proof/pytest_plugin/test_plugin.py::test_the_example_of_the_page_runs_as_shown",
 }  # fmt: skip
 NOT_RUN: dict[Key, str] = {
     ("docs/ARCHITECTURE.md", "any Kafka client"): "a drawing",

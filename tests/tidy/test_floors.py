@@ -1,21 +1,22 @@
 """The house keeps its floors, its file sizes, and its list of packages."""
 
 import ast
-import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from .house import FILES, MAY_IMPORT, ROOT, parsed
+from .packages import PYPROJECT, with_packages
 
 pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
-PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
 IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysyncobj", "pyspark"}
 SHELLS = {
-    "replication/background_task.py",
-    "replication/sliced_work.py",
-    "replication/turn_share.py",
+    "runtime/background_task.py",
+    "runtime/earliest_timer.py",
+    "runtime/garbage_collection.py",
+    "runtime/sliced_work.py",
+    "runtime/turn_share.py",
     "replication/peer/transport.py",
     "replication/peer/handlers.py",
     "replication/peer/requests.py",
@@ -86,7 +87,7 @@ def test_a_file_imports_only_from_below() -> None:
 
 
 def test_a_core_does_no_io() -> None:
-    shells = ("coordinator/raft/", "node/", "deploy/", "pipeline/", *SHELLS)
+    shells = ("coordinator/raft/", "node/", "deploy/", "proof/", "cli/", "pipeline/", *SHELLS)
     cores = [file for file in FILES if not name(file).startswith(shells)]
     assert {name(f): found for f in cores if (found := imports(f)[1] & IO_MODULES)} == {}
 
@@ -97,8 +98,14 @@ def test_a_file_has_at_most_400_lines() -> None:
 
 
 def test_every_folder_with_code_is_packaged() -> None:
-    folders = {".".join(("oncelog", *f.parent.relative_to(ROOT).parts)) for f in FILES}
-    assert folders | {"oncelog"} == set(PACKAGES)
+    assert PYPROJECT.read_text() == with_packages(PYPROJECT.read_text()), (
+        "write them anew: .venv/bin/python -m tests.tidy.packages"
+    )
+
+
+def test_only_the_audit_of_proof_stands_on_the_pipeline() -> None:
+    wrong = [name(file) for file in FILES if "pipeline" in imports(file)[0]]
+    assert {file for file in wrong if not file.startswith(("pipeline/", "proof/audit/"))} == set()
 
 
 def test_no_handle_of_the_event_loop_is_asked_for_its_time() -> None:

@@ -7,7 +7,7 @@ import pytest
 from .test_floors import FILES, ROOT, name, parsed
 
 pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
-COMMANDS = [file for file in FILES if file.is_relative_to(ROOT / "deploy/cli")]
+COMMANDS = [file for file in FILES if file.is_relative_to(ROOT / "cli")]
 SAFE = {"dumps", "printable"}
 
 

@@ -16,11 +16,12 @@ pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 # From the top down. Rooms of a row do not import one another; files that stand beside the rooms
 # are named in rooms of their own, in braces.
 ROOMS: dict[str, list[list[set[str]]]] = {
-    "deploy": [
-        [{"cli"}],
-        [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}],
+    "proof": [
+        [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}, {"audit"}],
         [{"judge"}, {"conformance"}],
-        [{"inspect"}, {"records"}],
+    ],
+    "deploy": [
+        [{"inspect"}],
         [{"faults"}],
         [{"cluster"}],
     ],
@@ -33,7 +34,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [
             {"config"},
             {"clock", "cluster_id", "connection_ids", "environment", "log_format"}
-            | {"loop_watchdog", "loop_activity", "garbage_collection", "earliest_timer", "linux"},
+            | {"loop_watchdog", "loop_activity", "linux"},
         ],
     ],
 }

@@ -4,13 +4,13 @@ from itertools import pairwise
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import control
 from oncelog.wire.messages.apis import APIS, is_flexible
 from oncelog.wire.messages.control import _schema
 from oncelog.wire.messages.schema_encoder import Each
 from oncelog.wire.primitives import MalformedFrame
-from oncelog.wire.steps import run_to_end
 
 from .field_names import check_names
 from .samples import Samples, sample_body, through_kio

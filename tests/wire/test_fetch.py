@@ -7,6 +7,7 @@ import pytest
 from kafka.protocol.consumer.fetch import FetchRequest as TheirRequest
 from kafka.protocol.consumer.fetch import FetchResponse as TheirResponse
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.messages import control, fetch
 from oncelog.wire.messages.fetch import (
     FetchedPartition,
@@ -18,7 +19,6 @@ from oncelog.wire.messages.fetch import (
     ForgottenTopic,
 )
 from oncelog.wire.primitives import MalformedFrame
-from oncelog.wire.steps import run_to_end
 
 from .samples import (
     Samples,

@@ -2,10 +2,10 @@
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.messages import fetch
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.fetch_rows import FetchRows, fetch_rows
-from oncelog.wire.steps import run_to_end
 
 
 def rows(version: int, *topics: tuple[str, list[FetchPartition]], wait_ms: int = 500) -> FetchRows:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import InvalidRecord, InvalidTimestamp
 from oncelog.wire.primitives import encode_varint
 from oncelog.wire.record_batch import HEADER_BYTES, decode_header
@@ -19,7 +20,6 @@ from oncelog.wire.record_walk import (
     walk_skeleton,
 )
 from oncelog.wire.records import Record, decode_batch, encode_batch, varint_at
-from oncelog.wire.steps import run_to_end
 
 from .test_records import record_lists
 

@@ -11,8 +11,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from ...runtime.steps import Steps
 from ..primitives import ELEMENTS_MAX, REQUEST_ELEMENTS_MAX, MalformedFrame, Reader
-from ..steps import Steps
 from .apis import ADDED, APIS
 from .schema_decoder import SlicedReader, decoder_of, steps_decoder_of
 from .schema_encoder import (

@@ -10,6 +10,7 @@ directory id (KIP-853) · v18 the follower's high watermark (KIP-1166).
 import struct
 from dataclasses import dataclass, field
 
+from ...runtime.steps import StepCounter, Steps
 from ..primitives import (
     REQUEST_ELEMENTS_MAX,
     Buffer,
@@ -19,7 +20,6 @@ from ..primitives import (
     encode_string,
     encode_tags,
 )
-from ..steps import StepCounter, Steps
 from . import control
 from .fetch_answer import (
     FLEXIBLE_FROM,

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...runtime.steps import Steps
 from ..primitives import (
     Buffer,
     Reader,
@@ -15,7 +16,6 @@ from ..primitives import (
     encode_tags,
     encode_unsigned_varint,
 )
-from ..steps import Steps
 from .leaders import (
     NO_LEADER,
     NodeEndpoint,

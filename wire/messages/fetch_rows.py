@@ -8,8 +8,8 @@ kept of one is small: keyed hashes of 64 bits, and the number of rows.
 import struct
 from typing import NamedTuple
 
+from ...runtime.steps import StepCounter, Steps
 from ..primitives import MalformedFrame, Reader
-from ..steps import StepCounter, Steps
 from .fetch import partition_row_bytes
 from .fetch_answer import FLEXIBLE_FROM, read_topic
 

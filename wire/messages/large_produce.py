@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from ...runtime.steps import StepCounter, Steps
 from ..primitives import REQUEST_ELEMENTS_MAX, Buffer, Reader, encode_count
-from ..steps import StepCounter, Steps
 from .leaders import NodeEndpoint
 from .produce import ProducePartition, ProduceRequest, ProduceTopic
 from .produce_answer import (

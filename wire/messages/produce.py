@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
 from ..primitives import (
     REQUEST_ELEMENTS_MAX,
     Buffer,

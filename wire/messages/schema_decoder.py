@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
 
+from ...runtime.steps import StepCounter, Steps
 from ..primitives import MalformedFrame, Reader
-from ..steps import StepCounter, Steps
 from .schema import FIXED, Kind, kinds_of, steps_of, struct_of
 from .schema_encoder import encoder_of
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
+from ...runtime.steps import StepCounter, Steps
 from ..primitives import encode_count, encode_string, encode_tags
-from ..steps import StepCounter, Steps
 from .schema import FIXED, NO_UUID, Kind, kinds_of, steps_of, struct_of
 
 ITEMS_AT_ONCE_MAX = 100  # of an array; about 0.5 ms

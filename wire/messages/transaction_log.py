@@ -14,7 +14,7 @@ No value (a tombstone) says that the id is forgotten.
 import struct
 from typing import NamedTuple
 
-from ..c_calls import new_tuple
+from ...runtime.c_calls import new_tuple
 from ..primitives import (
     MalformedFrame,
     Reader,

@@ -5,7 +5,7 @@ that they can join them. Static members come first, by their instance ids: after
 get what they had.
 """
 
-from ....wire.steps import StepCounter, Steps
+from ....runtime.steps import StepCounter, Steps
 from .spec import ITEMS_A_STEP, Assignment, AssignmentSpec
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ....wire.steps import StepCounter, Steps
+from ....runtime.steps import StepCounter, Steps
 
 PartitionsByTopic = Mapping[bytes, frozenset[int]]  # by topic id, which has 16 bytes
 Assignment = dict[str, PartitionsByTopic]  # by member id; each member of the spec is in it

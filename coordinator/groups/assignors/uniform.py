@@ -8,7 +8,7 @@ Members and topics are gone through in the order of their ids, so equal specs gi
 
 from heapq import heapify, heappop, heappush, heapreplace
 
-from ....wire.steps import StepCounter, Steps
+from ....runtime.steps import StepCounter, Steps
 from .spec import (
     ITEMS_A_STEP,
     AssignableMember,

@@ -17,6 +17,7 @@ answer is given when they are committed. A heartbeat that changes nothing has no
 
 from dataclasses import dataclass, field, replace
 
+from ....runtime.steps import run_to_end
 from ....wire.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
@@ -24,7 +25,6 @@ from ....wire.errors import (
     UnknownMemberId,
     UnreleasedInstanceId,
 )
-from ....wire.steps import run_to_end
 from ..assignors.spec import PartitionsByTopic
 from .consumer_group import (
     JOINS,

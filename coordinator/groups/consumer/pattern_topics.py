@@ -6,7 +6,7 @@ topics have come, or after 10 minutes (`heartbeats.patterns_are_due`).
 
 from collections.abc import Mapping
 
-from ....wire.steps import Steps
+from ....runtime.steps import Steps
 from .consumer_group import ConsumerGroup, ConsumerRecord
 from .known_topics import Topics
 from .patterns import resolving_patterns

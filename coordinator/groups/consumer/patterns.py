@@ -9,8 +9,8 @@ ones do not lie in memory (docs/decisions/0016-re2-for-patterns.md).
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from ....runtime.steps import Steps
 from ....wire.errors import InvalidRegularExpression
-from ....wire.steps import Steps
 
 if TYPE_CHECKING:
     import re2

@@ -8,7 +8,7 @@ meanwhile. When the steps are done the group may have gone on: then the result i
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ....wire.steps import StepCounter, Steps
+from ....runtime.steps import StepCounter, Steps
 from ..assignors.catalogue import ASSIGNORS, DEFAULT_ASSIGNOR
 from ..assignors.spec import AssignableMember, AssignmentSpec, PartitionsByTopic
 from .consumer_group import ConsumerGroup, ConsumerRecord

@@ -7,7 +7,7 @@ takes a dead node out of all ISRs.
 
 from dataclasses import replace
 
-from ....replication.sliced_work import Steps
+from ....runtime.sliced_work import Steps
 from ....wire.errors import (
     BrokerIdNotRegistered,
     ErrorCode,

@@ -9,7 +9,7 @@ allowed, partitions without a leader get one.
 
 from collections import Counter
 
-from ....replication.sliced_work import Steps
+from ....runtime.sliced_work import Steps
 from ....wire.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,

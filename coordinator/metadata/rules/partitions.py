@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ....replication.isr_change import UNKNOWN_BROKER_EPOCH
-from ....replication.sliced_work import Steps
+from ....runtime.sliced_work import Steps
 from ....wire.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,

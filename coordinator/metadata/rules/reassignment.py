@@ -9,7 +9,7 @@ will not be there when it ends; a replica of an earlier plan that was replaced i
 
 from collections import Counter
 
-from ....replication.sliced_work import Steps
+from ....runtime.sliced_work import Steps
 from ....wire.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,

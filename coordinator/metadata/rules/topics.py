@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ....replication.sliced_work import Steps
+from ....runtime.sliced_work import Steps
 from ....wire.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,

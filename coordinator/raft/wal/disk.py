@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from ....wire.fault_point import FaultPoint, no_fault_point
+from ....runtime.fault_point import FaultPoint, no_fault_point
 
 _ZEROS = bytes(1 << 20)
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....replication.purgatory import DelayedFetch
+from ....runtime.steps import Steps, run_to_end
 from ....wire.errors import InvalidRequest, KafkaError
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import fetch
@@ -24,7 +25,6 @@ from ....wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from ....wire.steps import Steps, run_to_end
 from ...listener.dispatch import BODY_AT_ONCE_BYTES_MAX, Api, CloseConnection, RequestContext
 from ...listener.pending_answer import PendingAnswer
 from ...partitions.replica_manager import ReplicaManager

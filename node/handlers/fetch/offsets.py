@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import (
     ErrorCode,
     InvalidRequest,
@@ -21,7 +22,6 @@ from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ..answers import nested, of_each_partition

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
+from ....runtime.steps import Steps
 from ....wire.errors import ErrorCode, KafkaError, KafkaStorageError, OffsetOutOfRange
 from ....wire.identifiers import TopicPartition
 from ....wire.messages.fetch import (
@@ -18,7 +19,6 @@ from ....wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from ....wire.steps import Steps
 from ...listener.dispatch import RequestContext
 from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
+from ....runtime.steps import Steps
 from ....wire.errors import (
     ErrorCode,
     InvalidTopicException,
@@ -15,7 +16,6 @@ from ....wire.errors import (
 )
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
-from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ..answers import nested, of_each_partition

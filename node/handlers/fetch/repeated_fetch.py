@@ -10,10 +10,10 @@ that it got before.
 import asyncio
 
 from ....replication.purgatory import DelayedFetch
+from ....runtime.steps import Steps
 from ....wire.framing import Buffer
 from ....wire.messages.fetch import FetchRequest, FetchResponse
 from ....wire.messages.fetch_rows import FetchRows, fetch_rows
-from ....wire.steps import Steps
 from ...listener.dispatch import RequestContext
 from .partition_reader import FetchLook, FetchRead
 from .session_fetch import SessionFetch, close_session, open_session

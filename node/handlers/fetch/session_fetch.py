@@ -19,6 +19,7 @@ from ....replication.fetch_session import (
     is_full,
 )
 from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
+from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import ErrorCode, error_for
 from ....wire.messages.fetch import (
     FetchedPartition,
@@ -27,7 +28,6 @@ from ....wire.messages.fetch import (
     FetchResponse,
 )
 from ....wire.messages.fetch_answer import TOPIC_IDS_FROM
-from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import RequestContext
 from ...partitions.hosted_partition import HostedPartition
 from ...services import BrokerServices

@@ -8,11 +8,11 @@ two steps, and logs may go: who does not lead any more says so, and looks at not
 
 from typing import NamedTuple
 
+from ....runtime.steps import Steps
 from ....storage.partition_log import PartitionLog, TimedBatch
 from ....wire.errors import NotLeaderOrFollower
 from ....wire.record_batch import BatchHeader
 from ....wire.record_walk import first_record_not_older
-from ....wire.steps import Steps
 from ...partitions.batch_contents import contents
 from ...partitions.hosted_partition import HostedPartition
 from ...services import BrokerServices

@@ -12,6 +12,7 @@ from functools import partial
 from ....coordinator.groups.classic_group import ClassicGroup
 from ....coordinator.groups.group_member import metadata_bytes
 from ....coordinator.groups.group_states import GroupState
+from ....runtime.steps import StepCounter, Steps, made
 from ....wire.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -23,7 +24,6 @@ from ....wire.errors import (
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps, made
 from ...groups.removal import delete_group
 from ...groups.shard import ShardState
 from ...listener.dispatch import Api, RequestContext, control_api

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ....coordinator.groups.offset_table import OffsetTable
 from ....coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
 from ....coordinator.metadata.cluster_state import ClusterState
+from ....runtime.steps import Steps
 from ....wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinator
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import Steps
 from ...groups.removal import append_tombstones, encoding_tombstones
 from ...groups.shard import GroupShard
 from ...listener.dispatch import Api, RequestContext, control_api

@@ -30,6 +30,7 @@ from ....coordinator.groups.consumer.records import (
 )
 from ....coordinator.groups.consumer.target_assignment import preferred_assignor
 from ....coordinator.metadata.cluster_state import ClusterState
+from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import (
     ErrorCode,
     InvalidGroupId,
@@ -39,7 +40,6 @@ from ....wire.errors import (
 )
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
-from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.large_answers import ENTRY_BYTES
 from ...listener.pending_answer import PendingAnswer

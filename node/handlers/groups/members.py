@@ -28,6 +28,7 @@ from ....coordinator.groups.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
+from ....runtime.steps import Steps
 from ....wire.errors import (
     CoordinatorLoadInProgress,
     ErrorCode,
@@ -42,7 +43,6 @@ from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ....wire.messages.apis import API_NAMES
 from ....wire.primitives import STRING_BYTES_MAX
-from ....wire.steps import Steps
 from ...listener.dispatch import (
     BODY_AT_ONCE_BYTES_MAX,
     Api,

@@ -28,6 +28,7 @@ from ....coordinator.groups.records import (
     encode_offset_value,
 )
 from ....coordinator.metadata.cluster_state import ClusterState
+from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
@@ -41,7 +42,6 @@ from ....wire.errors import (
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.records import Record, encoding_batch
-from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
 from ...services import BrokerServices

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from ....coordinator.groups.records import encode_offset_key
+from ....runtime.steps import run_to_end
 from ....wire.errors import ErrorCode, KafkaError, UnknownServerError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, control, requests
-from ....wire.steps import run_to_end
 from ...groups.shard import GroupShard
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.pending_answer import PendingAnswer

@@ -13,9 +13,9 @@ from functools import partial
 
 from ....coordinator.metadata.commands import CreateTopics, NewTopic
 from ....coordinator.metadata.topic_names import why_invalid
-from ....replication.rate_limited_log import LimitedLog
+from ....runtime.rate_limited_log import LimitedLog
+from ....runtime.steps import made
 from ....wire.errors import ErrorCode, KafkaError
-from ....wire.steps import made
 from ...config.broker_config import BrokerConfig
 from ...groups.coordinator import OFFSETS_TOPIC
 from ...services import BrokerServices

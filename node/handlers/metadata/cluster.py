@@ -20,10 +20,10 @@ from typing import Any, NoReturn, TypedDict
 
 from ....coordinator.metadata.cluster_model import BrokerRegistration
 from ....coordinator.metadata.commands import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ....runtime.steps import Steps
 from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
-from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import code_only, code_with_message, entries_bytes, of_each
 

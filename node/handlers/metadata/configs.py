@@ -32,6 +32,7 @@ from ....coordinator.metadata.commands import (
 )
 from ....coordinator.metadata.results import Item
 from ....coordinator.metadata.topic_names import why_invalid
+from ....runtime.steps import Steps, made
 from ....storage.topic_configs import TOPIC_CONFIGS, ConfigType
 from ....wire.errors import (
     InvalidConfig,
@@ -44,7 +45,6 @@ from ....wire.errors import (
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import Steps, made
 from ...config.broker_config import BROKER_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...config.group_configs import GROUP_KEYS

@@ -10,11 +10,11 @@ AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853: as where kraft.version is 0.
 from collections.abc import Callable
 from typing import Any
 
+from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import ErrorCode, InvalidRequest, error_for
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices
 from ..answers import code_only, code_with_message, of_each

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, TypedDict
 from ....coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration, Topic
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....coordinator.metadata.topic_names import why_invalid
+from ....runtime.steps import StepCounter, Steps, made, run_to_end
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps, made, run_to_end
 from ...listener.dispatch import (
     BODY_AT_ONCE_BYTES_MAX,
     Api,

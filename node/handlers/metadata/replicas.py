@@ -24,6 +24,7 @@ from ....coordinator.metadata.commands import (
     Reassignment,
 )
 from ....coordinator.metadata.results import Item
+from ....runtime.steps import StepCounter, Steps, made
 from ....wire.errors import (
     ErrorCode,
     InvalidRequest,
@@ -34,7 +35,6 @@ from ....wire.errors import (
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps, made
 from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import (
     code_and_message,

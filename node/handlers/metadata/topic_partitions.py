@@ -5,10 +5,10 @@ page by page.
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from ....runtime.steps import StepCounter, Steps, made
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
-from ....wire.steps import StepCounter, Steps, made
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.large_answers import ENTRY_BYTES
 from ..answers import entries_bytes, of_each

@@ -23,6 +23,7 @@ from ....coordinator.metadata.commands import (
     TopicReference,
 )
 from ....coordinator.metadata.results import Item
+from ....runtime.steps import made
 from ....wire.errors import (
     ErrorCode,
     InvalidConfig,
@@ -34,7 +35,6 @@ from ....wire.errors import (
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import made
 from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import NO_ERROR, CodeAndMessage, code_and_message, of_each, outcome_of
 from .config_entries import CONFIGS_MAX, effective_topic_configs

@@ -8,12 +8,12 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from ....runtime.steps import made
 from ....wire.errors import InvalidRequiredAcks, KafkaError
 from ....wire.framing import Buffer
 from ....wire.messages.large_produce import decode_parts_steps, encode_parts_steps, peek_acks
 from ....wire.messages.produce import ProduceRequest, ProduceResponse
 from ....wire.primitives import MalformedFrame
-from ....wire.steps import made
 from ...listener.dispatch import RequestContext
 from ...listener.pending_answer import PendingAnswer
 from .operation import ProduceOperation

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 
+from ....runtime.steps import made
 from ....wire.errors import ErrorCode
 from ....wire.messages.large_produce import PARTITIONS_MAX
-from ....wire.steps import made
 from ...listener.dispatch import RequestContext
 from ...listener.pending_answer import PendingAnswer
 from ...partitions.hosted_partition import HostedPartition

@@ -9,6 +9,7 @@ connection waits, as the order of appends demands.
 
 from collections.abc import Callable, Iterable
 
+from ....runtime.steps import Steps
 from ....storage.batch_checks import TimestampOutOfRange, claims_too_much
 from ....storage.log_config import RecordCheck
 from ....wire.errors import InvalidRecord, KafkaError
@@ -27,7 +28,6 @@ from ....wire.record_walk import (
     timestamps,
     walk_skeleton,
 )
-from ....wire.steps import Steps
 from ...listener.dispatch import RequestContext
 from ...partitions.batch_contents import contents, contents_at_once
 from ...partitions.hosted_partition import HostedPartition

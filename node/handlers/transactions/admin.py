@@ -13,11 +13,11 @@ import re
 
 from ....coordinator.transactions.answers import TransactionDescription
 from ....coordinator.transactions.states import BY_NAME
+from ....runtime.steps import Steps
 from ....wire.errors import ErrorCode, InvalidRegularExpression, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import Steps
 from ...listener.dispatch import Api, RequestContext, control_api
 from ..answers import code_only, entries_bytes, of_each
 

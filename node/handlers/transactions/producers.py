@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from ....coordinator.sharding import shard_for
 from ....coordinator.transactions.messages import VerifyTransaction
+from ....runtime.steps import StepCounter, Steps, made
 from ....wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
-from ....wire.steps import StepCounter, Steps, made
 from ...groups.coordinator import OFFSETS_TOPIC
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...services import BrokerServices

@@ -11,12 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from oncelog.cli.main import run
 from oncelog.client import Admin, BlockingDualWriter, CheckBack, DatabaseResolver, HttpResolver
 from oncelog.client.dual_write.names import PREFIX, session_id, writer_of
 from oncelog.client.dual_write.resolvers import resolver_of
 from oncelog.client.dual_write.steps import DecidedOutcome, TransactionKey
 from oncelog.client.dual_write.stop_words import CheckedBackError
-from oncelog.deploy.cli.main import run
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.wire.errors import InvalidConfig, InvalidRequest
 

@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from oncelog.cli.main import run
 from oncelog.client import BlockingCheckBack, CheckBackTask, DatabaseResolver, DualWriter
 from oncelog.client.cluster_view import ClusterView
 from oncelog.client.connection import BrokerConnection
 from oncelog.client.dual_write.resolvers import resolver_of
 from oncelog.client.dual_write.stop_words import CheckedBackError
-from oncelog.deploy.cli.main import run
 from oncelog.wire.errors import InvalidConfig
 
 from .ledger import Ledger, assert_equal, open_transactions

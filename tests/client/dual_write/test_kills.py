@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from oncelog.cli.main import run
 from oncelog.client import BlockingDualWriter, DecisionInDoubt
-from oncelog.deploy.cli.main import run
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ...waiting import until

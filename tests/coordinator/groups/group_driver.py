@@ -17,8 +17,8 @@ from oncelog.coordinator.groups.group_messages import (
 from oncelog.coordinator.groups.group_table import GroupTable
 from oncelog.coordinator.groups.records import GroupKey, GroupValue, decode_group_value, decode_key
 from oncelog.coordinator.groups.turn import GroupAppend, Turn
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.steps import run_to_end
 
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
 GROUP = "g"

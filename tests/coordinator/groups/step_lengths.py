@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from oncelog.wire.steps import Steps
+from oncelog.runtime.steps import Steps
 
 Result = TypeVar("Result")
 

@@ -5,8 +5,8 @@ import pytest
 from oncelog.coordinator.groups import group_table
 from oncelog.coordinator.groups.consumer_protocol import subscribed_topics
 from oncelog.coordinator.groups.group_states import GroupState
+from oncelog.runtime.steps import MADE_A_STEP, StepCounter, run_to_end
 from oncelog.wire.errors import ErrorCode, GroupIdNotFound, NonEmptyGroup, error_for
-from oncelog.wire.steps import MADE_A_STEP, StepCounter, run_to_end
 
 from .group_driver import GROUP, REBALANCE_MS, SESSION_MS, Groups
 

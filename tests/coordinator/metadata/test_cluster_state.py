@@ -31,7 +31,7 @@ from oncelog.coordinator.metadata.commands import (
     TopicReference,
     encode_command,
 )
-from oncelog.replication.sliced_work import run_to_end
+from oncelog.runtime.sliced_work import run_to_end
 
 from .command_strategies import any_command
 from .metadata_cluster import MetadataCluster, check, check_indexes, topic_id, visible

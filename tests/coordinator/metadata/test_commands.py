@@ -36,8 +36,8 @@ from oncelog.coordinator.metadata.results import (
     merge_results,
 )
 from oncelog.replication.peer.codec import encode_message
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import PolicyViolation
-from oncelog.wire.steps import run_to_end
 
 from .command_strategies import any_command, values_of
 

@@ -14,8 +14,8 @@ from oncelog.coordinator.metadata.commands import (
     ResourceConfigs,
 )
 from oncelog.coordinator.metadata.config_checks import ConfigValidators, refuse_invalid_configs
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import ErrorCode, InvalidConfig
-from oncelog.wire.steps import run_to_end
 
 from .metadata_cluster import MetadataCluster, topic_id
 

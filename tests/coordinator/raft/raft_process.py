@@ -25,7 +25,7 @@ import uvloop
 from oncelog.coordinator.raft import RaftEngine, RaftGroup, RaftSettings
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.transport import PeerTransport
-from oncelog.replication.sliced_work import Steps
+from oncelog.runtime.sliced_work import Steps
 
 
 class Numbers:

@@ -18,7 +18,7 @@ from oncelog.coordinator.raft import (
     RaftGroup,
 )
 from oncelog.coordinator.raft.outcome_queue import OUTCOMES_AT_ONCE
-from oncelog.replication.sliced_work import Steps
+from oncelog.runtime.sliced_work import Steps
 
 from ...awaiting import until
 

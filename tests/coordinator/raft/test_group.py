@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.coordinator.raft import OutcomeUnknown, RaftSettings
 from oncelog.coordinator.raft.messages import SnapshotChunk, decode_frame, encode_frame, split
-from oncelog.replication.sliced_work import Steps
+from oncelog.runtime.sliced_work import Steps
 
 from ...simulation.raft_simulation import Cluster, Machine, Violation, started
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from oncelog.coordinator.raft.jobs import Jobs
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 
 
 def test_a_job_that_fails_while_a_stop_waits_for_it_fails_once() -> None:

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from oncelog.coordinator.raft.wal.disk import DirectoryDisk
-from oncelog.replication.sliced_work import Steps
+from oncelog.runtime.sliced_work import Steps
 
 from ...simulation.raft_simulation import Cluster, Machine
 

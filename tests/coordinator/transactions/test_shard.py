@@ -34,7 +34,7 @@ from oncelog.coordinator.transactions.shard import (
     UnreadableShard,
 )
 from oncelog.coordinator.transactions.states import PREPARED, TransactionState
-from oncelog.replication.sliced_work import run_to_end
+from oncelog.runtime.sliced_work import run_to_end
 
 S = TransactionState
 IDS = ("one", "two", "three")

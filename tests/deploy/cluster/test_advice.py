@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oncelog.deploy.cli.common import ClusterOptions
+from oncelog.cli.common import ClusterOptions
 from oncelog.deploy.cluster.advice import one_command, shell_command
 
 NAMES = (

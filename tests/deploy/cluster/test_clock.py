@@ -13,14 +13,14 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from oncelog.deploy.cli import main
+from oncelog.cli import main
 from oncelog.deploy.cluster import admin_socket_client
 from oncelog.deploy.cluster.clock import ClockControl, ClockNotControlled, duration_ms
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.plan import ClusterPlan
-from oncelog.deploy.pytest_plugin.clusters import Clusters
-from oncelog.deploy.pytest_plugin.handle import ClusterInTest, Wanted
+from oncelog.proof.pytest_plugin.clusters import Clusters
+from oncelog.proof.pytest_plugin.handle import ClusterInTest, Wanted
 from oncelog.wire.errors import TransactionalIdNotFound
 
 from ...node.own_broker import running

@@ -17,8 +17,8 @@ from unittest import mock
 import psutil
 import pytest
 
-from oncelog.deploy.cli import main
-from oncelog.deploy.cli.bench import _judged
+from oncelog.cli import main
+from oncelog.cli.bench import _judged
 from oncelog.deploy.cluster import layout
 from oncelog.deploy.cluster.ends import leftovers
 from oncelog.deploy.cluster.ends.guardian import guardian
@@ -73,7 +73,7 @@ def test_terminated_block_leaves_nothing(scratch: Path) -> None:
 )
 def test_interrupted_up_leaves_nothing(scratch: Path, number: signal.Signals) -> None:
     data = scratch / "deep" / "data"
-    command = [sys.executable, "-m", "oncelog.deploy.cli", "up", "-n", "1", "--data", str(data)]
+    command = [sys.executable, "-m", "oncelog.cli", "up", "-n", "1", "--data", str(data)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as up:
         until(lambda: any("oncelog.node" in each for each in left_in(scratch)))
         up.send_signal(number)
@@ -88,7 +88,7 @@ def test_all_clusters_are_found_and_a_removed_directory_ends_its_broker(
     scratch: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed, bare = scratch / "removed", scratch / "bare"
-    command = [sys.executable, "-m", "oncelog.deploy.cli", "up", "-n", "1", "--data", str(bare)]
+    command = [sys.executable, "-m", "oncelog.cli", "up", "-n", "1", "--data", str(bare)]
     up = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert up.returncode == 0, up.stderr  # nothing that goes on holds its pipes
     clusters = [Cluster(1, data=removed), Cluster.open(bare)]

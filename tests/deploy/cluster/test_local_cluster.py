@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from oncelog.deploy.cli import main
+from oncelog.cli import main
 from oncelog.deploy.cluster import ports
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
@@ -166,7 +166,7 @@ def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, ca
 
 def test_an_up_that_is_killed_leaves_nothing_that_down_does_not_find(tmp_path):
     data = tmp_path / "killed"
-    command = [sys.executable, "-m", "oncelog.deploy.cli", "up", "-n", "3", "--data", str(data)]
+    command = [sys.executable, "-m", "oncelog.cli", "up", "-n", "3", "--data", str(data)]
     up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 20
     while not nodes_with(str(data)):

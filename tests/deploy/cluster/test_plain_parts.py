@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.deploy.cli import main
+from oncelog.cli import main
 from oncelog.deploy.cluster import layout, ports, properties, targets
 from oncelog.deploy.cluster.failure import Failure, told_by_system
 from oncelog.deploy.cluster.layout import ClusterFile, NodeEntry

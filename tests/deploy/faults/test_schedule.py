@@ -4,7 +4,6 @@ from itertools import islice
 
 import pytest
 
-from oncelog.deploy.chaos.schedulers import ACTIONS
 from oncelog.deploy.faults.schedule import (
     KINDS,
     KINDS_BY_TARGET,
@@ -12,6 +11,7 @@ from oncelog.deploy.faults.schedule import (
     Fault,
     chaos_schedule,
 )
+from oncelog.proof.chaos.schedulers import ACTIONS
 
 
 @pytest.mark.parametrize("target", KINDS_BY_TARGET)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog import Cluster
-from oncelog.deploy.cli.main import run
+from oncelog.cli.main import run
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.inspect.cluster_watch import ClusterWatch
 from oncelog.deploy.inspect.probe import Probe, Target

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from oncelog.cli.main import run
 from oncelog.client import Consumer
-from oncelog.deploy.cli.main import run
 
 from ..client_peers import TIMEOUT_S, new_topic
 from .test_consumer_protocol import fill, settings, until, until_read

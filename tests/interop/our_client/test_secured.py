@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from oncelog.cli.main import run as run_command
 from oncelog.client import Admin, BlockingConsumer, BlockingProducer, Consumer, Producer
 from oncelog.client.failures import SecurityProtocolMismatch, SslAuthenticationFailed
 from oncelog.client.loop_thread import new_event_loop
 from oncelog.client.view_source import view_of
-from oncelog.deploy.cli.main import run as run_command
 from oncelog.wire.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,

@@ -14,7 +14,7 @@ from oncelog.coordinator.raft.status import RaftStatus, VoterStatus
 from oncelog.node.controller.client import ControllerClient
 from oncelog.node.controller.service import ControllerService
 from oncelog.replication.peer.transport import PeerTimeout, PeerTransport, PeerUnavailable
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 
 from ..fake_raft_group import FakeRaftGroup
 

@@ -19,7 +19,7 @@ from oncelog.node.controller.client import ControllerClient
 from oncelog.node.controller.service import ControllerService
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.transport import PeerTransport
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 
 from ...awaiting import until
 from ...coordinator.metadata.metadata_cluster import check, topic_id

@@ -13,7 +13,7 @@ from oncelog.coordinator.groups.turn import GroupAppend, LogRecord
 from oncelog.coordinator.metadata.cluster_model import Changes
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
 from oncelog.node.groups import consumer_work
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
 from ...awaiting import settle, turns_until

@@ -19,9 +19,9 @@ from oncelog.coordinator.metadata.commands import (
 )
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
 from oncelog.node.handlers.groups import offset_commits
+from oncelog.runtime.steps import Steps
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.records import Record, encode_batch
-from oncelog.wire.steps import Steps
 
 from ...awaiting import turns_until
 from ..coordinating_broker import CoordinatingBroker

@@ -16,8 +16,8 @@ from oncelog.coordinator.groups.records import (
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
 from oncelog.node.groups.shard import ShardState
 from oncelog.node.handlers.groups import plain_commits
-from oncelog.replication.sliced_work import SlicedWork
-from oncelog.replication.turn_share import SHARE_S
+from oncelog.runtime.sliced_work import SlicedWork
+from oncelog.runtime.turn_share import SHARE_S
 from oncelog.wire.errors import CoordinatorNotAvailable
 from oncelog.wire.records import Record, encode_batch
 

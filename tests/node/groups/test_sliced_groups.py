@@ -26,11 +26,11 @@ from oncelog.node.groups.shard import GroupShard, ShardState
 from oncelog.node.handlers.groups import offset_commits
 from oncelog.node.handlers.groups.admin import GROUPS_A_STEP
 from oncelog.node.handlers.groups.committed_offsets import OFFSETS_A_STEP, offset_fetch
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
+from oncelog.runtime.steps import Steps
 from oncelog.wire.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
 from oncelog.wire.messages.api_keys import DELETE_GROUPS, LIST_GROUPS
 from oncelog.wire.records import Record, encode_batch
-from oncelog.wire.steps import Steps
 
 from ...awaiting import settle, turns_until
 from ..coordinating_broker import CoordinatingBroker

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from oncelog.node.listener.connection import PIPELINED_MAX, REQUESTS_AT_A_STRETCH
-from oncelog.replication.turn_share import SHARE_S, TurnShare
+from oncelog.runtime.turn_share import SHARE_S, TurnShare
 
 from ...awaiting import until
 from ...present import present

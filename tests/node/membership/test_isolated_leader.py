@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 from oncelog.node.membership.isolated_leader import PARTITIONS_A_STEP, IsolatedLeader
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 
 from ...awaiting import settle, turns_until
 from ..fake_broker import CLOSED

@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.coordinator.metadata.commands import FenceBroker, encode_command
 from oncelog.node.membership import suspected_brokers
-from oncelog.replication.sliced_work import run_to_end
+from oncelog.runtime.sliced_work import run_to_end
 
 from ...awaiting import settle
 from ..fake_broker import FakeBroker

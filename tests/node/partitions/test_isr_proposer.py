@@ -9,7 +9,7 @@ from oncelog.coordinator.metadata.commands import AlterPartition, Command
 from oncelog.coordinator.metadata.results import Item, Result
 from oncelog.node.partitions.isr_proposer import RETRY_MS, IsrProposer
 from oncelog.replication.isr_change import IsrChange, IsrMember
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
 from ...awaiting import until

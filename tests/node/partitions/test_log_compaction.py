@@ -17,7 +17,7 @@ import pytest
 from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
 from oncelog.node.partitions.log_compaction import LogCompaction
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.storage.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.partition_log import PartitionLog

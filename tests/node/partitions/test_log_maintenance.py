@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from oncelog.node.partitions import log_maintenance
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,

@@ -25,14 +25,14 @@ from oncelog.node.partitions.replica_fetchers import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
 from oncelog.replication.replica_server import ReplicaServer
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.directory.log_directory import LogDirectory
 from oncelog.storage.directory.partition_offsets import CHECKPOINTS
 from oncelog.storage.log_config import LogConfig
 from oncelog.wire.records import Record, decode_batch, encode_batch
-from oncelog.wire.steps import run_to_end
 
 from ...awaiting import turns_until
 from ...log_batches import COMPACTED, append_as_leader, batches_in

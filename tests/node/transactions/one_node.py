@@ -23,7 +23,7 @@ from oncelog.node.transactions.service import TransactionCoordinators
 from oncelog.node.transactions.shard_timeouts import ShardLeaders
 from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerTransport, PeerUnavailable
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 
 from ...awaiting import until
 from ..fake_raft_group import FakeRaftGroup

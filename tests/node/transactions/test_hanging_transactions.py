@@ -24,7 +24,7 @@ from oncelog.node.transactions.producer_expiry import ProducerExpiry
 from oncelog.replication.messages import PeerMessage
 from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerUnavailable
-from oncelog.replication.sliced_work import run_to_end
+from oncelog.runtime.sliced_work import run_to_end
 from oncelog.wire.errors import ErrorCode
 
 from ..leading_broker import LeadingBroker, StoppedClock, batch

@@ -17,7 +17,7 @@ from oncelog.coordinator.transactions.messages import (
 from oncelog.node.transactions.marker_writer import MarkerWriter
 from oncelog.replication.messages import MalformedPeerMessage, PeerMessage
 from oncelog.replication.peer.codec import decode_message, encode_message
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
 from ...awaiting import settle, turns_until

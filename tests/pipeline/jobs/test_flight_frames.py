@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from oncelog.deploy.demo import flights, window_sums
-from oncelog.deploy.demo.enrichment import Flight, added, take_apart
 from oncelog.pipeline.jobs import flight_frames
+from oncelog.proof.demo import flights, window_sums
+from oncelog.proof.demo.enrichment import Flight, added, take_apart
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset long"
 PARTITIONS = 6

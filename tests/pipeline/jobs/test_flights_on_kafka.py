@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from oncelog.client import BlockingAdmin, BlockingProducer
-from oncelog.deploy.demo import flights
-from oncelog.deploy.demo.output_judge import judge_outputs
-from oncelog.deploy.demo.reading import read_back
-from oncelog.deploy.demo.spark_engine import CONFS
-from oncelog.deploy.demo.window_sums import judge_window_sums
 from oncelog.pipeline.jobs.flights import FAILED
+from oncelog.proof.demo import flights
+from oncelog.proof.demo.output_judge import judge_outputs
+from oncelog.proof.demo.reading import read_back
+from oncelog.proof.demo.spark_engine import CONFS
+from oncelog.proof.demo.window_sums import judge_window_sums
 
 from ...interop.client_peers import PREPARES, SCAN
 from ...interop.kafka_peer import KafkaPeer

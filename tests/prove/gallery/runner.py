@@ -17,9 +17,9 @@ from typing import Any
 
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.faults.postgres_server import tool
-from oncelog.deploy.prove.page import keep_outcome
-from oncelog.deploy.prove.run import Run
-from oncelog.deploy.prove.settings import ProveSettings
+from oncelog.proof.prove.page import keep_outcome
+from oncelog.proof.prove.run import Run
+from oncelog.proof.prove.settings import ProveSettings
 
 from ...client.dual_write.postgresql import postgresql
 from ...interop.kafka_peer import java_source

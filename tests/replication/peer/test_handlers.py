@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.replication.messages import MalformedPeerMessage
 from oncelog.replication.peer.handlers import PeerHandlers, What
-from oncelog.replication.rate_limited_log import LINES_PER_PERIOD
+from oncelog.runtime.rate_limited_log import LINES_PER_PERIOD
 
 KIND, PEER = 7, 3
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.compaction import cleaning
 from oncelog.storage.compaction.cleaner import KeyMap
 from oncelog.storage.compaction.cleaning import SLICE_BYTES, CleanedGroup
@@ -20,7 +21,6 @@ from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import CorruptMessage, InvalidRecord, KafkaStorageError
 from oncelog.wire.record_batch import decode_header, restamp
 from oncelog.wire.records import Record, decode_batch, encode_batch
-from oncelog.wire.steps import run_to_end
 
 from ...log_batches import COMPACTED, append_as_leader, batches_in, clean, end_transaction
 from ...present import present

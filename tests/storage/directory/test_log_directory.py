@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.checkpoint import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -27,7 +28,6 @@ from oncelog.storage.directory.partition_offsets import CHECKPOINTS, LOGS_A_STEP
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.steps import run_to_end
 
 from ... import log_directories
 from ...log_directories import delete_partition

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.producers.state import (
     RETRIES_END_MS,
     Accepted,
@@ -17,7 +18,6 @@ from oncelog.wire.errors import (
     TransactionCoordinatorFenced,
 )
 from oncelog.wire.record_batch import BatchHeader
-from oncelog.wire.steps import run_to_end
 
 from ...present import present
 

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.storage.producers.snapshot import decode, encode
 from oncelog.storage.producers.state import Duplicate, ProducerStateTable
 from oncelog.wire.errors import InvalidProducerEpoch, KafkaError
 from oncelog.wire.record_batch import BatchHeader
-from oncelog.wire.steps import run_to_end
 
 WRAP = 2**31
 NOW = 5

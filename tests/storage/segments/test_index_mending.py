@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.control_record import ControlType
 from oncelog.wire.errors import KafkaStorageError
-from oncelog.wire.steps import run_to_end
 
 from ...log_batches import end_transaction
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.groups.assignors.range import assign_range
 from oncelog.coordinator.groups.assignors.spec import AssignmentSpec
-from oncelog.wire.steps import run_to_end
+from oncelog.runtime.steps import run_to_end
 
 from ..step_lengths import longest_step
 from .specs import A, B, C, check_complete, member, spec, specs

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.groups.assignors.spec import AssignmentSpec
 from oncelog.coordinator.groups.assignors.uniform import assign_uniform
-from oncelog.wire.steps import run_to_end
+from oncelog.runtime.steps import run_to_end
 
 from ..step_lengths import longest_step
 from .specs import A, B, C, check_complete, followed_by, member, pairs, sizes, spec, specs

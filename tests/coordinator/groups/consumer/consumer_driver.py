@@ -28,8 +28,8 @@ from oncelog.coordinator.groups.group_table import GroupTable
 from oncelog.coordinator.groups.records import GroupKey, decode_group_value, decode_key
 from oncelog.coordinator.groups.turn import GroupAppend, LogRecord, Turn
 from oncelog.coordinator.metadata.cluster_model import Changes
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.steps import run_to_end
 
 GROUP = "g"
 SESSION_MS, REBALANCE_MS, INTERVAL_MS = 45_000, 60_000, 1_000

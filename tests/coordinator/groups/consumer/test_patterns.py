@@ -10,8 +10,8 @@ from oncelog.coordinator.groups.consumer.patterns import (
     check_pattern,
     resolving_patterns,
 )
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import InvalidRegularExpression
-from oncelog.wire.steps import run_to_end
 
 from ..step_lengths import longest_step
 

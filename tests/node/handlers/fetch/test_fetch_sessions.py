@@ -14,11 +14,11 @@ from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.handlers.fetch import session_fetch
 from oncelog.node.handlers.fetch.session_fetch import PLACES_AT_ONCE_MAX
 from oncelog.replication.fetch_session_cache import EVICTION_MS
-from oncelog.replication.turn_share import TurnShare
+from oncelog.runtime.steps import run_to_end
+from oncelog.runtime.turn_share import TurnShare
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages import fetch
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from oncelog.wire.steps import run_to_end
 
 from ....awaiting import settle
 from ...fake_broker import FETCH, Answer

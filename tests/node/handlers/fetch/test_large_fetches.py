@@ -14,12 +14,12 @@ from oncelog.node.handlers.fetch.fetch import PARTITIONS_AT_ONCE_MAX
 from oncelog.node.handlers.fetch.repeated_fetch import RepeatedFetch
 from oncelog.node.handlers.fetch.session_fetch import close_session
 from oncelog.node.listener.large_requests import LargeRequests
-from oncelog.replication.sliced_work import SLICE_S, SlicedWork
+from oncelog.runtime.sliced_work import SLICE_S, SlicedWork
+from oncelog.runtime.steps import Steps, run_to_end
 from oncelog.storage.partition_log import PartitionLog
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.fetch import FetchRequest, FetchTopic
 from oncelog.wire.messages.fetch_rows import FetchRows, fetch_rows
-from oncelog.wire.steps import Steps, run_to_end
 
 from ....awaiting import settle
 from ...fake_broker import Answer

@@ -8,8 +8,8 @@ import pytest
 from oncelog.coordinator.groups.group import GroupType
 from oncelog.node.groups.shard import ShardState
 from oncelog.node.handlers.groups.admin import list_groups
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
-from oncelog.wire.steps import run_to_end
 
 
 class Shard(SimpleNamespace):

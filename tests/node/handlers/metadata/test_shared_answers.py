@@ -16,7 +16,7 @@ from oncelog.node.handlers.metadata import metadata
 from oncelog.node.handlers.metadata.shared_answers import Computation, SharedAnswers
 from oncelog.node.listener.dispatch import RequestContext
 from oncelog.node.listener.large_requests import Nobody
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.wire.errors import ErrorCode
 
 from ....awaiting import settle

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from oncelog.node.handlers.produce.large_produce import LargeProduce
-from oncelog.replication.sliced_work import SlicedWork
+from oncelog.runtime.sliced_work import SlicedWork
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import produce
 from oncelog.wire.messages.large_produce import (
@@ -27,7 +28,6 @@ from oncelog.wire.messages.produce import (
     ProduceTopic,
 )
 from oncelog.wire.records import Record, encode_batch
-from oncelog.wire.steps import run_to_end
 
 from ....awaiting import until
 from ....size.connection import Connection

@@ -9,6 +9,7 @@ import pytest
 from oncelog.node.clock import SystemClock
 from oncelog.node.handlers.produce import record_checks
 from oncelog.node.handlers.produce.record_checks import SKELETONS_AT_ONCE_MAX
+from oncelog.runtime.steps import Steps
 from oncelog.storage.log_config import RecordCheck
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.record_batch import (
@@ -21,7 +22,6 @@ from oncelog.wire.record_batch import (
 )
 from oncelog.wire.record_walk import WalkedRecords, walk_skeleton
 from oncelog.wire.records import Record, decode_batch, encode_batch
-from oncelog.wire.steps import Steps
 
 from ....awaiting import turns_until
 from ....log_batches import batches_in

@@ -1,0 +1,337 @@
+"""Commands that run for a while: the demo and the benchmarks."""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.advice import shell_command
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.terminal import never_silent, say, show, show_one, tell
+from .common import (
+    DEFAULT_CLUSTER,
+    DEFAULT_DATA,
+    ClusterOptions,
+    Data,
+    Format,
+    add_family,
+    print_report,
+    require,
+)
+
+if TYPE_CHECKING:
+    from ..deploy.cluster.local_cluster import Cluster
+    from ..proof.bench.grid import CellResult, CellT, Grid, MeasurementT
+    from ..proof.demo.report import Screen
+
+T = TypeVar("T")
+
+Break = Literal[
+    "none", "acks=1", "acks=0", "idempotence=off", "unclean", "fence=off",
+    "decision-before-prepare", "complete-before-commit", "no-nonce", "two-owners", "no-tombstone",
+]  # fmt: skip
+SECONDS_MAX = 3_600
+REPLICATION_OPTIONAL = (
+    "SWITCHES/MB", "MSGS/MB", "SENT MB/MB", "RSS MB", "MIN.ISR", "p99.9 ms", "p50 ms", "RECORD B",
+    "FLOOR s/GB", "MB/s",
+)  # fmt: skip
+TRANSACTION_OPTIONAL = ("% OF PLAIN", "PLAIN p50 ms", "p99 ms")
+JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
+HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    app.command(demo)
+    about = "What guarantees cost, what faults cost."
+    add_family(app, "bench", about, replication, txn, failover)
+
+
+def demo(
+    *,
+    job: Annotated[
+        Literal["flights", "transfers"],
+        Parameter(help="Flights enriched and summed; or transfers: rows of a database and events."),
+    ] = "flights",
+    seed: Annotated[int | None, Parameter(help="Repeats the faults of another run.")] = None,
+    database: Annotated[
+        str | None,
+        Parameter(
+            help="Of transfers: postgresql://USER@HOST/DATABASE, or postgresql:// for a server "
+            "that is started, and killed with the rest. sqlite if it is not given."
+        ),
+    ] = None,
+    seconds: Annotated[float, Parameter(help="Of transfers: for how long.")] = 60.0,
+    engine: Annotated[
+        Literal["spark", "workers"] | None,
+        Parameter(help="What enriches: a Spark job, or two processes of one consumer group."),
+    ] = None,
+    broken: Annotated[
+        Break, Parameter(name="--break", help="Take one guarantee away, to see what it is for.")
+    ] = "none",
+    format: Format = "table",
+) -> int:
+    """Real flights in, enriched flights and sums out, nodes and workers killed; then a judge looks.
+
+    Or transfers: rows in a database and events in Kafka, services, nodes, check-back and database
+    killed; then rows and events are compared.
+
+    The engine is Spark where its extra is installed and nothing is taken away, else two workers.
+    Exit code 0: exactly once. 1: violated. 3: no kill hit work in flight, so nothing is proved.
+    """
+    require("demo", "confluent_kafka")
+    from ..deploy.cluster.local_cluster import Cluster
+    from ..proof.demo import flights
+    from ..proof.demo import report as demo_report
+    from ..proof.demo.run import BREAKS, CLUSTER_CONFIG, Demo, DemoReport
+
+    chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+    if job == "transfers":
+        return _transfers(chosen, broken, database, seconds, format)
+    if broken not in BREAKS or database is not None:
+        raise Failure("--database, and this --break, belong to --job transfers.", exit_code=2)
+    flights.archive()
+    worker = engine or _engine(broken)
+    what_is_broken = demo_report.WHAT_IS_BROKEN.get(broken, "")
+    screen = demo_report.Screen(chosen, broken, f" --engine {worker}", what_is_broken)
+
+    def run(cluster: Cluster) -> DemoReport:
+        return Demo(cluster, chosen, broken, screen.say, worker, doing=screen.doing).run(
+            screen.follow
+        )
+
+    report = _judged(Cluster(3, config=CLUSTER_CONFIG), screen, run)
+    if format == "json":
+        print(json.dumps(demo_report.as_json(report)))
+    else:
+        demo_report.print_verdict(report)
+    return report.exit_code
+
+
+def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: str) -> int:
+    from ..deploy.cluster.local_cluster import Cluster
+    from ..proof.demo.report import Screen
+    from ..proof.demo.transfers import report as transfers_report
+    from ..proof.demo.transfers.broken import WRITERS
+    from ..proof.demo.transfers.run import (
+        TransfersDemo,
+        TransfersReport,
+        database_of,
+        refuse_database,
+    )
+
+    if broken not in WRITERS or not 1 <= seconds <= SECONDS_MAX:
+        raise Failure(
+            f"With --job transfers: --break {', '.join(WRITERS)}; --seconds 1 to {SECONDS_MAX}.",
+            exit_code=2,
+        )
+    refuse_database(url)
+    what_is_broken = transfers_report.WHAT_IS_BROKEN.get(broken, "")
+    options = f" --job transfers --seconds {seconds:g}" + (" --database ..." if url else "")
+    screen = Screen(seed, broken, options, what_is_broken)
+
+    def run(cluster: Cluster) -> TransfersReport:
+        with database_of(url, cluster) as (found, server):
+            demo = TransfersDemo(
+                cluster, seed, broken, screen.say, doing=screen.doing, database=found,
+                server=server,
+            )  # fmt: skip
+            return demo.run(seconds)
+
+    report = _judged(Cluster(3), screen, run)
+    if output == "json":
+        print(json.dumps(transfers_report.as_json(report)))
+    else:
+        transfers_report.print_verdict(report)
+    return report.exit_code
+
+
+def _judged(cluster: "Cluster", screen: "Screen", run: "Callable[[Cluster], T]") -> T:
+    """Run a demo on a cluster of its own; what could not be judged stays to be looked at."""
+    is_kept = False
+    try:
+        cluster.up()
+        screen.started(cluster)
+        report = run(cluster)
+        screen.end()
+        return report
+    except Exception:
+        is_kept = True
+        raise
+    finally:
+        screen.close()
+        if cluster.data.exists():  # else `up` has failed, and has left nothing
+            cluster.down(purge=not is_kept)
+        if is_kept and cluster.data.exists():
+            remove = shell_command("down", data=cluster.data)
+            say(f"logs and data are kept in {cluster.data}; remove them with: {remove} --purge")
+
+
+def _engine(broken: str) -> Literal["spark", "workers"]:
+    """What enriches when nobody has said it."""
+    from ..proof.demo.spark_engine import is_installed
+
+    if broken != "none":  # what is taken away, is taken from the producer or from the workers
+        return "workers"
+    if is_installed():
+        return "spark"
+    say("two workers enrich; a Spark job would. In a checkout: pip install '.[demo,spark]'")
+    return "workers"
+
+
+def replication(
+    *,
+    rf: Annotated[
+        str, Parameter(name=["--rf", "--replication-factor"], help="Replication factors.")
+    ] = "1,3",
+    acks: Annotated[str, Parameter(help="0, 1, all.")] = "1,all",
+    min_isr: Annotated[str, Parameter(help="min.insync.replicas; only with acks=all.")] = "2",
+    record_size: Annotated[str, Parameter(help="Bytes of a record's value.")] = "100,1000",
+    batch_size: Annotated[str, Parameter(help="batch.size in bytes.")] = "16384,1000000",
+    repetitions: Annotated[
+        int, Parameter(name=["--repetitions", "-r"], help="Of each measurement.")
+    ] = 2,
+    seconds: Annotated[float, Parameter(help="Of load for each figure.")] = 3.0,
+    rate: Annotated[float, Parameter(help="Records/s of the latency run.")] = 1_000.0,
+    against_floor: Annotated[
+        bool,
+        Parameter(
+            help="CPU also as a multiple of the elementary steps on this machine: receive, "
+            "checksum, a write for each replica, a hop to each follower."
+        ),
+    ] = False,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
+) -> None:
+    """What a replica costs: throughput, latency, CPU, memory, what nodes send to each other."""
+    require("bench", "confluent_kafka", "hdrh")
+    from ..proof.bench.floor import measure_floor
+    from ..proof.bench.load import perf_line
+    from ..proof.bench.replication import ReplicationGrid
+    from ..proof.bench.replication_page import page
+    from ..proof.bench.report import rows
+
+    if rate <= 0:
+        raise Failure("--rate is above 0.", exit_code=2)
+    grid = ReplicationGrid(
+        replication_factors=_numbers(rf),
+        acks=acks.split(","),
+        min_insync=_numbers(min_isr),
+        record_bytes=_numbers(record_size),
+        batch_bytes=_numbers(batch_size),
+        repetitions=repetitions,
+        seconds=seconds,
+        rate=rate,
+    )
+    described, results = _measured(grid, cluster)
+    floors = {b: measure_floor(b) for b in grid.batch_bytes} if against_floor else None
+    show(rows(results, floors), "table", optional=REPLICATION_OPTIONAL)
+    for result in results:
+        tell(f"{result.cell.name}: {perf_line(result.middle.throughput)}")
+    figures = [r.as_json() | {"perf_line": perf_line(r.middle.throughput)} for r in results]
+    floor_figures = {str(b): asdict(floor) for b, floor in (floors or {}).items()}
+    _write(json_file, described, results=figures, floors=floor_figures)
+    _write_page(html_file, page(described, results, floors))
+
+
+def txn(
+    *,
+    records: Annotated[str, Parameter(help="Records of a transaction.")] = "1,10,100,1000",
+    partitions: Annotated[str, Parameter(help="Partitions that it touches.")] = "1,3,10",
+    record_size: Annotated[int, Parameter(help="Bytes of a record's value.")] = 100,
+    rf: Annotated[
+        int, Parameter(name=["--rf", "--replication-factor"], help="Replication factor.")
+    ] = 3,
+    min_isr: Annotated[int, Parameter(help="min.insync.replicas.")] = 2,
+    repetitions: Annotated[
+        int, Parameter(name=["--repetitions", "-r"], help="Of each measurement.")
+    ] = 2,
+    seconds: Annotated[float, Parameter(help="Of transactions for each figure.")] = 3.0,
+    seed: Annotated[int, Parameter(help="Of the bytes that are written.")] = 0,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+    json_file: JsonFile = None,
+    html_file: HtmlFile = None,
+) -> None:
+    """What a transaction costs: commit latency and rate, beside plain idempotent writes."""
+    require("bench", "confluent_kafka")
+    from ..proof.bench.transactions import TransactionGrid
+    from ..proof.bench.transactions_page import page, rows
+
+    grid = TransactionGrid(
+        records=_numbers(records),
+        partitions=_numbers(partitions),
+        record_bytes=record_size,
+        replication_factor=rf,
+        min_insync=min_isr,
+        repetitions=repetitions,
+        seconds=seconds,
+        seed=seed,
+    )
+    described, results = _measured(grid, cluster)
+    show_one(described, "table")
+    show(rows(results), "table", optional=TRANSACTION_OPTIONAL)
+    _write(json_file, described, results=[result.as_json() for result in results])
+    _write_page(html_file, page(described, results))
+
+
+def failover(
+    *,
+    kills: Annotated[int, Parameter(name=["--kills", "-n"], help="How often.")] = 10,
+    data: Data = DEFAULT_DATA,
+    json_file: JsonFile = None,
+    format: Format = "table",
+) -> None:
+    """kill -9 of a leader until the next acknowledged write, again and again: p50, p99."""
+    require("bench", "confluent_kafka")
+    from ..proof.bench.failover import run_failovers
+    from ..proof.bench.report import environment
+    from ..proof.bench.target import bench_target
+
+    with never_silent() as told, bench_target(data, None) as target:
+        figures = run_failovers(target, kills, told)
+        described = environment(target, {"kills": kills})
+    _write(json_file, described, **figures)
+    words = (
+        f"{figures['kills']} kills: p50 {figures['p50_ms']:.0f} ms, p99 {figures['p99_ms']:.0f} ms,"
+        f" max {figures['max_ms']:.0f} ms until the next acknowledged write"
+    )
+    print_report({"environment": described, **figures}, [words], format)
+
+
+def _measured(
+    grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions
+) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
+    """Where it was measured, and what."""
+    from ..proof.bench.report import environment
+    from ..proof.bench.target import bench_target
+
+    with (
+        never_silent() as told,
+        cluster.as_failures(),
+        bench_target(cluster.data, cluster.named_config()) as target,
+    ):
+        return environment(target, asdict(grid)), grid.run(target, told)
+
+
+def _write(json_file: Path | None, described: dict[str, Any], **figures: Any) -> None:
+    if json_file:
+        json_file.write_text(json.dumps({"environment": described, **figures}, indent=1))
+        say(f"figures: {json_file}")
+
+
+def _write_page(html_file: Path | None, page: str) -> None:
+    if html_file:
+        html_file.write_text(page)
+        say(f"page: {html_file}")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(item) for item in text.split(",")]
+    except ValueError:
+        raise Failure(f"{text!r} is not a list of numbers such as 1,3.", exit_code=2) from None

@@ -1,0 +1,117 @@
+"""`oncelog chaos`: break a cluster under load, and judge what is left."""
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.terminal import never_silent, tell
+from .common import Format, add_family, print_report, require
+
+DID_NOT_HIT = 3
+ASSIGNORS = ("range", "cooperative-sticky")  # by the seed, as which group is of KIP-848
+Out = Annotated[Path | None, Parameter(help="The run's directory; it must be empty.")]
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    add_family(app, "chaos", "Faults under load, and the judge.", run, replay, report)
+
+
+def run(
+    *,
+    seconds: Annotated[float, Parameter(help="How long faults are made.")] = 90.0,
+    seed: Annotated[int, Parameter(help="Of the schedule and of the load.")] = 1,
+    out: Out = None,
+    nodes: Annotated[int, Parameter(name=["--nodes", "-n"], help="3, 4 or 5.")] = 3,
+    faults: Annotated[
+        str | None, Parameter(help="Only these kinds, with commas; `help` lists them.")
+    ] = None,
+    rate: Annotated[float, Parameter(help="Faults a minute to aim at.")] = 24.0,
+    workers: Annotated[int, Parameter(help="Processes of our client.")] = 2,
+    confluent: Annotated[int, Parameter(help="Processes of confluent-kafka.")] = 1,
+    pause: Annotated[int, Parameter(help="ms between a client's operations, on average.")] = 20,
+    keep: Annotated[bool, Parameter(help="Keep the nodes' data.", negative=())] = False,
+    format: Format = "table",
+) -> int:
+    """Start a cluster, load it, break it by a schedule drawn from the seed, heal it, judge it.
+
+    Exit code 1: a promise was broken. 3: the faults were not seen to happen.
+    """
+    from ..deploy.faults.schedule import KINDS
+    from ..proof.chaos.load.settings import GROUPS, LoadSettings
+    from ..proof.chaos.plan_settings import RunSettings
+
+    if faults == "help":
+        tell(*KINDS)
+        return 0
+    kinds = tuple(name.strip() for name in faults.split(",")) if faults else KINDS
+    if unknown := set(kinds) - set(KINDS):
+        raise Failure(
+            f"There is no fault {', '.join(sorted(unknown))}; see: oncelog chaos run --faults help",
+            exit_code=2,
+        )
+    if not 3 <= nodes <= 5 or not seconds > 0 or not 0 < rate <= 600:
+        raise Failure("Chaos needs 3 to 5 nodes, some seconds, and a rate up to 600.", exit_code=2)
+    load = LoadSettings(
+        pause_ms=pause,
+        assignor=ASSIGNORS[seed // 2 % len(ASSIGNORS)],
+        consumer_groups=(GROUPS[seed % len(GROUPS)],),
+    )
+    settings = RunSettings(
+        seconds=seconds, seed=seed, nodes=nodes, faults_per_minute=rate, workers=workers,
+        confluent_workers=confluent, kinds=kinds, keeps_data=keep,
+        load=load,
+    )  # fmt: skip
+    return _go(settings, out or Path(f"chaos-{seed}"), format)
+
+
+def replay(
+    directory: Annotated[Path, Parameter(help="The directory of a run.")],
+    /,
+    *,
+    out: Out = None,
+    format: Format = "table",
+) -> int:
+    """The same seed, settings and schedule once more, in a new directory."""
+    from ..proof.chaos.run import settings_of
+
+    settings = settings_of(directory)
+    names = (directory.with_name(f"{directory.name}-replay-{n}") for n in itertools.count(1))
+    return _go(settings, out or next(name for name in names if not name.exists()), format)
+
+
+def report(
+    directory: Annotated[Path, Parameter(help="The directory of a run.")],
+    /,
+    *,
+    html: Annotated[Path | None, Parameter(help="Where to; DIR/report.html if absent.")] = None,
+) -> None:
+    """A page: throughput and latency over time with the faults as bars, tables, the verdict."""
+    require("check", "numpy", "pyarrow")
+    from ..proof.chaos.report import write_report
+
+    tell(str(write_report(directory, html or directory / "report.html")))
+
+
+def _go(settings: Any, out: Path, output: str) -> int:
+    clients = ["confluent_kafka"] if settings.confluent_workers else []
+    require("check,demo", "numpy", "pyarrow", *clients)
+    from ..proof.chaos.run import ChaosRun
+    from ..proof.chaos.verdict import fields, judge_run, words
+
+    with never_silent() as told:
+        one = ChaosRun(out, settings, told)
+        outcome = one.go()
+        told("judging")
+        verdict = judge_run(one.out)
+    is_clean = verdict.is_clean and outcome.is_clean
+    if is_clean and not settings.keeps_data:
+        one.remove_data()
+    judged = (one.out, settings, outcome, verdict)
+    print_report(fields(*judged), words(*judged), output)
+    if not is_clean:
+        return 1
+    return 0 if outcome.has_hit else DID_NOT_HIT

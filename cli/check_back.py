@@ -1,0 +1,96 @@
+"""`oncelog txn check-back`: what dual writes have left open is ended as their databases say."""
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.terminal import say, tell
+from .common import QUERY, Query
+
+if TYPE_CHECKING:
+    from ..client.dual_write.check_back_service import Checked
+
+
+def check_back(
+    *,
+    resolver: Annotated[
+        str,
+        Parameter(help="postgresql://..., sqlite:///FILE, or http(s)://... of an endpoint."),
+    ],
+    older_than: Annotated[float, Parameter(help="Seconds; younger transactions are left.")] = 30.0,
+    every: Annotated[float, Parameter(help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, Parameter(help="One look; exit code 1 if one is not known.")] = False,
+    writer: Annotated[str | None, Parameter(help="Only of this writer.")] = None,
+    query: Query = QUERY,
+) -> int:
+    """End transactions of dual writes whose writers do not come back, as a resolver decides.
+
+    A database is asked for its table of decisions, where `aborted` is inserted if it has nothing;
+    an endpoint is asked GET URL?transactional_id=..., and answers {"outcome": "commit"}, "abort"
+    (which must be final) or "unknown". It is asked once at the start, which is refused where that
+    is no answer. Runs until it is stopped, beside any number of others.
+    """
+    from ..wire.errors import KafkaError
+
+    if older_than < 0 or every <= 0:
+        raise Failure("--older-than must be 0 or more, --every more than 0", exit_code=2)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            return asyncio.run(_run(query, resolver, writer, older_than, every, is_once=once))
+    except KafkaError as problem:
+        raise Failure(str(problem), exit_code=2) from None
+    return 0
+
+
+async def _run(
+    query: Query,
+    url: str,
+    writer: str | None,
+    older_than_s: float,
+    every_s: float,
+    *,
+    is_once: bool,
+) -> int:
+    from ..client.dual_write.check_back_service import CheckBack
+    from ..client.dual_write.resolvers import resolver_of
+
+    resolver = resolver_of(url)
+    try:
+        async with query.view() as view:
+            check_back = CheckBack(
+                view, resolver, older_than_ms=round(older_than_s * 1000), writer=writer
+            )
+            if (doubt := await check_back.check()) and query.format != "json":
+                say(doubt)
+            if not is_once:
+                say(f"looks every {every_s:g} s for what has been open for {older_than_s:g} s")
+                await check_back.run(
+                    every_ms=round(every_s * 1000), report=lambda each: _print(each, query.format)
+                )
+            found = await check_back.sweep()
+    finally:
+        await resolver.close()
+    for each in found:
+        _print(each, query.format)
+    if not found and query.format != "json":
+        say(f"nothing of a dual write has been open for {older_than_s:g} s")
+    return int(any(each.outcome is None for each in found))
+
+
+def _print(each: "Checked", output: str) -> None:
+    if output != "json":
+        tell(each.in_words())
+        return
+    fields: dict[str, Any] = {
+        "id": each.key.transactional_id,
+        "producer": each.key.producer_id,
+        "epoch": each.key.producer_epoch,
+        "open_s": round(each.age_ms / 1000, 1),
+        "outcome": each.outcome.value if each.outcome else "unknown",
+        "reason": each.reason,
+    }
+    print(json.dumps(fields), flush=True)

@@ -1,0 +1,48 @@
+"""`oncelog clock`: time passes in a cluster that was started with `up --clock controlled`."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.lookup import open_cluster
+from .common import DEFAULT_DATA, Data, Format, add_family, print_report
+
+if TYPE_CHECKING:
+    from ..deploy.cluster.clock import ClockStatus
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    about = (
+        "Advance the clock of a controlled cluster: timeouts, expiries and retention happen now."
+    )
+    add_family(app, "clock", about, advance, show)
+
+
+def advance(
+    by: Annotated[str, Parameter(help="15m, 1h30m, 8d: how much time passes.")],
+    /,
+    *,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """Let time pass; returns when every node has looked for what is over now."""
+    _print(open_cluster(data).clock.advance(by), format)
+
+
+def show(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
+    """What the clock shows, and by how much it was advanced."""
+    _print(open_cluster(data).clock.show(), format)
+
+
+def _print(status: "ClockStatus", format: str) -> None:
+    shown = datetime.fromtimestamp(status.now_ms / 1000, UTC).isoformat(" ", "milliseconds")
+    ahead = timedelta(milliseconds=status.advanced_ms)
+    lines = [f"the cluster's clock shows {shown}: it was advanced by {ahead} in all"]
+    lines += [f"node {i} has not looked yet for what is over" for i in status.behind]
+    fields = {
+        "now": shown, "now_ms": status.now_ms, "advanced_ms": status.advanced_ms,
+        "behind": status.behind,
+    }  # fmt: skip
+    print_report(fields, lines, format)

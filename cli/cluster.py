@@ -1,0 +1,393 @@
+"""Commands about the cluster itself: its life, its health, its faults."""
+
+import contextlib
+import os
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster import layout
+from ..deploy.cluster.advice import repeat_options, shell_command, shell_word
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.lookup import bootstrap_line, open_cluster
+from ..deploy.cluster.targets import SYNTAX
+from ..deploy.cluster.terminal import say, show, show_one, tell
+from ..wire.printable import printable
+from .all_clusters import end_all_of_user, show_all
+from .common import (
+    DEFAULT_DATA,
+    QUERY,
+    Data,
+    Format,
+    Pairs,
+    Query,
+    headings,
+    pairs,
+    print_report,
+)
+
+if TYPE_CHECKING:
+    from ..deploy.cluster.local_cluster import Cluster
+
+NODE_COLUMNS = headings(
+    "node", "kafka", "pid", "state", "role", "leads", "rss_mb", "cpu_s", "up_s", "stall_ms",
+    cpu_s="CPU s", up_s="UP s", stall_ms="STALL ms",
+)  # fmt: skip
+BROKEN_COLUMNS = {**NODE_COLUMNS, **headings("faults")}  # where a node has some
+NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
+STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
+PROBE_COLUMNS = headings(
+    "node", "answers", "p50_ms", "p99_ms", "max_ms", "less_wait_ms", "silent_ms", "lost", "fences",
+    "waited_ms", "cpu_s", "rss_mb",
+    p50_ms="P50 ms", p99_ms="P99 ms", max_ms="MAX ms", silent_ms="SILENT ms", fences="FENCED",
+    less_wait_ms="LESS WAIT",  # the latest answer without waits for a processor
+    waited_ms="WAITED ms", cpu_s="CPU s",
+)  # fmt: skip
+PROBE_OPTIONAL = (
+    "rss_mb", "cpu_s", "less_wait_ms", "lost", "p50_ms", "waited_ms", "fences", "answers",
+)  # fmt: skip
+Target = Annotated[str, Parameter(help=SYNTAX)]
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    for command in (
+        up, ps, env, doctor, logs, down, kill, stop, start, restart, pause, resume, partition, slow,
+        heal, node,
+    ):  # fmt: skip
+        app.command(command)
+
+
+def up(
+    *,
+    nodes: Annotated[
+        int | None,
+        Parameter(name=["--nodes", "-n"], help="1, 3, 4 or 5; else 3, or those that are there."),
+    ] = None,
+    first_id: Annotated[int, Parameter(help="The id of the first node.")] = 1,
+    data: Data = DEFAULT_DATA,
+    port: Annotated[int | None, Parameter(help="Node i listens on PORT+i-1.")] = None,
+    rf: Annotated[
+        int | None,
+        Parameter(name=["--rf", "--replication-factor"], help="default.replication.factor"),
+    ] = None,
+    min_isr: Annotated[int | None, Parameter(help="min.insync.replicas")] = None,
+    txn_shards: Annotated[int | None, Parameter(help="Shards of the coordinator.")] = None,
+    clock: Annotated[
+        Literal["system", "controlled"] | None,
+        Parameter(help="controlled: `oncelog clock advance` lets time pass."),
+    ] = None,
+    config: Pairs = None,
+    profile: Annotated[
+        Literal["local", "kafka"], Parameter(help="Defaults: made to be watched, or Kafka's own.")
+    ] = "local",
+    format: Format = "table",
+) -> None:
+    """Start a cluster in the background, prove that it serves, print how to reach it."""
+    from ..deploy.cluster.local_cluster import Cluster
+
+    started = time.monotonic()
+    repeat_options(data=None if data == DEFAULT_DATA else data)
+    known = layout.read(data.resolve()) if nodes is None else None
+    cluster = Cluster(
+        nodes or (len(known.nodes) if known is not None else 3),
+        data=data,
+        first_id=first_id,
+        port=port,
+        rf=rf,
+        min_isr=min_isr,
+        txn_shards=txn_shards,
+        clock=clock,
+        config=pairs(config),
+        profile=profile,
+    )
+    cluster.up(lambda node_id: say(f"node {node_id} serves"))
+    seconds = time.monotonic() - started
+    if format == "json":
+        described = {"bootstrap": cluster.bootstrap, "ready_s": round(seconds, 3)}
+        show_one({**described, "data": cluster.data, "nodes": _node_rows(cluster)}, format)
+        return
+    show(_node_rows(cluster), format, columns=STARTED_COLUMNS)
+    tell(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
+    create = shell_command("topic create", "orders", partitions=6)
+    tell(f'next: eval "$({shell_command("env")})"   {create}')
+
+
+def ps(
+    *,
+    everywhere: Annotated[
+        bool, Parameter(name="--all", help="All clusters of this user, one a row.", negative=())
+    ] = False,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """The nodes: process, state, role, partitions led, memory, CPU, and what was broken on purpose
+    or is wrong with the disk."""
+    if everywhere:
+        show_all(format)
+        return
+    rows = _node_rows(open_cluster(data))
+    columns = BROKEN_COLUMNS if any(row["faults"] for row in rows) else NODE_COLUMNS
+    show(rows, format, columns=columns, optional=NODE_OPTIONAL)
+
+
+def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
+    """Shell lines that tell clients where the cluster is: eval "$(oncelog env)"."""
+    line = bootstrap_line(data)
+    values = {"ONCELOG_BOOTSTRAP": line, "KAFKA_BOOTSTRAP_SERVERS": line}
+    print_report(
+        values, (f"export {key}={shell_word(value)}" for key, value in values.items()), format
+    )
+
+
+def doctor(
+    *,
+    probe: Annotated[
+        bool, Parameter(help="Ask every node each 5 ms; late answers are told.", negative=())
+    ] = False,
+    seconds: Annotated[float, Parameter(help="How long to probe.")] = 10.0,
+    query: Query = QUERY,
+) -> int:
+    """Look for what is wrong or will be: this machine, the directory, the cluster.
+
+    With --probe: how late each node answers while the cluster works. Exit code 1 above 200 ms, and
+    when a node that lives was fenced.
+    """
+    if probe:
+        return _probe(query, seconds)
+    if query.bootstrap is not None or query.command_config is not None:
+        raise Failure(
+            "--bootstrap and --command-config belong to --probe; the other checks look at --data.",
+            exit_code=2,
+        )
+    from ..deploy.inspect.doctor import examine
+
+    repeat_options(data=None if query.data == DEFAULT_DATA else query.data)
+    checks = examine(query.data)
+    show([asdict(check) for check in checks], query.format)
+    return int(any(check.state == "bad" for check in checks))
+
+
+def logs(
+    node: int,
+    /,
+    *,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], help="Wait for more lines.", negative=())
+    ] = False,
+    lines: Annotated[int, Parameter(help="How many of the last lines.")] = 50,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """The log of a node; -f goes on as it grows."""
+    process = open_cluster(data).node(node)
+    tail = process.log_tail(lines).split("\n")
+    print_report({"node": node, "file": process.log, "lines": tail}, tail, format)
+    if format == "json" or not follow:
+        return
+    with process.log.open(errors="replace") as file:
+        file.seek(0, os.SEEK_END)
+        while True:
+            sys.stdout.write(printable(file.read(), keep="\n\t"))
+            sys.stdout.flush()
+            time.sleep(0.1)
+
+
+def down(
+    *,
+    purge: Annotated[bool, Parameter(help="Remove the data too.", negative=())] = False,
+    everywhere: Annotated[
+        bool,
+        Parameter(
+            name="--all",
+            help="All clusters of this user, and what killed commands have left.",
+            negative=(),
+        ),
+    ] = False,
+    data: Data = DEFAULT_DATA,
+) -> int:
+    """Stop every node; the data stays unless --purge."""
+    if everywhere:
+        return end_all_of_user(purge)
+    cluster = open_cluster(data)
+    for node_id in cluster.down(purge=purge):
+        words = cluster.node(node_id).log
+        say(f"node {node_id} did not stop by itself and was killed: a defect of oncelog ({words})")
+    say(f"all nodes ended; {'data removed' if purge else f'data kept in {cluster.data}'}")
+    return 0
+
+
+def kill(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """kill -9 a node; returns when its pid is gone and its port refuses."""
+    from ..deploy.cluster import targets
+
+    cluster = open_cluster(data)
+    role, name, number = targets.parse(target)
+    node_id = cluster.resolve(target, states=("running", "paused"))
+    pid = cluster.node(node_id).kill()
+    killed_at = time.monotonic()
+    tell(f"killed node {node_id} (pid {pid} gone, port refuses)", end="")
+    if role in ("leader", "group", "txn"):
+        what = f"{name}/{number}: leader" if role == "leader" else f"{target}: coordinator"
+        taken_over = _successor(cluster, target, node_id, killed_at)
+        tell(f"   {what} {node_id}{taken_over}", end="")
+    tell("")
+
+
+def stop(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Stop a node gracefully (SIGTERM): it moves its leaders away first."""
+    tell(f"stopped node {open_cluster(data).stop(target)}")
+
+
+def start(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Start a node that is down; returns when it has proved that it serves."""
+    began = time.monotonic()
+    node_id = open_cluster(data).start(target)
+    tell(f"started node {node_id}, ready in {time.monotonic() - began:.1f} s")
+
+
+def restart(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Stop a node gracefully and start it again on the same data."""
+    tell(f"restarted node {open_cluster(data).restart(target)}")
+
+
+def pause(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """SIGSTOP: the node keeps its connections and answers nothing, as in a very long pause."""
+    tell(f"paused node {open_cluster(data).pause(target)} (its process is in state T)")
+
+
+def resume(target: Target, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Let a paused node go on."""
+    tell(f"resumed node {open_cluster(data).resume(target)}")
+
+
+def partition(
+    groups: Annotated[str, Parameter(help="1,2/3")],
+    /,
+    *,
+    one_way: Annotated[bool, Parameter(help="Only left to right.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+) -> None:
+    """Cut the links between two groups of nodes; clients still reach all of them."""
+    left, separator, right = groups.partition("/")
+    words = [[word.strip() for word in side.split(",")] for side in (left, right)]
+    if not separator or not all(word.isdecimal() for side in words for word in side):
+        raise Failure(f"{groups!r} is not two groups. Write for instance 1,2/3.", exit_code=2)
+    sides = [[int(word) for word in side] for side in words]
+    open_cluster(data).partition(*sides, one_way=one_way)
+    tell(f"cut {left} {'->' if one_way else '|'} {right}; mend it with: {shell_command('heal')}")
+
+
+def slow(target: Target, delay: str, /, *, data: Data = DEFAULT_DATA) -> None:
+    """Delay everything that a node sends to its peers, for instance by 50ms."""
+    number = delay.removesuffix("ms")
+    if not number.isdecimal():
+        raise Failure(f"{delay!r} is not a delay. Write for instance 50ms.", exit_code=2)
+    node_id = open_cluster(data).slow(target, int(number))
+    tell(f"node {node_id} sends {number} ms late; mend it with: {shell_command('heal')}")
+
+
+def heal(*, data: Data = DEFAULT_DATA) -> None:
+    """Mend links, resume what is paused, start what is down."""
+    open_cluster(data).heal()
+    tell("all nodes run, all links are whole")
+
+
+def node(*, config: Annotated[Path, Parameter(help="A server.properties file.")]) -> None:
+    """Run one broker in the foreground: for service managers and several hosts."""
+    if not config.is_file():
+        raise Failure(f"{config} is not a file; --config wants a server.properties.", exit_code=2)
+    command = [sys.executable, "-P", "-m", "oncelog.node", "--config", str(config.resolve())]
+    os.execv(sys.executable, command)
+
+
+def _probe(query: Query, seconds: float) -> int:
+    """Probe a cluster for a while; a local one says itself what kept its loops."""
+    from ..deploy.inspect.cluster_watch import ClusterWatch, WatchResult
+    from ..deploy.inspect.probe import LIMIT_MS, Probe, targets_behind
+
+    config = query.named_config()
+    if config is None:
+        with ClusterWatch(open_cluster(query.data)) as watch:
+            time.sleep(seconds)
+            seen = watch.stop()
+    else:
+        is_secured = config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT"
+        with (
+            query.as_failures(),
+            Probe(targets_behind(config), config=config if is_secured else None) as asking,
+        ):
+            time.sleep(seconds)
+            seen = WatchResult(asking.stop(), {}, {}, {})
+    rows = [
+        {**row, "fences": seen.fences.get(row["node"], 0), "stalls": seen.stalls.get(row["node"])}
+        for row in seen.probe.rows()
+    ]
+    show(rows, query.format, columns=PROBE_COLUMNS, optional=PROBE_OPTIONAL)
+    if query.format != "json":
+        for row in rows:
+            for sentence in row["stalls"] or ():
+                tell(f"node {row['node']}: {sentence}")
+        tell(f"the probe itself waited {seen.probe.waited_ms:.0f} ms for a processor")
+    return 1 if seen.fences or seen.probe.max_ms > LIMIT_MS else 0
+
+
+def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
+    """What `ps` shows; roles only when the cluster answers."""
+    from ..deploy.inspect.node_troubles import link_troubles, metrics_of
+    from ..wire.errors import KafkaError
+
+    leads: Counter[int] | None = None
+    controller = -1
+    statuses = cluster.status()
+    if any(s.state == "running" for s in statuses):
+        from ..deploy.cluster.blocking_admin import blocking_admin
+
+        try:
+            with blocking_admin(cluster.bootstrap, timeout_ms=2_000) as admin:
+                leads = Counter(p.leader for p in admin.describe_topics())
+                controller = admin.controller()
+        except KafkaError as problem:
+            say(f"roles are not known: {problem}")
+    now = time.time()
+    running = [s.node_id for s in statuses if s.state == "running"]
+    metrics = {node_id: metrics_of(cluster, node_id) for node_id in running}
+    loops = {node_id: told.get("loop", {}) for node_id, told in metrics.items()}
+    troubles = {
+        node_id: "; ".join(filter(None, (link_troubles(cluster, node_id), told.get("disk"))))
+        for node_id, told in metrics.items()
+        if told  # else it is silent, and would be waited for twice
+    }
+    return [
+        {
+            "node": s.node_id,
+            "kafka": s.address,
+            "pid": s.pid,
+            "state": s.state,
+            "role": "controller" if s.node_id == controller else "",
+            "leads": leads[s.node_id] if leads is not None else None,
+            "rss_mb": s.rss_bytes // 1_000_000 if s.pid else None,
+            "cpu_s": round(s.cpu_s, 2) if s.pid else None,
+            "up_s": round(now - s.started_s, 1) if s.pid else None,
+            "stall_ms": loops.get(s.node_id, {}).get("longest_ms"),  # 0: none above 100 ms
+            "faults": troubles.get(s.node_id, ""),
+        }
+        for s in statuses
+    ]
+
+
+def _successor(cluster: "Cluster", role: str, old: int, killed_at: float) -> str:
+    """Wait a moment for whoever takes a role over, and say how long it took."""
+    from ..wire.errors import KafkaError
+
+    while time.monotonic() < killed_at + 15:
+        with contextlib.suppress(Failure, KafkaError):
+            if (new := cluster.resolve(role)) != old:
+                return f" -> {new} in {(time.monotonic() - killed_at) * 1000:.0f} ms"
+        time.sleep(0.01)
+    return ", and nobody took over in 15 s"

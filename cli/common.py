@@ -1,0 +1,134 @@
+"""What the commands share: options, how results are printed, and what is needed for them."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.lookup import DEFAULT_DATA, ClusterChoice
+from ..deploy.cluster.terminal import tell
+
+EARLIEST, LATEST = -2, -1  # of client.admin, whose import takes time
+
+
+def check_bootstrap(_type: object, value: str | None) -> None:
+    """Raise ValueError for what is no HOST:PORT,..."""
+    from ..client.cluster_view import parse_bootstrap
+
+    if value is not None:
+        parse_bootstrap(value)
+
+
+Data = Annotated[Path, Parameter(help="The cluster's directory.")]
+Format = Annotated[Literal["table", "json"], Parameter(help="How to print the result.")]
+Bootstrap = Annotated[
+    str | None,
+    Parameter(
+        help="HOST:PORT,... of any Kafka-compatible cluster, instead of --data.",
+        validator=check_bootstrap,
+    ),
+]
+Registry = Annotated[
+    str | None,
+    Parameter(help="URL of a Schema Registry; without: SCHEMA_REGISTRY_URL, or the profile's."),
+]
+Pairs = Annotated[
+    list[str] | None,
+    Parameter(name=["--config", "-c"], help="key=value; may be given several times.", negative=()),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions(ClusterChoice):
+    """The options of commands that speak the Kafka protocol."""
+
+    data: Data = DEFAULT_DATA
+    bootstrap: Bootstrap = None
+    command_config: Annotated[
+        Path | None,
+        Parameter(
+            help="A client.properties: TLS and SASL by librdkafka's or Java's names. "
+            "It may name bootstrap.servers, too.",
+        ),
+    ] = None
+    profile: Annotated[str | None, Parameter(help="A cluster by its name (oncelog profile).")] = (
+        None
+    )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(ClusterOptions):
+    """The same, and how to print what was found."""
+
+    format: Format = "table"
+
+
+__all__ = ["DEFAULT_DATA"]  # handed on
+DEFAULT_CLUSTER, QUERY = ClusterOptions(), Query()
+
+
+def registry_url(url: str | None, cluster: ClusterChoice) -> str:
+    """Return where the Schema Registry is; Failure where nothing says so."""
+    found = url or cluster.registry()
+    if not found:
+        raise Failure(
+            "Where is the Schema Registry? Give --registry http://HOST:PORT, or set "
+            "SCHEMA_REGISTRY_URL.",
+            exit_code=2,
+        )
+    return found
+
+
+def add_family(
+    app: App, name: str, about: str, *commands: Callable[..., Any], **named: Callable[..., Any]
+) -> None:
+    """Commands that begin with one word; those whose names are taken are named here."""
+    family = App(name=name, help=about)
+    for command in commands:
+        family.command(command)
+    for called, command in named.items():
+        family.command(command, name=called)
+    app.command(family)
+
+
+def headings(*keys: str, **others: str) -> dict[str, str]:
+    """Columns of a table: key -> heading, which is the key in capitals if no other is given."""
+    return {key: others.get(key, key.replace("_", " ").upper()) for key in keys}
+
+
+def print_report(fields: Mapping[str, Any], lines: Iterable[str], output: str) -> None:
+    """A report as one JSON object, or in words."""
+    if output == "json":
+        print(json.dumps(fields, default=str))
+    else:
+        for line in lines:
+            tell(line)
+
+
+def require(extra: str, *modules: str) -> None:
+    """Failure, with the command that helps, unless the modules of an extra are installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        command = f"{Path(sys.executable).name} -m pip install '.[{extra}]'"
+        raise Failure(
+            f"This needs {' and '.join(missing)}. In a checkout of oncelog: {command}", exit_code=2
+        )
+
+
+def pairs(texts: Sequence[str] | None) -> dict[str, str]:
+    """`key=value` texts as a dictionary."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise Failure(f"{text!r} is not key=value.", exit_code=2)
+        found[key.strip()] = value.strip()
+    return found

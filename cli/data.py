@@ -1,0 +1,233 @@
+"""Commands about records: produce, consume, log dump."""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.lookup import open_cluster
+from ..deploy.cluster.terminal import counted, say, tell
+from ..wire.printable import printable
+from .common import (
+    DEFAULT_DATA,
+    QUERY,
+    Data,
+    Format,
+    Query,
+    Registry,
+    add_family,
+    registry_url,
+)
+from .produce import produce
+from .records.decoders import Decode
+from .records.reading import Isolation
+
+NULL = b"(null)"
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    app.command(produce)
+    app.command(consume)
+    add_family(app, "log", "What stands in the log files.", dump)
+
+
+async def consume(
+    topic: Annotated[str, Parameter(help="TOPIC or TOPIC/PARTITION.")],
+    /,
+    *,
+    partition: Annotated[list[int] | None, Parameter(help="Only these.", negative=())] = None,
+    offset: Annotated[
+        str,
+        Parameter(
+            help="earliest, latest, an offset, -N (the last N of each partition), or a time "
+            "(2026-01-31T12:00, or @ and milliseconds).",
+            allow_leading_hyphen=True,
+        ),
+    ] = "earliest",
+    until: Annotated[
+        str | None, Parameter(help="Stop before this offset, or at this time.")
+    ] = None,
+    max_records: Annotated[
+        int | None, Parameter(name=["--max", "-n"], help="At most so many records.")
+    ] = None,
+    follow: Annotated[
+        bool,
+        Parameter(name=["--follow", "-f"], help="Wait for more at the end.", negative=()),
+    ] = False,
+    group: Annotated[
+        str | None,
+        Parameter(help="Read as a member of this group: from its offsets, and commit them."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        Parameter(
+            help="How to print a record: %k key, %v value, %h headers, %T timestamp, %d date, "
+            "%t topic, %p partition, %o offset, %K %V sizes."
+        ),
+    ] = None,
+    decode: Annotated[Decode, Parameter(help="What values are.")] = "raw",
+    decode_key: Annotated[Decode, Parameter(help="What keys are.")] = "raw",
+    registry: Registry = None,
+    isolation: Annotated[Isolation, Parameter(help="Transactions.")] = "read_uncommitted",
+    query: Query = QUERY,
+) -> None:
+    """Print records up to the present end of the topic, or on and on with -f.
+
+    A line has PARTITION@OFFSET, the key and the value, with tabs between them.
+    """
+    from .records.decoders import decoder
+    from .records.places import parse_end, parse_start
+    from .records.reading import ReadOrder, read
+
+    name, only = _partitions(topic, partition)
+    if max_records is not None and max_records < 0:
+        raise Failure("--max is 0 or more.", exit_code=2)
+    if template is not None and query.format == "json":
+        raise Failure("--template and --format json are two ways to print.", exit_code=2)
+    begin = parse_start(offset)
+    if group is not None and begin.kind not in ("earliest", "latest"):
+        raise Failure(
+            f"A group begins at its committed offsets; --offset {offset} needs no --group. To "
+            "move a group's offsets: oncelog group reset",
+            exit_code=2,
+        )
+    where = partial(registry_url, registry, query)
+    decoders = decoder(decode_key, "key", where), decoder(decode, "value", where)
+    emit = _printer(query.format, template, decoders)
+    order = ReadOrder(
+        topic=name, partitions=only, begin=begin,
+        until=None if until is None else parse_end(until), group=group, limit=max_records,
+        follow=follow, isolation=isolation,
+    )  # fmt: skip
+    async with query.view() as view:
+        count = await read(view, order, emit)
+    say(counted(count, "record"))
+
+
+def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...]]:
+    """The topic and the partitions that TOPIC/P and --partition name."""
+    if "/" not in topic:
+        return topic, tuple(dict.fromkeys(only or ()))
+    if only:
+        raise Failure(f"{topic} names a partition, and so does --partition.", exit_code=2)
+    from ..deploy.cluster.targets import parse_partition
+
+    name, number = parse_partition(topic)
+    return name, (number,)
+
+
+def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
+    """Return what prints records: bytes as they are for a program, printable in a terminal."""
+    from .records.decoders import decoded
+    from .records.json_lines import Decoded, as_text, compact, fields_of
+    from .records.template import compiled
+
+    shape = compiled(template) if template is not None else _columns
+    is_terminal = sys.stdout.isatty()
+    key_decoder, value_decoder = decoders
+
+    def bytes_of(found: Decoded | None, data: bytes | None) -> bytes | None:
+        if found is not None:
+            content = found.content
+            data = (content if found.encoding == "hex" else compact(content)).encode()
+        return _printable(data) if is_terminal else data
+
+    def emit_bytes(records: list[Any]) -> None:
+        sys.stdout.buffer.write(b"".join([shape(each, (each.key, each.value)) for each in records]))
+        sys.stdout.flush()
+
+    def emit(records: list[Any]) -> None:
+        for record in records:
+            key = decoded(key_decoder, record, "key")
+            value = decoded(value_decoder, record, "value")
+            if output == "json":
+                print(json.dumps(fields_of(record, key, value), default=as_text))
+                continue
+            shown = bytes_of(key, record.key), bytes_of(value, record.value)
+            if not is_terminal:
+                sys.stdout.buffer.write(shape(record, shown))
+                continue
+            headers = tuple((printable(n), _printable(v)) for n, v in record.headers)
+            line = shape(record._replace(headers=headers), shown).decode(errors="backslashreplace")
+            print(printable(line, keep="\t\n"), end="")
+        if records:
+            sys.stdout.flush()
+
+    is_plain = decoders == (None, None) and output == "table" and not is_terminal
+    return emit_bytes if is_plain else emit
+
+
+def _columns(record: Any, shown: tuple[bytes | None, bytes | None]) -> bytes:
+    """PARTITION@OFFSET, key and value: the same columns for every record."""
+    key, value = (NULL if each is None else each for each in shown)
+    return b"%d@%d\t%b\t%b\n" % (record.partition, record.offset, key, value)
+
+
+def _printable(data: bytes | None) -> bytes | None:
+    """Bytes without what would move a cursor; a tab stays."""
+    if data is None:
+        return None
+    return printable(data.decode(errors="backslashreplace"), keep="\t").encode()
+
+
+def dump(
+    target: Annotated[str, Parameter(help="TOPIC/P, a partition's folder, or a .log file.")],
+    /,
+    *,
+    node: Annotated[int | None, Parameter(help="Whose copy; default: the first there is.")] = None,
+    records: Annotated[bool, Parameter(help="The records too.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> int:
+    """Batches, producers, sequences and markers of a log, in words. Exit code 1 when damaged."""
+    from ..client.fetch.record_reader import ConsumerRecord
+    from ..deploy.inspect.log_dump import dump_segment, segments, trailing_bytes
+
+    files = segments(_place(target, data, node))
+    if not files:
+        raise Failure(f"There is no segment file in {target}.")
+    is_damaged = False
+    emit = _printer(format, None, (None, None))
+    for file in files:
+        whose = _partition_of(file.parent.name)
+        content = file.read_bytes()
+        if format == "table":
+            tell(f"{file} · {len(content)} bytes")
+        for batch in dump_segment(file.name, content, deep=records):
+            is_damaged |= bool(batch.problem)
+            if format == "json":
+                print(json.dumps(batch.fields()))
+            else:
+                tell(f"  {batch.words()}")
+            emit([ConsumerRecord(*whose, *record) for record in batch.records])
+        if (torn := trailing_bytes(content)) and any(content[-torn:]):
+            say(f"{file.name}: {torn} bytes after the last whole batch")
+    return 1 if is_damaged else 0
+
+
+def _partition_of(folder: str) -> tuple[str, int]:
+    """The topic and the partition of a folder; -1 for one of another name."""
+    topic, _, number = folder.rpartition("-")
+    return (topic, int(number)) if topic and number.isdecimal() else (folder, -1)
+
+
+def _place(target: str, data: Path, node: int | None) -> Path:
+    """The folder or file that a person means."""
+    path = Path(target)
+    if path.exists():
+        return path
+    from ..deploy.cluster import layout, targets
+
+    topic, partition = targets.parse_partition(target)
+    cluster = open_cluster(data)
+    for node_id in [node] if node is not None else cluster.node_ids:
+        folder = layout.node_directory(cluster.data, node_id) / f"{topic}-{partition}"
+        if folder.is_dir():
+            return folder
+    raise Failure(f"No node under {cluster.data} has a copy of {target}.")

@@ -1,0 +1,235 @@
+"""`oncelog inject`: faults of the protocol between a client and any Kafka."""
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.terminal import say, tell
+from .common import DEFAULT_CLUSTER, ClusterOptions
+
+if TYPE_CHECKING:
+    from ..deploy.faults.protocol_proxy.events import Event
+    from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
+    from ..deploy.faults.protocol_proxy.rules import Action, Rule
+
+DID_NOT_HIT = 3
+FOR_EVER_S = 7 * 24 * 3600.0
+GONE_S = 2.0  # without a connection
+TURN_S = 0.5  # between two looks at Ctrl-C
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
+UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+
+def register(app: App) -> None:
+    """Add this file's command."""
+    app.command(inject)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultOptions:
+    """What is done: one of these."""
+
+    lose_answer: Annotated[
+        bool, Parameter(help="It is executed; its answer is lost with the connection.", negative=())
+    ] = False
+    lose_request: Annotated[
+        bool, Parameter(help="It is not executed, and nothing comes back any more.", negative=())
+    ] = False
+    error: Annotated[
+        str | None, Parameter(help="It is not executed, and answered so, e.g. NOT_COORDINATOR.")
+    ] = None
+    delay: Annotated[str | None, Parameter(help="It arrives so much later, e.g. 3s, 500ms.")] = None
+    disconnect: Annotated[
+        Literal["before", "after"] | None,
+        Parameter(help="The connection is closed before the broker sees it, or right after."),
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchOptions:
+    """To which requests."""
+
+    api: Annotated[
+        list[str],
+        Parameter(help="Kafka's name, as EndTxn; may be given several times.", negative=()),
+    ]
+    client_id: Annotated[str | None, Parameter(help="Only those of clients of this name.")] = None
+    topic: Annotated[str | None, Parameter(help="Only those about this topic.")] = None
+    group: Annotated[str | None, Parameter(help="Only those about this group.")] = None
+    transactional_id: Annotated[
+        str | None, Parameter(help="Only those of this transactional id.")
+    ] = None
+    nth: Annotated[int, Parameter(help="From the n-th such request on.")] = 1
+    times: Annotated[int, Parameter(help="So often; 0 is for ever.")] = 1
+
+
+def inject(
+    *,
+    match: MatchOptions,
+    fault: FaultOptions = FaultOptions(),
+    exit_when_done: Annotated[
+        bool,
+        Parameter(
+            help="End when it was done as often as it was to be, and its clients have gone.",
+            negative=(),
+        ),
+    ] = False,
+    seconds: Annotated[
+        float | None, Parameter(help="End after this time; without it by Ctrl-C.")
+    ] = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Open a proxy between clients and a cluster, and do a fault to the requests that match.
+
+    Prints the address that clients are to use instead of the cluster's, then a line for each fault.
+    Any client works through it; TLS does not. Exit code 3: no request matched (or, with
+    --exit-when-done, too few).
+    """
+    from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
+
+    rule = _rule(match, fault)
+    if exit_when_done and rule.times is None:
+        raise Failure("--times 0 is for ever: it is never done.", exit_code=2)
+    if seconds is not None and not seconds > 0:
+        raise Failure("--seconds has to be more than 0.", exit_code=2)
+    with ProtocolProxy(plaintext_bootstrap(cluster), [_print_fault]) as proxy:
+        proxy.add(rule)
+        tell(f"bootstrap.servers={proxy.address_for()}")
+        _wait(proxy, rule, seconds, exit_when_done)
+        made = proxy.made(rule)
+    wanted = (rule.times or 1) if exit_when_done else 1
+    if made >= wanted:
+        return 0
+    say(_not_done(made, wanted, match))
+    return DID_NOT_HIT
+
+
+def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
+    """What was missing, in words."""
+    given = {
+        "--client-id": match.client_id, "--topic": match.topic, "--group": match.group,
+        "--transactional-id": match.transactional_id,
+        "--nth": str(match.nth) if match.nth > 1 else None,
+    }  # fmt: skip
+    options = " ".join(f"{option} {value}" for option, value in given.items() if value is not None)
+    which = f"{' or '.join(match.api)} request" + (f" with {options}" if options else "")
+    if not made:
+        return f"The fault was not made: no {which} came through the proxy."
+    return f"The fault was made {made} of {wanted} times: no further {which} came."
+
+
+def _rule(match: MatchOptions, fault: FaultOptions) -> "Rule":
+    """Failure for what cannot be meant."""
+    from ..deploy.faults.protocol_proxy.rules import Match, Rule
+
+    which = Match(
+        apis=frozenset(match.api), client_id=match.client_id, topic=match.topic, group=match.group,
+        transactional_id=match.transactional_id,
+    )  # fmt: skip
+    if match.times < 0:
+        raise Failure("--times is 1 or more, or 0 for ever.", exit_code=2)
+    return Rule(which, _action(fault), nth=match.nth, times=match.times or None)
+
+
+def _action(fault: FaultOptions) -> "Action":
+    from ..deploy.faults.protocol_proxy.rules import (
+        AnswerError,
+        Delay,
+        Disconnect,
+        LoseAnswer,
+        LoseRequest,
+    )
+
+    actions: list[Action] = []
+    if fault.lose_answer:
+        actions.append(LoseAnswer())
+    if fault.lose_request:
+        actions.append(LoseRequest())
+    if fault.error is not None:
+        actions.append(AnswerError(_error(fault.error)))
+    if fault.delay is not None:
+        actions.append(Delay(_seconds(fault.delay)))
+    if fault.disconnect is not None:
+        actions.append(Disconnect(fault.disconnect))
+    if len(actions) != 1:
+        raise Failure(
+            "Say what to do, one of: --lose-answer, --lose-request, --error NAME, --delay 3s, "
+            "--disconnect before|after.",
+            exit_code=2,
+        )
+    return actions[0]
+
+
+def _error(name: str):
+    from ..wire.error_codes import ErrorCode
+
+    try:
+        return ErrorCode[name.upper().replace("-", "_")]
+    except KeyError:
+        raise Failure(
+            f"Kafka has no error {name}; names are as NOT_COORDINATOR or PRODUCER_FENCED.",
+            exit_code=2,
+        ) from None
+
+
+def _seconds(text: str) -> float:
+    found = DURATION.fullmatch(text)
+    if found is None:
+        raise Failure(f"{text!r} is no time: it looks like 3s, 500ms or 1m.", exit_code=2)
+    return float(found[1]) * UNITS_S[found[2]]
+
+
+def plaintext_bootstrap(cluster: ClusterOptions) -> str:
+    config = cluster.client_config()
+    bootstrap: str = config.pop("bootstrap.servers")
+    if str(config.get("security.protocol", "PLAINTEXT")).upper() not in ("PLAINTEXT",):
+        raise Failure(
+            "The proxy reads what passes, so it speaks neither TLS nor SASL to the cluster: name a "
+            "PLAINTEXT listener.",
+            exit_code=2,
+        )
+    return bootstrap
+
+
+def _wait(
+    proxy: "ProtocolProxy", rule: "Rule", seconds: float | None, exit_when_done: bool
+) -> None:
+    """Wait until it is done and the clients have gone, the time is over, or Ctrl-C is pressed.
+
+    The clients know no address but the proxy's: to end before them would be a total outage."""
+    end_s = time.monotonic() + (FOR_EVER_S if seconds is None else seconds)
+    try:
+        while (left_s := end_s - time.monotonic()) > 0:
+            if not exit_when_done:
+                time.sleep(min(TURN_S, left_s))
+            elif proxy.wait_until_made(rule, min(TURN_S, left_s), rule.times or 1):
+                say("done; it ends when its clients have gone, or by Ctrl-C")
+                _wait_for_clients(proxy, end_s)
+                return
+    except KeyboardInterrupt:
+        say("ended by Ctrl-C")
+
+
+def _wait_for_clients(proxy: "ProtocolProxy", end_s: float) -> None:
+    """Return when none has had a connection for a while: who was cut off comes back."""
+    seen_s = time.monotonic()
+    while (now := time.monotonic()) < end_s and now - seen_s < GONE_S:
+        if proxy.connections:
+            seen_s = now
+        time.sleep(min(TURN_S, GONE_S / 4))
+
+
+def _print_fault(event: "Event") -> None:
+    from ..deploy.faults.protocol_proxy.events import ConnectionClosed, FaultMade
+
+    now = time.strftime("%H:%M:%S")
+    if isinstance(event, FaultMade):
+        tell(f"{now}  {event.request!r}: {event.what}")
+    elif isinstance(event, ConnectionClosed) and event.is_refusal:
+        say(f"a connection was closed: {event.reason}")

@@ -1,0 +1,125 @@
+"""`oncelog`: the command line. Commands live in the files beside this one.
+
+Rules of these files. Nothing slow is imported before a command runs: `oncelog --help` must feel
+instant, so functions import what they need. Results go to stdout, words about progress to stderr.
+A problem is one sentence on stderr (what, why, what next) and an exit code: 1 it did not work, 2 it
+was called wrongly, 3 the demo proved nothing, 130 interrupted.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from cyclopts import App, Group, Parameter
+
+from ..deploy.cluster.advice import one_command
+from ..deploy.cluster.ends.interrupts import ended_as_by_ctrl_c
+from ..deploy.cluster.failure import Failure, told_by_system
+from ..deploy.cluster.terminal import say, terminal_width
+from ..wire.printable import printable
+from . import (
+    bench,
+    chaos,
+    check,
+    clock,
+    cluster,
+    data,
+    groups,
+    inject,
+    observe,
+    profile,
+    prove,
+    topics,
+    transactions,
+)
+from .proof import conformance
+
+GROUPS = {
+    "Life of a cluster": ("up", "ps", "env", "doctor", "logs", "down", "node", "clock"),
+    "Faults": (
+        "kill", "stop", "start", "restart", "pause", "resume", "partition", "slow", "heal",
+    ),
+    "Data": ("topic", "produce", "consume", "group", "log"),
+    "Transactions": ("why", "txn"),
+    "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
+    "Figures": ("demo", "bench"),
+    "This program": ("profile", "completion", "help"),
+}  # fmt: skip
+TABLE_WIDTH_MIN = 70  # of help: names of options beside their texts
+Shell = Literal["bash", "zsh", "fish"]
+
+
+def build(width: int | None = None) -> App:
+    """The command tree; width: of the terminal, for help."""
+    from ..version import __version__
+
+    app = App(
+        suppress_keyboard_interrupt=False,  # `run` says so
+        name="oncelog",
+        help="A replicated, exactly-once log cluster that any Kafka client can use.",
+        version=__version__,
+        result_action="return_value",
+        help_formatter="plain" if width is not None and width < TABLE_WIDTH_MIN else None,
+    )
+    for family in (
+        cluster, clock, topics, groups, transactions, data, bench, check, chaos, inject, observe,
+        prove, profile, conformance,
+    ):  # fmt: skip
+        family.register(app)
+
+    @app.command
+    def help(*command: Annotated[str, Parameter(help="Of which command.")]) -> None:
+        """Show the commands by what they are for, or one command's options."""
+        app.help_print(list(command))
+
+    @app.command
+    def completion(shell: Annotated[Shell, Parameter(help="Which shell.")], /) -> None:
+        """Print what completes commands in a shell: eval "$(oncelog completion bash)"."""
+        print(printable(app.generate_completion(shell=shell), keep="\n\t"))
+
+    for number, (title, verbs) in enumerate(GROUPS.items()):
+        group = Group(title, sort_key=number)
+        for verb in verbs:
+            app[verb].group = (group,)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script; leaves with the exit code."""
+    for name in ("stdin", "stdout", "stderr"):  # closed (`>&-`) they are None, and their numbers
+        if getattr(sys, name) is None:  # would be those of the next files and connections
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code comes back."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with one_command(), ended_as_by_ctrl_c():
+            result = build(terminal_width(sys.stdout))(given, exit_on_error=True)
+    except Failure as failure:
+        return _complain(failure.exit_code, *str(failure).split("\n"))
+    except KeyboardInterrupt:
+        return _complain(130, "interrupted")
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return 0
+    except OSError as problem:
+        words = told_by_system(problem)
+        if words is None:
+            raise
+        return _complain(1, words)
+    except Exception as problem:
+        from ..wire.errors import KafkaError
+
+        if not isinstance(problem, KafkaError):
+            raise
+        return _complain(1, str(problem))
+    return result if isinstance(result, int) else 0
+
+
+def _complain(exit_code: int, sentence: str, *more: str) -> int:
+    say(f"oncelog: {sentence}", *more)
+    return exit_code

@@ -1,0 +1,164 @@
+"""`oncelog observe`: what an application's protocol says about its being exactly once."""
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.terminal import say, tell
+from .common import DEFAULT_CLUSTER, ClusterOptions
+from .inject import plaintext_bootstrap
+
+if TYPE_CHECKING:
+    from ..client.blocking import BlockingAdmin
+    from ..proof.prove.diagnosis.catalogue import ApplicationFinding
+    from ..proof.prove.diagnosis.listener import DiagnosisListener
+    from ..proof.prove.group_view import GroupLook
+
+FOR_EVER_S = 7 * 24 * 3600.0
+TURN_S = 0.5
+INSTANCES_MAX = 100
+SAW_NOTHING = 3
+LOOK_S, LOOKS_S = 0.1, 10.0
+DESCRIBED_MAX = 1_000  # transactional ids a look
+
+
+def register(app: App) -> None:
+    """Add this file's command."""
+    app.command(observe)
+
+
+def observe(
+    *,
+    group: Annotated[
+        str | None,
+        Parameter(help="Without a proxy: what the cluster itself tells of this group."),
+    ] = None,
+    instances: Annotated[
+        int, Parameter(help="An address of its own for each of so many instances.")
+    ] = 1,
+    seconds: Annotated[
+        float | None,
+        Parameter(help="End after this time; else by Ctrl-C (--group: after 10 s)."),
+    ] = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Open a proxy between an application and its cluster, and name what is wrong with it.
+
+    Prints the address (one for each instance) that the application is to use instead of the
+    cluster's, each finding as it arises, and a summary at the end. Exit code 1: something breaks
+    exactly-once; 3: nobody has used the address.
+    """
+    if seconds is not None and not seconds > 0:
+        raise Failure("--seconds has to be more than 0.", exit_code=2)
+    if not 1 <= instances <= INSTANCES_MAX:
+        raise Failure(f"--instances is 1 to {INSTANCES_MAX}.", exit_code=2)
+    if group is not None:
+        return _look_at(group, LOOKS_S if seconds is None else seconds, cluster)
+    return _watch(plaintext_bootstrap(cluster), instances, seconds, cluster)
+
+
+def _watch(bootstrap: str, instances: int, seconds: float | None, cluster: ClusterOptions) -> int:
+    from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
+    from ..proof.prove.diagnosis.listener import DiagnosisListener
+
+    listener = DiagnosisListener(_print_finding)
+    with ProtocolProxy(bootstrap, [listener]) as proxy:
+        for number in range(1, instances + 1):
+            name = f"instance-{number}" if instances > 1 else ""
+            tell(f"bootstrap.servers={proxy.address_for(name)}")
+        _wait_and_ask(listener, seconds, cluster)
+    return _sum_up(listener)
+
+
+def _wait_and_ask(
+    listener: "DiagnosisListener", seconds: float | None, cluster: ClusterOptions
+) -> None:
+    """Until time is over or Ctrl-C; the cluster is asked about topics when they are written."""
+    from ..proof.prove.diagnosis.listener import of_cluster
+    from ..wire.errors import KafkaError
+
+    asked, end_s = set[str](), time.monotonic() + (FOR_EVER_S if seconds is None else seconds)
+    try:
+        with cluster.admin() as admin:
+            while (left_s := end_s - time.monotonic()) > 0:
+                new = listener.written_topics - asked
+                if new:
+                    with suppress(KafkaError):  # asked again: the application needs its proxy
+                        for seen in admin.run(lambda a, n=new: of_cluster(a, n, time.monotonic())):
+                            listener.see(seen)
+                        asked |= new
+                time.sleep(min(TURN_S, left_s))
+    except KeyboardInterrupt:
+        say("ended by Ctrl-C")
+
+
+def _print_finding(found: "ApplicationFinding") -> None:
+    first, *more = found.lines()
+    tell(f"{time.strftime('%H:%M:%S')}  {first}", *more)
+
+
+def _sum_up(listener: "DiagnosisListener") -> int:
+    findings = listener.findings
+    if not listener.requests:
+        say("Nobody has used the address: give it to the application as its bootstrap.servers.")
+        return SAW_NOTHING
+    wrong = [found for found in findings if found.kind.weight == "wrong"]
+    exposed = [found for found in findings if found.kind.weight != "wrong"]
+    counts = f"{len(wrong)} mistakes, {len(exposed)} exposures"
+    tell("", f"{listener.requests} requests seen: {counts}")
+    for found in findings:
+        tell(f"  {found.kind.weight:<8} {found.kind.name:<28} {found.subject}")
+    if not wrong:
+        tell(
+            "No mistake was seen. Mistakes that show only in a rebalance, an abort or a lost "
+            "answer need one: oncelog prove makes them."
+        )
+    return 1 if wrong else 0
+
+
+# -- without the proxy
+
+
+def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
+    from ..proof.prove import group_view as v
+
+    with cluster.admin() as admin:
+        described = admin.groups.describe(group)
+        facts = v.WatchedGroup(
+            group=group, state=described.state, members=len(described.members)
+        )  # fmt: skip
+        end_s = time.monotonic() + seconds
+        try:
+            while time.monotonic() < end_s:
+                facts.see(_look(admin, group))
+                time.sleep(LOOK_S)
+        except KeyboardInterrupt:
+            say("ended by Ctrl-C")
+        facts.offsets_partitions = len(admin.describe_topics([v.OFFSETS_TOPIC]))
+        facts.min_insync = {topic: _min_insync(admin, topic) for topic in v.outputs(facts)}
+    for line in v.conclusions(facts):
+        tell(line)
+    tell("Not to be seen without the proxy (oncelog observe, without --group):")
+    for line in v.NOT_SEEN:
+        tell(f"  {line}")
+    return 0
+
+
+def _look(admin: "BlockingAdmin", group: str) -> "GroupLook":
+    from ..proof.prove.group_view import GroupLook
+
+    listed = admin.transactions.list_transactions(states=("Ongoing",))
+    known = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
+    offsets = admin.groups.committed(group)
+    return GroupLook(
+        {name: frozenset(each.partitions) for name, each in known.items()},
+        {place: each.offset for place, each in offsets.items()},
+    )
+
+
+def _min_insync(admin: "BlockingAdmin", topic: str) -> int:
+    configs = {config.name: config.value for config in admin.describe_configs(topic)}
+    return int(configs.get("min.insync.replicas") or 1)

@@ -1,0 +1,118 @@
+"""`oncelog prove`: is an application that somebody else wrote exactly once?"""
+
+import random
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.terminal import say, tell
+from .common import Format, check_bootstrap, pairs, print_report
+
+Topics = list[str] | None
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    app.command(prove)
+
+
+def prove(
+    *command: Annotated[
+        str, Parameter(help="The application, behind --.", allow_leading_hyphen=True)
+    ],
+    inputs: Annotated[
+        Topics, Parameter(name="--in", help="A topic that it reads; several times.", negative=())
+    ] = None,
+    outputs: Annotated[
+        Topics, Parameter(name="--out", help="A topic that it writes; several times.", negative=())
+    ] = None,
+    instances: Annotated[
+        int, Parameter(name=["--instances", "-n"], help="Processes of the application.")
+    ] = 2,
+    seconds: Annotated[float, Parameter(help="How long faults are made.")] = 20.0,
+    rate: Annotated[float, Parameter(help="Inputs a second.")] = 100.0,
+    seed: Annotated[int | None, Parameter(help="Repeats the plan of another run.")] = None,
+    partitions: Annotated[int, Parameter(help="Of topics that are made.")] = 4,
+    bootstrap: Annotated[
+        str | None,
+        Parameter(
+            help="HOST:PORT,... of any Kafka, instead of a cluster made for the run.",
+            validator=check_bootstrap,
+        ),
+    ] = None,
+    match: Annotated[
+        str, Parameter(help="The input's id in an output: key, header:NAME, json:FIELD, regex:RE.")
+    ] = "key",
+    fanout: Annotated[int, Parameter(help="Outputs of each input.")] = 1,
+    expect: Annotated[
+        str | None, Parameter(help="module:function, from all inputs to the ids of all outputs.")
+    ] = None,
+    final: Annotated[
+        str | None, Parameter(help="module:function, from all inputs to each key's last value.")
+    ] = None,
+    feed: Annotated[
+        str | None, Parameter(help="module:function, from (number, id) to an input's (key, value).")
+    ] = None,
+    sink: Annotated[
+        str | None,
+        Parameter(help="A database instead: sqlite:///FILE?table=T&id=COLUMN, postgresql://..."),
+    ] = None,
+    faults: Annotated[
+        str | None, Parameter(help="These instead of a plan, with commas; `help` lists them.")
+    ] = None,
+    as_is: Annotated[
+        bool, Parameter(help="Do not shorten session and transaction timeouts.", negative=())
+    ] = False,
+    no_aborts: Annotated[
+        bool, Parameter(help="Add no aborted transactions to the input topics.", negative=())
+    ] = False,
+    env: Annotated[
+        list[str] | None, Parameter(help="NAME=VALUE for the application.", negative=())
+    ] = None,
+    start: Annotated[float, Parameter(help="Seconds that it has until it works.")] = 40.0,
+    drain: Annotated[float, Parameter(help="Seconds that it has to finish, at most.")] = 60.0,
+    shrink: Annotated[
+        bool, Parameter(help="Look for the fewest faults that break it.", negative=())
+    ] = False,
+    keep: Annotated[Path | None, Parameter(help="A new directory for all of it.")] = None,
+    format: Format = "table",
+) -> int:  # fmt: skip
+    """Feed an application, break it at what it is about to do, and judge what it wrote.
+
+    It finds KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT, ONCELOG_INSTANCE in its environment,
+    or {bootstrap}, {in}, {out}, {instance} in its arguments. The cluster is made for the run,
+    unless --bootstrap names one: then no broker is harmed.
+
+    Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict: it never worked.
+    """
+    from ..proof.prove.page import keep_outcome
+    from ..proof.prove.plan import FAULTS
+    from ..proof.prove.run import Run
+    from ..proof.prove.settings import ProveSettings
+    from ..proof.prove.shrinking import shrunk
+
+    if faults == "help":
+        tell(*FAULTS)
+        return 0
+    if not command:
+        raise Failure("Say what to run: oncelog prove --in A --out B -- COMMAND", exit_code=2)
+    chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+    settings = ProveSettings(
+        command=command, inputs=tuple(inputs or ("prove-in",)),
+        outputs=tuple(outputs or (() if sink else ("prove-out",))), instances=instances,
+        seconds=seconds, rate=rate, seed=chosen, partitions=partitions, bootstrap=bootstrap,
+        match=match, fanout=fanout, expect=expect, final=final, feed=feed, sink=sink,
+        faults=faults, as_is=as_is, aborts=not no_aborts, start_timeout_s=start,
+        drain_timeout_s=drain, environment=pairs(env),
+    )  # fmt: skip
+    say(f"seed {chosen}")
+    outcome = Run(settings, keep, say).go()
+    if keep is not None:
+        keep_outcome(outcome, keep)
+    print_report(outcome.as_fields(), outcome.lines(), format)
+    if shrink and outcome.judgement.is_violated:
+        found = shrunk(outcome, say)
+        print_report({"faults": found}, [f"the fewest that break it: --faults {found}"], format)
+    return outcome.exit_code

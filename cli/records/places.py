@@ -1,0 +1,96 @@
+"""Places in a topic as a person writes them: earliest, latest, 17, -5, a time.
+
+Pure: what they mean in a partition comes from its ends, and from the cluster for a time.
+"""
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from ...deploy.cluster.failure import Failure
+
+TIMES = "a time (2026-01-31T12:00, 2026-01-31T12:00:00+01:00, or @ and milliseconds)"
+
+
+class LogPlace(NamedTuple):
+    """`number`: the offset, how many offsets before the end (last), or the wall time in ms."""
+
+    kind: Literal["earliest", "latest", "offset", "last", "time"]
+    number: int = 0
+
+
+class OutOfRange(Exception):
+    """An offset that a log does not have."""
+
+
+def time_ms(text: str) -> int | None:
+    """Return the wall time of an ISO date, or of @ and milliseconds; None for other texts."""
+    if text.startswith("@"):
+        return int(text[1:]) if _is_number(text[1:]) else None
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_start(text: str) -> LogPlace:
+    """Return the place that --offset names; Failure with the choices otherwise."""
+    if text == "earliest":
+        return LogPlace("earliest")
+    if text == "latest":
+        return LogPlace("latest")
+    if text.startswith("-") and _is_number(text[1:]):
+        return LogPlace("last", int(text[1:]))
+    found = _offset_or_time(text)
+    if found is None:
+        raise Failure(
+            f"--offset {text} is neither earliest, nor latest, nor an offset, nor -N (the last "
+            f"N), nor {TIMES}.",
+            exit_code=2,
+        )
+    return found
+
+
+def parse_end(text: str) -> LogPlace:
+    """Return the place that --until names; Failure with the choices otherwise."""
+    found = _offset_or_time(text)
+    if found is None:
+        raise Failure(f"--until {text} is neither an offset nor {TIMES}.", exit_code=2)
+    return found
+
+
+def start_of(place: LogPlace, start: int, end: int, at_time: int | None) -> int:
+    """Return the offset where reading begins in a log from `start` to `end`.
+
+    at_time: the first offset of the place's time, below 0 when nothing is as young. Raises
+    OutOfRange for an offset that the log does not have.
+    """
+    match place.kind:
+        case "earliest":
+            return start
+        case "latest":
+            return end
+        case "last":
+            return max(start, end - place.number)
+        case "time":
+            return end if at_time is None or at_time < 0 else at_time
+    if not start <= place.number <= end:
+        raise OutOfRange(_range(start, end))
+    return place.number
+
+
+def _range(start: int, end: int) -> str:
+    if start == end:
+        return f"it is empty, and goes on at offset {end}"
+    return f"it has offsets {start} to {end - 1}"
+
+
+def _offset_or_time(text: str) -> LogPlace | None:
+    if _is_number(text):
+        return LogPlace("offset", int(text))
+    found = time_ms(text)
+    return None if found is None else LogPlace("time", found)
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is an offset or a time as Kafka has them, in 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63

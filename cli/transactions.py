@@ -1,0 +1,284 @@
+"""Commands about transactions: whose are open, why a reader waits, how one is ended by hand.
+
+All but `txn log` speak the Kafka protocol, as Kafka's own kafka-transactions tool does (KIP-664),
+so they serve any Kafka-compatible cluster.
+"""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ..deploy.cluster.advice import shell_command
+from ..deploy.cluster.failure import Failure
+from ..deploy.cluster.targets import parse_partition
+from ..deploy.cluster.terminal import say, show, show_one
+from .check_back import check_back
+from .common import (
+    DEFAULT_DATA,
+    QUERY,
+    Data,
+    Format,
+    Query,
+    add_family,
+    headings,
+    print_report,
+)
+
+if TYPE_CHECKING:
+    from ..client.transaction_admin import DescribedTransaction, PartitionProducer
+    from ..deploy.inspect.explain import Explanation
+
+DESCRIBED_MAX = 1_000  # of `txn list`: older ones are listed without their age
+LISTING_COLUMNS = headings(
+    "id", "coordinator", "producer", "epoch", "state", "open_s", "timeout_s", "partitions",
+    id="TRANSACTIONAL ID",
+)  # fmt: skip
+PRODUCER_COLUMNS = headings(
+    "producer", "epoch", "last_sequence", "last_write_s", "coordinator_epoch", "open_since",
+    last_write_s="LAST WRITE S AGO", open_since="OPEN SINCE OFFSET",
+)  # fmt: skip
+HANGING_COLUMNS = headings(
+    "partition", "producer", "epoch", "open_since", "last_write_s", "id",
+    last_write_s="LAST WRITE S AGO", open_since="OPEN SINCE OFFSET", id="TRANSACTIONAL ID",
+)  # fmt: skip
+ABORTED_COLUMNS = headings("id", "outcome", "reason", id="TRANSACTIONAL ID", reason="WHY")
+LISTING_OPTIONAL = ("coordinator", "timeout_s", "epoch", "producer")
+PRODUCER_OPTIONAL = ("coordinator_epoch", "last_sequence", "epoch")
+LOG_OPTIONAL = ("term", "timeout_ms", "updated", "producer", "epoch", "started", "partitions")
+LOG_COLUMNS = headings(
+    "index", "term", "id", "state", "producer", "epoch", "timeout_ms", "partitions", "started",
+    "updated", "note",
+    id="TRANSACTIONAL ID",
+)  # fmt: skip
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    commands = describe, producers, hanging, abort, check_back, explain, log
+    about = "List, describe, explain, abort transactions."
+    add_family(app, "txn", about, *commands, list=list_transactions)
+    app.command(why)
+
+
+def list_transactions(
+    *,
+    prefix: Annotated[str, Parameter(help="Only ids that begin so.")] = "",
+    state: Annotated[
+        list[str] | None, Parameter(help="Ongoing, PrepareCommit, ...; several times.", negative=())
+    ] = None,
+    query: Query = QUERY,
+) -> None:
+    """The transactional ids: coordinator, state, and the age of what is open."""
+    with query.admin() as admin:
+        listed = admin.transactions.list_transactions(prefix=prefix, states=state or ())
+        described = admin.transactions.describe_listed(listed[:DESCRIBED_MAX])
+    rows: list[dict[str, Any]] = []
+    for each in listed:
+        known = described.get(each.transactional_id)
+        open_s = _open_s(known) if known else None
+        rows.append({
+            "id": each.transactional_id,
+            "coordinator": each.coordinator,
+            "producer": each.producer_id,
+            "epoch": known.producer_epoch if known else None,
+            "state": known.state if known else each.state,
+            "open_s": open_s,
+            "timeout_s": _timeout(known.timeout_ms) if known else None,
+            "partitions": len(known.partitions) if open_s is not None else None,
+        })  # fmt: skip
+    show(rows, query.format, columns=LISTING_COLUMNS, optional=LISTING_OPTIONAL)
+
+
+def describe(
+    name: str,
+    /,
+    *,
+    query: Query = QUERY,
+) -> None:
+    """One transactional id, as its coordinator has it."""
+    with query.admin() as admin:
+        known = admin.transactions.describe(name)
+    values = {
+        "transactional id": known.transactional_id,
+        "coordinator": known.coordinator,
+        "state": known.state,
+        "producer id": known.producer_id,
+        "producer epoch": known.producer_epoch,
+        "timeout s": _timeout(known.timeout_ms),
+        "open s": _open_s(known),
+        "partitions": [f"{topic}/{index}" for topic, index in known.partitions],
+    }
+    show_one(values, query.format)
+
+
+def producers(
+    partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
+    /,
+    *,
+    query: Query = QUERY,
+) -> None:
+    """What a partition's leader knows of its producers, and what they have open there."""
+    key = parse_partition(partition)
+    with query.admin() as admin:
+        found = admin.transactions.producers([key])[key]
+    show(
+        [_producer_row(each) for each in found],
+        query.format,
+        columns=PRODUCER_COLUMNS,
+        optional=PRODUCER_OPTIONAL,
+    )
+
+
+def hanging(
+    topic: Annotated[str | None, Parameter(help="Only in this topic.")] = None,
+    /,
+    *,
+    query: Query = QUERY,
+) -> int:
+    """Transactions that hold a partition and that no coordinator will end; exit code 1 if any."""
+    from ..deploy.inspect import transaction_facts
+
+    with query.admin() as admin:
+        topics = None if topic is None else [topic]
+        found = admin.run(lambda a: transaction_facts.hanging(a, topics))
+    rows = [
+        {
+            "partition": f"{key[0]}/{key[1]}",
+            "id": holder.transaction.transactional_id if holder.transaction else None,
+            **_producer_row(holder.producer),
+        }
+        for key, holder in found
+    ]
+    show(rows, query.format, columns=HANGING_COLUMNS, optional=PRODUCER_OPTIONAL)
+    for row in rows:
+        end = shell_command("txn abort", partition=row["partition"], producer_id=row["producer"])
+        say(f"end it with: {end}")
+    return 1 if rows else 0
+
+
+def abort(
+    name: Annotated[str | None, Parameter(help="A transactional id.")] = None,
+    /,
+    *,
+    partition: Annotated[
+        str | None, Parameter(help="TOPIC/PARTITION: one that hangs there, by its marker.")
+    ] = None,
+    producer_id: Annotated[int | None, Parameter(help="Whose; with --partition.")] = None,
+    prefix: Annotated[str | None, Parameter(help="All that are open whose ids begin so.")] = None,
+    query: Query = QUERY,
+) -> None:
+    """End transactions: by id or prefix (producers are fenced), or one that hangs in a partition.
+
+    What a Spark sink has decided to commit is kept: a restart of its query does it.
+    """
+    from ..deploy.inspect import abort_transactions
+
+    ways = [name is not None, prefix is not None, partition is not None or producer_id is not None]
+    if sum(ways) != 1 or (partition is None) != (producer_id is None) or prefix == "":
+        raise Failure(
+            "Which ones? oncelog txn abort ID, or oncelog txn abort --prefix PREFIX, or "
+            "oncelog txn abort --partition TOPIC/PARTITION --producer-id N",
+            exit_code=2,
+        )
+    if prefix is not None:
+        rows = abort_transactions.abort_prefix(query, prefix)
+        show(rows, query.format, columns=ABORTED_COLUMNS)
+    elif name is not None:
+        say(f"{name}: {abort_transactions.abort_id(query, name)}")
+    else:
+        assert partition is not None and producer_id is not None
+        key = parse_partition(partition)
+        with query.admin() as admin:
+            since = admin.run(lambda a: abort_transactions.abort_hanging(a, key, producer_id))
+        say(f"{partition}: aborted what producer {producer_id} had open since {since}")
+
+
+def explain(
+    name: str,
+    /,
+    *,
+    query: Query = QUERY,
+) -> None:
+    """In words: what a transactional id is doing, when it ends, and whom it has fenced."""
+    from ..deploy.inspect import transaction_facts
+
+    with query.admin() as admin:
+        _print_explanation(
+            admin.run(lambda a: transaction_facts.explanation(a, name)), query.format
+        )
+
+
+def why(
+    partition: Annotated[str, Parameter(help="TOPIC/PARTITION")],
+    /,
+    *,
+    group: Annotated[str | None, Parameter(help="How far this group is, and why.")] = None,
+    query: Query = QUERY,
+) -> None:
+    """Why readers of a partition get no further: which transaction, whose, until when."""
+    from ..deploy.inspect import transaction_facts
+    from ..deploy.inspect.explain import why as reasons
+
+    key = parse_partition(partition)
+    with query.admin() as admin:
+        facts = admin.run(lambda a: transaction_facts.of_partition(a, *key, group))
+    _print_explanation(reasons(facts), query.format)
+
+
+def log(
+    shard: Annotated[int, Parameter(help="0, 1, ...")],
+    /,
+    *,
+    node: Annotated[
+        int | None, Parameter(help="Whose copy; the one that goes furthest if not given.")
+    ] = None,
+    prefix: Annotated[str, Parameter(help="Only ids that begin so.")] = "",
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """What a coordinator's shard has written: Kafka's __transaction_state, from nodes' disks.
+
+    Reads the Raft journals, whether the nodes run or not. The last lines may not be decided yet:
+    they count when a majority of nodes has them.
+    """
+    from ..deploy.inspect.transaction_log import shard_log
+
+    found = shard_log(data.resolve(), shard, node)
+    rows = [row for row in found.rows() if str(row["id"] or "").startswith(prefix)]
+    show(rows, format, columns=LOG_COLUMNS, optional=LOG_OPTIONAL)
+    say(found.summary)
+
+
+def _producer_row(producer: "PartitionProducer") -> dict[str, Any]:
+    has_written = producer.last_timestamp_ms >= 0
+    return {
+        "producer": producer.producer_id,
+        "epoch": producer.producer_epoch,
+        "last_sequence": producer.last_sequence,
+        "last_write_s": _age_s(producer.last_timestamp_ms) if has_written else None,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "open_since": producer.first_offset if producer.is_open else None,
+    }
+
+
+def _print_explanation(explanation: "Explanation", output: str) -> None:
+    lines = [{"about": about, "sentence": text} for about, text in explanation.lines]
+    print_report(
+        {"heading": explanation.heading, "lines": lines}, explanation.in_words().split("\n"), output
+    )
+
+
+def _timeout(timeout_ms: int) -> str | float:
+    from ..deploy.inspect.explain import NO_TIMEOUT_MS
+
+    return "none" if timeout_ms == NO_TIMEOUT_MS else timeout_ms / 1000
+
+
+def _open_s(known: "DescribedTransaction") -> float | None:
+    """For how long it has had a transaction open."""
+    return _age_s(known.start_ms) if known.start_ms >= 0 and known.partitions else None
+
+
+def _age_s(since_ms: int) -> float:
+    return round(max(0.0, time.time() - since_ms / 1000), 1)

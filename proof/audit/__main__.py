@@ -1,0 +1,167 @@
+"""`python -m oncelog.proof.audit`: topics of a cluster, or the log directories of its nodes.
+
+    python -m oncelog.proof.audit --bootstrap HOST:PORT --topic orders
+    python -m oncelog.proof.audit --command-config client.properties --topic orders
+    python -m oncelog.proof.audit --logs 1=DIR,2=DIR,3=DIR
+    python -m oncelog.proof.audit --cluster .oncelog
+
+The exit code is 0 when nothing is wrong, 1 when something is, 2 when it cannot be read, which one
+sentence says. With `--out` every violation is a line of JSON in that directory; the screen shows
+the first few of each kind.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from ...pipeline import spark_session
+from ...pipeline.command_line import (
+    add_login_options,
+    add_pairs,
+    add_spark_options,
+    login_of,
+    spark_confs,
+)
+from ...pipeline.failure_words import sentence_of
+from ...pipeline.java import NoJava
+from ...pipeline.session import hadoop_path
+from ...wire.errors import KafkaError
+from .audit import CHUNK_SIZE, AuditResult, Summary, audit, summary
+from .reading import CannotRead, live, log_directories
+from .violations import VIOLATION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLES = 5
+UNREADABLE = (  # ValueError: an option that is wrong; OSError: files, and answers that did not come
+    CannotRead, KafkaError, PySparkException, Py4JError, NoJava, ValueError, OSError,
+)  # fmt: skip
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m oncelog.proof.audit", description=(__doc__ or "").partition(":")[2]
+    )
+    add = parser.add_argument
+    add_login_options(parser, is_required=False)
+    add("--logs", help="NODE=DIR,NODE=DIR: the data directories of nodes")
+    add("--cluster", type=Path, help="a directory that `oncelog up` made: all its nodes' logs")
+    add("--topic", action="append", default=[], help="may be given more than once")
+    add("--compacted", action="append", default=[], metavar="TOPIC", help="with --logs, --cluster")
+    add_pairs(parser, "--client", "of our client")
+    add("--open-seconds", type=float, help="a transaction open for longer is a violation")
+    add("--out", help="a directory or URL that does not exist yet: violations as lines of JSON")
+    add("--format", choices=("table", "json"), default="table")
+    add_spark_options(parser)
+    add("--chunk-size", type=int, default=CHUNK_SIZE, help="offsets that one task looks at")
+    chosen = parser.parse_args(given)
+    is_live = bool(chosen.bootstrap or chosen.command_config)
+    if sum(bool(place) for place in (is_live, chosen.logs, chosen.cluster)) != 1:
+        parser.error("say one of --bootstrap (or --command-config), --logs, --cluster")
+    if is_live and not chosen.topic:
+        parser.error("--bootstrap needs --topic")
+    chosen.needs_login = is_live
+    return chosen
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Audit and print; the exit code."""
+    options = arguments(given)
+    started = time.monotonic()
+    try:
+        folders = _folders(options)
+        spark = spark_session("audit", **spark_confs(options))
+        if options.out:
+            _require_new(spark, options.out)
+        if folders:
+            audit_input = log_directories(
+                spark, folders, options.topic,
+                compacted=options.compacted, open_s_max=options.open_seconds,
+            )  # fmt: skip
+        else:
+            client = login_of(options) | dict(options.client)
+            audit_input = live(spark, client, options.topic, open_s_max=options.open_seconds)
+        result = audit(audit_input, chunk_size=options.chunk_size)
+        counts = summary(result)
+        examples = _examples(result, counts.violations)
+        if options.out:
+            result.violations.write.json(options.out)
+    except UNREADABLE as problem:
+        print(sentence_of(problem), file=sys.stderr)
+        return 2
+    seconds = round(time.monotonic() - started, 1)
+    if options.format == "json":
+        print(json.dumps({**asdict(counts), "seconds": seconds, "examples": examples}))
+    else:
+        print("\n".join([*words(counts, examples), f"{verdict(counts)} ({seconds} s)"]))
+    return 1 if counts.violations else 0
+
+
+def words(counts: Summary, examples: list[dict[str, Any]]) -> list[str]:
+    """What was looked at and found, for people."""
+    lines = [
+        f"{counts.records:,} records and {counts.markers:,} markers in {counts.copies:,} copies "
+        f"of {counts.partitions:,} partitions",
+        f"{counts.committed:,} parts of transactions committed, {counts.aborted:,} aborted, "
+        f"{counts.open:,} open",
+    ]
+    for anomaly, count in counts.violations.items():
+        lines.append(f"{count:>9,}  {anomaly}")
+        for one in examples:
+            if one["anomaly"] == anomaly:
+                copy = f" (node {one['replica']})" if one["replica"] >= 0 else ""
+                where = f"{one['topic']}/{one['partition']}@{one['offset']}"
+                lines.append(f"{'':11}{where}{copy}: {one['sentence']}")
+    return lines
+
+
+def verdict(counts: Summary) -> str:
+    total = sum(counts.violations.values())
+    return f"{total:,} violations" if total else "no promise was broken"
+
+
+def _examples(result: AuditResult, anomalies: Iterable[str]) -> list[dict[str, Any]]:
+    """The first few violations of each kind."""
+    found: list[dict[str, Any]] = []
+    for anomaly in anomalies:
+        rows = result.violations.where(result.violations["anomaly"] == anomaly)
+        for row in rows.orderBy("topic", "partition", "offset", "replica").take(EXAMPLES):
+            found.append({name: row[name] for name in VIOLATION})
+    return found
+
+
+def _folders(options: argparse.Namespace) -> dict[int, Path]:
+    if options.cluster:
+        nodes = sorted(options.cluster.glob("node-*"))
+        if not nodes:
+            raise CannotRead(f"{options.cluster} holds no node-*: it is no cluster's directory.")
+        return {int(node.name.removeprefix("node-")): node for node in nodes}
+    found: dict[int, Path] = {}
+    for item in filter(None, (options.logs or "").split(",")):
+        node, separator, folder = item.partition("=")
+        if not separator:
+            raise CannotRead(f"{item!r} is not NAME=VALUE.")
+        if not node.strip().isdecimal():
+            raise CannotRead(f"--logs begins with the number of a node, 1=DIR,2=DIR, not {node!r}.")
+        found[int(node)] = Path(folder)
+    return found
+
+
+def _require_new(spark: "SparkSession", out: str) -> None:
+    """Spark itself says that a directory is there only when all the work is done."""
+    files, path = hadoop_path(spark, out)
+    if files.exists(path):
+        raise CannotRead(f"{out} is there already: give --out a directory that does not exist yet.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

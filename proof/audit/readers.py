@@ -1,0 +1,97 @@
+"""What a reader of committed data was shown, held against the markers.
+
+The reader believed its broker's list of aborted transactions; here visibility is made anew from the
+log: data counts when it is plain, or when the next marker of its producer in that partition says
+commit. Both sides are masks of offsets by words, so the comparison is one join of small rows,
+whatever lies in the records. A compacted log may have lost since what the reader was shown, so
+there nothing that was shown is a phantom.
+"""
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..judge.log_anomalies import (
+    ABORTED_VISIBLE,
+    COMMITTED_HIDDEN,
+    OPEN_VISIBLE,
+    PHANTOM_READ,
+)
+from .pieces import ABORT, COMMIT, DATA, PARTITION, bit_of, offsets_in, word_of
+
+SPANS = "topic string, partition int, start long, end long"
+"""Of each partition: the reader was asked for offsets from start (inclusive) to end (exclusive)."""
+KINDS = (
+    (ABORTED_VISIBLE, "shown & aborted", "shown it; its transaction was aborted"),
+    (OPEN_VISIBLE, "shown & open", "shown it; nothing has ended its transaction"),
+    (COMMITTED_HIDDEN, "committed & ~shown", "not shown it, and it is committed"),
+    (PHANTOM_READ, "shown & ~(committed | aborted | open)", "shown it; the log has no such record"),
+)
+
+
+def shown(read: DataFrame) -> DataFrame:
+    """What a reader was shown, from rows of topic, partition, offset: a mask for each word."""
+    return (
+        read.select(*PARTITION, word_of("offset").alias("word"), bit_of("offset").alias("bit"))
+        .groupBy(*PARTITION, "word")
+        .agg(F.bit_or("bit").alias("shown"))
+    )
+
+
+def of_readers(
+    pieces: DataFrame,
+    context: DataFrame,
+    shown_words: DataFrame,
+    spans: DataFrame,
+    compacted: Collection[str] = (),
+) -> DataFrame:
+    """One row for each offset that was shown wrongly, or wrongly not.
+
+    pieces, context: of one copy of each partition. A partition without a span was not read.
+    compacted: topics whose logs may have lost what was shown.
+    """
+    outcome = F.col("marker_after.kind")
+    decided = context.where(F.col("kind") == DATA).select(
+        *PARTITION,
+        "word",
+        "mask",
+        F.when(~F.col("is_transactional"), COMMIT).otherwise(outcome).alias("outcome"),
+    )
+    unowned = pieces.where(f"producer_id < 0 and kind = {DATA}").select(
+        *PARTITION, "word", "mask", F.lit(COMMIT).alias("outcome")
+    )
+
+    def union(name: str, chosen: str) -> Column:
+        return F.coalesce(F.bit_or(F.when(F.expr(chosen), F.col("mask"))), F.lit(0)).alias(name)
+
+    words = (
+        decided.unionByName(unowned)
+        .groupBy(*PARTITION, "word")
+        .agg(
+            union("committed", f"outcome = {COMMIT}"),
+            union("aborted", f"outcome = {ABORT}"),
+            union("open", "outcome is null"),
+        )
+    )
+    both = (
+        words.join(shown_words, [*PARTITION, "word"], "full_outer")
+        .na.fill(0, ["committed", "aborted", "open", "shown"])
+        .join(F.broadcast(spans), [*PARTITION])
+    )
+    kinds = [
+        F.struct(
+            F.lit(anomaly.name).alias("anomaly"),
+            F.expr(mask).alias("mask"),
+            F.lit(f"a reader was {text}").alias("sentence"),
+        )
+        for anomaly, mask, text in KINDS
+    ]
+    each = both.select("*", F.inline(F.array(*kinds))).withColumn(
+        "offset", F.explode(offsets_in("mask"))
+    )
+    may_be_gone = F.col("topic").isin(*compacted) if compacted else F.lit(False)
+    is_judged = ~((F.col("anomaly") == PHANTOM_READ.name) & may_be_gone)
+    return each.where(is_judged & F.expr("offset >= start and offset < end")).withColumns(
+        {"replica": F.lit(-1), "producer_id": F.lit(-1).cast("long")}
+    )

@@ -1,0 +1,137 @@
+"""Where the raw rows come from: a live cluster, over the protocol, or log directories of nodes.
+
+A live topic is read twice, as a reader of committed data first, up to ends taken before, and then
+as it stands. So what the first reading was shown is decided in the second, even while producers go
+on.
+
+Of log directories the high watermarks and log starts are read, too (Kafka's own checkpoint files),
+since only what lies between them must be the same in every copy.
+"""
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ...client import BlockingAdmin
+from ...client.admin import EARLIEST, LATEST
+from ...pipeline.command_line import with_prefix
+from ...pipeline.sink import decision
+from .audit import AuditInput
+from .pieces import BOUNDS
+from .readers import SPANS, shown
+
+HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
+COMPACTED = frozenset({"__consumer_offsets", "__transaction_state", decision.TOPIC})
+Key = tuple[str, int]
+
+
+class CannotRead(RuntimeError):
+    """What was to be audited is not there; the text says what."""
+
+
+def live(
+    spark: SparkSession,
+    client: Mapping[str, Any],
+    topics: Sequence[str],
+    *,
+    open_s_max: float | None,
+) -> AuditInput:
+    """Topics of a running cluster. open_s_max: transactions may be open for so long."""
+    options = with_prefix(client)
+    with BlockingAdmin(client) as admin:
+        keys = [(p.topic, p.partition) for p in admin.describe_topics(list(topics))]
+        compacted = {t for t in {topic for topic, _ in keys} if _is_compacted(admin, t)}
+        starts = admin.list_offsets(dict.fromkeys(keys, EARLIEST))
+        stable = admin.list_offsets(dict.fromkeys(keys, LATEST), read_committed=True)
+        wanted = {
+            "startingOffsets": _by_topic(starts),
+            "endingOffsets": _by_topic(stable),
+            "assign": json.dumps({t: [p for u, p in keys if u == t] for t, _ in keys}),
+        }
+        committed = spark.read.format("oncelog").options(**options, **wanted).load()
+        seen = shown(committed).persist()
+        seen.count()  # now, before the ends of the second reading are taken
+        now = datetime.now(UTC)
+        ends = admin.list_offsets(dict.fromkeys(keys, LATEST))
+    wanted |= {"endingOffsets": _by_topic(ends), "raw": "true"}
+    spans = [(*key, starts[key], stable[key]) for key in keys]
+    return AuditInput(
+        rows=spark.read.format("oncelog").options(**options, **wanted).load(),
+        compacted=compacted,
+        shown=seen,
+        spans=spark.createDataFrame(spans, SPANS),
+        open_older_than=None if open_s_max is None else now - timedelta(seconds=open_s_max),
+    )
+
+
+def _is_compacted(admin: BlockingAdmin, topic: str) -> bool:
+    policy = {c.name: c.value for c in admin.describe_configs(topic)}
+    return "compact" in (policy.get("cleanup.policy") or "")
+
+
+def _by_topic(offsets: Mapping[Key, int]) -> str:
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(found)
+
+
+def log_directories(
+    spark: SparkSession,
+    folders: Mapping[int, Path],
+    topics: Sequence[str],
+    *,
+    compacted: Collection[str] = (),
+    open_s_max: float | None = None,
+) -> AuditInput:
+    """The logs under the data directories of nodes; no topics: all but the internal ones."""
+    missing = [str(folder) for folder in folders.values() if not folder.is_dir()]
+    if missing:
+        raise CannotRead(f"There is no directory {', '.join(missing)}.")
+    chosen = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
+    where = ",".join(f"{node}={folder}" for node, folder in folders.items())
+    rows = spark.read.format("oncelog").options(raw="true", logs=where, **chosen).load()
+    now = datetime.fromtimestamp(time.time(), UTC)
+    return AuditInput(
+        rows=rows,
+        compacted=COMPACTED | set(compacted),
+        bounds=spark.createDataFrame(bounds_of(folders), BOUNDS),
+        open_older_than=None if open_s_max is None else now - timedelta(seconds=open_s_max),
+    )
+
+
+def bounds_of(folders: Mapping[int, Path]) -> list[tuple[str, int, int, int]]:
+    """Of each partition: the highest log start and the lowest high watermark of its copies."""
+    low: dict[Key, int] = {}
+    high: dict[Key, int] = {}
+    for folder in folders.values():
+        starts, watermarks = (
+            read_checkpoint(folder / LOG_STARTS),
+            read_checkpoint(folder / HIGH_WATERMARKS),
+        )
+        for place in folder.iterdir():
+            topic, _, number = place.name.rpartition("-")
+            segments = sorted(place.glob("*.log")) if number.isdecimal() and topic else []
+            if segments:
+                key = (topic, int(number))
+                start = max(starts.get(key, 0), int(segments[0].stem))
+                low[key] = max(low.get(key, 0), start)
+                watermark = watermarks.get(key, 0)
+                high[key] = min(high[key], watermark) if key in high else watermark
+    return [(*key, low[key], high[key]) for key in sorted(low)]
+
+
+def read_checkpoint(file: Path) -> dict[Key, int]:
+    """Kafka's checkpoint of offsets: version 0, a count, `topic partition offset` lines."""
+    if not file.exists():
+        return {}
+    version, _, *lines = file.read_text(encoding="utf-8").split("\n")
+    if version.strip() != "0":
+        raise CannotRead(f"{file} is of version {version}, which is not known here.")
+    split = [line.split() for line in lines if line.strip()]
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in split}

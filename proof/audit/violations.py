@@ -1,0 +1,27 @@
+"""A violation as a row: anomaly, replica (-1: read from the leader), topic, partition, offset,
+producer_id (-1: of no producer), sentence."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..judge.log_anomalies import LogAnomaly
+from .pieces import COPY
+
+VIOLATION = ("anomaly", *COPY, "offset", "producer_id", "sentence")
+
+
+def violations(
+    rows: DataFrame,
+    anomaly: LogAnomaly,
+    offset: Column,
+    sentence: Column,
+    producer_id: Column | None = None,
+) -> DataFrame:
+    """One for each row, which has the columns of COPY."""
+    return rows.select(
+        F.lit(anomaly.name).alias("anomaly"),
+        *COPY,
+        offset.alias("offset"),
+        (F.lit(-1).cast("long") if producer_id is None else producer_id).alias("producer_id"),
+        sentence.alias("sentence"),
+    )

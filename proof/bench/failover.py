@@ -1,0 +1,111 @@
+"""`bench failover`: from kill -9 of a leader to the next acknowledged write.
+
+One partition, one idempotent producer that hands a record over every 3 ms. The clock starts when
+the leader is known to be dead (its pid gone, its port refusing) and stops with the first
+acknowledgement of a record that was handed over after that.
+"""
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.local_cluster import Cluster
+from .load import percentile
+from .target import BenchTarget
+
+REPLICAS = 3
+INTERVAL_S, SETTLE_S, TIMEOUT_S = 0.003, 0.7, 60.0
+CLIENT_SETTINGS: dict[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 0,
+    "message.timeout.ms": 60_000,
+    "retry.backoff.ms": 10,
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "topic.metadata.refresh.fast.interval.ms": 20,
+}
+
+
+class _Drip(threading.Thread):
+    """Hands over a record every few ms; notes when the first one handed over late is told."""
+
+    def __init__(self, settings: dict[str, Any], topic: str) -> None:
+        super().__init__(daemon=True)
+        self._settings, self._topic = settings, topic
+        self._stop_asked = threading.Event()
+        self.killed_at = float("inf")
+        self.first_after: float | None = None
+        self.acknowledged = 0
+        self.failures: list[str] = []
+
+    def run(self) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer({**self._settings, "log_level": 0})
+        while not self._stop_asked.is_set():
+            handed_over = time.perf_counter()
+            producer.produce(
+                self._topic,
+                b"x",
+                on_delivery=lambda error, _, at=handed_over: self._delivered(error, at),
+            )
+            producer.poll(0)
+            time.sleep(INTERVAL_S)
+        producer.flush(30)
+
+    def stop(self) -> None:
+        """End and wait for the last reports."""
+        self._stop_asked.set()
+        self.join()
+
+    def _delivered(self, error: Any, handed_over: float) -> None:
+        if error is not None:
+            self.failures.append(error.name())
+            return
+        self.acknowledged += 1
+        if handed_over > self.killed_at and self.first_after is None:
+            self.first_after = time.perf_counter()
+
+
+def run_failovers(target: BenchTarget, kills: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Kill the leader so many times; milliseconds, with p50, p99 and max."""
+    cluster = target.cluster
+    if cluster is None:
+        raise Failure("Fail-over needs a local cluster: it kills its nodes.")
+    if len(cluster.node_ids) < REPLICAS:
+        raise Failure("Fail-over needs 3 nodes: with fewer nobody can take over.")
+    topic = target.make_topic(1, REPLICAS, 2)
+    times_ms: list[float] = []
+    for kill in range(kills):
+        cluster.wait_for_isr(topic, REPLICAS)
+        times_ms.append(_one(cluster, topic))
+        say(f"{kill + 1}/{kills}  {times_ms[-1]:.0f} ms")
+    return {
+        "kills": kills,
+        "p50_ms": statistics.median(times_ms),
+        "p99_ms": percentile(times_ms, 0.99),
+        "max_ms": max(times_ms),
+        "all_ms": [round(t, 1) for t in times_ms],
+    }
+
+
+def _one(cluster: Cluster, topic: str) -> float:
+    drip = _Drip(cluster.client_config(**CLIENT_SETTINGS), topic)
+    drip.start()
+    time.sleep(SETTLE_S)
+    node = cluster.kill(f"leader:{topic}/0")
+    drip.killed_at = killed_at = time.perf_counter()
+    while drip.first_after is None and time.perf_counter() < killed_at + TIMEOUT_S:
+        time.sleep(0.001)
+    first = drip.first_after
+    cluster.start(node)
+    drip.stop()
+    if drip.failures:
+        raise Failure(f"The producer was told {drip.failures[0]}: the cluster lost its place.")
+    if first is None:
+        raise Failure(f"Nothing was acknowledged for {TIMEOUT_S:.0f} s after the kill.")
+    return (first - killed_at) * 1000

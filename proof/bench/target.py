@@ -1,0 +1,142 @@
+"""What a benchmark runs against: a given cluster, the one in a directory, or one of its own."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...deploy.cluster.failure import Failure
+
+if TYPE_CHECKING:
+    from ...client.blocking import BlockingAdmin
+    from ...deploy.cluster.local_cluster import Cluster
+
+IN_SYNC_TIMEOUT_S = 30.0
+
+
+@dataclass(slots=True)
+class BenchTarget:
+    """A cluster; with processes to look into when it is a local one of ours.
+
+    login: for confluent-kafka, whose settings are text; not shown, since it holds secrets.
+    """
+
+    bootstrap: str
+    admin: "BlockingAdmin"
+    cluster: "Cluster | None" = None
+    login: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    _topics: list[str] = field(default_factory=list[str])
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        """Where and as whom to connect, for confluent-kafka."""
+        return {"bootstrap.servers": self.bootstrap, **self.login}
+
+    def make_topic(self, partitions: int, replication_factor: int, min_insync: int) -> str:
+        """A new topic whose replicas are all in sync; it goes with `drop_topics`."""
+        from ...deploy.cluster.readiness import missing_replicas
+
+        name = f"bench-{time.time_ns():x}"
+        self.admin.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs={"min.insync.replicas": str(min_insync)},
+        )
+        self._topics.append(name)
+        deadline = time.monotonic() + IN_SYNC_TIMEOUT_S
+        while short := self.admin.run(lambda a: missing_replicas(a, name, replication_factor)):
+            if time.monotonic() > deadline:
+                raise Failure(f"Not all replicas are in sync in {IN_SYNC_TIMEOUT_S} s: {short[0]}.")
+            time.sleep(0.05)
+        return name
+
+    def drop_topics(self) -> None:
+        """Delete what `make_topic` made."""
+        if self._topics:
+            with contextlib.suppress(Exception):
+                self.admin.delete_topics(self._topics)
+            self._topics.clear()
+
+    def usage(self) -> "dict[int, NodeUsage]":
+        """What each node has used up to now; empty when the nodes are not ours."""
+        if (cluster := self.cluster) is None:
+            return {}
+        return {
+            s.node_id: NodeUsage(
+                s.cpu_s, s.rss_bytes, s.context_switches, *sent_to_peers(cluster, s.node_id)
+            )
+            for s in cluster.status()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """What a node has used, nothing when it is down; None: unknown."""
+
+    cpu_s: float
+    rss_bytes: int
+    context_switches: int
+    link_bytes_sent: int | None
+    link_messages_sent: int | None
+
+    def since(self, before: "NodeUsage") -> "NodeUsage":
+        return NodeUsage(
+            self.cpu_s - before.cpu_s,
+            self.rss_bytes,
+            self.context_switches - before.context_switches,
+            _since(self.link_bytes_sent, before.link_bytes_sent),
+            _since(self.link_messages_sent, before.link_messages_sent),
+        )
+
+
+def _since(now: int | None, before: int | None) -> int | None:
+    return None if now is None or before is None else now - before
+
+
+def sent_to_peers(cluster: "Cluster", node_id: int) -> tuple[int | None, int | None]:
+    """Bytes and messages that a node has sent to its peers since it started; None where it does not
+    say.
+
+    The node's own counters are the only source: no operating system counts bytes by process on
+    Unix sockets.
+    """
+    with contextlib.suppress(Failure, KeyError, TypeError, ValueError):
+        metrics = cluster.ask_node(node_id, {"op": "metrics"})
+        return int(metrics["peer_bytes_sent"]), int(metrics["peer_messages_sent"])
+    return None, None
+
+
+@contextlib.contextmanager
+def bench_target(data: Path, config: Mapping[str, Any] | None) -> Iterator[BenchTarget]:
+    """The cluster to measure: the one of `config`, else the running one in `data`, else a new one.
+
+    Raises ValueError for a login that confluent-kafka has no words for.
+    """
+    from ...client.security.config import security_config
+    from ...client.security.librdkafka import librdkafka_config
+    from ...client.settings import ADMIN, read_settings
+    from ...deploy.cluster import layout
+    from ...deploy.cluster.blocking_admin import blocking_admin
+    from ...deploy.cluster.local_cluster import Cluster
+    from ...deploy.cluster.terminal import say
+
+    with contextlib.ExitStack() as stack:
+        cluster = None
+        if config is None:
+            file = layout.read(data.resolve())
+            opened = Cluster.open(data) if file is not None else None
+            if opened is not None and any(s.state == "running" for s in opened.status()):
+                cluster = opened
+            else:
+                say("no cluster runs here: starting one of 3 nodes for the measurement")
+                cluster = stack.enter_context(Cluster(3))
+            config = {"bootstrap.servers": cluster.bootstrap}
+        settings = read_settings(ADMIN, config, {})
+        login = librdkafka_config(security_config(settings))
+        admin = stack.enter_context(blocking_admin(config, timeout_ms=20_000))
+        target = BenchTarget(",".join(settings.bootstrap_servers), admin, cluster, login)
+        stack.callback(target.drop_topics)
+        yield target

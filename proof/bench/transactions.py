@@ -1,0 +1,162 @@
+"""`bench txn`: what a transaction costs, by its size and by how many partitions it touches.
+
+One producer, one transaction after another, each of so many records spread over so many
+partitions: begin, write, wait for the acknowledgements, commit. The same records by the same
+library, idempotent and without transactions, are the yardstick: what a batch of them takes then
+is what the transaction is compared with.
+"""
+
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...deploy.cluster.failure import Failure
+from .grid import CellResult, Grid
+from .load import percentile
+from .target import BenchTarget
+
+WARM_UP_SHARE = 0.25  # of the time of a measurement, before it
+WARM_UP_TIMES_MIN, TIMES_MIN = 3, 5
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCell:
+    """One combination: records of a transaction, and the partitions that it touches."""
+
+    records: int
+    partitions: int
+
+    @property
+    def name(self) -> str:
+        return f"records={self.records} partitions={self.partitions}"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRun:
+    """One measurement of one cell. Times in ms, of each transaction; `plain` of each batch."""
+
+    commit_ms: Sequence[float]
+    whole_ms: Sequence[float]
+    plain_ms: Sequence[float]
+
+    @property
+    def per_s(self) -> float:
+        return 1000 / statistics.fmean(self.whole_ms)
+
+    @property
+    def overhead_ms(self) -> float:
+        """What a transaction takes beyond the same records without one, by the medians."""
+        return statistics.median(self.whole_ms) - statistics.median(self.plain_ms)
+
+    @property
+    def share_of_plain(self) -> float:
+        """Records a second with transactions, as a share of those without."""
+        return statistics.fmean(self.plain_ms) / statistics.fmean(self.whole_ms)
+
+    @property
+    def words(self) -> str:
+        commit_ms = percentile(self.commit_ms, 0.5)
+        return f"{self.per_s:.1f} transactions/s, commit p50 {commit_ms:.2f} ms"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "transactions": len(self.whole_ms),
+            "transactions_per_s": round(self.per_s, 2),
+            "commit_ms": _percentiles(self.commit_ms),
+            "transaction_ms": _percentiles(self.whole_ms),
+            "plain_batch_ms": _percentiles(self.plain_ms),
+            "overhead_ms": round(self.overhead_ms, 3),
+            "share_of_plain": round(self.share_of_plain, 4),
+        }
+
+
+TransactionResult = CellResult[TransactionCell, TransactionRun]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionGrid(Grid[TransactionCell, TransactionRun]):
+    """A transaction touches no more partitions than it has records."""
+
+    records: list[int]
+    partitions: list[int]
+    record_bytes: int = 100
+    replication_factor: int = 3
+    min_insync: int = 2
+    seed: int = 0
+
+    @property
+    def largest_factor(self) -> int:
+        return self.replication_factor
+
+    def cells(self) -> list[TransactionCell]:
+        if min(*self.records, *self.partitions, self.record_bytes) < 1:
+            raise Failure("Records, partitions and bytes are above 0.", exit_code=2)
+        return [
+            TransactionCell(records, partitions)
+            for records, partitions in itertools.product(self.records, self.partitions)
+            if partitions <= max(records, min(self.partitions))
+        ]
+
+    def measure(
+        self, target: BenchTarget, cell: TransactionCell, repetition: int
+    ) -> TransactionRun:
+        min_insync = min(self.min_insync, self.replication_factor)
+        topic = target.make_topic(cell.partitions, self.replication_factor, min_insync)
+        value = random.Random(self.seed + repetition).randbytes(self.record_bytes)
+        return _measure(target, cell, topic, value, self.seconds)
+
+
+def _measure(
+    target: BenchTarget, cell: TransactionCell, topic: str, value: bytes, seconds: float
+) -> TransactionRun:
+    from confluent_kafka import Producer
+
+    # Whatever waits for company leaves with the flush: so both send the same batches.
+    settings = {**target.client_config, "acks": "all", "linger.ms": 1000}
+    commit_ms: list[float] = []
+
+    def write(producer: Any) -> None:
+        for number in range(cell.records):
+            producer.produce(topic, value, partition=number % cell.partitions)
+        if producer.flush(TIMEOUT_S):
+            raise Failure(f"Not everything was acknowledged within {TIMEOUT_S:.0f} s.")
+
+    transactional = Producer({**settings, "transactional.id": f"bench of {topic}"})
+    transactional.init_transactions(TIMEOUT_S)
+
+    def transaction() -> None:
+        transactional.begin_transaction()
+        write(transactional)
+        began = time.perf_counter()
+        transactional.commit_transaction(TIMEOUT_S)
+        commit_ms.append((time.perf_counter() - began) * 1000)
+
+    idempotent = Producer({**settings, "enable.idempotence": True})
+    plain_ms = _timed(lambda: write(idempotent), seconds / 2)
+    whole_ms = _timed(transaction, seconds)
+    return TransactionRun(commit_ms[-len(whole_ms) :], whole_ms, plain_ms)
+
+
+def _timed(work: Callable[[], None], seconds: float) -> list[float]:
+    """What each repetition takes, in ms, after a warm-up."""
+    _repeat(work, seconds * WARM_UP_SHARE, WARM_UP_TIMES_MIN)
+    return _repeat(work, seconds, TIMES_MIN)
+
+
+def _repeat(work: Callable[[], None], seconds: float, times_min: int) -> list[float]:
+    taken_ms: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(taken_ms) < times_min:
+        began = time.perf_counter()
+        work()
+        taken_ms.append((time.perf_counter() - began) * 1000)
+    return taken_ms
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float]:
+    return {f"p{share:g}": round(percentile(values, share / 100), 3) for share in (50, 90, 99)}

@@ -1,0 +1,67 @@
+"""The processes of clients of a run.
+
+One that ends by itself with an exit code other than STUCK has met something that no workload
+expects: that is a failure of the run (`broken`), with the process's log as evidence.
+"""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...deploy.faults.supervisor import Supervisor
+from .load.order import STUCK, WorkerOrder
+
+
+class ClientProcesses(Supervisor):
+    """`errors` and `clients`: what those met that have ended."""
+
+    restarts_max = None
+    stop_timeout_s = 40.0
+
+    def __init__(self, run: Path) -> None:
+        super().__init__(run / "workers")
+        self._orders: dict[str, WorkerOrder] = {}
+        self.errors: Counter[str] = Counter()
+        self.clients = self.stuck = 0
+        self.broken: list[str] = []
+
+    def add(self, name: str, order: WorkerOrder) -> None:
+        """Start a process, or the next incarnation of one."""
+        self._orders[name] = order
+        self.start(name)
+
+    def remove(self, name: str) -> None:
+        """Let a process end as a program should, and start it no more."""
+        self.stop([name])
+        del self._children[name]
+
+    def command(self, name: str, incarnation: int) -> list[str]:
+        order = self._orders[name]
+        seed = f"{order.seed}/{name}/{incarnation}"
+        seeded = replace(order, seed=seed, parent=os.getpid())
+        return ["-m", "oncelog.proof.chaos.load.worker", seeded.to_json()]
+
+    def on_event(self, name: str, event: str, *arguments: Any) -> None:
+        clients, errors = arguments
+        self.clients += clients
+        self.errors.update(errors)
+
+    def on_exit(self, name: str, code: int) -> None:
+        if code == STUCK:
+            self.stuck += 1
+        else:
+            self.broken.append(f"{name} ended with exit code {code}; {self.last_words(name)}")
+
+    def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
+        """As ever; what did not end as it should is `broken`."""
+        codes = super().stop(names)
+        for name, code in codes.items():
+            if code is None:
+                self.broken.append(f"{name} did not end; {self.last_words(name)}")
+            elif code not in (0, -signal.SIGTERM):  # the last one: it had hardly begun
+                self.on_exit(name, code)
+        return codes

@@ -1,0 +1,58 @@
+"""What the faults of a chaos run are made in: nodes, clients, and the history of what was done."""
+
+from collections.abc import Mapping
+
+from ...deploy.cluster.failure import Failure
+from ...deploy.faults.client_proxies import ClientProxies
+from ...deploy.faults.engine import Action
+from ...deploy.faults.faulty_cluster import FaultyCluster
+from ...deploy.faults.node_actions import NodeContext
+from ...deploy.faults.schedule import Fault
+from ...wire.errors import KafkaError
+from ..judge.history.recorder import Recorder
+from .client_processes import ClientProcesses
+from .load.order import WorkerOrder
+from .load.settings import APPEND, LoadSettings
+
+
+class ChaosContext(NodeContext):
+    """What is tried and does not go as it should is a miss; what nobody expects ends the run."""
+
+    tolerated = (Failure, KafkaError, OSError)
+
+    def __init__(
+        self,
+        cluster: FaultyCluster,
+        processes: ClientProcesses,
+        proxies: ClientProxies,
+        recorder: Recorder,
+        settings: LoadSettings,
+        *,
+        seed: int,
+        transactional_ids: list[str],
+        extra_order: WorkerOrder,
+    ) -> None:
+        partitions = range(settings.append_partitions)
+        super().__init__(cluster)
+        self.victims = {
+            "kill": lambda fault: str(fault.pick(0, cluster.node_ids)),
+            "kill-leader": lambda fault: f"leader:{APPEND}/{fault.pick(0, partitions)}",
+            "kill-transaction-coordinator": lambda fault: f"txn:{fault.pick(0, transactional_ids)}",
+            "kill-group-coordinator": lambda fault: f"group:{settings.group}",
+            "kill-controller": lambda fault: "controller",
+        }
+        self.processes, self.proxies = processes, proxies
+        self.settings, self.extra_order = settings, extra_order
+        self._recorder, self._seed = recorder, seed
+
+    def make(self, fault: Fault, actions: Mapping[str, Action]) -> None:
+        """As ever; what was proved stands in the history."""
+        now_ns = self._recorder.now_ns
+        started_ns = now_ns()
+        try:
+            super().make(fault, actions)
+        finally:
+            if fault.target:
+                row = (fault.kind, fault.target, started_ns, now_ns(), self._seed)
+                with self.changed:
+                    self._recorder.add("faults", *row)

@@ -1,0 +1,28 @@
+"""What a run is told: how long, how hard, which faults. Pure; goes through JSON."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...deploy.faults.schedule import KINDS
+from .load.settings import LoadSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Everything that makes a run what it is; the same settings and seed make the same schedule."""
+
+    seconds: float = 90.0
+    seed: int = 1
+    nodes: int = 3
+    faults_per_minute: float = 24.0  # the aim; a fault takes as long as it takes
+    workers: int = 2  # processes with our client; the last one's connections go through proxies
+    confluent_workers: int = 1
+    transactional_clients: int = 4  # of `append`, in each process with our client
+    kinds: tuple[str, ...] = KINDS
+    keeps_data: bool = False
+    load: LoadSettings = field(default_factory=LoadSettings)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "RunSettings":
+        kinds = tuple(values["kinds"])
+        return cls(**{**values, "kinds": kinds, "load": LoadSettings.from_json(values["load"])})

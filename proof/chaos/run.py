@@ -1,0 +1,264 @@
+"""One run of chaos, from an empty directory to a verdict.
+
+RUN/run.json        seed, settings, versions, how to replay it, and what came out
+RUN/history/        what clients did and saw, what was broken, what stood on the disks
+RUN/nodes/          the words of the nodes; RUN/workers/ those of the clients' processes
+RUN/cluster/        the nodes' data: while the run lasts, and afterwards if something is wrong
+
+Nothing is written anywhere else but the peers' sockets, which have a short path of their own and
+go with the cluster. Whatever happens, also `kill -9`, no process is left (guardian.py).
+"""
+
+import contextlib
+import json
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ...deploy.cluster.advice import shell_command
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.private import make_private_directory
+from ...deploy.faults.client_proxies import ClientProxies
+from ...deploy.faults.faulty_cluster import FaultyCluster
+from ...deploy.inspect.loop_stalls import stalls_in_log
+from ...version import __version__
+from ..judge.history.recorder import Recorder
+from .client_processes import ClientProcesses
+from .context import ChaosContext
+from .epilogue import probe_all, read_the_end, wait_for_rest
+from .load.order import WorkerOrder
+from .plan_settings import RunSettings
+from .remains import dump_remains
+from .schedulers import start_schedulers, stop_schedulers
+
+RUN_FILE = "run.json"
+CONFIG: dict[str, str] = {
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "200",
+    "log.segment.bytes": "1048576",
+    "log.retention.check.interval.ms": "10000",
+    "offsets.topic.segment.bytes": "1048576",
+    "auto.create.topics.enable": "false",
+}
+SCAN_INTERVAL_MS = 1_000
+SEGMENTS_OF_A_RUN, ROLL_MS_MIN = 60, 5_000  # segments end often, with all that is written then
+NOT_MADE = "not made, since they need root: lost packets between nodes, power cuts"
+CALM_S = 2.0  # after the healing the load goes on so long
+WATCH_S = 0.25
+
+
+@dataclass(slots=True)
+class RunOutcome:
+    """What came out of a run, before the judge has spoken."""
+
+    faults: dict[str, int] = field(default_factory=dict[str, int])
+    tried: int = 0
+    missed: list[str] = field(default_factory=list[str])
+    broken: list[str] = field(default_factory=list[str])
+    bank: str = ""
+    is_balanced: bool = True
+    clients: int = 0
+    client_errors: dict[str, int] = field(default_factory=dict[str, int])
+    load_s: float = 0.0
+    rest_s: float = 0.0
+    batches: int = 0
+
+    @property
+    def has_hit(self) -> bool:
+        """Whether the schedule did what it was to do: most of what was tried was seen to happen."""
+        return sum(self.faults.values()) * 2 > self.tried
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing but the judge can say something against it."""
+        return not self.broken and self.is_balanced
+
+
+class ChaosRun:
+    """See the top of the file."""
+
+    def __init__(
+        self, out: Path, settings: RunSettings, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.out, self.settings, self._say = out.resolve(), settings, say
+        self.outcome = RunOutcome()
+
+    def go(self) -> RunOutcome:
+        """Do it. Failure when it could not be done at all."""
+        if self.out.exists() and any(self.out.iterdir()):
+            raise Failure(f"{self.out} is not empty. Name another directory with --out.")
+        make_private_directory(self.out)
+        self._write_about()
+        settings = self.settings
+        roll_ms = max(ROLL_MS_MIN, int(settings.seconds * 1000 / SEGMENTS_OF_A_RUN))
+        cluster = FaultyCluster(
+            nodes=settings.nodes,
+            data=self.out / "cluster",
+            seed=settings.seed,
+            config={**CONFIG, "log.roll.ms": roll_ms},
+        )
+        workers, recorder = ClientProcesses(self.out), Recorder.open(self.out)
+        with contextlib.ExitStack() as last:  # all of it, whatever becomes of the others
+            last.callback(self._end, cluster)
+            last.callback(recorder.close)
+            last.callback(workers.close)
+            last.enter_context(cluster)
+            self._say(f"{settings.nodes} nodes serve at {cluster.bootstrap}")
+            self._say(NOT_MADE)
+            self._make_topics(cluster)
+            proxies = ClientProxies([entry.port for entry in cluster.file.nodes])
+            last.callback(proxies.close)
+            self._break_it(cluster, workers, proxies, recorder)
+            self._finish(cluster, recorder)
+            for node_id in cluster.down():
+                self.outcome.broken.append(f"node {node_id} did not stop and had to be killed")
+            for node_id in cluster.node_ids:
+                for stall in stalls_in_log(cluster.node(node_id).log):
+                    self.outcome.broken.append(f"node {node_id}: {stall}")
+            self._say("all nodes are down; reading their disks")
+            self.outcome.batches = dump_remains(recorder, cluster.data)
+        self.outcome.clients = workers.clients
+        self.outcome.client_errors = dict(workers.errors.most_common())
+        if workers.stuck:
+            self.outcome.client_errors["(a library that hung)"] = workers.stuck
+        self._write_about(self.outcome)
+        return self.outcome
+
+    def remove_data(self) -> None:
+        """The nodes' data, when nobody needs to look at it."""
+        shutil.rmtree(self.out / "cluster", ignore_errors=True)
+
+    def _make_topics(self, cluster: FaultyCluster) -> None:
+        load = self.settings.load
+        for topic, partitions in load.topics.items():
+            cluster.ask(
+                lambda admin, topic=topic, partitions=partitions: admin.create_topic(
+                    topic, partitions=partitions, replication_factor=load.replication_factor
+                )
+            )
+        for topic in load.topics:
+            cluster.wait_for_isr(topic, load.replication_factor)
+
+    def _break_it(
+        self,
+        cluster: FaultyCluster,
+        workers: ClientProcesses,
+        proxies: ClientProxies,
+        recorder: Recorder,
+    ) -> None:
+        orders = self._orders(cluster, proxies)
+        for name, order in orders.items():
+            workers.add(name, order)
+        ids = [f"append-{o.number}-0" for o in orders.values()]
+        context = ChaosContext(
+            cluster, workers, proxies, recorder, self.settings.load,
+            seed=self.settings.seed, transactional_ids=ids,
+            extra_order=replace(self._order(cluster), number=900, workloads=("job", "readers")),
+        )  # fmt: skip
+        started = time.monotonic()
+        schedulers = start_schedulers(context, self.settings)
+        try:
+            last_reported = started
+            while (now := time.monotonic()) < started + self.settings.seconds:
+                context.stopping.wait(WATCH_S)
+                if context.problem is not None or workers.failed is not None:
+                    break
+                if now - last_reported > 10:
+                    last_reported = now
+                    self._say(f"{now - started:.0f} s, {sum(context.hits.values())} faults")
+        finally:
+            stop_schedulers(context, schedulers)
+        if (problem := context.problem or workers.failed) is not None:
+            raise problem
+        self._say("healed; the load goes on for a moment")
+        time.sleep(CALM_S)
+        workers.stop()
+        self.outcome.load_s = round(time.monotonic() - started, 1)
+        self.outcome.faults = dict(sorted(context.hits.items()))
+        self.outcome.tried, self.outcome.missed = context.tried, context.misses
+        self.outcome.broken = [*context.broken, *workers.broken]
+
+    def _order(self, cluster: FaultyCluster) -> WorkerOrder:
+        """What all processes of clients are told."""
+        return WorkerOrder(
+            run=str(self.out), bootstrap=cluster.bootstrap, seed=f"{self.settings.seed}",
+            settings=self.settings.load,
+            transactional_clients=self.settings.transactional_clients,
+        )  # fmt: skip
+
+    def _orders(self, cluster: FaultyCluster, proxies: ClientProxies) -> dict[str, WorkerOrder]:
+        settings, order, orders = self.settings, self._order(cluster), dict[str, WorkerOrder]()
+        for number in range(1, settings.workers + 1):
+            ports = proxies.ports if number == settings.workers else {}
+            orders[f"oncelog-{number}"] = replace(order, number=number, proxies=ports)
+        for number in range(1, settings.confluent_workers + 1):
+            orders[f"confluent-{number}"] = replace(
+                order, number=100 + number, library="confluent", workloads=("append",)
+            )
+        return orders
+
+    def _finish(self, cluster: FaultyCluster, recorder: Recorder) -> None:
+        began = time.monotonic()
+        missing = wait_for_rest(cluster)
+        self.outcome.rest_s = round(time.monotonic() - began, 2)
+        word = (
+            "the cluster is at rest" if missing is None else f"it does not come to rest: {missing}"
+        )
+        self._say(f"{word} after {self.outcome.rest_s} s; reading everything once more")
+        if missing is not None:
+            self.outcome.broken.append(f"not at rest after the healing: {missing}")
+        probe_all(cluster, recorder, self.settings.load)
+        bank, is_whole = read_the_end(cluster, recorder, self.settings.load)
+        self.outcome.bank, self.outcome.is_balanced = bank.words(), bank.is_balanced
+        if not is_whole:
+            self.outcome.broken.append("the last reading did not come to the end of all partitions")
+
+    def _end(self, cluster: FaultyCluster) -> None:
+        """Whatever happened: no process, no socket; the words of the nodes are kept."""
+        try:
+            if any(status.pid for status in cluster.status()):
+                cluster.down()
+        except Failure:
+            cluster.down()
+        words = self.out / "nodes"
+        words.mkdir(exist_ok=True)
+        for node_id in cluster.node_ids:
+            log = cluster.node(node_id).log
+            if log.exists():
+                shutil.copyfile(log, words / f"node-{node_id}.log")
+
+    def _write_about(self, outcome: RunOutcome | None = None) -> None:
+        about: dict[str, Any] = {
+            "format": 1,
+            "seed": self.settings.seed,
+            "settings": asdict(self.settings),
+            "scan_interval_ms": SCAN_INTERVAL_MS,
+            "keeps_all": True,  # nothing of its topics is old enough to go
+            "versions": {
+                "oncelog": __version__,
+                "python": sys.version.split()[0],
+                "system": platform.platform(),
+            },
+            "replay": shell_command("chaos replay", self.out),
+        }
+        if outcome is not None:
+            about["outcome"] = asdict(outcome)
+        (self.out / RUN_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def settings_of(run: Path) -> RunSettings:
+    """What a run was told; Failure when the directory is not one of a run."""
+    try:
+        about = json.loads((run / RUN_FILE).read_text(encoding="utf-8"))
+        return RunSettings.from_json(about["settings"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise Failure(f"{run} is not the directory of a chaos run ({problem}).") from None

@@ -1,0 +1,58 @@
+"""What came of one request: a word, and the name of an error."""
+
+from typing import Any, Literal, NamedTuple
+
+from ...deploy.faults.protocol_proxy.errors_in_answers import first_error
+from ...wire.error_codes import ErrorCode
+from ...wire.printable import printable
+
+Came = Literal["served", "refused", "elsewhere", "closed", "silent", "garbage", "not asked"]
+# What another broker would answer, or this one a moment later: no two clusters agree in that.
+ELSEWHERE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
+    }
+)
+ANSWERED = frozenset({"served", "refused", "elsewhere"})
+
+
+class AskOutcome(NamedTuple):
+    """`detail`: the error's name, or why nothing was asked."""
+
+    came: Came
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.came} {self.detail}".rstrip()
+
+
+SERVED, CLOSED, SILENT = AskOutcome("served"), AskOutcome("closed"), AskOutcome("silent")
+
+
+def outcome_of(body: Any) -> AskOutcome:
+    """What a decoded answer says; the first error counts, wherever it stands."""
+    error = first_error(body)
+    if not error:
+        return SERVED
+    return AskOutcome("elsewhere" if error in ELSEWHERE else "refused", error_name(error))
+
+
+def error_name(number: int) -> str:
+    try:
+        return ErrorCode(number).name
+    except ValueError:
+        return f"error {number}"
+
+
+def not_asked(why: str) -> AskOutcome:
+    return AskOutcome("not asked", printable(why))
+
+
+def agree(one: AskOutcome, other: AskOutcome) -> bool:
+    """Whether two clusters that were asked have answered alike."""
+    if one.came in ANSWERED and other.came in ANSWERED and "elsewhere" in (one.came, other.came):
+        return True
+    return one == other

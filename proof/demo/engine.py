@@ -1,0 +1,75 @@
+"""What the demo asks of whatever stands between its topics: two plain workers, or a Spark job.
+
+An engine reads the flights, writes enriched flights and sums, and can be struck. The demo starts
+it, strikes it and the cluster, waits until it has done everything, and judges what it wrote.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.local_cluster import Cluster
+from ...deploy.faults.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from .spark_engine import SparkEngine
+    from .worker_engine import WorkerEngine
+
+FAILOVER_TIMEOUT_S = 25.0
+Processes = TypeVar("Processes", bound=Supervisor)
+
+
+class Effect(NamedTuple):
+    """What a fault did, in words; how many transactions were open; how long until it went on."""
+
+    what: str
+    open_transactions: int
+    failover_ms: float | None = None  # None: nothing was killed
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What an engine reports of its work at the end."""
+
+    count: int
+    words: str  # what was counted
+    transactions: Mapping[str, int]  # state -> how many
+    withheld: int = 0  # records of transactions that were not committed
+
+
+class EngineProcesses(Generic[Processes]):
+    """What the engines share: processes that are supervised."""
+
+    failover_timeout_s = FAILOVER_TIMEOUT_S
+
+    def __init__(self, cluster: Cluster, processes: Processes) -> None:
+        self.cluster, self.processes = cluster, processes
+
+    def stop(self) -> None:
+        for name, code in self.processes.stop().items():
+            if code is None:
+                raise Failure(f"{name} does not end. Its log: {self.processes.log(name)}")
+
+    def remove_files(self) -> None:
+        """When nobody needs to read them: the cluster's directory is to be left empty."""
+        self.processes.remove_logs()
+
+    def failover_ms(
+        self, when: Callable[[], Iterable[float | None]], from_s: float, missing: str
+    ) -> float:
+        """Milliseconds until all of these committed again; Failure when not all do."""
+        if not self.processes.wait(lambda: None not in when(), self.failover_timeout_s):
+            raise Failure(
+                f"{missing} committed anything for {self.failover_timeout_s:.0f} s after the "
+                f"kill. Logs are under {self.cluster.data}."
+            )
+        return last_ms(when(), from_s)
+
+
+def last_ms(times: Iterable[float | None], from_s: float) -> float:
+    """Milliseconds until the last of these times; 0 when there is none."""
+    return (max((at for at in times if at), default=from_s) - from_s) * 1000
+
+
+Engine: TypeAlias = "WorkerEngine | SparkEngine"

@@ -1,0 +1,63 @@
+"""The demo's faults, drawn from a seed; the same for every guarantee, kept or taken away.
+
+Pure. The kinds, and which guarantee stands against which. Of brokers, while batches are in flight:
+
+  kill        -9 of a partition's leader. Appended and replicated, but the answer died with the
+              broker: the producer sends again. (idempotence; acks at all)
+  stall       a follower stands still for longer than the producer's timeout: acks=all waits, the
+              producer gives up waiting and sends again what was appended. (idempotence)
+  stall-kill  both followers stand still, the leader goes on, then it is killed and they go on: what
+              the leader had alone is gone. Who acknowledged it, lied. (acks=all)
+  blackout    one replica dies and misses something; the other two die at once; the first comes back
+              before they do. Will it lead? (min.insync.replicas 2 and clean election)
+  two         two kills with no pause between them but the first node's restart
+
+Of the plain workers, while a transaction is open:
+
+  transaction -9 of the node that coordinates a worker's transactions: before the decision, or in
+              the middle of it. The next one finishes what was decided. (two phases)
+  group       -9 of the node that coordinates the group and holds its offsets. (offsets in the
+              transaction)
+  worker      -9 of a worker: another takes its partitions over from the last committed offset, and
+              its successor ends its transaction. (the transactional id)
+  zombie      a worker stands still past its session; another has done its work when it wakes and
+              goes on where it was. (the group's metadata with the offsets)
+
+Of the Spark job, while a transaction is open:
+
+  sink        -9 of the node that coordinates one of the sink's transactions. (prepared
+              transactions, and a decision that is written down)
+  driver-jvm  -9 of the driver's Java: the job is started again from its checkpoint, finishes what
+              was decided and drops what was not. (the decision, in a transaction of its own)
+  driver-python  -9 of the driver's Python; Java ends with it. The same.
+  python-worker  -9 of the Python process that runs a task: Spark runs it once more,
+              and the first attempt's transaction is nobody's. (one transaction an attempt)
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from ...deploy.faults.schedule import Fault, schedule
+
+OF_BROKERS = ("kill", "stall", "stall-kill", "blackout", "two")
+OF_TRANSACTIONS = ("transaction", "group", "worker", "zombie")
+OF_SPARK = ("sink", "driver-jvm", "driver-python", "python-worker")
+MOMENTS = ("began", "committing")
+BURST_S, OUTAGE_S = (0.05, 0.25), (0.2, 0.8)
+
+
+def plan(seed: int, kinds: Sequence[str]) -> list[Fault]:
+    """Each of these kinds once, in an order drawn from the seed.
+
+    Number 0 of a fault: which partition, worker or query. 1: how far the worker's transaction is,
+    or how long full speed lasts before the kill. 2: how long the node stays down.
+    """
+    return list(islice(schedule(f"oncelog demo {seed}", kinds), len(kinds)))
+
+
+def outage_s(fault: Fault) -> float:
+    return fault.between(2, *OUTAGE_S)
+
+
+def burst_s(fault: Fault) -> float:
+    return fault.between(1, *BURST_S)

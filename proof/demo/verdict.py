@@ -1,0 +1,73 @@
+"""What the reports of all jobs say alike: verdict, exit code, findings."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ...deploy.cluster.terminal import tell
+from ..judge.analysis.findings import Anomaly, Finding
+
+EXAMPLES_MAX = 5
+
+
+class Judged(Protocol):
+    """A run that was judged. is_proof: whether faults hit work in flight."""
+
+    seed: int
+    broken: str
+    seconds: float
+
+    @property
+    def is_proof(self) -> bool: ...
+
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+
+
+def exit_code(report: Judged) -> int:
+    """0 exactly once; 1 violated; 3 not violated, but not a proof either."""
+    return 1 if report.findings else 0 if report.is_proof else 3
+
+
+def sentence(report: Judged, *, without: str, no_proof: str, right: str) -> str:
+    """The verdict. without: what happens without the part that was taken away."""
+    took = f"seed {report.seed}, {report.seconds:.0f} s"
+    if report.findings:
+        named = ", ".join(f"{f.count:,} {f.name}" for f in report.findings)
+        why = f" Without {without}" if report.broken != "none" else ""
+        return f"VIOLATED: {named} ({took}).{why}"
+    if not report.is_proof:
+        return f"NOT A PROOF: {no_proof} ({took}). Run it again."
+    if report.broken != "none":
+        return f"Nothing was lost or doubled this time, by luck ({took})."
+    return f"EXACTLY ONCE: {right} ({took})."
+
+
+def verdict_json(report: Judged) -> dict[str, Any]:
+    return {
+        "seed": report.seed,
+        "break": report.broken,
+        "verdict": "violated" if report.findings else "ok" if report.is_proof else "no proof",
+        "violations": [
+            {
+                "kind": f.name,
+                "count": f.count,
+                "examples": [case.sentence for case in f.cases[:EXAMPLES_MAX]],
+            }
+            for f in report.findings
+        ],
+        "seconds": round(report.seconds, 1),
+    }
+
+
+def print_findings(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        tell(f"  {finding.name}: {finding.count:,}, for instance {finding.cases[0].sentence}")
+
+
+def print_number(number: int, what: str) -> None:
+    tell(f"{number:>9,}  {what}")
+
+
+def print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> None:
+    counts = {finding.name: finding.count for finding in findings}
+    tell(" " * 11 + ", ".join(f"{counts.get(each.name, 0):,} {each.name}" for each in anomalies))

@@ -1,0 +1,100 @@
+"""What a check reports: an anomaly by its name, how often, and cases with their evidence."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ..log_anomalies import LogAnomaly
+
+if TYPE_CHECKING:
+    from .arrays import Array
+
+T = TypeVar("T")
+CASES_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A kind of finding. Legal ones are information: Kafka promises nothing of the sort."""
+
+    name: str
+    check: str
+    what: str
+    is_legal: bool = False
+
+    @classmethod
+    def of_log(cls, log: LogAnomaly, check: str = "W1") -> "Anomaly":
+        return cls(log.name, check, log.what)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One occurrence: a sentence, and the rows it stands on."""
+
+    sentence: str
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An anomaly that occurred, with its first cases."""
+
+    anomaly: Anomaly
+    count: int
+    cases: tuple[Case, ...]
+
+    @property
+    def name(self) -> str:
+        return self.anomaly.name
+
+    @property
+    def is_violation(self) -> bool:
+        return not self.anomaly.is_legal
+
+
+@overload
+def finding(anomaly: Anomaly, found: "Array", case: Callable[[int], Case]) -> Iterable[Finding]: ...
+@overload
+def finding(anomaly: Anomaly, found: list[T], case: Callable[[T], Case]) -> Iterable[Finding]: ...
+def finding(
+    anomaly: Anomaly, found: "Array | list[Any]", case: Callable[[Any], Case]
+) -> Iterable[Finding]:
+    """A finding of what was found (rows, or anything else), or nothing when it is empty.
+
+    `case` makes a case of one of them.
+    """
+    if len(found):
+        first = found[:CASES_MAX]
+        shown = first if isinstance(first, list) else first.tolist()
+        yield Finding(anomaly, len(found), tuple(map(case, shown)))
+
+
+class Findings:
+    """Counts what is met one by one, in place of `finding`."""
+
+    def __init__(self) -> None:
+        self._found: dict[Anomaly, tuple[int, list[Case]]] = {}
+
+    def add(self, anomaly: Anomaly, sentence: str, facts: Mapping[str, Any] | None = None) -> None:
+        count, cases = self._found.get(anomaly, (0, []))
+        if count < CASES_MAX:
+            cases.append(Case(sentence, facts or {}))
+        self._found[anomaly] = (count + 1, cases)
+
+    def of(self, anomalies: Iterable[Anomaly]) -> tuple[Finding, ...]:
+        """What was met of these, in their order."""
+        return tuple(
+            Finding(anomaly, self._found[anomaly][0], tuple(self._found[anomaly][1]))
+            for anomaly in anomalies
+            if anomaly in self._found
+        )
+
+
+def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding an anomaly: of several readers or partitions the counts are added."""
+    by_name: dict[str, Finding] = {}
+    for one in findings:
+        before = by_name.get(one.name, Finding(one.anomaly, 0, ()))
+        count, cases = before.count + one.count, before.cases + one.cases
+        by_name[one.name] = Finding(one.anomaly, count, cases)
+    return tuple(by_name.values())

@@ -1,0 +1,71 @@
+"""`oncelog.prove(...)`: the same as the command, for tests.
+
+def test_invoices_are_exactly_once() -> None:
+    outcome = oncelog.prove(["python", "invoices.py"], inputs="orders", outputs="invoices")
+    assert outcome.is_exactly_once
+"""
+
+import inspect
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...deploy.cluster.failure import Failure
+from .outcome import ProveOutcome
+from .page import keep_outcome
+from .run import Run
+from .settings import ProveSettings
+
+CHILD = "oncelog.proof.prove.callable_process"
+
+
+def prove(
+    application: Callable[[], object] | Sequence[str] | str,
+    /,
+    *,
+    inputs: str | Iterable[str] = "prove-in",
+    outputs: str | Iterable[str] = "prove-out",
+    keep: str | Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    **settings: Any,
+) -> ProveOutcome:
+    """application: a command, or a function of a module, which runs in a process of its own and
+    finds in its environment what a command finds. settings: as the command's options, see
+    `ProveSettings`. Failure when it did not work before the first fault."""
+    directory = None if keep is None else Path(keep)
+    wanted = ProveSettings(
+        command=tuple(command_of(application)), inputs=_names(inputs), outputs=_names(outputs),
+        **settings,
+    )  # fmt: skip
+    outcome = Run(wanted, directory, say).go()
+    if directory is not None:
+        keep_outcome(outcome, directory)
+    return outcome
+
+
+def _names(topics: str | Iterable[str]) -> tuple[str, ...]:
+    return (topics,) if isinstance(topics, str) else tuple(topics)
+
+
+def command_of(application: Callable[[], object] | Sequence[str] | str) -> list[str]:
+    """The command that runs it. Failure: a function that no other process can find."""
+    if isinstance(application, str):
+        return shlex.split(application)
+    if not callable(application):
+        return list(application)
+    name = getattr(application, "__qualname__", "<no name>")
+    try:
+        file = inspect.getsourcefile(application)
+    except TypeError:
+        file = None
+    if "<" in name or file is None:
+        raise Failure(
+            f"{name} cannot run in a process of its own: give a function that stands in a module "
+            f"(no lambda, no function inside a function), or a command.",
+            exit_code=2,
+        )
+    found = {"module": application.__module__, "name": name, "file": file, "path": sys.path}
+    return [sys.executable, "-P", "-m", CHILD, json.dumps(found)]

@@ -1,0 +1,236 @@
+"""The application: its instances as supervised processes, whatever their language.
+
+Each gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in its
+environment, or as {bootstrap}, {in}, {out}, {instance} in its arguments. Who ends by itself is
+started again, as whatever runs it in production would. A fault is done to all processes of an
+instance: what a shell or a launcher has started is meant, too.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ...deploy.cluster.ends.interrupts import uninterrupted
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.node_process import wait_for_state
+from ...deploy.faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session, signal_session
+from .judgement import last_words
+
+WORDS_BYTES_MAX = 20_000
+KEEP = "Keep all that it says: --keep DIR."
+
+
+class Application(Supervisor):
+    """address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that
+    they may be named."""
+
+    takes_reports = False
+    restart_pause_s = 0.5
+    restarts_max = None
+    stop_timeout_s = 10.0
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        logs: Path,
+        address_for: Callable[[str], str],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        is_kept: bool = True,
+    ) -> None:
+        super().__init__(logs)
+        require_program(command)
+        self._command, self._address_for = list(command), address_for
+        self._inputs, self._outputs = ",".join(inputs), ",".join(outputs)
+        self._more, self._is_kept = dict(environment or {}), is_kept
+        self._known_as: dict[str, str] = {}  # child -> what ONCELOG_INSTANCE says
+        self._awake_since_s: dict[str, float] = {}  # started, or woken
+        self._paused = set[str]()
+        self._removed = set[str]()
+        self._numbers = threading.Lock()
+        self._is_closed = False
+        self.exits: list[tuple[float, str, int]] = []  # of those that ended by themselves
+
+    # --- what they are
+
+    def argv(self, name: str, incarnation: int) -> list[str]:
+        values = self._values(name)
+        return [_filled(part, values) for part in self._command]
+
+    def environment(self, name: str) -> dict[str, str]:
+        values = self._values(name)
+        return {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",  # last words are worth nothing in a buffer
+            "KAFKA_BOOTSTRAP_SERVERS": values["bootstrap"],
+            "ONCELOG_IN": values["in"],
+            "ONCELOG_OUT": values["out"],
+            "ONCELOG_INSTANCE": values["instance"],
+            **self._more,
+        }
+
+    def on_exit(self, name: str, code: int) -> None:
+        self.exits.append((time.monotonic(), name, code))
+
+    def _values(self, name: str) -> dict[str, str]:
+        return {
+            "bootstrap": self._address_for(name),
+            "in": self._inputs,
+            "out": self._outputs,
+            "instance": self._known_as[name],
+        }
+
+    # --- what is done to them
+
+    @property
+    def instances(self) -> list[str]:
+        """Those that are to run."""
+        return [name for name in self.names if name not in self._removed]
+
+    def add(self, known_as: str | None = None) -> str:
+        """Start one more; `known_as`: in the place of one that is thought to be gone."""
+        with self._numbers:
+            number = len(self._known_as) + 1
+            name = f"instance-{number}"
+            self._known_as[name] = known_as or str(number)
+        self.start(name)
+        return name
+
+    def start(self, name: str) -> None:
+        with uninterrupted(), self._changed:
+            if self._is_closed:
+                raise Failure(f"{name} is not started any more.")
+            self._awake_since_s[name] = time.monotonic()
+            self._paused.discard(name)
+            super().start(name)
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True  # a fault that is still at work starts nothing behind it
+        super().close()
+
+    def has_ended(self, name: str) -> bool:
+        return self._children[name].process.poll() is not None
+
+    def awake_since_s(self, name: str) -> float:
+        """When it was started, or woken."""
+        return self._awake_since_s[name]
+
+    def known_as(self, name: str) -> str:
+        return self._known_as[name]
+
+    def kill(self, name: str) -> int:
+        """kill -9 of all its processes."""
+        child = self.unwanted(name)
+        with suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)  # at once; then whoever left the group
+        end_session(child.process.pid)
+        child.process.wait()
+        return child.process.pid
+
+    def pause(self, name: str) -> int:
+        process = self.running(name)
+        self._paused.add(name)
+        os.killpg(process.pid, signal.SIGSTOP)  # at once; then whoever left the group
+        signal_session(process.pid, signal.SIGSTOP)
+        wait_for_state(process, name, STATE_TIMEOUT_S, is_stopped=True)
+        return process.pid
+
+    def resume(self, name: str) -> None:
+        signal_session(self._children[name].process.pid, signal.SIGCONT)
+        if name in self._paused:
+            self._paused.discard(name)
+            self._awake_since_s[name] = time.monotonic()
+
+    def end(self, name: str) -> str:
+        """SIGTERM, kill -9 when it has not ended 10 s later; what it did, in words."""
+        child = self.unwanted(name)
+        self.ask_to_end(child.process)
+        try:
+            code = child.process.wait(self.stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill(name)
+            return f"did not end within {self.stop_timeout_s:.0f} s of SIGTERM: kill -9"
+        end_session(child.process.pid)
+        return f"ended with code {code}"
+
+    def ask_to_end(self, process: subprocess.Popen[bytes]) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        signal_session(process.pid, signal.SIGCONT)
+
+    def stop(self, names: Iterable[str] | None = None) -> dict[str, int | None]:
+        codes = super().stop(names)
+        for name in codes:  # whatever a shell or a launcher has left at work
+            end_session(self._children[name].process.pid)
+        return codes
+
+    def replaced(self, name: str) -> None:
+        """Another one has its place: it is not started again when it ends."""
+        self.unwanted(name)
+        self._removed.add(name)
+
+    def remove(self, name: str) -> str:
+        self._removed.add(name)
+        return self.end(name)
+
+    def restart(self, name: str | None = None) -> None:
+        """SIGTERM to it, or to all, and a new start: what a liveness probe would bring about."""
+        if name is not None:
+            self.end(name)
+            self.start(name)
+            return
+        self.stop(self.instances)
+        self.ensure_running()
+
+    def ensure_running(self) -> None:
+        """Start each that is to run and does not, and wake who is paused."""
+        for name in self.instances:
+            child = self._children[name]
+            if child.process.poll() is None:
+                self.resume(name)
+            elif not child.is_wanted:  # else the watcher starts it
+                self.start(name)
+
+    # --- what it says
+
+    def words(self, name: str) -> list[str]:
+        """The last lines of its log."""
+        try:
+            with self.log(name).open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - WORDS_BYTES_MAX))
+                return last_words(log.read().decode(errors="replace").splitlines())
+        except FileNotFoundError:
+            return []
+
+    def told(self, name: str) -> str:
+        """Its last words and where the rest is, as part of a sentence."""
+        words = self.words(name)
+        said = "".join(f"\n  {name} | {line}" for line in words) if words else " It said nothing."
+        rest = f"All that it said: {self.log(name)}" if self._is_kept else KEEP
+        return f"{said}\n{rest}"
+
+    def last_words(self, name: str) -> str:
+        return f"its last words: {(self.words(name) or ['(none)'])[-1]}"
+
+
+def require_program(command: Sequence[str]) -> None:
+    """Raise Failure when there is no program to run."""
+    if not command:
+        raise Failure("Say what to run: oncelog prove ... -- COMMAND", exit_code=2)
+    if shutil.which(command[0]) is None:
+        raise Failure(f"There is no program {command[0]!r} to run.", exit_code=2)
+
+
+def _filled(part: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        part = part.replace(f"{{{name}}}", value)
+    return part

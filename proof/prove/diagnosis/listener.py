@@ -1,0 +1,103 @@
+"""The diagnosis as a listener of the proxy, and what is asked of the cluster beside it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from ....client.admin import BROKER_RESOURCE, Admin
+from ....deploy.faults.protocol_proxy.events import Event
+from ....wire.errors import KafkaError
+from .catalogue import ApplicationFinding
+from .diagnosis import Diagnosis
+from .seen import SeenCluster, SeenProduce, SeenRequest, SeenTopic, SeenVerdict, Sighting
+from .translating import Keyed, Translator, key_hash
+
+FENCE_KEY = "oncelog.transaction.connection.fence"
+
+
+class DiagnosisListener:
+    """Called in the proxy's loop, asked from other threads. on_finding: told each new one."""
+
+    def __init__(
+        self,
+        on_finding: Callable[[ApplicationFinding], None] | None = None,
+        *,
+        is_aggregate: bool = False,
+    ) -> None:
+        self._diagnosis = Diagnosis(is_aggregate=is_aggregate)
+        self._translator = Translator()
+        self._on_finding = on_finding
+        self._lock = threading.Lock()
+        self._topics = set[str]()
+        self._requests = 0
+
+    def __call__(self, event: Event) -> None:
+        for sighting in self._translator.sightings(event):
+            self.see(sighting)
+
+    def see(self, sighting: Sighting) -> None:
+        with self._lock:
+            self._requests += isinstance(sighting, SeenRequest)
+            if isinstance(sighting, SeenProduce):
+                self._topics |= {batch.partition[0] for batch in sighting.batches}
+            found = self._diagnosis.see(sighting)
+        if self._on_finding is not None:
+            for one in found:
+                self._on_finding(one)
+
+    def look_back(
+        self, *, doubled: int, lost: int, lost_keys: frozenset[int], wrong_finals: int,
+        is_sink: bool,
+    ) -> None:  # fmt: skip
+        """When outputs are judged: some mistakes can be told only then."""
+        self.see(
+            SeenVerdict(
+                at_s=time.monotonic(), doubled=doubled, lost=lost, lost_keys=lost_keys,
+                wrong_finals=wrong_finals, is_sink=is_sink,
+            )
+        )  # fmt: skip
+
+    @property
+    def findings(self) -> list[ApplicationFinding]:
+        with self._lock:
+            return self._diagnosis.findings
+
+    @property
+    def requests(self) -> int:
+        """How many were seen."""
+        return self._requests
+
+    @property
+    def written_topics(self) -> set[str]:
+        with self._lock:
+            return set(self._topics)
+
+
+def key_hashes(records: Iterable[Keyed]) -> frozenset[int]:
+    """As sightings know them."""
+    return frozenset(key_hash(record) for record in records)
+
+
+async def of_cluster(admin: Admin, topics: Iterable[str], at_s: float) -> list[Sighting]:
+    """What the cluster says of itself and of these topics; what it does not say is left out."""
+    found: list[Sighting] = []
+    brokers = (await admin.describe_cluster()).brokers
+    try:
+        configs = await admin.describe_configs(str(brokers[0].node_id), BROKER_RESOURCE)
+        values = {config.name: config.value for config in configs}
+        found.append(SeenCluster(at_s=at_s, has_connection_fence=values.get(FENCE_KEY) == "true"))
+    except (KafkaError, IndexError):
+        pass
+    for topic in topics:
+        try:
+            configs = await admin.describe_configs(topic)
+            partitions = await admin.describe_topics([topic])
+        except KafkaError:
+            continue
+        values = {config.name: config.value for config in configs}
+        least = int(values.get("min.insync.replicas") or 1)
+        copies = min((len(each.replicas) for each in partitions), default=0)
+        found.append(
+            SeenTopic(at_s=at_s, topic=topic, min_insync_replicas=least, replication_factor=copies)
+        )
+    return found

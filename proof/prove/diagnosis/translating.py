@@ -1,0 +1,259 @@
+"""From the proxy's requests and answers to sightings. Pure, but for the state of a decoder.
+
+Records are decoded as far as a budget goes: an observer must not slow down what it observes.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from ....deploy.faults.protocol_proxy.events import (
+    Answer,
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    FaultMade,
+    Request,
+)
+from ....deploy.faults.protocol_proxy.subjects import TopicNames
+from ....wire.errors import KafkaError, error_for
+from ....wire.primitives import Buffer, MalformedFrame
+from ....wire.record_batch import BatchHeader, iterate_batches
+from ....wire.records import decode_batch
+from . import seen as s
+
+BATCH_BYTES_MAX = 64 * 1024  # of one whose records are looked at
+RECORDS_PER_S_MAX = 4_000
+NO_MEMBER_GENERATION = -1
+REQUIRE_STABLE_FROM = 7
+DELIVERED = "delivered"
+LATE_S = 2.0
+WAIT_FOR_OTHERS = frozenset(("Fetch", "ShareFetch", "JoinGroup", "SyncGroup"))
+
+
+class Translator:
+    def __init__(self) -> None:
+        self._names = TopicNames()
+        self._second, self._budget = -1, 0
+
+    def sightings(self, event: Event) -> Iterator[s.Sighting]:
+        """In order. A body that cannot be decoded is the broker's to refuse: it says nothing."""
+        try:
+            if isinstance(event, Request):
+                yield s.SeenRequest(**_place(event, event.at_s), api=event.api)
+                yield from self._asked(event)
+            elif isinstance(event, FaultMade):
+                yield from _waited(event.request, event.at_s)
+            elif isinstance(event, Answer):
+                yield from _waited(event.request, event.at_s)
+                if event.is_from_broker:
+                    yield from self._answered(event)
+                elif event.request.api == "Produce":
+                    yield s.SeenProduced(
+                        **_place(event.request, event.at_s), number=event.request.correlation_id,
+                        is_known=False, has_error=True, is_refused=True,
+                    )  # fmt: skip
+            elif isinstance(event, (ConnectionOpened, ConnectionClosed)):
+                kind = s.SeenOpened if isinstance(event, ConnectionOpened) else s.SeenClosed
+                link = event.connection
+                yield kind(at_s=event.at_s, instance=link.instance, connection=link.id)
+        except (MalformedFrame, KafkaError, ValueError):
+            return
+
+    # -- requests
+
+    def _asked(self, request: Request) -> Iterator[s.Sighting]:
+        api, place = request.api, _place(request, request.at_s)
+        if api == "Produce":
+            body = request.body
+            yield s.SeenProduce(
+                **place, number=request.correlation_id, acks=body.acks,
+                transactional_id=body.transactional_id or "",
+                batches=tuple(self._sent(body, request.at_s)),
+            )  # fmt: skip
+        elif api == "Fetch":
+            body = request.body
+            if body.replica_id < 0:
+                yield s.SeenFetch(
+                    **place,
+                    positions=tuple(
+                        ((self._topic(t), p.index), p.fetch_offset)
+                        for t in body.topics for p in t.partitions
+                    ),
+                )  # fmt: skip
+        elif api == "OffsetCommit":
+            offsets = self._offsets(request.body.topics)
+            yield s.SeenOffsetCommit(**place, group=request.body.group_id, offsets=offsets)
+        elif api == "TxnOffsetCommit":
+            body = request.body
+            has_member = bool(getattr(body, "member_id", ""))
+            generation = _generation(body)
+            yield s.SeenTxnOffsetCommit(
+                **place, group=body.group_id, transactional_id=body.transactional_id,
+                is_fenced=has_member and generation != NO_MEMBER_GENERATION,
+                offsets=self._offsets(body.topics),
+            )  # fmt: skip
+        elif api == "AddOffsetsToTxn":
+            yield s.SeenAdd(**place, transactional_id=request.body.transactional_id)
+        elif api == "AddPartitionsToTxn":
+            if name := getattr(request.body, "v3_and_below_transactional_id", ""):
+                yield s.SeenAdd(**place, transactional_id=name)
+        elif api == "EndTxn":
+            body = request.body
+            yield s.SeenEndTxn(
+                **place, transactional_id=body.transactional_id, is_commit=body.committed,
+                version=request.version,
+            )  # fmt: skip
+        elif api in ("Heartbeat", "ConsumerGroupHeartbeat"):
+            yield s.SeenHeartbeat(**place, group=request.body.group_id)
+
+    def _sent(self, body: Any, at_s: float) -> Iterator[s.SentBatch]:
+        for topic in body.topics:
+            for partition in topic.partitions:
+                for at, header in iterate_batches(partition.records or b""):
+                    yield s.SentBatch(
+                        partition=(self._topic(topic), partition.index),
+                        producer_id=header.producer_id,
+                        epoch=header.producer_epoch,
+                        base_sequence=header.base_sequence,
+                        crc=header.crc,
+                        is_transactional=header.is_transactional,
+                        records=tuple(
+                            (key_hash(r), hash((r.key, r.value)))
+                            for r in self._records(partition.records, at, header, at_s)
+                        ),
+                    )
+
+    # -- answers
+
+    def _answered(self, answer: Answer) -> Iterator[s.Sighting]:
+        request = answer.request
+        api, asked, place = request.api, request.body, _place(request, answer.at_s)
+        is_known = answer.fate == DELIVERED
+        if api == "Metadata":
+            self._names.learn(answer.body.topics)
+        elif api == "Produce":
+            has_error = bool(answer.error_code)
+            yield s.SeenProduced(
+                **place, number=request.correlation_id, is_known=is_known and not has_error,
+                has_error=has_error,
+            )  # fmt: skip
+        elif not is_known:
+            return
+        elif api == "Fetch":
+            if asked.replica_id < 0:
+                yield from self._fetched(answer, place)
+        elif answer.error_code:
+            if api == "EndTxn":
+                yield s.SeenEndRefused(**place, transactional_id=asked.transactional_id)
+            elif api == "TxnOffsetCommit":
+                yield s.SeenOffsetsRefused(
+                    **place, group=asked.group_id, transactional_id=asked.transactional_id,
+                    error=error_for(answer.error_code).code.name,
+                )  # fmt: skip
+        elif api == "InitProducerId":
+            yield s.SeenInit(
+                **place, transactional_id=asked.transactional_id or "",
+                producer_id=answer.body.producer_id, epoch=answer.body.producer_epoch,
+                timeout_ms=asked.transaction_timeout,
+            )  # fmt: skip
+        elif api == "EndTxn":
+            name = asked.transactional_id
+            yield s.SeenEnded(**place, transactional_id=name, is_commit=asked.committed)
+        elif api == "JoinGroup":
+            rebalance_ms = getattr(asked, "rebalance_timeout", asked.session_timeout)
+            yield s.SeenJoin(
+                **place, group=asked.group_id, session_ms=_ms(asked.session_timeout),
+                rebalance_ms=_ms(rebalance_ms),
+            )  # fmt: skip
+        elif api == "ConsumerGroupHeartbeat":
+            if answer.body.assignment is not None:
+                yield s.SeenJoin(**place, group=asked.group_id)
+        elif api == "OffsetFetch":
+            yield from self._offsets_fetched(request, answer, place)
+
+    def _fetched(self, answer: Answer, place: dict[str, Any]) -> Iterator[s.SeenRecords]:
+        is_committed = answer.request.body.isolation_level == 1
+        for topic in answer.body.topics:
+            for partition in topic.partitions:
+                for at, header in iterate_batches(partition.records or b""):
+                    if header.is_control:
+                        continue
+                    records = self._records(partition.records, at, header, answer.at_s)
+                    yield s.SeenRecords(
+                        **place, partition=(self._topic(topic), partition.index),
+                        is_transactional=header.is_transactional, is_read_committed=is_committed,
+                        keys=tuple((r.offset, key_hash(r)) for r in records),
+                        end_offset=header.next_offset,
+                    )  # fmt: skip
+
+    def _offsets_fetched(
+        self, request: Request, answer: Answer, place: dict[str, Any]
+    ) -> Iterator[s.SeenOffsetFetch]:
+        asked, told = request.body, answer.body
+        is_stable = request.version >= REQUIRE_STABLE_FROM and asked.require_stable
+        groups = getattr(told, "groups", None)
+        if groups is None:
+            found = self._offsets(told.topics)
+            yield s.SeenOffsetFetch(
+                **place, group=asked.group_id, is_stable=is_stable, offsets=found
+            )
+            return
+        for each in groups:
+            found = self._offsets(each.topics)
+            yield s.SeenOffsetFetch(
+                **place, group=each.group_id, is_stable=is_stable, offsets=found
+            )
+
+    # -- small ones
+
+    def _records(self, buffer: Buffer, at: int, header: BatchHeader, at_s: float) -> list[Any]:
+        if int(at_s) != self._second:
+            self._second, self._budget = int(at_s), RECORDS_PER_S_MAX
+        if header.size_bytes > BATCH_BYTES_MAX or header.record_count > self._budget:
+            return []
+        self._budget -= header.record_count
+        return decode_batch(buffer, at)
+
+    def _offsets(self, topics: Any) -> s.Offsets:
+        return tuple(
+            ((self._topic(topic), p.partition_index), p.committed_offset)
+            for topic in topics or ()
+            for p in topic.partitions
+        )
+
+    def _topic(self, topic: Any) -> str:
+        topic_id: bytes = getattr(topic, "topic_id", None) or b""
+        return getattr(topic, "name", None) or self._names.get(topic_id, f"id:{topic_id.hex()}")
+
+
+def _generation(body: Any) -> int:
+    """Of a TxnOffsetCommit: versions below 3 have none, that of version 6 has another name."""
+    if hasattr(body, "generation_id_or_member_epoch"):
+        return body.generation_id_or_member_epoch
+    return getattr(body, "generation_id", NO_MEMBER_GENERATION)
+
+
+def _place(request: Request, at_s: float) -> dict[str, Any]:
+    return {"at_s": at_s, "instance": request.instance, "connection": request.connection.id}
+
+
+def _waited(request: Request, at_s: float) -> Iterator[s.SeenWait]:
+    waited_s = at_s - request.at_s
+    if waited_s > LATE_S and request.api not in WAIT_FOR_OTHERS:
+        yield s.SeenWait(**_place(request, at_s), api=request.api, waited_s=waited_s)
+
+
+class Keyed(Protocol):
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+
+
+def key_hash(record: Keyed) -> int:
+    """How a record is known."""
+    return hash(record.value if record.key is None else record.key)
+
+
+def _ms(value: Any) -> int:
+    return int(value)

@@ -1,0 +1,118 @@
+"""What a cluster tells of a group without the proxy: from what its Describe and List APIs say again
+and again. Pure; `cli/observe.py` asks.
+
+A transaction that is open tells its partitions, so a few looks link a group (by its partition of
+`__consumer_offsets`) with the ids that commit its offsets, and with their output.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+OFFSETS_TOPIC = "__consumer_offsets"
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLook:
+    """One look. open: the partitions of each transaction that is open, by its id; offsets: of the
+    group."""
+
+    open: Mapping[str, frozenset[Partition]]
+    offsets: Mapping[Partition, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class WatchedGroup:
+    """offsets_partitions: of `__consumer_offsets`; min_insync: by topic; open: what all looks have
+    seen; first, last: offsets."""
+
+    group: str
+    state: str
+    members: int
+    offsets_partitions: int = 1
+    min_insync: Mapping[str, int] = field(default_factory=dict[str, int])
+    open: dict[str, set[Partition]] = field(default_factory=dict[str, set[Partition]])
+    first: Mapping[Partition, int] | None = None
+    last: Mapping[Partition, int] = field(default_factory=dict[Partition, int])
+
+    def see(self, look: GroupLook) -> None:
+        for name, places in look.open.items():
+            self.open.setdefault(name, set()).update(places)
+        self.first = look.offsets if self.first is None else self.first
+        self.last = look.offsets
+
+    @property
+    def place(self) -> Partition:
+        return OFFSETS_TOPIC, group_partition(self.group, self.offsets_partitions)
+
+
+def group_partition(group: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` of a group: Java's hash of its name, without sign."""
+    code = 0
+    for unit in _units(group):
+        code = (code * 31 + unit) & 0xFFFFFFFF
+    return (code & 0x7FFFFFFF) % max(partitions, 1)
+
+
+def _units(text: str) -> list[int]:
+    data = text.encode("utf-16-be")
+    return [int.from_bytes(data[at : at + 2]) for at in range(0, len(data), 2)]
+
+
+def transactional_ids(facts: WatchedGroup) -> set[str]:
+    """Those whose transactions had the offsets partition of the group in them."""
+    return {name for name, places in facts.open.items() if facts.place in places}
+
+
+def outputs(facts: WatchedGroup) -> set[str]:
+    return {
+        topic
+        for name in transactional_ids(facts)
+        for topic, _ in facts.open[name] if not topic.startswith("__")
+    }  # fmt: skip
+
+
+def has_moved(facts: WatchedGroup) -> bool:
+    """Whether offsets were committed between the looks."""
+    first = facts.first or {}
+    return any(offset > first.get(place, -1) for place, offset in facts.last.items())
+
+
+def conclusions(facts: WatchedGroup) -> list[str]:
+    """What was seen, in lines."""
+    ids, written = transactional_ids(facts), outputs(facts)
+    lines = [f"group {facts.group}: {facts.state}, {facts.members} members"]
+    if ids:
+        lines.append(f"its offsets are committed in transactions of {_listed(ids)}")
+        lines.append(f"which write {_listed(written) if written else 'no topic that was seen'}")
+    elif has_moved(facts):
+        lines.append(
+            "its offsets went on, and no open transaction was seen with them: either they are "
+            "committed outside of transactions, or transactions were too short to be met"
+        )
+    else:
+        lines.append("its offsets did not go on: nothing can be said of how they are committed")
+    if len(ids) > max(facts.members, 1):
+        lines.append(
+            f"{len(ids)} transactional ids for {facts.members} members: new ids at each start, or "
+            "one for each input partition"
+        )
+    lines += [
+        f"min-insync-1: {topic} has min.insync.replicas={least}; raise it to 2"
+        for topic, least in sorted(facts.min_insync.items())
+        if least < 2
+    ]
+    return lines
+
+
+NOT_SEEN = (
+    "isolation levels, acks and idempotence of its clients",
+    "generation and member in its commits, require_stable in its reads of offsets",
+    "the order of output and commits, what follows an abort, retries",
+)
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = sorted(names)
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + rest

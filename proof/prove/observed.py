@@ -1,0 +1,352 @@
+"""What the protocol shows of an application while it runs: the proxy's listener.
+
+It notes what a record's story needs (who fetched it, who wrote its output, which commit covers it),
+which work is open, and who went on while somebody was paused. Called in the proxy's loop, read from
+other threads.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...deploy.faults.protocol_proxy.events import Answer, ConnectionClosed, Event, Request
+from ...deploy.faults.protocol_proxy.subjects import TopicNames
+from ...wire.error_codes import ErrorCode
+from ...wire.errors import KafkaError
+from ...wire.record_batch import decode_header, iterate_batches
+from .facts import Committed, Fact, Fetched, Joined, Producing, TransactionEnded, Wrote
+from .plan import COMMITS, END_TXN, PRODUCE
+
+FACTS_MAX, FACTS_LOOKED_AT = 400_000, 20_000
+COMMITS_LOOKED_AT = 200  # of each instance, however many partitions each covers
+HAD_S = 5.0  # whose inputs came so shortly before a pause are those that it has in hand
+WORK = PRODUCE | END_TXN | COMMITS
+ENDS = END_TXN | {"OffsetCommit"}  # of what was done with some inputs
+JOINED = frozenset(("SyncGroup", "ConsumerGroupHeartbeat"))
+TRIES = WORK | {"InitProducerId"}
+TRIES_MIN = 5  # without progress; a client tries again by itself while a coordinator moves
+
+
+@dataclass(slots=True)
+class Tries:
+    """How often an instance has tried since its last commit: refused requests, transactions
+    aborted, producers made. error: the last one."""
+
+    count: int = 0
+    producers: int = 0
+    error: str = ""
+    at_s: float = 0.0
+
+    @property
+    def words(self) -> str:
+        parts = [
+            f"{self.producers} producers made" if self.producers > 1 else "",
+            f"the last error {self.error}" if self.error else "",
+        ]
+        tail = ", ".join(filter(None, parts))
+        return f"it tried {self.count} times without a commit" + (f" ({tail})" if tail else "")
+
+
+class Observed:
+    """See the top of the file. inputs, outputs: topics."""
+
+    def __init__(self, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+        self._inputs, self._outputs = frozenset(inputs), frozenset(outputs)
+        self._lock = threading.Lock()
+        self._names = TopicNames()
+        self._apis = set[str]()
+        # What is not answered: connection and correlation id -> instance and API.
+        self._open: dict[tuple[int, int], tuple[str, str]] = {}
+        self._heard_s = dict[str, float]()  # by instance: its last request, or answer
+        self._members = set[str]()  # instances that have been in a group
+        self._ended_s = dict[str, float]()  # the same: its last answer to one of ENDS
+        self._committed_s = dict[str, float]()  # by transactional id: its last commit
+        self._through_s = dict[str, float]()  # by instance: the same
+        # Transactional id -> instance, where one is open; the oldest first.
+        self._transactions = dict[str, str]()
+        self._2pc = set[str]()  # transactional ids with two-phase commit
+        self._fetched, self._committed = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
+        self.groups: dict[str, None] = {}
+        self.transactional_ids: dict[str, None] = {}
+        self.lowered: dict[str, None] = {}  # which timeouts, in words
+        self.facts: list[Fact] = []
+        self._recent = deque[Fact](maxlen=FACTS_LOOKED_AT)
+        self._commits_s = dict[str, deque[float]]()  # by instance
+        self._tries = dict[str, Tries]()  # by instance
+        self.worked_at_s = time.monotonic()  # when something was last written or committed
+
+    # --- what is asked of it
+
+    @property
+    def apis(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset(self._apis)
+
+    @property
+    def fetched(self) -> dict[tuple[str, int], int]:
+        """How far inputs have been fetched, by anybody."""
+        with self._lock:
+            return dict(self._fetched)
+
+    def open_work(self, instance: str | None = None) -> int:
+        """How much is in flight: requests unanswered, transactions open; 1 for inputs that were
+        fetched and are not committed."""
+        with self._lock:
+            open_now = self._open.values()
+            requests = sum(instance in (None, i) and api in WORK for i, api in open_now)
+            transactions = sum(instance in (None, i) for i in self._transactions.values())
+            behind = any(end > self._committed.get(p, 0) for p, end in self._fetched.items())
+        return requests + transactions + behind
+
+    def is_in_transaction(self, instance: str) -> bool:
+        """In one that may time out: with two-phase commit none does."""
+        with self._lock:
+            return any(i == instance for t, i in self._transactions.items() if t not in self._2pc)
+
+    def has_finished(self, instance: str, since_s: float) -> bool:
+        """Whether it has ended since what it was about to do; of who ends nothing that can be seen,
+        nobody knows, so it counts as done."""
+        with self._lock:
+            return self._apis.isdisjoint(ENDS) or self._ended_s.get(instance, 0.0) > since_s
+
+    def has_committed(self, transactional_id: str, since_s: float) -> bool:
+        """Whether a transaction of this id was committed since."""
+        with self._lock:
+            return self._committed_s.get(transactional_id, float("-inf")) > since_s
+
+    def has_gone_through(self, instance: str, since_s: float) -> bool:
+        """Whether an instance has committed since, what it does after an abort included; who
+        commits nothing that can be seen counts as done."""
+        with self._lock:
+            return self._apis.isdisjoint(ENDS) or self._through_s.get(instance, 0.0) > since_s
+
+    def in_vain(self, instance: str, since_s: float) -> str:
+        """Say in words that it has tried again and again without a commit, and still did since."""
+        with self._lock:
+            tries = self._tries.get(instance)
+            if tries is None or tries.count < TRIES_MIN or tries.at_s < since_s:
+                return ""
+            return tries.words
+
+    @property
+    def open_transactions(self) -> dict[str, str]:
+        """Transactional ids with an open transaction, the oldest first, and the instance of each.
+        Whose owner has died may be in it still: coordinators end it without a word."""
+        with self._lock:
+            return dict(self._transactions)
+
+    def silent_since_s(self, instance: str) -> float | None:
+        """Since when it has asked no broker for anything, and waits for no answer; None while it
+        waits for one: a JoinGroup is answered when all others have come. None, too, of who has been
+        in no group: only a member says all the time that it lives."""
+        with self._lock:
+            if instance not in self._members or any(instance == i for i, _ in self._open.values()):
+                return None
+            return self._heard_s[instance]
+
+    def had(self, instance: str, at_s: float) -> frozenset[tuple[str, int]]:
+        """The partitions of inputs that it had in hand then."""
+        with self._lock:
+            return frozenset(
+                (f.topic, f.partition)
+                for f in self._recent
+                if isinstance(f, Fetched) and f.instance == instance and f.at_s > at_s - HAD_S
+            )
+
+    def has_gone_on(self, without: str, since_s: float, had: frozenset[tuple[str, int]]) -> bool:
+        """Whether another instance has committed offsets since of a partition that was its; or read
+        on there, where positions are kept elsewhere."""
+        with self._lock:
+            recent = list(self._recent)
+            progress = Fetched if self._apis.isdisjoint(COMMITS) else Committed
+        return any(
+            isinstance(f, progress) and f.instance != without and f.at_s > since_s
+            and (not had or (f.topic, f.partition) in had)
+            for f in recent
+        )  # fmt: skip
+
+    def brings_inputs(self, answer: Answer) -> bool:
+        """Whether the answer to a Fetch has any."""
+        with self._lock:
+            return any(True for _ in self._batches(answer.body))
+
+    def committed_at_s(self, instance: str, since_s: float) -> list[float]:
+        """When an instance has committed offsets since."""
+        with self._lock:
+            found = list(self._commits_s.get(instance, ()))
+        return sorted(at_s for at_s in found if at_s > since_s)
+
+    # --- what it is told
+
+    def __call__(self, event: Event) -> None:
+        """Malformed bodies and batches are the broker's to refuse: here they say nothing."""
+        try:
+            if isinstance(event, Request):
+                self._request(event)
+            elif isinstance(event, Answer):
+                self._answer(event)
+            elif isinstance(event, ConnectionClosed):
+                self._closed(event.connection.id)
+        except (KafkaError, ValueError):
+            return
+
+    def _request(self, request: Request) -> None:
+        with self._lock:
+            self._apis.add(request.api)
+            self.lowered.update(dict.fromkeys(request.lowered))
+            self._heard_s[request.instance] = request.at_s
+            if request.api in WORK:
+                self.worked_at_s = request.at_s
+            key = (request.connection.id, request.correlation_id)
+            self._open[key] = (request.instance, request.api)
+        if request.api == "Produce":
+            with self._lock:
+                if request.body.acks == 0:  # nobody answers it
+                    del self._open[key]
+                if name := request.body.transactional_id:
+                    self._transactions[name] = request.instance
+
+    def _closed(self, connection: int) -> None:
+        with self._lock:
+            for key in [key for key in self._open if key[0] == connection]:
+                del self._open[key]
+
+    def _answer(self, answer: Answer) -> None:
+        request = answer.request
+        with self._lock:
+            self._open.pop((request.connection.id, request.correlation_id), None)
+            self._heard_s[request.instance] = answer.at_s
+        if not answer.is_from_broker:
+            return
+        if request.api == "Metadata":
+            self._names.learn(answer.body.topics)
+            return
+        with self._lock:
+            if request.api in ENDS:
+                self._ended_s[request.instance] = answer.at_s
+            if request.api in TRIES:
+                self._tried(request, answer)
+            found = list(self._facts_of(request, answer))
+            self._recent += found
+            if any(isinstance(fact, Committed) for fact in found):
+                times_s = self._commits_s.setdefault(
+                    request.instance, deque[float](maxlen=COMMITS_LOOKED_AT)
+                )
+                times_s.append(answer.at_s)
+            if len(self.facts) < FACTS_MAX:
+                self.facts += found
+
+    def _tried(self, request: Request, answer: Answer) -> None:
+        error = answer.error_code
+        if request.api in ENDS and not error and getattr(request.body, "committed", True):
+            self._tries.pop(request.instance, None)
+            self._through_s[request.instance] = answer.at_s
+        elif error or request.api in ("EndTxn", "InitProducerId"):
+            tries = self._tries.setdefault(request.instance, Tries())
+            tries.count += 1
+            tries.producers += request.api == "InitProducerId"
+            tries.at_s = answer.at_s
+            if error:
+                tries.error = _error_name(error)
+
+    def _facts_of(self, request: Request, answer: Answer) -> Iterator[Fact]:
+        at_s, who, is_lost = answer.at_s, request.instance, answer.fate == "lost"
+        api = request.api
+        if api == "Fetch":
+            for topic, partition, first, end in self._batches(answer.body):
+                self._fetched[topic, partition] = max(self._fetched.get((topic, partition), 0), end)
+                if self._apis.isdisjoint(WORK):  # all that can be seen of it
+                    self.worked_at_s = at_s
+                yield Fetched(at_s, who, topic, partition, first, end)
+        elif api == "Produce":
+            yield from self._written(request, answer)
+        elif api in JOINED and not answer.error_code:
+            group = request.body.group_id
+            self.groups[group] = None
+            self._members.add(who)
+            if api == "SyncGroup" or getattr(answer.body, "assignment", None) is not None:
+                yield Joined(at_s, who, group, getattr(request.body, "generation_id", -1))
+        elif api == "InitProducerId" and not answer.error_code:
+            name = request.body.transactional_id
+            if name:
+                self.transactional_ids[name] = None
+                if not getattr(request.body, "keep_prepared_txn", False):
+                    self._transactions.pop(name, None)  # it has been aborted
+                if getattr(request.body, "enable2_pc", False):
+                    self._2pc.add(name)
+            yield Producing(
+                at_s, who, name or "", answer.body.producer_id, answer.body.producer_epoch
+            )
+        elif api in ("OffsetCommit", "TxnOffsetCommit") and not answer.error_code:
+            body = request.body
+            self.groups[body.group_id] = None
+            name = getattr(body, "transactional_id", "")
+            if name:
+                self._transactions[name] = who
+            for topic in body.topics:
+                named = getattr(topic, "name", "") or self._names.get(
+                    getattr(topic, "topic_id", b""), ""
+                )
+                for p in topic.partitions:
+                    if named in self._inputs:
+                        key, offset = (named, p.partition_index), p.committed_offset
+                        self._committed[key] = max(self._committed.get(key, 0), offset)
+                        yield Committed(at_s, who, body.group_id, name, *key, offset, is_lost)
+        elif api == "EndTxn" and not answer.error_code:
+            body = request.body
+            self._transactions.pop(body.transactional_id, None)
+            if body.committed:
+                self._committed_s[body.transactional_id] = at_s
+            yield TransactionEnded(
+                at_s, who, body.transactional_id, body.producer_id, body.producer_epoch,
+                body.committed, is_lost,
+            )  # fmt: skip
+
+    def _batches(self, body: Any) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, partition, first offset and the one behind the last, of inputs that came."""
+        for topic in body.topics:
+            name = topic.name or self._names.get(topic.topic_id or b"", "")
+            if name in self._inputs:
+                for p in topic.partitions:
+                    headers = [h for _, h in iterate_batches(p.records or b"")]
+                    if headers:
+                        yield name, p.index, headers[0].base_offset, headers[-1].next_offset
+
+    def _written(self, request: Request, answer: Answer) -> Iterator[Wrote]:
+        sent = {
+            (topic.name or topic.topic_id, p.index): decode_header(p.records)
+            for topic in request.body.topics
+            for p in topic.partitions
+            if p.records
+        }
+        for topic in answer.body.topics:
+            name = topic.name or self._names.get(topic.topic_id or b"", "")
+            for p in topic.partitions:
+                header = sent.get((topic.name or topic.topic_id, p.index))
+                if name in self._outputs and header is not None and not p.error_code:
+                    yield Wrote(
+                        answer.at_s, request.instance, request.body.transactional_id or "", name,
+                        p.index, p.base_offset, p.base_offset + header.last_offset_delta + 1,
+                        header.producer_id, header.producer_epoch, request.body.acks,
+                        answer.fate == "lost",
+                    )  # fmt: skip
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def wait_for(holds: Any, timeout_s: float, pause_s: float = 0.02) -> bool:
+    """False when time is up before it is true."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+    return True

@@ -1,0 +1,250 @@
+"""After the faults: wait until nothing moves any more, then say what is through."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ....client.blocking import BlockingAdmin
+from ....deploy.cluster.failure import Failure
+from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
+from ..application import Application
+from ..facts import Unrest
+from ..judgement import Judgement, inputs_are
+from ..observed import Observed, wait_for
+from ..relation import LogRecord
+from .database import DatabaseOutputs
+from .reading import READ_TIMEOUT_S, OutputReader, in_order
+
+LATEST = -1
+TELL_EACH_S, REST_S = 5.0, 3.0
+QUIET_S = 1.5  # when nothing is missing: what else is on its way would be a copy
+# When something is, and the group has committed all inputs. Where offsets are kept elsewhere, only
+# fetches are seen, which may be long before the output.
+QUIET_AND_THROUGH_S = 4.0
+LOOK_EACH_S = 0.25
+ANSWER_S = 3.0  # of a cluster that is asked once more whether transactions are open
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+HELD_BACK = (
+    "a transaction is still open, and nobody can read what is committed behind it; wait for its "
+    "timeout with --drain SECONDS"
+)
+Inputs = list[tuple[str, LogRecord]]
+Judge = Callable[[Inputs, list[LogRecord], Callable[[LogRecord], bool]], Judgement]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """silence_s: nothing has moved so long where nobody can say more: it stands still. rest_s: an
+    instance that has not ended by itself, nor tried in vain, for so long is at rest."""
+
+    timeout_s: float
+    silence_s: float
+    rest_s: float = REST_S
+
+
+class Drain:
+    """`why`: what keeps the application from being through, in words; empty when it is. `unrest`:
+    who had not come to rest at the deadline."""
+
+    def __init__(
+        self,
+        admin: BlockingAdmin,
+        application: Application,
+        reader: OutputReader | DatabaseOutputs,
+        observed: Observed,
+        inputs: Inputs,
+        ends: Mapping[TopicPartition, int],
+        outputs: Sequence[TopicPartition],
+        judge: Judge,
+        pace: Pace,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._admin, self._application, self._reader = admin, application, reader
+        self._observed, self._inputs, self._ends = observed, inputs, ends
+        self._outputs, self._judge, self._pace = outputs, judge, pace
+        self._committed: dict[TopicPartition, int] = {}
+        self._say = say
+        self._begun_s = time.monotonic()
+        self.why = ""
+        self.unrest: Unrest | None = None
+        self.notes: list[str] = []
+
+    def wait(self) -> None:
+        """Return when nothing moves, at the latest at the deadline."""
+        begun = moved_s = told_s = self._begun_s = time.monotonic()
+        last = (0, 0)
+        was_restarted = False
+        seen, judgement = (), Judgement()
+        while True:
+            self._look_at_offsets()
+            self._reader.check()
+            now = time.monotonic()
+            state = (len(self._reader.records), sum(self._committed.values()))
+            if state != last:
+                last, moved_s = state, now
+            quiet_s = now - moved_s
+            is_quiet = quiet_s > QUIET_S  # before, judging takes time that the proxy needs
+            now_seen = (*state, self._reader.moved_at_s, sum(self._passed().values()))
+            if is_quiet and seen != now_seen:
+                seen, (judgement, *_) = now_seen, self.judged()
+            is_whole = not (judgement.lost or judgement.pending or judgement.wrong)
+            is_settled, restless = self._is_settled(), self._restless(now)
+            if (
+                is_settled
+                and restless is None
+                and (
+                    (is_whole and is_quiet)
+                    or (self._committed and self._is_through() and quiet_s > QUIET_AND_THROUGH_S)
+                    or quiet_s > self._pace.silence_s
+                )
+            ):
+                break
+            is_still = is_quiet and quiet_s > self._pace.silence_s / 2
+            if judgement.pending and is_still and not was_restarted:
+                was_restarted = True
+                self.notes.append(
+                    "the application stood still when all was mended, so prove restarted it"
+                )
+                self._application.restart()
+            if now - begun > self._pace.timeout_s:
+                self._end_restless(restless, is_quiet=is_quiet)
+                break
+            if now - told_s > TELL_EACH_S:
+                told_s = now
+                self._say(self._waiting_for(judgement, restless, is_settled=is_settled))
+            time.sleep(LOOK_EACH_S)
+        if not self._is_through():
+            self.why = self._stands_still()
+
+    def _restless(self, now: float) -> Unrest | None:
+        """An instance that ends by itself, or tries again and again without a commit."""
+        application, since_s = self._application, now - self._pace.rest_s
+        for name in application.instances:
+            ended = [at for at, who, _ in application.exits if who == name and at > self._begun_s]
+            if ended and ended[-1] > since_s:
+                return Unrest(name, f"it ended by itself {_times(len(ended))} after all was mended")
+            if why := self._observed.in_vain(name, since_s):
+                return Unrest(name, why)
+        return None
+
+    def _end_restless(self, restless: Unrest | None, *, is_quiet: bool) -> None:
+        """Remember at the deadline what has not come to rest. Where outputs move, transactions are
+        open at any moment; a broker that does not answer has told nothing of them."""
+        if restless is None and not is_quiet:
+            restless = Unrest("the application", "outputs or offsets still moved")
+        if restless is None and not wait_for(self._is_settled, ANSWER_S, LOOK_EACH_S):
+            restless = self._holder()
+        self._remember(restless, f" within {self._pace.timeout_s:.0f} s")
+
+    def _remember(self, restless: Unrest | None, within: str = "") -> None:
+        if restless is not None and self.unrest is None:
+            self.unrest = restless
+            self.notes.append(
+                f"{self.restless}{within}: {restless.why}; a longer drain: --drain SECONDS"
+            )
+
+    def _holder(self) -> Unrest:
+        """The oldest that the coordinators say is open: of one that has timed out nothing is seen
+        here."""
+        open_now = self._observed.open_transactions
+        with suppress(KafkaError):
+            listed = self._admin.transactions.list_transactions(states=OPEN_STATES)
+            still = {each.transactional_id for each in listed}
+            open_now = {name: who for name, who in open_now.items() if name in still}
+        for name, instance in open_now.items():
+            return Unrest(instance or "the application", f"its transaction {name} stayed open")
+        return Unrest("the application", "a transaction stayed open")
+
+    def _waiting_for(
+        self, judgement: Judgement, restless: Unrest | None, *, is_settled: bool
+    ) -> str:
+        waited = f"waiting for {time.monotonic() - self._begun_s:.0f} s"
+        if restless is not None:
+            return f"{waited}: {restless.who} is not at rest: {restless.why}"
+        if not is_settled:
+            return f"{waited}: {self._holder().why}"
+        if judgement.pending:
+            return f"{waited}: {inputs_are(len(judgement.pending))} not through"
+        return f"{waited}: until nothing moves"
+
+    @property
+    def restless(self) -> str:
+        """Who never came to rest, as a sentence; empty when all did."""
+        return "" if self.unrest is None else f"{self.unrest.who} never came to rest"
+
+    def judged(self, is_last: bool = False) -> tuple[Judgement, Inputs, list[LogRecord]]:
+        """is_last: when the application has ended, with all that it committed at the last."""
+        if is_last:
+            self._read_to_the_end()
+        outputs = in_order(self._reader.records)
+        found = self._judge(self._inputs, outputs, self._is_passed)
+        if is_last and (found.lost or found.wrong) and not self._is_settled():
+            is_settled = wait_for(self._is_settled, self._pace.silence_s, LOOK_EACH_S)
+            self._read_to_the_end()
+            outputs = in_order(self._reader.records)
+            is_passed = self._is_passed if is_settled else _nothing_is_passed
+            found = self._judge(self._inputs, outputs, is_passed)
+            if not is_settled:
+                self.why = self.why or HELD_BACK
+                self._remember(self._holder())
+        return found, self._inputs, outputs
+
+    def _read_to_the_end(self) -> None:
+        self._look_at_offsets()
+        reader = self._reader
+        if isinstance(reader, DatabaseOutputs):
+            if not wait_for(reader.look, READ_TIMEOUT_S, LOOK_EACH_S):
+                raise Failure(f"The outputs were not read back: {reader.problem}")
+            return
+        ends = self._admin.list_offsets(dict.fromkeys(self._outputs, LATEST), read_committed=True)
+        if not wait_for(lambda: reader.is_at(ends), READ_TIMEOUT_S):
+            raise Failure(f"The outputs were not read back within {READ_TIMEOUT_S:.0f} s.")
+
+    # --- how far it is
+
+    def _look_at_offsets(self) -> None:
+        for group in list(self._observed.groups):
+            with suppress(KafkaError):  # a coordinator that has just moved; or the group is gone
+                found = self._admin.groups.committed(group)
+                for partition, committed in found.items():
+                    offset = int(getattr(committed, "offset", committed))
+                    if partition in self._ends:
+                        self._committed[partition] = max(self._committed.get(partition, 0), offset)
+
+    def _passed(self) -> Mapping[TopicPartition, int]:
+        """Who keeps offsets elsewhere has passed what was fetched."""
+        return self._committed or self._observed.fetched
+
+    def _is_passed(self, record: LogRecord) -> bool:
+        return record.offset < self._passed().get((record.topic, record.partition), 0)
+
+    def _is_through(self) -> bool:
+        passed = self._passed()
+        return all(self._is_passed(record) for _, record in self._inputs) and bool(passed)
+
+    def _is_settled(self) -> bool:
+        """Whether no transaction holds outputs back."""
+        if not self._outputs:
+            return True
+        keys = dict.fromkeys(self._outputs, LATEST)
+        with suppress(KafkaError):
+            stable = self._admin.list_offsets(keys, read_committed=True)
+            return stable == self._admin.list_offsets(keys)
+        return False
+
+    def _stands_still(self) -> str:
+        application = self._application
+        ended = [n for n in application.instances if application.has_ended(n)]
+        name = (ended or application.instances or application.names)[-1]
+        state = "does not stay up" if ended else "runs, and reads no more"
+        return f"{name} {state}.{application.told(name)}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _nothing_is_passed(record: LogRecord) -> bool:
+    return False

@@ -1,0 +1,94 @@
+"""Topics, read back as anybody who reads committed records would, from where the run began."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from ....client.blocking import BlockingConsumer
+from ....client.fetch.record_columns import RecordColumns
+from ....deploy.cluster.failure import Failure
+from ....wire.errors import KafkaError
+from ....wire.identifiers import TopicPartition
+from ..observed import wait_for
+from ..relation import LogRecord
+
+RECORDS_MAX = 3_000_000
+READ_TIMEOUT_S = 60.0
+POLL_MS = 200
+
+
+class OutputReader(threading.Thread):
+    """Reads on until `close`; `records` is all that was committed so far."""
+
+    def __init__(self, bootstrap: str, begin: Mapping[TopicPartition, int]) -> None:
+        super().__init__(name="prove-reader", daemon=True)
+        self._address, self._begin = bootstrap, dict(begin)
+        self._over = threading.Event()
+        self._positions = dict(begin)
+        self.records: list[LogRecord] = []
+        self.moved_at_s = time.monotonic()  # when the last record came
+        self.failed: Exception | None = None
+
+    def close(self) -> None:
+        self._over.set()
+        if self.is_alive():
+            self.join(10)
+
+    def check(self) -> None:
+        if self.failed is not None:
+            raise Failure(f"Topics could not be read back: {self.failed}") from self.failed
+        if len(self.records) >= RECORDS_MAX:
+            raise Failure(f"More than {RECORDS_MAX} records came back: too many to be judged.")
+
+    def is_at(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether it has read all before these ends."""
+        self.check()
+        return all(self._positions[p] >= end for p, end in ends.items())
+
+    def run(self) -> None:
+        try:
+            with BlockingConsumer(
+                self._address, isolation_level="read_committed", client_id="oncelog-prove"
+            ) as consumer:
+                consumer.assign(self._begin)
+                while not self._over.is_set() and len(self.records) < RECORDS_MAX:
+                    found = consumer.poll_columns(timeout_ms=POLL_MS)
+                    for columns in found:
+                        self.records += rows(columns)
+                    if found:
+                        self.moved_at_s = time.monotonic()
+                    self._positions = {p: consumer.position(*p) for p in self._begin}
+        except (KafkaError, OSError, ValueError) as problem:
+            self.failed = problem
+
+
+def rows(columns: RecordColumns) -> list[LogRecord]:
+    header, headers = columns.header, columns.headers
+    return [
+        LogRecord(
+            columns.topic, columns.partition, offset, key, value,
+            headers[n] if headers is not None else (),
+            header.producer_id, header.producer_epoch, header.is_transactional,
+        )
+        for n, (offset, key, value) in enumerate(
+            zip(columns.offsets, columns.keys, columns.values, strict=True)
+        )
+    ]  # fmt: skip
+
+
+def read_all(
+    bootstrap: str, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> list[LogRecord]:
+    """All committed records of the partitions between both, each partition's in order."""
+    reader = OutputReader(bootstrap, begin)
+    reader.start()
+    try:
+        if not wait_for(lambda: reader.is_at(ends), READ_TIMEOUT_S):
+            raise Failure(f"The inputs were not read back within {READ_TIMEOUT_S:.0f} s.")
+    finally:
+        reader.close()
+    return in_order(reader.records)
+
+
+def in_order(records: Sequence[LogRecord]) -> list[LogRecord]:
+    return sorted(records, key=lambda r: (r.topic, r.partition, r.offset))

@@ -1,0 +1,336 @@
+"""The plan: which faults, in which order. Pure: it follows from the seed and from what the protocol
+showed, never from which application it is.
+
+A fault by the clock convicts nobody: it meets the application while it waits. So faults are aimed
+at what an application is about to do, by the APIs that it uses. The first deck begins with what
+breaks most applications: answers that are lost after the request was executed, and an end, or
+a pause beyond its session, at the commit of its offsets. Between these come requests that are
+merely slow, or refused: the sure ones, which a run makes in any case.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ...deploy.cluster.failure import Failure
+
+COMMITS = frozenset(("OffsetCommit", "TxnOffsetCommit"))
+PRODUCE, END_TXN = frozenset(("Produce",)), frozenset(("EndTxn",))
+# Of group.protocol=consumer those heartbeats that join, or say what the member has now.
+HEARTBEAT = frozenset(("ConsumerGroupHeartbeat",))
+SYNC = HEARTBEAT | {"SyncGroup"}
+FETCH, INIT = frozenset(("Fetch",)), frozenset(("InitProducerId",))
+BEGIN = frozenset(("AddPartitionsToTxn",))  # of a transaction of version 1
+
+
+class Act(Enum):
+    KILL = "kill"  # -9
+    KILL_AT_WORK = "kill-at-work"  # somewhere between two commits, while there is much to do
+    PAUSE = "pause"  # until its group has gone on without it
+    PAUSE_AT_WORK = "pause-at-work"  # the same, when inputs have come
+    PAUSE_LONG = "pause-long"  # and its transaction has timed out
+    LOSE_ANSWER = "lose-answer"
+    ERROR = "error"  # the broker refuses, and says so
+    SLOW = "slow"  # the request or its answer comes late, and the connection stays open
+    STALL = "stall"  # the broker that got the request stands still, and comes back
+    HOLD = "hold"  # the request, until its transaction has ended
+    STOP = "stop"  # SIGTERM, and started again
+    ADD = "add"
+    REMOVE = "remove"  # SIGTERM
+    CUT = "cut"  # its connections
+    BROKER = "broker"  # kill -9 of the broker that got the request
+    BROKER_BEHIND = "broker-behind"  # the same, when its followers did not get the record yet
+
+
+class Point(Enum):
+    BEFORE = "before"  # the broker has not seen the request
+    DONE = "done"  # executed, and the client does not know: who is killed here has no time to go on
+    AFTER = "after"  # answered
+
+
+IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFTER: "after its"}
+
+
+@dataclass(frozen=True, slots=True)
+class AimedFault:
+    """apis: it strikes at a request of one of them; none: whenever work is open. unless: not at who
+    uses one of these; needs: only at who uses all of these. needs_brokers: of a cluster of our own.
+    seconds: so long it lasts; side: what is late. Where they are not given, the striker draws."""
+
+    act: Act
+    apis: frozenset[str] = frozenset()
+    point: Point | None = None
+    about: str = ""
+    instances_min: int = 1
+    unless: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    seconds: float = 0.0
+    side: str = ""
+
+    @property
+    def name(self) -> str:
+        return "@".join(filter(None, (self.act.value, self.about)))
+
+    @property
+    def where(self) -> str:
+        """Of the request, in words."""
+        return IN_WORDS[self.point or Point.BEFORE]
+
+    @property
+    def needs_rebalance(self) -> bool:
+        """Whether such requests come when members come and go."""
+        return self.apis == INIT or self.about == "OffsetFetch" or bool(self.apis & HEARTBEAT)
+
+    @property
+    def needs_brokers(self) -> bool:
+        return self.act in (Act.BROKER, Act.BROKER_BEHIND, Act.STALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the protocol has shown of the application so far."""
+
+    apis: frozenset[str] = frozenset()
+    instances: int = 1  # that run
+    has_brokers: bool = False
+
+
+# Output that does not go to Kafka is written between two commits, where no request can be met.
+AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
+AT_WORK_IN_A_ROW = 2
+AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
+# Until a group has gone on a transaction that is open may have timed out, which spares who is not
+# fenced otherwise. One that begins when its sender wakes has all its time before it.
+AT_BEGIN = AimedFault(Act.PAUSE, BEGIN, Point.BEFORE, "before-transaction")
+FIRST = (
+    AimedFault(Act.LOSE_ANSWER, END_TXN, None, "EndTxn"),
+    AimedFault(Act.LOSE_ANSWER, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
+    AimedFault(Act.LOSE_ANSWER, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    AimedFault(Act.LOSE_ANSWER, PRODUCE, None, "Produce"),
+    AimedFault(Act.KILL, COMMITS, Point.BEFORE, "before-commit"),
+    AimedFault(Act.KILL, COMMITS, Point.DONE, "executed-commit"),
+    AT_COMMIT,
+    *(AT_WORK,) * 2 * AT_WORK_IN_A_ROW,
+)
+THEN = (
+    AimedFault(Act.KILL, PRODUCE, Point.BEFORE, "before-produce"),
+    AimedFault(Act.KILL, PRODUCE, Point.DONE, "executed-Produce"),
+    AimedFault(Act.KILL, END_TXN, Point.BEFORE, "before-EndTxn"),
+    AimedFault(Act.KILL, END_TXN, Point.DONE, "executed-EndTxn"),
+    AimedFault(Act.KILL, SYNC, Point.BEFORE, "rebalance"),
+    AimedFault(Act.PAUSE, PRODUCE, Point.BEFORE, "before-produce"),
+    AimedFault(Act.PAUSE_LONG, END_TXN, Point.BEFORE, "before-EndTxn"),
+    AimedFault(Act.ERROR, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    AimedFault(Act.STOP),
+    AimedFault(Act.ADD),
+    AimedFault(Act.REMOVE, instances_min=2),
+    AimedFault(Act.CUT),
+    AimedFault(Act.BROKER, PRODUCE, Point.DONE, "leader"),
+    AimedFault(Act.BROKER, COMMITS, Point.DONE, "group"),
+    AimedFault(Act.BROKER, END_TXN, Point.DONE, "txn"),
+    AimedFault(Act.BROKER_BEHIND, PRODUCE, Point.AFTER, "leader"),
+)
+MORE = (
+    # Who keeps its positions beside its output, in a database, is met when inputs have come.
+    AimedFault(Act.KILL, FETCH, Point.AFTER, "after-Fetch", unless=PRODUCE | COMMITS),
+    AimedFault(Act.PAUSE_AT_WORK, FETCH, Point.AFTER, unless=PRODUCE | COMMITS),
+    AimedFault(Act.PAUSE, INIT, Point.BEFORE, "before-InitProducerId"),
+    AimedFault(Act.LOSE_ANSWER, HEARTBEAT, None, "ConsumerGroupHeartbeat"),
+    AimedFault(Act.PAUSE, HEARTBEAT, Point.BEFORE, "before-heartbeat"),
+)
+STALL = AimedFault(Act.STALL, PRODUCE, Point.BEFORE, "leader")
+SLOW_PRODUCE = AimedFault(Act.SLOW, PRODUCE, None, "Produce")
+SLOW_END = AimedFault(Act.SLOW, END_TXN, None, "EndTxn")
+SURE = (
+    STALL,  # first: the slow ones come while it lasts
+    SLOW_PRODUCE,
+    SLOW_END,
+    AimedFault(Act.SLOW, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
+    AimedFault(Act.SLOW, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
+    AimedFault(Act.HOLD, PRODUCE, Point.BEFORE, "Produce", needs=END_TXN),
+    AimedFault(Act.ERROR, PRODUCE, None, "Produce"),
+    AimedFault(Act.ERROR, frozenset(("OffsetFetch",)), None, "OffsetFetch"),
+)
+ALL_FROM_S = 60.0  # of --seconds; below, the seed chooses
+CHOSEN_MIN, CHOSEN_FROM_S = 3, 40.0  # one more from there on
+SIDES = ("request", "answer")
+SLOW_S, SHORT_S, LONG_S = (2.0, 15.0), (2.0, 6.0), (11.0, 15.0)
+STALL_MIN_S, STALL_MAX_S, STALL_FROM_S = 12.0, 40.0, 30.0
+BESIDE = (Act.SLOW, Act.STALL)  # of other instances, at the same time
+SURE_EXTRA_S = 40.0  # beyond --seconds, which the sure ones may take
+FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)}
+INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
+PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
+AIM_MIN_S = 12.0
+SHORT_SESSION_S = 6.0
+AWAKE_S = 1.5  # at least: who has woken finishes what it was about to do before a fault strikes
+SETTLE_S = 2.0  # so long a new instance may take to shake its group
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Of the application's clients, as the proxy lets brokers see them. start_s: how long it took
+    until it worked, which it may take again after each end."""
+
+    session_s: float = SHORT_SESSION_S
+    transaction_s: float = 10.0
+    start_s: float = 0.0
+
+    @property
+    def pause_max_s(self) -> float:
+        """Whoever takes its place may have to start first."""
+        return 2 * self.session_s + 4 + self.start_s
+
+    def least_s(self, fault: AimedFault) -> float:
+        """So long a fault takes at least; 0: not worth a word."""
+        if fault.act is Act.PAUSE_LONG:
+            return self.transaction_s + SETTLE_S + AWAKE_S
+        if fault.act in BESIDE:
+            return fault.seconds or (STALL_MAX_S if fault.act is Act.STALL else SLOW_S[1])
+        return self.session_s + AWAKE_S if fault.act in PAUSES else 0.0
+
+    @property
+    def aim_s(self) -> float:
+        """So long a request is waited for: a group may have to wait for the session of who was
+        killed before."""
+        return max(AIM_MIN_S, 1.5 * self.start_s + SETTLE_S, self.session_s + 2 * SETTLE_S)
+
+    @property
+    def silent_s(self) -> float:
+        """An instance that asks the brokers for nothing so long is out of its group, and not about
+        to begin either."""
+        return max(self.session_s, 1.5 * self.start_s + SETTLE_S)
+
+    @property
+    def still_s(self) -> float:
+        """Who does nothing so long stands still."""
+        return self.aim_s - 1.0
+
+    @property
+    def longer_s(self) -> float:
+        """So much longer than with short sessions a run may take at its end: members that died
+        are waited for, and then those of a restart."""
+        return 4 * max(0.0, self.session_s - SHORT_SESSION_S)
+
+    @property
+    def silence_s(self) -> float:
+        """The same at the end, where nobody else ends what stands in its way."""
+        return max(self.session_s + self.transaction_s, self.still_s)
+
+
+def draw(seed: int) -> Iterator[AimedFault]:
+    """All faults again and again, each time in another order; without end."""
+    chance = random.Random(f"oncelog prove {seed}")
+    yield from in_turn(chance.sample(FIRST, len(FIRST)))
+    yield from chance.sample(THEN, len(THEN))
+    while True:
+        yield from MORE
+        deck = FIRST + THEN + SURE
+        yield from in_turn(chance.sample(deck, len(deck)))
+
+
+def plan(
+    seed: int, sure: Sequence[Sequence[AimedFault]], is_over: Callable[[], bool]
+) -> Iterator[AimedFault]:
+    """What is drawn, and the sure ones between it, as long as there is time; then those that are
+    left of the sure ones."""
+    drawn, groups = draw(seed), list(sure)
+    following = next(drawn)
+    while not is_over():
+        while True:  # what belongs together stays together
+            current, following = following, next(drawn)
+            yield current
+            if following not in (AT_WORK, AT_BEGIN):
+                break
+        if groups:
+            yield from groups.pop(0)
+    for group in groups:
+        yield from group
+
+
+def sure_ones(
+    seed: int, seconds: float, traits: Traits, instances_wanted: int = 1
+) -> list[list[AimedFault]]:
+    """The requests that are slow or refused, in groups that come at once: all that can meet the
+    application from `ALL_FROM_S` on, else a few that the seed chooses."""
+    chance = random.Random(f"oncelog prove sure {seed}")
+    kinds = [fault for fault in SURE if is_possible(fault, traits, instances_wanted)]
+    if is_short := seconds < ALL_FROM_S:
+        fitting = [kind for kind in kinds if kind is not STALL or seconds >= STALL_FROM_S]
+        count = CHOSEN_MIN + (seconds >= CHOSEN_FROM_S)
+        chosen = chance.sample(fitting, min(count, len(fitting)))
+        kinds = [kind for kind in kinds if kind in chosen]
+    beside = [
+        each
+        for kind in kinds
+        if kind.act in BESIDE
+        for each in _lasting(kind, seconds, chance, is_short=is_short)
+    ]
+    beside.sort(key=lambda each: (each.act is not Act.STALL, -each.seconds))  # the longest first
+    groups = [[kind] for kind in kinds if kind.act not in BESIDE]
+    groups += [beside] if beside else []
+    return chance.sample(groups, len(groups))
+
+
+def _lasting(
+    kind: AimedFault, seconds: float, chance: random.Random, *, is_short: bool
+) -> list[AimedFault]:
+    """How long, and what is late. A whole plan has an answer to Produce beyond ten seconds, which
+    is a timeout of many, and both sides of EndTxn."""
+    if kind is STALL:
+        most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, seconds / 3)
+        return [replace(kind, seconds=chance.uniform(STALL_MIN_S, most_s))]
+    if is_short:
+        return [_slow(kind, SHORT_S, chance)]
+    if kind is SLOW_PRODUCE:
+        return [_slow(kind, LONG_S, chance), _slow(kind, SHORT_S, chance)]
+    if kind is SLOW_END:
+        return [_slow(kind, SLOW_S, chance, "answer"), _slow(kind, SHORT_S, chance, "request")]
+    return [_slow(kind, SLOW_S, chance)]
+
+
+def _slow(
+    kind: AimedFault, bounds_s: tuple[float, float], chance: random.Random, side: str = ""
+) -> AimedFault:
+    return replace(kind, seconds=chance.uniform(*bounds_s), side=side or chance.choice(SIDES))
+
+
+def in_turn(deck: Sequence[AimedFault]) -> Iterator[AimedFault]:
+    """The same, those at work right behind those that kill: while a group waits for the session of
+    who was killed, input piles up, so that all of it is at work afterwards. And behind a pause at a
+    commit, one where a transaction begins."""
+    at_work = [fault for fault in deck if fault is AT_WORK]
+    for fault in deck:
+        if fault is not AT_WORK:
+            yield fault
+        if fault is AT_COMMIT:
+            yield AT_BEGIN
+        if fault.act is Act.KILL:
+            yield from at_work[:AT_WORK_IN_A_ROW]
+            del at_work[:AT_WORK_IN_A_ROW]
+
+
+def named(text: str) -> list[AimedFault]:
+    """The faults of a list with commas. Failure: there is no such fault."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in FAULTS]:
+        raise Failure(
+            f"There is no fault {', '.join(unknown)}. There are: {', '.join(FAULTS)}.",
+            exit_code=2,
+        )
+    return [FAULTS[name] for name in names]
+
+
+def is_possible(fault: AimedFault, traits: Traits, instances_wanted: int) -> bool:
+    """Whether it can meet this application now."""
+    if fault.needs_brokers and not traits.has_brokers:
+        return False
+    if fault.act is Act.ADD and traits.instances >= instances_wanted + INSTANCES_MORE_MAX:
+        return False
+    return (
+        traits.instances >= fault.instances_min
+        and (not fault.apis or bool(fault.apis & traits.apis))
+        and not fault.unless & traits.apis
+        and fault.needs <= traits.apis
+    )

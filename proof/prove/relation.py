@@ -1,0 +1,129 @@
+"""How outputs belong to inputs: the id that the feeder gives, and the application carries on.
+
+Pure. `--match` says where an output has the id of its input: `key`, `header:NAME`, `json:FIELD`
+(of the value, dots lead inwards) or `regex:RE` (in the value; its first group, if it has one).
+"""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...deploy.cluster.failure import Failure
+
+ID_HEADER = "oncelog-id"
+Matcher = Callable[["LogRecord"], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A committed record as it was read back; producer_id is -1 for a producer without one."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    producer_id: int = -1
+    producer_epoch: int = -1
+    is_transactional: bool = False
+
+    @property
+    def place(self) -> str:
+        """`orders/0@17`"""
+        return f"{self.topic}/{self.partition}@{self.offset}"
+
+    def header(self, name: str) -> str | None:
+        found = [value for key, value in self.headers if key == name and value is not None]
+        return text_of(found[-1]) if found else None
+
+
+def text_of(data: bytes | None) -> str | None:
+    """Of bytes that are no text, too: two that differ do so in words (a long of Java's, say)."""
+    return None if data is None else data.decode(errors="backslashreplace")
+
+
+def matcher(how: str) -> Matcher:
+    """From an output to the id of its input, None where it has none. Failure: no such way."""
+    kind, colon, rest = how.partition(":")
+    if kind == "key" and not colon:
+        return lambda record: text_of(record.key)
+    if kind == "header" and rest:
+        return lambda record: record.header(rest)
+    if kind == "json" and rest:
+        path = rest.split(".")
+        return lambda record: _field(record.value, path)
+    if kind == "regex" and rest:
+        try:
+            pattern = re.compile(rest)
+        except re.error as problem:
+            raise Failure(f"--match {how}: {problem}.", exit_code=2) from None
+        return lambda record: _found(pattern, record.value)
+    raise Failure(
+        f"--match {how} says no way to an id. It is key, header:NAME, json:FIELD or regex:RE.",
+        exit_code=2,
+    )
+
+
+def _field(value: bytes | None, path: Iterable[str]) -> str | None:
+    try:
+        found: Any = json.loads(value or b"")
+    except ValueError:
+        return None
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return None if found is None or isinstance(found, dict | list) else str(found)
+
+
+def _found(pattern: re.Pattern[str], value: bytes | None) -> str | None:
+    match = pattern.search(text_of(value) or "")
+    return None if match is None else match[1] if pattern.groups else match[0]
+
+
+# --- functions of the user: module:function
+
+
+Expect = Callable[[list[LogRecord]], Iterable[str | bytes | tuple[str, str | bytes]]]
+"""From all inputs to the ids that the outputs must have, each as often as it must be there; a pair
+(topic, id) where it matters in which topic."""
+Final = Callable[[list[LogRecord]], Mapping[Any, Any]]
+"""From all inputs, each partition's in order, to the last value that each key of the output must
+have; None: it has none."""
+
+
+def function(option: str, text: str) -> Callable[..., Any]:
+    """The function that `module:function` names; modules of this directory are found, too."""
+    name, _, attribute = text.partition(":")
+    if not name or not attribute:
+        raise Failure(f"{option} {text} names no function. Write module:function.", exit_code=2)
+    added = "" if "" in sys.path else "."
+    if added:
+        sys.path.insert(0, added)
+    try:
+        found = getattr(importlib.import_module(name), attribute, None)
+    except Exception as problem:  # whatever stands in the module
+        raise Failure(f"{option} {text}: {_described(problem)}.", exit_code=2) from problem
+    finally:
+        if added:
+            sys.path.remove(added)
+    if not callable(found):
+        raise Failure(f"{option}: {name} has no function {attribute}.", exit_code=2)
+    theirs: Callable[..., Any] = found
+
+    def called(*arguments: Any) -> Any:
+        try:
+            made = theirs(*arguments)
+            return list(made) if isinstance(made, Iterator) else made
+        except Exception as problem:  # no verdict, and nothing that could be taken for one
+            told = f"{option} {text} failed: {_described(problem)}."
+            raise Failure(told, exit_code=2) from problem
+
+    return called
+
+
+def _described(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}".rstrip(".")

@@ -1,0 +1,397 @@
+"""One run: a cluster, inputs, the application behind the proxy, faults, and what came out.
+
+    cluster ── feeder: inputs ──▶ topics ◀── proxy ◀── the application's instances
+                                    │
+                                    └── reader: committed outputs ──▶ judgement
+
+What ends is ended in any case, also by Ctrl-C, SIGTERM, SIGHUP (`interrupts.py`) and by `kill -9`
+(`guardian.py`).
+"""
+
+import secrets
+import shutil
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ...client.blocking import BlockingAdmin
+from ...deploy.cluster.blocking_admin import blocking_admin
+from ...deploy.cluster.ends.guardian import guardian
+from ...deploy.cluster.ends.interrupts import ended_as_by_ctrl_c, uninterrupted
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.local_cluster import Cluster
+from ...deploy.cluster.private import make_private_directory
+from ...deploy.faults.protocol_proxy.proxy import ProtocolProxy
+from ...wire.errors import KafkaError
+from ...wire.identifiers import TopicPartition
+from .application import Application, require_program
+from .broker_sessions import SHORT_SESSIONS, with_broker_sessions
+from .diagnosis.listener import DiagnosisListener, key_hashes
+from .facts import Struck
+from .feeder import Feeder
+from .judgement import Judgement, judge_finals, judge_ids, verdict_of
+from .observed import Observed, wait_for
+from .outcome import ProveOutcome
+from .outputs.database import DatabaseOutputs
+from .outputs.draining import REST_S, Drain, Pace
+from .outputs.reading import OutputReader, read_all
+from .plan import (
+    COMMITS,
+    INSTANCES_MORE_MAX,
+    SURE_EXTRA_S,
+    Act,
+    AimedFault,
+    Timeouts,
+    Traits,
+    is_possible,
+    named,
+    plan,
+    sure_ones,
+)
+from .relation import ID_HEADER, LogRecord, function, matcher
+from .settings import DEFAULT_DRAIN_S, DEFAULT_IN, DEFAULT_OUT, INPUTS_MAX, ProveSettings
+from .story import shortest
+from .striking import Striker
+
+NODES = 3
+FAULTS_MAX = 8_000  # that are made: more than an hour has room for
+RUN_ENDS_WITHIN_S = 120.0  # of the end of the faults
+STOP_S = 20.0  # of which the end of the application and the last reading take so much
+DRAIN_MIN_S = 20.0
+ENOUGH_OUTPUTS, FIRST_COMMIT_TIMEOUT_S = 20, 6.0
+LATEST = -1
+AS_IS = Timeouts(session_s=45.0, transaction_s=60.0)  # the defaults of most clients
+Say = Callable[[str], None]
+Outputs = OutputReader | DatabaseOutputs
+T = TypeVar("T")
+
+
+class Run:
+    """See the top of the file. out: where all is kept; without, only until the end."""
+
+    def __init__(self, settings: ProveSettings, out: Path | None, say: Say) -> None:
+        self.settings, self._say = settings, say
+        require_program(settings.command)
+        if out is not None and out.exists() and any(out.iterdir()):
+            raise Failure(f"--keep {out} is not empty. Choose another directory.", exit_code=2)
+        self._out = out
+        temporary = Path(tempfile.gettempdir()) / f"oncelog-prove-{secrets.token_hex(4)}"
+        self.directory = (out or temporary).resolve()
+        s = settings
+        self._match = matcher(s.match)
+        self._expect = None if s.expect is None else function("--expect", s.expect)
+        self._final = None if s.final is None else function("--final", s.final)
+        self._feed = None if s.feed is None else function("--feed", s.feed)
+        self._begun_s = time.monotonic()
+        self._aborted_ids = frozenset[str]()
+        self._timeouts = AS_IS if s.as_is else Timeouts()
+        self._restarts = 0  # of all instances, since they did nothing any more
+        self._silent: list[str] = []  # of one, which asked the brokers for nothing any more
+        self._prefix = f"r{secrets.token_hex(2)}"
+
+    def go(self) -> ProveOutcome:
+        """Failure with exit code 2 when there is no verdict: it did not work before the first
+        fault, or something of ours did not."""
+        if self._out is None:
+            guardian.keep("directory", self.directory)
+        make_private_directory(self.directory)
+        with ended_as_by_ctrl_c():
+            try:
+                outcome = self._closed_behind()
+            except (Failure, KafkaError, OSError) as problem:
+                raise Failure(str(problem), exit_code=2) from problem  # 1 says: violated
+            except Exception as problem:  # a mistake of ours
+                traceback.print_exc()
+                told = f"{type(problem).__name__}: {problem}"
+                raise Failure(told, exit_code=2) from problem
+        outcome.seconds = time.monotonic() - self._begun_s
+        return outcome
+
+    def _closed_behind(self) -> ProveOutcome:
+        stack = ExitStack()
+        try:
+            return self._go(stack)
+        finally:
+            with uninterrupted():
+                try:
+                    stack.close()
+                finally:
+                    if self._out is None:
+                        shutil.rmtree(self.directory, ignore_errors=True)
+                    guardian.forget("directory", self.directory)
+
+    def _go(self, stack: ExitStack) -> ProveOutcome:
+        s = self.settings
+        cluster = None if s.bootstrap else self._cluster(stack)
+        bootstrap = s.bootstrap or (cluster.bootstrap if cluster else "")
+        admin = stack.enter_context(blocking_admin(bootstrap))
+        begin = self._topics(admin, cluster)
+        observed = Observed(s.inputs, s.outputs)
+        diagnosis = DiagnosisListener(is_aggregate=s.final is not None)
+        proxy = ProtocolProxy(bootstrap, [observed, diagnosis], lowers_timeouts=not s.as_is)
+        stack.enter_context(proxy)
+        application = Application(
+            s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,
+            s.environment, is_kept=self._out is not None,
+        )  # fmt: skip
+        stack.callback(application.close)
+        reader = self._outputs(bootstrap, begin)
+        stack.callback(reader.close)
+        feeder = Feeder(bootstrap, s.inputs, s.rate, self._feed, self._prefix, s.aborts)
+        stack.callback(feeder.close)
+        reader.start()
+        feeder.start()
+        for _ in range(s.instances):
+            application.add()
+        self._wait_until_at_work(application, reader, feeder, observed)
+        self._timeouts = with_broker_sessions(self._timeouts, admin, observed, self._say)
+        first_fault_s = time.monotonic()
+        striker = Striker(
+            proxy, application, observed, cluster, seed=s.seed, inputs=frozenset(s.inputs),
+            outputs=frozenset(s.outputs), timeouts=self._timeouts,
+            instances_max=s.instances + INSTANCES_MORE_MAX,
+        )  # fmt: skip
+        struck = list(self._strike(striker, application, observed, feeder, cluster))
+        feeder.stop()
+        self._say("the faults are over: all is being mended")
+        striker.heal()
+        self._say("all is mended: now waiting until nothing moves")
+        self._aborted_ids = feeder.aborted_ids
+        end_s = first_fault_s + s.seconds
+        drained = self._drain(admin, application, reader, observed, bootstrap, begin, end_s)
+        application.stop()
+        judgement, inputs, outputs = drained.judged(is_last=True)
+        diagnosis.look_back(
+            doubled=len(judgement.doubled) + len(judgement.stray), lost=len(judgement.lost),
+            lost_keys=key_hashes(record for which, record in inputs if which in judgement.lost),
+            wrong_finals=len(judgement.wrong), is_sink=s.sink is not None,
+        )  # fmt: skip
+        outcome = ProveOutcome(
+            settings=s,
+            verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
+                               stands_still=drained.why, restless=drained.restless,
+                               is_faultless=not s.seconds),
+            judgement=judgement, struck=struck, facts=observed.facts, exits=application.exits,
+            lowered=list(observed.lowered), groups=list(observed.groups),
+            transactional_ids=list(observed.transactional_ids), apis=sorted(observed.apis),
+            begun_s=self._begun_s, first_fault_s=first_fault_s,
+            notes=[*self._notes(), *drained.notes], rest=drained.unrest is None,
+            directory="" if self._out is None else str(self._out), findings=diagnosis.findings,
+        )  # fmt: skip
+        outcome.story_of, outcome.story = shortest(
+            judgement,
+            inputs,
+            outputs,
+            self._match,
+            [*observed.facts, *feeder.aborted],
+            struck,
+            application.exits,
+        )
+        return outcome
+
+    def _notes(self) -> list[str]:
+        notes: list[str] = []
+        for name, times in Counter(self._silent).items():
+            notes.append(
+                f"{name} asked the brokers for nothing for {self._timeouts.silent_s:.0f} s, so "
+                f"prove restarted it ({_times(times)}): in production a probe would have to"
+            )
+        if self._restarts:
+            notes.append(
+                f"the application stood still for {self._timeouts.still_s:.0f} s after a fault, "
+                f"so prove restarted it ({_times(self._restarts)}): in production a probe would "
+                "have to"
+            )
+        return notes
+
+    # --- what is needed
+
+    def _cluster(self, stack: ExitStack) -> Cluster:
+        cluster = Cluster(NODES, config={} if self.settings.as_is else dict(SHORT_SESSIONS))
+        stack.enter_context(cluster)
+        self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
+        return cluster
+
+    def _topics(self, admin: BlockingAdmin, cluster: Cluster | None) -> dict[TopicPartition, int]:
+        """All partitions, with the offsets at which this run begins."""
+        s, wanted = self.settings, [*self.settings.inputs, *self.settings.outputs]
+        there = {p.topic for p in admin.describe_topics(None)}
+        for topic in wanted:
+            if topic not in there:
+                replicas = NODES if cluster else min(3, len(admin.describe_cluster().brokers))
+                admin.create_topic(topic, partitions=s.partitions, replication_factor=replicas)
+        if not wait_for(lambda: self._all_there(admin, wanted), 30.0):
+            raise Failure(f"The topics {', '.join(wanted)} were not made within 30 s.")
+        keys = [(p.topic, p.partition) for p in admin.describe_topics(wanted)]
+        return dict(admin.list_offsets(dict.fromkeys(keys, LATEST)))
+
+    @staticmethod
+    def _all_there(admin: BlockingAdmin, wanted: list[str]) -> bool:
+        found = [p for p in admin.describe_topics(None) if p.topic in wanted]
+        return {p.topic for p in found} == set(wanted) and all(p.leader >= 0 for p in found)
+
+    def _outputs(self, bootstrap: str, begin: Mapping[TopicPartition, int]) -> Outputs:
+        if self.settings.sink is not None:
+            return DatabaseOutputs(self.settings.sink)
+        return OutputReader(
+            bootstrap, {p: at for p, at in begin.items() if p[0] in self.settings.outputs}
+        )
+
+    def _wait_until_at_work(
+        self, application: Application, reader: Outputs, feeder: Feeder,
+        observed: Observed,
+    ) -> None:  # fmt: skip
+        """It has to work before faults can say anything."""
+        begun_s = time.monotonic()
+
+        def is_at_work() -> bool:
+            reader.check()
+            feeder.check()
+            if application.exits:
+                _, name, code = application.exits[0]
+                raise Failure(
+                    f"The application did not work before the first fault: {name} ended with code "
+                    f"{code}.{self._defaults()}{application.told(name)}", exit_code=2,
+                )  # fmt: skip
+            return len(reader.records) >= ENOUGH_OUTPUTS
+
+        if wait_for(is_at_work, self.settings.start_timeout_s):
+            start_s = time.monotonic() - begun_s
+            self._timeouts = replace(self._timeouts, start_s=start_s)
+            # Clients that commit by a timer do it each 5 s; who keeps offsets elsewhere, never.
+            wait_for(lambda: observed.apis & COMMITS and is_at_work(), FIRST_COMMIT_TIMEOUT_S)
+            self._say(f"at work: {len(reader.records)} outputs of {feeder.fed} inputs")
+            return
+        name = application.names[0]
+        apis = ", ".join(sorted(observed.apis)) or "nothing"
+        raise Failure(
+            f"The application did not work before the first fault: {len(reader.records)} outputs "
+            f"of {feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. What it asked "
+            f"the brokers: {apis}.{self._defaults()}{application.told(name)}", exit_code=2,
+        )  # fmt: skip
+
+    def _defaults(self) -> str:
+        """The topics that nobody has named: the application may read and write others."""
+        s = self.settings
+        named = [
+            f"{option} was not given: {variable} is {given[0]}"
+            for option, variable, given, default in (
+                ("--in", "ONCELOG_IN", s.inputs, DEFAULT_IN),
+                ("--out", "ONCELOG_OUT", s.outputs, DEFAULT_OUT),
+            )
+            if given == default
+        ]
+        return f" {'; '.join(named)}." if named else ""
+
+    # --- the course
+
+    def _strike(
+        self, striker: Striker, application: Application, observed: Observed, feeder: Feeder,
+        cluster: Cluster | None,
+    ) -> Iterator[Struck]:  # fmt: skip
+        s, left = self.settings, _Time(self.settings.seconds)
+        traits = Traits(observed.apis, len(application.instances), cluster is not None)
+        groups = sure_ones(s.seed, s.seconds, traits, s.instances) if s.seconds else []
+        sure = frozenset(id(fault) for group in groups for fault in group)
+        planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over)
+        made = 0
+        for fault in planned if s.faults is None else named(s.faults):
+            is_sure, is_named = id(fault) in sure, s.faults is not None
+            is_fed = feeder.fed >= INPUTS_MAX  # what strikes from now on would meet nothing
+            if left.is_over(at_last=is_sure) or made >= FAULTS_MAX or is_fed:
+                return
+            feeder.check()
+            if fault.act is not Act.SLOW:
+                left.lasts(striker.late.wait_until_over)
+            traits = Traits(observed.apis, len(application.instances), cluster is not None)
+            fits = is_sure or left.has_room(self._timeouts.least_s(fault))
+            if is_named or (fits and is_possible(fault, traits, s.instances)):
+                struck, made = left.lasts(partial(striker.strike, fault), is_sure), made + 1
+                self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
+                for name in striker.restarted[len(self._silent) :]:
+                    self._say(f"{name} asked the brokers for nothing any more, and was restarted")
+                    self._silent.append(name)
+                yield struck
+                worked_s = max(observed.worked_at_s, striker.late.until_s)
+                if time.monotonic() - worked_s > self._timeouts.still_s:
+                    self._say("it stands still: all instances are restarted")
+                    self._restarts += 1
+                    application.restart()
+
+    def _drain(
+        self, admin: BlockingAdmin, application: Application, reader: Outputs,
+        observed: Observed, bootstrap: str, begin: Mapping[TopicPartition, int],
+        faults_end_s: float,
+    ) -> Drain:  # fmt: skip
+        s = self.settings
+        of_inputs = {p: at for p, at in begin.items() if p[0] in s.inputs}
+        ends = dict(admin.list_offsets(dict.fromkeys(of_inputs, LATEST)))
+        read = read_all(bootstrap, of_inputs, ends)
+        inputs = [(i, r) for r in read if (i := r.header(ID_HEADER) or "").startswith(self._prefix)]
+        if not self._aborted_ids.isdisjoint(which for which, _ in inputs):
+            raise Failure("The cluster shows aborted inputs to who reads committed records.")
+        drain = Drain(
+            admin, application, reader, observed, inputs, ends,
+            [p for p in begin if p[0] in s.outputs], self._judge,
+            self._pace(faults_end_s), self._say,
+        )  # fmt: skip
+        drain.wait()
+        return drain
+
+    def _pace(self, faults_end_s: float) -> Pace:
+        """An instance that was killed at the end has to start once more, and to work. The run ends
+        in time, but for a longer --drain, or an application that takes long to start."""
+        silence_s, start_s = self._timeouts.silence_s, self._timeouts.start_s
+        wanted_s = max(self.settings.drain_timeout_s, 2 * silence_s) + self._timeouts.longer_s
+        ends_within_s = RUN_ENDS_WITHIN_S + self._timeouts.longer_s
+        left_s = faults_end_s + ends_within_s - STOP_S - time.monotonic()
+        more_s = max(0.0, self.settings.drain_timeout_s - DEFAULT_DRAIN_S)
+        least_s = max(DRAIN_MIN_S, 3 * start_s)
+        limit_s = max(left_s + more_s, least_s)
+        return Pace(min(wanted_s, limit_s), silence_s, max(REST_S, 1.5 * start_s))
+
+    def _judge(
+        self,
+        inputs: list[tuple[str, LogRecord]],
+        outputs: list[LogRecord],
+        is_passed: Callable[[LogRecord], bool],
+    ) -> Judgement:
+        if self._final is not None:
+            return judge_finals(inputs, outputs, self._final, is_passed)
+        return judge_ids(
+            inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
+            is_passed=is_passed, aborted=self._aborted_ids,
+        )  # fmt: skip
+
+
+class _Time:
+    """How long faults are made: so many seconds, and what the sure ones take, within a limit."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end_s = time.monotonic() + seconds
+        self._latest_s = self._end_s + SURE_EXTRA_S
+
+    def is_over(self, at_last: bool = False) -> bool:
+        return time.monotonic() > (self._latest_s if at_last else self._end_s)
+
+    def has_room(self, seconds: float) -> bool:
+        return time.monotonic() + seconds < self._end_s
+
+    def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
+        """Do it, beyond the time if it is extra."""
+        begun_s = time.monotonic()
+        done = act()
+        if is_extra:
+            self._end_s = min(self._latest_s, self._end_s + time.monotonic() - begun_s)
+        return done
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

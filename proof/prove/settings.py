@@ -1,0 +1,80 @@
+"""What a run is asked for. Made by the command line and by `oncelog.prove`; all of it is checked
+here, in words."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ...deploy.cluster.failure import Failure
+from .plan import named
+from .relation import matcher
+
+INPUTS_MAX = 500_000
+DEFAULT_IN, DEFAULT_OUT, DEFAULT_DRAIN_S = ("prove-in",), ("prove-out",), 60.0
+RATE_MAX, SECONDS_MAX, INSTANCES_MAX, PARTITIONS_MAX = 5_000.0, 3_600.0, 16, 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProveSettings:
+    """expect, final, feed: module:function. faults: their names with commas, instead of a plan."""
+
+    command: tuple[str, ...]
+    inputs: tuple[str, ...] = DEFAULT_IN
+    outputs: tuple[str, ...] = DEFAULT_OUT
+    instances: int = 2
+    seconds: float = 20.0
+    rate: float = 100.0
+    seed: int = 1
+    partitions: int = 4
+    bootstrap: str | None = None
+    match: str = "key"
+    fanout: int = 1
+    expect: str | None = None
+    final: str | None = None
+    feed: str | None = None
+    sink: str | None = None
+    faults: str | None = None
+    as_is: bool = False
+    aborts: bool = True  # beside the inputs, some in transactions that are aborted
+    start_timeout_s: float = 40.0
+    drain_timeout_s: float = DEFAULT_DRAIN_S
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("rate", 0.1, RATE_MAX), ("seconds", 0.0, SECONDS_MAX),
+            ("instances", 1, INSTANCES_MAX), ("partitions", 1, PARTITIONS_MAX),
+            ("fanout", 0, 1_000), ("start_timeout_s", 1, 600), ("drain_timeout_s", 1, 3_600),
+        ):  # fmt: skip
+            if not least <= getattr(self, name) <= most:
+                option = name.removesuffix("_s").replace("_", "-")
+                raise Failure(f"--{option} lies in {least:g}..{most:g}.", exit_code=2)
+        if not self.inputs or not (self.outputs or self.sink):
+            raise Failure("Name a topic of inputs and one of outputs.", exit_code=2)
+        if set(self.inputs) & set(self.outputs):
+            raise Failure("A topic cannot be input and output of the same application: what it "
+                          "writes would feed it.", exit_code=2)  # fmt: skip
+        if self.final is not None and (self.expect is not None or self.fanout != 1):
+            raise Failure("--final judges the last values; it goes without --expect and --fanout.",
+                          exit_code=2)  # fmt: skip
+        if self.expect is not None and self.fanout != 1:
+            raise Failure("--expect says all that --fanout says: give one of them.", exit_code=2)
+        matcher(self.match)
+        if self.rate * self.seconds > INPUTS_MAX:
+            raise Failure(
+                f"--rate {self.rate:g} for --seconds {self.seconds:g} are more than "
+                f"{INPUTS_MAX} inputs. Lower one of them.", exit_code=2,
+            )  # fmt: skip
+        if self.faults is not None:
+            needs_brokers = any(fault.needs_brokers for fault in named(self.faults))
+            if self.bootstrap is not None and needs_brokers:
+                raise Failure("The brokers of --bootstrap are not ours to kill.", exit_code=2)
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), default=str, indent=1)
+
+
+def again(values: Mapping[str, Any]) -> dict[str, Any]:
+    """From JSON to keywords."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}

@@ -1,0 +1,61 @@
+"""Faults of the brokers, where they are ours."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ....deploy.cluster.failure import Failure
+from ....deploy.cluster.local_cluster import Cluster
+from ....deploy.faults.protocol_proxy.events import Request
+from ....deploy.faults.protocol_proxy.rules import Disconnect, Ending
+from ..plan import AimedFault
+
+DOWN_S, BEHIND_MS = 1.0, 400
+
+
+class BrokerStrikes:
+    """cluster: None where there is nothing to strike."""
+
+    def __init__(self, cluster: Cluster | None) -> None:
+        self._cluster = cluster
+        self._down: int | None = None  # the broker that was killed last
+
+    def kill(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
+        """kill -9 of the broker that got the request."""
+        broker = broker_of(request)
+        assert self._cluster is not None
+        self._cluster.kill(broker)
+        self._down = broker
+        role = fault.about if fault.about != "group" else "coordinator of the group"
+        return Disconnect(), (
+            f"kill -9 of broker {broker} ({role}) {fault.where} {request.api} of {request.instance}"
+        )
+
+    @contextmanager
+    def followers_behind(self) -> Iterator[None]:
+        """The leader's followers get the record late."""
+        assert self._cluster is not None
+        for broker in self._cluster.node_ids:
+            self._cluster.slow(broker, BEHIND_MS)
+        try:
+            yield
+        finally:
+            for broker in self._cluster.node_ids:
+                if broker != self._down:
+                    self._cluster.ask_node(broker, {"op": "heal"})
+
+    def mend(self) -> None:
+        """The broker that was killed last comes back before anything else is done."""
+        if self._cluster is not None and self._down is not None:
+            time.sleep(DOWN_S)
+            self._cluster.start(self._down)
+            self._down = None
+            self._cluster.wait_for_isr()
+
+
+def broker_of(request: Request) -> int:
+    """The broker that the request goes to. Raises Failure where it has not told its id."""
+    broker = request.connection.broker_id
+    if broker is None:
+        raise Failure(f"{request.api} went to a broker that has not told its id.")
+    return broker

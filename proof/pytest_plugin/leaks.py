@@ -1,0 +1,75 @@
+"""Transactions that a test left open: found, told in words, and ended.
+
+A transaction that is decided (Prepare*) needs nobody any more: its markers are waited for. One that
+is Ongoing after the test holds up every reader of committed data until its timeout.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...deploy.cluster.failure import Failure
+from ...deploy.inspect.transaction_facts import explanation
+
+if TYPE_CHECKING:
+    from ...client.admin import Admin
+
+UNDECIDED = "Ongoing"
+DECIDED = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+DECIDED_TIMEOUT_S = 30.0
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OpenTransaction:
+    """One transaction of an id; its start tells it from the next one."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    start_ms: int
+
+
+async def open_transactions(
+    admin: "Admin", *, needs_all_brokers: bool = True
+) -> frozenset[OpenTransaction]:
+    """All that are undecided now; see `list_transactions`."""
+    listed = await admin.transactions.list_transactions(
+        states=[UNDECIDED], needs_all_brokers=needs_all_brokers
+    )
+    described = await admin.transactions.describe_listed(listed)
+    return frozenset(
+        OpenTransaction(s.transactional_id, s.producer_id, s.producer_epoch, s.start_ms)
+        for s in described.values()
+        if s.state == UNDECIDED
+    )
+
+
+async def wait_for_decided(
+    admin: "Admin", known: frozenset[OpenTransaction]
+) -> list[OpenTransaction]:
+    """Return when the markers of what is decided are written: what is undecided, but for `known`.
+
+    Failure when they are not written in time.
+    """
+    deadline = time.monotonic() + DECIDED_TIMEOUT_S
+    while waiting := await admin.transactions.list_transactions(states=DECIDED):
+        if time.monotonic() > deadline:
+            told = await explanation(admin, waiting[0].transactional_id)
+            raise Failure(told.in_words())
+        await asyncio.sleep(POLL_S)
+    return sorted(await open_transactions(admin) - known)
+
+
+async def in_words(admin: "Admin", left: Iterable[OpenTransaction]) -> str:
+    """What is open, with what will become of it."""
+    told = [await explanation(admin, each.transactional_id) for each in left]
+    return "\n".join(each.in_words() for each in told)
+
+
+async def abort(admin: "Admin", left: Iterable[OpenTransaction]) -> None:
+    """End them, as a new session of each id would."""
+    for each in left:
+        await admin.transactions.end(each.transactional_id)

@@ -1,0 +1,205 @@
+"""The pytest plugin: a real cluster in tests, faults while they run, and words when they fail.
+
+    @pytest.mark.oncelog(faults="kill,pause", seed=7)
+    def test_nothing_is_lost(oncelog):
+        topic = oncelog.topic("orders", partitions=3)
+        ...
+
+pytest imports this file in every project where oncelog is installed, so it imports nothing but
+pytest: the parts that cost something are imported by the fixtures. Fixtures:
+
+  oncelog_cluster  a `Cluster` of three nodes for the whole session, one in each worker of xdist
+  oncelog          one test's hold on it: fresh names, whole at the start, nothing left open
+  oncelog_factory  makes further clusters, with settings of their own, that end with the test
+
+docs/testing.md is the page for users.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ...deploy.cluster.local_cluster import Cluster
+    from .clusters import Clusters
+    from .handle import ClusterInTest
+
+MARKER = (
+    "oncelog(nodes=3, faults=None, seed=None, allow_open=False, clock=None): the cluster of the "
+    "fixture `oncelog`: how many nodes; faults (kill, stop, pause, partition, one-way, slow, "
+    "separated by commas) that strike it while the test runs, drawn from the seed; whether the "
+    "test may leave transactions open; clock='controlled': time can be advanced"
+)
+CLUSTERS: pytest.StashKey["Clusters"] = pytest.StashKey()
+HANDLE: pytest.StashKey["ClusterInTest"] = pytest.StashKey()
+HAS_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+SECTIONS: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The two options; both concern only tests that use a cluster."""
+    group = parser.getgroup("oncelog", "tests with a cluster of oncelog")
+    group.addoption(
+        "--oncelog-seed",
+        type=int,
+        metavar="N",
+        help="draw faults from this seed, whatever the markers say",
+    )
+    group.addoption(
+        "--oncelog-keep",
+        action="store_true",
+        help="keep the directories of the clusters; failures say where they are",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.hookimpl(specname="pytest_runtest_setup")
+def pytest_oncelog_requires_its_fixture(item: pytest.Item) -> None:
+    """A marker on a test without the fixture would promise faults that never come."""
+    if item.get_closest_marker("oncelog") and "oncelog" not in getattr(item, "fixturenames", ()):
+        pytest.fail("The marker `oncelog` works through the fixture `oncelog`: ask for it, too.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """A fixture that fails ends the faults, too."""
+    try:
+        yield
+    except BaseException as problem:
+        _stop_faults(item, problem)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """The faults end with the test: its report asks a cluster that can answer."""
+    try:
+        yield
+    except BaseException as problem:
+        _stop_faults(item, problem)
+        raise
+    _stop_faults(item)
+
+
+def _stop_faults(item: pytest.Item, problem: BaseException | None = None) -> None:
+    handle = item.stash.get(HANDLE, None)
+    is_in_a_hurry = isinstance(problem, (KeyboardInterrupt, pytest.exit.Exception))
+    if handle is not None and (not is_in_a_hurry or item.config.getoption("usepdb", False)):
+        handle.stop_faults()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach to a failure what the cluster can tell about it."""
+    report = yield
+    if call.excinfo is not None and report.failed:
+        report.sections += _outcomes(call.excinfo)
+    if CLUSTERS not in item.config.stash:
+        return report
+    if report.when == "call" or not report.passed:
+        item.stash[HAS_FAILED] = not report.passed  # a test that is skipped promises nothing
+    if report.failed:
+        handle = item.stash.get(HANDLE, None)
+        if handle is not None:
+            report.sections += handle.sections()
+        elif SECTIONS in item.stash:
+            report.sections += item.stash[SECTIONS]
+        elif "oncelog_cluster" in getattr(item, "fixturenames", ()):
+            report.sections += item.config.stash[CLUSTERS].log_sections()
+    return report
+
+
+def _outcomes(problem: pytest.ExceptionInfo[BaseException]) -> list[tuple[str, str]]:
+    """What `oncelog.prove` has found in a test that failed: verdict, story and seed, in full."""
+    module = sys.modules.get("oncelog.proof.prove.outcome")
+    if module is None:
+        return []
+    values = [v for entry in problem.traceback for v in entry.frame.f_locals.values()]
+    # Of lazy objects `isinstance` asks what they are, which may do anything, or raise.
+    found = {id(v): v for v in values if type(v) is module.ProveOutcome}
+    return [("oncelog prove", str(outcome)) for outcome in found.values()]
+
+
+@pytest.fixture(scope="session")
+def oncelog_clusters(request: pytest.FixtureRequest) -> Iterator["Clusters"]:
+    """The clusters of this process, by size; started when first asked for."""
+    from .clusters import Clusters
+
+    clusters = Clusters(is_kept=bool(request.config.getoption("--oncelog-keep")))
+    request.config.stash[CLUSTERS] = clusters
+    try:
+        yield clusters
+    finally:
+        clusters.close()
+
+
+@pytest.fixture(scope="session")
+def oncelog_cluster(oncelog_clusters: "Clusters") -> "Cluster":
+    """A `Cluster` of three nodes that lives as long as the session."""
+    return oncelog_clusters.shared(3)
+
+
+@pytest.fixture
+def oncelog_factory(oncelog_clusters: "Clusters") -> Iterator[Callable[..., "Cluster"]]:
+    """`oncelog_factory(nodes=5, config={...})`: a `Cluster` of its own that ends with the test."""
+    made: list[Cluster] = []
+
+    def make(nodes: int = 3, **settings: Any) -> "Cluster":
+        made.append(oncelog_clusters.start(nodes, **settings))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for cluster in made:
+            oncelog_clusters.end(cluster)
+
+
+@pytest.fixture
+def oncelog(
+    request: pytest.FixtureRequest, oncelog_clusters: "Clusters"
+) -> Iterator["ClusterInTest"]:
+    """This test's hold on a shared cluster; see `ClusterInTest`."""
+    from ...deploy.cluster.failure import Failure
+    from .handle import ClusterInTest, read_marker
+
+    item: pytest.Item = request.node
+    marker = item.get_closest_marker("oncelog")
+    try:
+        wanted = read_marker(marker.args if marker else (), marker.kwargs if marker else {})
+        cluster = oncelog_clusters.shared(wanted.nodes, wanted.clock)
+    except Failure as problem:
+        raise pytest.fail.Exception(f"{item.nodeid}: {problem}", pytrace=False) from None
+    seed = request.config.getoption("--oncelog-seed")
+    if seed is None:
+        seed = oncelog_clusters.seed if wanted.seed is None else wanted.seed
+    handle = ClusterInTest(
+        cluster, wanted, seed=seed, test=item.nodeid, number=next(oncelog_clusters.numbers),
+        is_kept=oncelog_clusters.is_kept,
+    )  # fmt: skip
+    item.stash[HANDLE] = handle
+    problems: list[str] = []
+    has_begun = False
+    try:
+        handle.begin()
+        has_begun = True
+        yield handle
+    finally:
+        has_failed = item.stash.get(HAS_FAILED, None)
+        if has_failed is None:  # no report: interrupted, or never begun
+            handle.abandon()
+        else:
+            problems = handle.finish(has_failed=has_failed)
+        if problems or not has_begun:
+            item.stash[SECTIONS] = handle.sections()
+        del item.stash[HANDLE]
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)

@@ -1,0 +1,172 @@
+"""Work that grows, done in slices, so that nothing keeps a broker's event loop.
+
+A broker that is deaf for a session is dead to the others. So what grows with what is asked, stored
+or replicated is written as a *generator*: it yields wherever others may run, at least every half
+millisecond of work, and returns its result. It knows neither loop nor clock, so cores can be
+written that way. `SlicedWork` runs such generators on the loop: all jobs together get SLICE_S of
+each turn, and between two turns the loop serves sockets and timers.
+
+There are two lines, each first come, first served. The broker's own jobs (roles, commands of the
+metadata, replay of groups, cuts, checkpoints) come first, because clients wait for what they do.
+The jobs of clients keep CLIENTS_S of each turn, so that no own work keeps them out for ever. A job
+that has had its line's `run_s` lets the others of the line go first: OWN_RUN_S is short, so own
+jobs take turns; CLIENT_RUN_S is longer than most answers take, so of many the first is ready after
+its own time and not when all are, and yet a very long one keeps nobody waiting for long. That is
+for the sake of who waits: whoever needs one job to be done before another waits for it, and the
+simulator lets any job of a line go on.
+
+What a generator has read before a yield may have changed after it: it looks again, or holds a
+copy. What only waits (fsync, decompression, a checksum over megabytes) is for an executor instead.
+docs/decisions/0007-the-budget-of-the-loop.md has the whole of it.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .steps import Result, Steps, run_to_end
+from .turn_share import WAKE_UP_S, TurnShare
+
+__all__ = ["SlicedWork", "Steps", "WorkLine", "run_to_end"]
+
+SLICE_S = 0.004  # of one turn of the loop, for all jobs together
+CLIENTS_S = 0.001  # of it for the jobs of clients at least, if there are any
+OWN_RUN_S = 0.004
+CLIENT_RUN_S = 0.05
+
+
+class _Job:
+    """One generator in a line; `ran_s` is how long it has run since it was at the line's end."""
+
+    __slots__ = ("future", "name", "ran_s", "steps")
+
+    def __init__(self, name: str, steps: Steps[Any], future: asyncio.Future[Any]) -> None:
+        self.name, self.steps, self.future = name, steps, future
+        self.ran_s = 0.0
+
+
+class WorkLine:
+    """A line of jobs of one event loop.
+
+    `share` is for what is short: requests that begin, and answers that are due.
+    """
+
+    def __init__(self, run_s: float, share: TurnShare, schedule: Callable[[], None]) -> None:
+        self.run_s, self.share = run_s, share
+        self._schedule_turn = schedule
+        self._jobs: deque[_Job] = deque()
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether any job waits."""
+        return bool(self._jobs)
+
+    def run(self, name: str, steps: Steps[Result]) -> "asyncio.Future[Result]":
+        """Begin a job in the next turn; the future has its result, or what it raised.
+
+        A future that is cancelled ends the job at its next yield. The watchdog names the job by
+        `name`.
+        """
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._jobs.append(_Job(name, steps, future))
+        self._schedule_turn()
+        return future
+
+    async def finish(self, name: str, steps: Steps[Result]) -> Result:
+        """The result of steps: of short ones, which end before their first yield, at once."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        return await self.run(name, steps)
+
+    def begin(self, name: str, steps: Steps[None]) -> None:
+        """As `finish`, for what nobody waits for."""
+        if next(steps, self) is not self:
+            self.run(name, steps)
+
+    def first(self) -> _Job:
+        """Take the job whose turn it is out of the line."""
+        return self._jobs.popleft()
+
+    def put_back(self, job: _Job) -> None:
+        """Put a job back to where it goes on, or behind the others if it has run for long."""
+        if job.ran_s < self.run_s:
+            self._jobs.appendleft(job)
+        else:
+            job.ran_s = 0.0
+            self._jobs.append(job)
+
+    def end_jobs(self) -> None:
+        """End all jobs where they stand and cancel their futures."""
+        jobs, self._jobs = self._jobs, deque()
+        for job in jobs:
+            job.steps.close()
+            job.future.cancel()
+
+
+class SlicedWork(WorkLine):
+    """All jobs of one event loop; itself it is the line of the broker's own.
+
+    `clock` gives seconds; the simulator ends slices by seed.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__(OWN_RUN_S, TurnShare(clock), self._schedule)
+        self.running = ""  # the name of the job whose slice this is
+        self.clock = clock
+        self.clients = WorkLine(CLIENT_RUN_S, self.share, self._schedule)
+        self._is_scheduled = False
+
+    def close(self) -> None:
+        """End all jobs where they stand; who waits for one is cancelled."""
+        self.end_jobs()
+        self.clients.end_jobs()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a turn has to be scheduled."""
+        return not self._is_scheduled and (self.has_jobs or self.clients.has_jobs)
+
+    def _schedule(self) -> None:
+        if self.is_due:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        for_clients_s = CLIENTS_S if self.clients.has_jobs else 0.0
+        left_s = self._spend(self, SLICE_S - for_clients_s)
+        self._spend(self.clients, left_s + for_clients_s)
+        self._schedule()
+
+    def _spend(self, line: WorkLine, seconds: float) -> float:
+        """Run jobs of a line for so long; return how much of the time is left."""
+        if not line.has_jobs:
+            return seconds
+        deadline = self.clock() + seconds
+        while line.has_jobs and (now := self.clock()) < deadline:
+            job = line.first()
+            if job.future.cancelled():
+                job.steps.close()
+                continue
+            self.running = job.name
+            began, until = now, min(deadline, now + line.run_s - job.ran_s)
+            try:
+                while True:  # a step at least: what is left of a run may round to nothing
+                    next(job.steps)
+                    if (now := self.clock()) >= until:
+                        break
+                job.ran_s += now - began
+                line.put_back(job)
+            except StopIteration as end:
+                deadline -= WAKE_UP_S  # of who waited for it
+                if not job.future.cancelled():
+                    job.future.set_result(end.value)
+            except Exception as error:
+                if not job.future.cancelled():
+                    job.future.set_exception(error)
+        self.running = ""
+        return max(0.0, deadline - self.clock())

@@ -1,0 +1,55 @@
+"""Work that grows, written as a generator: it yields wherever others may run.
+
+The lowest floor has only the type, and how to run such work at once. Brokers run it in slices of
+their event loop: runtime/sliced_work.py says how, and why.
+"""
+
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeVar
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+MADE_A_STEP = 100  # for what takes a few microseconds
+Steps = Generator[None, None, Result]
+
+
+class StepCounter:
+    """Where loops in loops yield: they count together, or many short ones would never do."""
+
+    __slots__ = ("_count", "_items")
+
+    def __init__(self, items: int = MADE_A_STEP) -> None:
+        self._items = items
+        self._count = 0
+
+    def ends_step(self) -> bool:
+        """Call it for each item of each loop; whether to yield now."""
+        self._count += 1
+        return self._count % self._items == 0
+
+    def ends_steps(self, items: int) -> bool:
+        """Count many items at once; return whether to yield now."""
+        before = self._count // self._items
+        self._count += items
+        return self._count // self._items != before
+
+
+def made(
+    make: Callable[[Item], Result], items: Iterable[Item], at_a_step: int = MADE_A_STEP
+) -> Steps[list[Result]]:
+    """What `make` gives of each item, in steps."""
+    results: list[Result] = []
+    for item in items:
+        results.append(make(item))
+        if len(results) % at_a_step == 0:
+            yield
+    return results
+
+
+def run_to_end(steps: Steps[Result]) -> Result:
+    """Run a generator at once: in an executor, in a tool, or when it is known to be short."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

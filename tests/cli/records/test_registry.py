@@ -1,0 +1,294 @@
+"""Avro, JSON Schema and Protobuf, decoded by the schemas of a real registry."""
+
+import gc
+import json
+import socket
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.cli.main import run
+from oncelog.cli.records import registry as ours
+from oncelog.cli.records.registry import registry_decoder, require_packages
+from oncelog.client.consumer import ConsumerRecord
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from . import apicurio
+
+# The library's client holds its connections until it is collected, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+AVRO = {
+    "type": "record", "name": "Order", "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"}, {"name": "item", "type": "string"},
+        {"name": "photo", "type": "bytes"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}  # fmt: skip
+JSON_SCHEMA = {
+    "$schema": "http://json-schema.org/draft-07/schema#", "title": "Order", "type": "object",
+    "properties": {"id": {"type": "integer"}}, "required": ["id"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings(action="ignore"):
+        gc.collect()
+
+
+def test_missing_extra_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "_is_there", lambda module: module == "confluent_kafka")
+    for how in ("avro", "jsonschema", "protobuf"):
+        with pytest.raises(Failure, match=r"In a checkout of oncelog: .*install '\.\[schema\]'"):
+            require_packages(how)
+
+
+def needs_extra(how: str) -> None:
+    try:
+        require_packages(how)
+    except Failure as failure:
+        pytest.skip(str(failure))
+
+
+@pytest.mark.parametrize("how", ["avro", "jsonschema", "protobuf"])
+def test_bytes_without_a_schema_id_are_named(how: Any) -> None:
+    needs_extra(how)
+    decode = registry_decoder(how, "value", "http://127.0.0.1:1")
+    for data in (b"", b"text", b"plain text"):
+        with pytest.raises(ValueError, match="begins with no schema id"):
+            decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
+
+
+@pytest.mark.parametrize("how", ["avro", "jsonschema", "protobuf"])
+def test_registry_that_does_not_answer_is_named(how: Any) -> None:
+    needs_extra(how)
+    decode = registry_decoder(how, "value", "http://127.0.0.1:1")
+    data = b"\0\0\0\0\1\0\2\4\6"
+    with pytest.raises(Failure, match=r"Registry http://127\.0\.0\.1:1 does not answer"):
+        decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
+
+
+def test_registry_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_extra("avro")
+    monkeypatch.setattr(ours, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        decode = registry_decoder("avro", "value", url)
+        data = b"\0\0\0\0\1\0\2\4\6"
+        with pytest.raises(Failure, match=r"does not answer: .*timed out"):
+            decode(data, ConsumerRecord("t", 0, 0, 0, None, data))
+
+
+def test_protobuf_is_decoded_by_descriptors_alone() -> None:
+    """The library's own registry in memory, where none runs: nested, and with an import."""
+    needs_extra("protobuf")
+    from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    made: Any = protobuf.ProtobufSerializer
+    order, client = order_type(), SchemaRegistryClient.new_client({"url": "mock://"})
+    context = SerializationContext("t", MessageField.VALUE)
+    message = order(id=7, item="tea")
+    message.at.seconds = 1_769_860_800
+    data = made(order, client, {"use.deprecated.format": False})(message, context)
+    assert ours._deserializer("protobuf", client)(data, context) == {
+        "id": "7", "item": "tea", "at": "2026-01-31T12:00:00Z",
+    }  # fmt: skip
+
+
+# -- with a real one
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    for how in ("avro", "jsonschema", "protobuf"):
+        needs_extra(how)
+    if why := apicurio.why_there_is_none():
+        pytest.skip(why)
+    with apicurio.registry(tmp_path_factory.mktemp("registry")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(1, data=tmp_path_factory.mktemp("cluster") / "data") as running:
+        yield running
+
+
+def produced(cluster: Cluster, topic: str, serializer: Any, content: Any) -> None:
+    """Write a record as an application of the ecosystem does."""
+    from confluent_kafka import Producer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    data = serializer(content, SerializationContext(topic, MessageField.VALUE))
+    producer = Producer(cluster.client_config())
+    producer.produce(topic, data)
+    assert producer.flush(30) == 0
+
+
+def consumed(
+    cluster: Cluster, capsys: Any, topic: str, how: str, url: str, count: int = 1
+) -> list[Any]:
+    """Return the values of a topic, decoded."""
+    capsys.readouterr()
+    options = ("--decode", how, "--registry", url, "--format", "json", "--data", str(cluster.data))
+    assert run(["consume", topic, *options]) == 0, capsys.readouterr().err
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == count
+    return [json.loads(line)["value"] for line in lines]
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+def test_avro_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
+    from confluent_kafka.schema_registry import SchemaRegistryClient, avro
+
+    made: Any = avro.AvroSerializer
+    serializer = made(SchemaRegistryClient({"url": url}), json.dumps(AVRO))
+    order = {"id": 7, "item": "tea", "photo": b"\xff\0", "at": 1_769_860_800_000}
+    produced(cluster, "avro", serializer, order)
+    assert consumed(cluster, capsys, "avro", "avro", url) == [{
+        "id": 7, "item": "tea", "photo": "/wA=", "at": "2026-01-31T12:00:00+00:00",
+    }]  # fmt: skip
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+def test_json_schema_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
+    from confluent_kafka.schema_registry import SchemaRegistryClient, json_schema
+
+    made: Any = json_schema.JSONSerializer
+    serializer = made(json.dumps(JSON_SCHEMA), SchemaRegistryClient({"url": url}))
+    produced(cluster, "jsonschema", serializer, {"id": 7, "more": [1, None]})
+    assert consumed(cluster, capsys, "jsonschema", "jsonschema", url) == [{
+        "id": 7, "more": [1, None],
+    }]  # fmt: skip
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+def test_protobuf_is_decoded(cluster: Cluster, url: str, capsys: Any) -> None:
+    from confluent_kafka.schema_registry import SchemaRegistryClient, protobuf
+
+    inner = order_type()
+    conf = {"use.deprecated.format": False}
+    made: Any = protobuf.ProtobufSerializer
+    serializer = made(inner, SchemaRegistryClient({"url": url}), conf)
+    message = inner(id=7, item="tea")
+    message.at.seconds = 1_769_860_800
+    produced(cluster, "protobuf", serializer, message)
+    assert consumed(cluster, capsys, "protobuf", "protobuf", url) == [{
+        "id": "7", "item": "tea", "at": "2026-01-31T12:00:00Z",
+    }]  # fmt: skip
+
+
+ITEM: dict[str, Any] = {"id": "7", "item": "tea", "at": "2026-01-31T12:00:00Z"}
+WRITTEN: dict[str, Any] = {
+    "avro": {"id": 7, "item": "tea", "photo": "/wA=", "at": "2026-01-31T12:00:00+00:00"},
+    "jsonschema": {"id": 7, "more": [1, None]},
+    "protobuf": ITEM,
+}
+
+
+def schema_file(folder: Path, how: str) -> Path:
+    """Return a file with a schema; for Protobuf what `protoc --descriptor_set_out` writes."""
+    file = folder / "schema"
+    if how != "protobuf":
+        file.write_text(json.dumps(AVRO if how == "avro" else JSON_SCHEMA))
+        return file
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+    made = FileDescriptorSet()
+    order_type().DESCRIPTOR.file.CopyToProto(made.file.add())
+    content: FileDescriptorProto = made.file[0]
+    order = content.message_type[1].nested_type.pop()
+    del content.message_type[:]
+    content.message_type.append(order)
+    file.write_bytes(made.SerializeToString())
+    return file
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+@pytest.mark.parametrize("how", list(WRITTEN))
+def test_produce_encodes_what_consume_decodes(
+    cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
+) -> None:
+    """First with a schema that it registers, then by the newest one, and from JSON as `consume`
+    prints it."""
+    content, topic = WRITTEN[how], f"written-{how}"
+    assert run(["topic", "create", topic, "--data", str(cluster.data)]) == 0
+    (tmp_path / "lines").write_text(json.dumps(content) + "\n")
+    (tmp_path / "json").write_text(json.dumps({"value": content}) + "\n")
+    there = ["--encode", how, "--registry", url, "--data", str(cluster.data)]
+    given = ["--schema", str(schema_file(tmp_path, how))]
+    for more in ([str(tmp_path / "lines"), *given], [str(tmp_path / "json"), "--json"]):
+        assert run(["produce", topic, *more, *there]) == 0, capsys.readouterr().err
+    assert consumed(cluster, capsys, topic, how, url, 2) == [content, content]
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+@pytest.mark.parametrize("how", list(WRITTEN))
+def test_produce_names_what_cannot_be_encoded(
+    cluster: Cluster, url: str, capsys: Any, tmp_path: Path, how: Any
+) -> None:
+    topic, there = f"refused-{how}", ["--registry", url, "--data", str(cluster.data)]
+    schema = schema_file(tmp_path, how)
+    given = ["--schema", str(schema), "--encode", how]
+    assert run(["topic", "create", topic, "--data", str(cluster.data)]) == 0
+    (tmp_path / "lines").write_text('{"id": "tea"}\n')
+    assert run(["produce", topic, str(tmp_path / "lines"), "--encode", how, *there]) == 1
+    assert f"schema {topic}-value of the registry" in " ".join(capsys.readouterr().err.split())
+    assert run(["produce", topic, str(tmp_path / "lines"), *given, *there]) == 1
+    assert "lines:1 cannot be encoded" in " ".join(capsys.readouterr().err.split())
+    schema.write_text("{")
+    assert run(["produce", topic, str(tmp_path / "lines"), *given, *there]) == 1
+    assert "schema cannot be used" in " ".join(capsys.readouterr().err.split())
+    other = ["--encode", "protobuf" if how != "protobuf" else "avro"]
+    assert run(["produce", topic, str(tmp_path / "lines"), *other, *there]) == 1
+    assert "it is of the type" in capsys.readouterr().err
+
+
+def order_type() -> Any:
+    """Return the class of a message within the second message of a file that imports another."""
+    from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+
+    file = FileDescriptorProto(name="shop/order.proto", package="shop", syntax="proto3")
+    file.dependency.append(timestamp_pb2.DESCRIPTOR.name)
+    file.message_type.add(name="Other")
+    order = file.message_type.add(name="Shop").nested_type.add(name="Order")
+    kinds = FieldDescriptorProto
+    order.field.add(name="id", number=1, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+    order.field.add(name="item", number=2, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    order.field.add(
+        name="at", number=3, type=kinds.TYPE_MESSAGE, label=kinds.LABEL_OPTIONAL,
+        type_name=".google.protobuf.Timestamp",
+    )  # fmt: skip
+    pool = descriptor_pool.Default()
+    with suppress(TypeError):  # it has it already
+        pool.Add(file)
+    found = pool.FindMessageTypeByName("shop.Shop.Order")
+    return message_factory.GetMessageClass(found)
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+def test_unknown_schema_and_foreign_bytes_are_named(
+    cluster: Cluster, url: str, capsys: Any
+) -> None:
+    produced(cluster, "odd", lambda content, _: content, b"\0\0\x0f\xff\xff\0rest")
+    for how in ("avro", "jsonschema", "protobuf"):
+        options = ("--decode", how, "--registry", url, "--data", str(cluster.data))
+        assert run(["consume", "odd", *options]) == 1
+        said = capsys.readouterr().err
+        assert "The value of odd/0 at offset 0 cannot be decoded: the registry answers" in said

@@ -1,0 +1,84 @@
+"""`oncelog chaos`: what it takes, what it refuses, and that a replay is the same run once more."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli import chaos as cli_chaos
+from oncelog.cli.main import run
+from oncelog.deploy.faults.schedule import KINDS
+from oncelog.node.config.broker_config import BROKER_KEYS
+from oncelog.proof.chaos.load.settings import LoadSettings
+from oncelog.proof.chaos.plan_settings import RunSettings
+from oncelog.proof.chaos.run import CONFIG, ChaosRun, RunOutcome
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunSettings, Path]]:
+    """What would have been run."""
+    found: list[tuple[RunSettings, Path]] = []
+
+    def go(settings: RunSettings, out: Path, output: str) -> int:
+        found.append((settings, out))
+        return 0
+
+    monkeypatch.setattr(cli_chaos, "_go", go)
+    return found
+
+
+def test_options_become_settings(asked: list) -> None:
+    assert run(["chaos", "run", "--seconds", "5", "--seed", "4", "-n", "5", "--faults",
+                "kill, isolate", "--rate", "60", "--pause", "3"]) == 0  # fmt: skip
+    ((settings, out),) = asked
+    assert out == Path("chaos-4")
+    load = LoadSettings(pause_ms=3, assignor="range", consumer_groups=("job",))
+    assert settings == RunSettings(
+        seconds=5, seed=4, nodes=5, faults_per_minute=60, kinds=("kill", "isolate"), load=load
+    )
+
+
+def test_a_replay_has_the_same_settings_and_another_directory(asked: list, tmp_path: Path) -> None:
+    settings = replace(RunSettings(seed=11), load=LoadSettings(pause_ms=9))
+    first = ChaosRun(tmp_path / "run", settings)
+    first.out.mkdir()
+    first._write_about(RunOutcome())
+    assert json.loads((first.out / "run.json").read_text())["replay"].endswith(str(first.out))
+    (tmp_path / "run-replay-1").mkdir()
+    assert run(["chaos", "replay", str(first.out)]) == 0
+    assert asked == [(settings, tmp_path / "run-replay-2")]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--faults", "earthquake"], ["--nodes", "2"], ["--nodes", "6"], ["--seconds", "0"],
+     ["--rate", "0"]],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(asked: list, wrong: list[str]) -> None:
+    assert run(["chaos", "run", *wrong]) == 2
+    assert asked == []
+
+
+def test_the_kinds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["chaos", "run", "--faults", "help"]) == 0
+    assert capsys.readouterr().out.split() == list(KINDS)
+
+
+@pytest.mark.parametrize("command", ["replay", "report"])
+def test_a_directory_without_a_run_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["chaos", command, str(tmp_path)]) == 1
+    assert "not the directory of" in capsys.readouterr().err
+
+
+def test_the_nodes_know_every_setting_of_a_run() -> None:
+    assert {*CONFIG} <= set(BROKER_KEYS)
+
+
+def test_less_than_half_seen_proves_too_little() -> None:
+    assert RunOutcome(faults={"kill": 2}, tried=3).has_hit
+    assert not RunOutcome(faults={"kill": 2}, tried=4).has_hit
+    assert not RunOutcome().has_hit
+    assert not RunOutcome(broken=["x"]).is_clean and not RunOutcome(is_balanced=False).is_clean

@@ -1,0 +1,95 @@
+"""What `oncelog group` makes of its options, and what the client reads of a member."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from oncelog.cli.groups import destination, target
+from oncelog.cli.main import run
+from oncelog.client.groups.descriptions import assigned_partitions
+from oncelog.deploy.cluster import lookup
+from oncelog.deploy.cluster.failure import Failure
+
+
+def test_targets_of_a_reset() -> None:
+    assert target("earliest") == ("time", -2)
+    assert target("latest") == ("time", -1)
+    assert target("17") == ("offset", 17)
+    moment = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+    assert target("2026-01-31T12:00:00+00:00") == ("time", round(moment.timestamp() * 1000))
+    for text in ("soon", "-3", ""):
+        with pytest.raises(Failure, match="neither earliest"):
+            target(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "by", "before", "at_time", "expected"),
+    [
+        (("offset", 15), None, 12, None, 15),
+        (("offset", 3), None, 12, None, 10),
+        (("offset", 99), None, 12, None, 20),
+        (("time", 5), None, 12, 14, 14),
+        (("time", 5), None, 12, -1, 20),
+        (("time", 5), None, 12, None, 20),
+        (None, 3, 12, None, 15),
+        (None, -9, 12, None, 10),
+        (None, 4, None, None, 14),
+    ],
+)
+def test_a_reset_never_leaves_the_log(
+    asked: tuple[str, int] | None,
+    by: int | None,
+    before: int | None,
+    at_time: int | None,
+    expected: int,
+) -> None:
+    found = destination(asked, by, before=before, at_time=at_time, bounds=(10, 20))
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["reset", "g"],
+        ["reset", "g", "--to", "earliest", "--by", "1"],
+        ["reset", "g", "--to", "soon", "--bootstrap", "127.0.0.1:1"],
+        ["delete"],
+    ],
+)
+def test_a_wrong_call_is_refused_in_words(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["group", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("oncelog: ")
+
+
+@pytest.mark.parametrize("address", ["no-port", "", "a:b", "a:1,b:99999"])
+@pytest.mark.parametrize("command", ["group list", "consume t", "bench replication", "why t/0"])
+def test_a_missing_address_is_refused_in_words(
+    command: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        run([*command.split(), "--bootstrap", address])
+    assert left.value.code == 2
+    told = capsys.readouterr()
+    assert "for --bootstrap" in told.err and "Traceback" not in told.err
+
+
+def test_a_command_that_is_interrupted_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lookup, "bootstrap_line", interrupted)
+    assert run(["group", "list"]) == 130
+    assert capsys.readouterr().err == "oncelog: interrupted\n"
+
+
+def test_assignments_are_read_and_nonsense_is_not() -> None:
+    assignment = b"\0\1\0\0\0\2\0\1u\0\0\0\1\0\0\0\7\0\1t\0\0\0\2\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+    assert assigned_partitions(assignment) == (("t", 0), ("t", 1), ("u", 7))
+    assert assigned_partitions(b"") == ()
+    for size in range(len(assignment) - 4):
+        assert assigned_partitions(assignment[:size]) == ()
+    assert assigned_partitions(b"\0\1\x7f\xff\xff\xff") == ()

@@ -1,0 +1,65 @@
+"""Where `oncelog produce` reads from, and streams that are closed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli.produce import _lines, _sources
+from oncelog.deploy.cluster.failure import Failure
+
+
+def lines_of(source: Path) -> list[bytes]:
+    return [line for chunk in _lines(str(source)) for _, line in chunk]
+
+
+def test_named_pipe_is_a_source_as_a_shell_makes_them(tmp_path: Path) -> None:
+    """`oncelog produce orders <(generate)` is one, too."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    assert _sources((pipe,)) == [str(pipe)]
+    writing = threading.Thread(target=pipe.write_bytes, args=(b"a\nb\n",))
+    writing.start()
+    assert lines_of(pipe) == [b"a", b"b"]
+    writing.join()
+    for missing in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(Failure, match="is not a file"):
+            _sources((missing,))
+
+
+def test_line_loses_one_carriage_return_and_no_more(tmp_path: Path) -> None:
+    (file := tmp_path / "lines").write_bytes(b"a\r\nb\r\r\n\r\nc\r")
+    assert lines_of(file) == [b"a", b"b\r", b"", b"c"]
+
+
+def test_closed_streams_are_no_reason_for_a_traceback(tmp_path: Path) -> None:
+    program = "from oncelog.cli.main import main; main(['profile', 'use'])"
+    environment = {**os.environ, "ONCELOG_PROFILES": str(tmp_path / "profiles.json")}
+    shell = f'exec "{sys.executable}" -c "{program}" <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", shell], env=environment, check=False).returncode == 0
+    assert '"current": null' in (tmp_path / "profiles.json").read_text()
+
+
+def test_ctrl_c_ends_a_produce_whose_input_says_nothing() -> None:
+    program = (
+        "from oncelog.cli import produce; before = produce._lines\n"
+        "def lines(source):\n    print('reads', flush=True)\n    yield from before(source)\n"
+        "produce._lines = lines\n"
+        "from oncelog.cli.main import main\n"
+        "main(['produce', 'orders', '--bootstrap', '127.0.0.1:1'])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"reads\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b"oncelog: interrupted\n"
+        finally:
+            process.kill()

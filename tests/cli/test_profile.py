@@ -1,0 +1,139 @@
+"""Profiles and the environment: which cluster is meant where none lies in the directory."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.cli.common import ClusterOptions
+from oncelog.cli.main import run
+from oncelog.deploy.cluster import layout, profiles
+from oncelog.deploy.cluster.failure import Failure
+
+CLUSTER: dict[str, Any] = {"cluster_id": "c", "peer_directory": "p", "profile": "local"}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory, and a file of profiles that nobody else has."""
+    for name in ("ONCELOG_BOOTSTRAP", "KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ONCELOG_PROFILES", str(tmp_path / "home" / "profiles.json"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def bootstrap(**options: Any) -> str:
+    return ClusterOptions(**options).client_config()["bootstrap.servers"]
+
+
+def test_nearest_word_names_the_cluster(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Failure, match="There is no cluster in"):
+        bootstrap()
+    assert run(["profile", "set", "far", "--bootstrap", "far:1"]) == 0
+    assert run(["profile", "set", "near", "--bootstrap", "near:1", "--registry", "http://r"]) == 0
+    assert bootstrap() == "far:1"
+    assert bootstrap(profile="near") == "near:1"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "kafka:1")
+    assert bootstrap() == "kafka:1"
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "ours:1")
+    capsys.readouterr()
+    assert bootstrap() == "ours:1"
+    assert capsys.readouterr().err == "cluster ours:1, by ONCELOG_BOOTSTRAP\n"
+    assert bootstrap(profile="near") == "near:1"
+    nodes = [layout.NodeEntry(1, "127.0.0.1", 7)]
+    (place / ".oncelog").mkdir()
+    layout.write(place / ".oncelog", layout.ClusterFile(**CLUSTER, nodes=nodes))
+    assert bootstrap() == "127.0.0.1:7"
+    assert bootstrap(bootstrap="given:1", profile="near") == "given:1"
+
+
+def test_directory_that_is_named_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "ours:1")
+    with pytest.raises(Failure, match="There is no cluster in"):
+        bootstrap(data=Path("elsewhere"))
+
+
+def test_environment_without_an_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "no-port")
+    with pytest.raises(Failure, match="KAFKA_BOOTSTRAP_SERVERS: 'no-port' is not an address"):
+        bootstrap()
+
+
+def test_profile_names_a_client_properties(place: Path) -> None:
+    (place / "client.properties").write_text("bootstrap.servers=b:1\nsecurity.protocol=SSL\n")
+    assert run(["profile", "set", "tls", "--command-config", "client.properties"]) == 0
+    for profile in (None, "tls"):
+        config = ClusterOptions(profile=profile).client_config()
+        assert config == {"bootstrap.servers": "b:1", "security.protocol": "SSL"}
+
+
+def test_registry_comes_from_the_environment_or_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ClusterOptions().registry() is None
+    run(["profile", "set", "p", "--registry", "http://r"])
+    assert ClusterOptions().registry() == "http://r"
+    monkeypatch.setenv("SCHEMA_REGISTRY_URL", "http://e")
+    assert ClusterOptions().registry() == "http://e"
+    assert ClusterOptions(profile="p").registry() == "http://r"
+
+
+def test_profiles_are_listed_used_and_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        run(["profile", "set", name, "--bootstrap", f"{name}:1"])
+    run(["profile", "set", "b", "--bootstrap", "b:2"])
+    assert run(["profile", "use", "b"]) == 0
+    capsys.readouterr()
+    run(["profile", "list", "--format", "json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert [(r["profile"], r["current"], r["bootstrap"]) for r in rows] == [
+        ("a", False, "a:1"), ("b", True, "b:2"),
+    ]  # fmt: skip
+    assert run(["profile", "use"]) == 0 and profiles.read_profiles().current is None
+    assert run(["profile", "delete", "a"]) == 0
+    assert stat.S_IMODE(profiles.file_of_profiles().stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["profile", "set", "p"],
+        ["profile", "set", "p", "--command-config", "nosuch"],
+        ["profile", "use", "nosuch"],
+        ["profile", "delete", "nosuch"],
+        ["topic", "list", "--profile", "nosuch"],
+    ],
+)
+def test_wrong_call_is_refused_in_words(arguments, capsys) -> None:
+    assert run(arguments) == 2
+    assert capsys.readouterr().err.startswith("oncelog: ")
+
+
+def test_file_of_something_else_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    file = profiles.file_of_profiles()
+    file.parent.mkdir()
+    file.write_text("[]")
+    assert run(["profile", "list"]) == 2
+    assert "holds no profiles of oncelog" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ({"bootstrap": 5}, "holds no profiles of oncelog"),
+        ({"registry": ["http://r"]}, "holds no profiles of oncelog"),
+        ({"bootstrap": "far"}, "the profile's bootstrap: 'far' is not an address"),
+    ],
+)
+def test_profile_that_an_editor_has_spoilt_is_refused_in_words(profile, words: str) -> None:
+    file = profiles.file_of_profiles()
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"current": "far", "profiles": {"far": profile}}))
+    for options in ({}, {"profile": "far"}):
+        with pytest.raises(Failure, match=words):
+            bootstrap(**options)

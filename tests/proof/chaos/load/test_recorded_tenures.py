@@ -1,0 +1,65 @@
+"""What is written down of a member of a consumer group: its partitions, and the epochs it hears."""
+
+from typing import Any
+
+from oncelog.proof.chaos.load.recorded_tenures import RecordedTenures
+from oncelog.proof.judge.history.columns import History
+from oncelog.proof.judge.history.recorder import Recorder
+
+
+def rows(recorder: Recorder, table: str) -> list[dict[str, Any]]:
+    history = History.of(recorder)
+    return [history.row(table, number) for number in range(history.count(table))]
+
+
+def test_tenure_lasts_until_the_last_heartbeat_that_was_answered_in_it() -> None:
+    times = iter(range(1, 100))
+    recorder = Recorder.in_memory(clock_ns=lambda: next(times))
+    member = RecordedTenures(recorder, 7, "g")
+    member.says(0)
+    member.hears(3, is_given=True)
+    member.begin([("t", 0), ("t", 1)])
+    for _ in range(2):
+        member.says(3)
+        member.hears(3, is_given=False)
+    member.end([("t", 0)])
+    member.says(3)
+    member.hears(4, is_given=True)
+    member.says(4)  # and no answer
+    member.begin([("t", 2)])
+    found = rows(recorder, "tenures")
+    kept, other, last = found[0], found[1], found[2]
+    assert (kept["partition"], kept["owner"], kept["epoch"]) == ("t/0", "member 7", 3)
+    assert kept["taken_ns"] < kept["confirmed_ns"] < kept["ended_ns"]
+    assert kept["confirmed_ns"] < other["confirmed_ns"] and other["ended_ns"] == -1
+    assert (last["epoch"], last["confirmed_ns"]) == (4, -1)
+    assert [member.epoch_of(("t", index)) for index in (1, 2, 0)] == [3, 4, 4]
+    told = [(row["said"], row["epoch"]) for row in rows(recorder, "member_epochs")]
+    assert told == [(0, 3), (3, 4)]
+
+
+def test_heartbeat_that_joins_again_confirms_nothing() -> None:
+    recorder = Recorder.in_memory()
+    member = RecordedTenures(recorder, 7, "g")
+    member.says(0)
+    member.hears(3, is_given=True)
+    member.begin([("t", 0)])
+    member.says(0)
+    member.hears(4, is_given=False)
+    member.says(-1)
+    member.hears(-1, is_given=False)
+    assert rows(recorder, "tenures")[0]["confirmed_ns"] == -1
+    assert [row["epoch"] for row in rows(recorder, "member_epochs")] == [3, 4]
+
+
+def test_tenure_begins_with_the_answer_that_gave_it_and_not_when_the_member_takes() -> None:
+    recorder = Recorder.in_memory()
+    member = RecordedTenures(recorder, 7, "g")
+    member.says(0)
+    before_ns = recorder.now_ns()
+    member.hears(3, is_given=True)
+    after_ns = recorder.now_ns()
+    member.says(3)
+    member.hears(3, is_given=False)
+    member.begin([("t", 0)])
+    assert before_ns <= rows(recorder, "tenures")[0]["taken_ns"] <= after_ns

@@ -1,0 +1,27 @@
+"""What rough clients send: each lie is one, and nothing but the wrong checksum is about bytes."""
+
+import random
+
+import pytest
+from crc32c import crc32c
+
+from oncelog.proof.chaos.load.rough import LIES, YEAR_MS, Lie, _batch, _wrong_crc
+from oncelog.wire.record_batch import CRC_COVERS_FROM, decode_header
+from oncelog.wire.records import decode_batch
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_in_the_header_and_under_a_right_checksum(lie: Lie) -> None:
+    sound = _batch([1, 2], False)
+    batch = bytearray(sound)
+    lie(batch, random.Random(1))
+    changed = decode_header(batch)
+    assert changed != decode_header(sound)
+    assert batch[61:] == sound[61:]
+    is_right = changed.crc == crc32c(batch[CRC_COVERS_FROM:])
+    assert is_right is (lie is not _wrong_crc)
+
+
+def test_an_old_record_stands_before_fresh_ones() -> None:
+    old, fresh = decode_batch(_batch([1, 2], True))
+    assert fresh.timestamp - old.timestamp == YEAR_MS

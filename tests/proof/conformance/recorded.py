@@ -1,0 +1,85 @@
+"""What Apache Kafka 4.4.0 says of itself, asked once and kept, and what the code says of ours.
+
+Asked anew (Maven and Java fetch and run it), then docs/protocol.md made from it:
+.venv/bin/python -m tests.proof.conformance.recorded; .venv/bin/python -m tests.tidy.test_docs
+"""
+
+import json
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from oncelog.node.config.broker_config import BROKER_KEYS
+from oncelog.node.config.group_configs import GROUP_KEYS
+from oncelog.node.handlers.api_table import served_apis
+from oncelog.node.handlers.metadata.cluster import FEATURES
+from oncelog.proof.conformance.survey import (
+    Survey,
+    SurveyedApi,
+    SurveyedFeature,
+    survey_fields,
+    survey_of,
+)
+from oncelog.proof.conformance.surveying import survey
+from oncelog.storage.topic_configs import TOPIC_CONFIGS
+
+from ...interop.kafka_peer import COMPARED_VERSION, KafkaPeer
+
+FILE = Path(__file__).with_name("kafka_4_4.json")
+
+
+@cache
+def kafka() -> Survey:
+    return survey_of(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def ours() -> Survey:
+    """By the tables that a broker reads; nothing is asked."""
+    log = logging.getLogger(__name__)
+    apis = {
+        int(api.key): SurveyedApi(
+            api.min_version if api.advertised_from is None else api.advertised_from,
+            api.max_version,
+        )
+        for api in served_apis(log)
+    }
+    features = {
+        name: SurveyedFeature(lowest, highest, highest)
+        for name, (lowest, highest) in FEATURES.items()
+    }
+    topic_keys = (name for name, row in TOPIC_CONFIGS.items() if not row.is_internal)
+    configs = {
+        "topic": frozenset(topic_keys),
+        "broker": frozenset(BROKER_KEYS),
+        "client-metrics": frozenset[str](),
+        "group": frozenset(GROUP_KEYS),
+    }
+    return Survey("", None, apis, features, configs)
+
+
+@contextmanager
+def running_kafka() -> Iterator[str]:
+    """The bootstrap line of a new one."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        KafkaPeer(Path(folder), version=COMPARED_VERSION) as peer,
+    ):
+        yield peer.bootstrap
+
+
+def written(found: Survey) -> str:
+    """A survey as it is kept: an API in a line, without what is another each time."""
+    fields = survey_fields(found) | {"address": "", "cluster_id": None}
+    apis = ",\n  ".join(json.dumps(row) for row in fields.pop("apis"))
+    rest = json.dumps(fields, indent=1).removeprefix("{")
+    return f'{{\n "apis": [\n  {apis}\n ],{rest}\n'
+
+
+if __name__ == "__main__":
+    with running_kafka() as bootstrap:
+        found = survey({"bootstrap.servers": bootstrap}, print)
+    FILE.write_text(written(found), encoding="utf-8")
+    print("written:", FILE.name)

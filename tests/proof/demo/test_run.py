@@ -1,0 +1,59 @@
+"""The demo on real nodes: short with few faults; whole, and with guarantees taken away: chaos."""
+
+import pytest
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.proof.demo import report as demo_report
+from oncelog.proof.demo.run import BREAKS, CLUSTER_CONFIG, FENCE_OFF, Demo, DemoReport
+from oncelog.proof.demo.spark_engine import SparkEngine
+
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
+
+
+def run(seed: int, broken: str, engine: str = "workers", **shorter) -> DemoReport:
+    with Cluster(3, config=CLUSTER_CONFIG) as cluster:
+        report = Demo(cluster, seed, broken, print, engine).run(**shorter)
+    assert not cluster.data.exists(), "a run that was judged leaves nothing behind"
+    demo_report.print_verdict(report)
+    return report
+
+
+def test_a_worker_and_a_coordinator_die_and_every_flight_counts_once():
+    report = run(3, "none", kinds=("worker", "transaction"), rows=40_000)
+    assert not report.findings
+    assert sum(fault.effect.open_transactions for fault in report.faults) >= 2
+    assert report.outputs.distinct == 40_000
+    assert demo_report.as_json(report)["outputs_read"] == 40_000
+
+
+@pytest.mark.chaos
+def test_without_the_fence_a_worker_that_wakes_does_work_twice():
+    report = run(3, FENCE_OFF, kinds=("zombie",), rows=40_000)
+    assert {"doubled", "wrong sums"} <= {finding.name for finding in report.findings}
+    assert report.exit_code == 1
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(10))
+def test_ten_seeds_are_exactly_once(seed):
+    assert run(seed, "none").exit_code == 0
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("broken", [name for name in BREAKS if name != "none"])
+def test_a_guarantee_that_is_taken_away_is_missed_in_eight_of_ten(broken):
+    assert sum(run(seed, broken).exit_code == 1 for seed in range(10)) >= 8
+
+
+@pytest.mark.spark_slow
+@pytest.mark.parametrize("kind", SparkEngine.kinds)
+def test_one_fault_of_spark_and_every_flight_counts_once(kind):
+    report = run(3, "none", "spark", kinds=(kind,), rows=40_000)
+    assert not report.findings
+    assert report.outputs.distinct == 40_000
+
+
+@pytest.mark.spark_slow
+@pytest.mark.parametrize("seed", range(3))
+def test_three_seeds_are_exactly_once_with_spark(seed):
+    assert run(seed, "none", "spark").exit_code == 0

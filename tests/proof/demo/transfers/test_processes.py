@@ -1,0 +1,43 @@
+"""What is told of the demo's services."""
+
+from itertools import pairwise
+from pathlib import Path
+
+from oncelog.proof.demo.transfers.processes import RIVAL, SERVICES, TransferServices
+from oncelog.proof.demo.transfers.service import ServiceSettings
+from oncelog.proof.demo.transfers.transfer import PER_INCARNATION
+
+
+class Sleepers(TransferServices):
+    """Services that do nothing."""
+
+    def argv(self, name: str, incarnation: int) -> list[str]:
+        self.command(name, incarnation)
+        return ["sleep", "60"]
+
+
+def sleepers_in(folder: Path) -> Sleepers:
+    settings = ServiceSettings(
+        bootstrap="127.0.0.1:1", topic="t", database="", folder=str(folder), seed=1, broken="none"
+    )
+    return Sleepers(settings, folder)
+
+
+def test_who_is_dead_has_no_transaction_under_way(tmp_path: Path) -> None:
+    sleepers = sleepers_in(tmp_path)
+    try:
+        for name in (SERVICES[0], RIVAL):
+            sleepers.start(name)
+            sleepers.on_event(name, "began", [1])
+        assert sleepers.open_transactions() == 2
+        sleepers.kill(RIVAL)
+        assert sleepers.open_transactions() == 1
+    finally:
+        sleepers.close()
+
+
+def test_numbers_are_nobody_elses_however_often_services_are_killed(tmp_path: Path) -> None:
+    told = sleepers_in(tmp_path)
+    firsts = [told.settings_of(name).first for name in (*SERVICES, RIVAL)]
+    starts = 60 * 60  # one each second, for an hour
+    assert all(b - a > starts * PER_INCARNATION for a, b in pairwise(firsts))

@@ -1,0 +1,15 @@
+"""J3: what nobody sent no reader may see, whatever its isolation level."""
+
+from oncelog.proof.judge.history.schema import Isolation
+
+from ..small_history import SmallHistory
+
+
+def test_a_phantom_that_only_read_uncommitted_sees_is_found() -> None:
+    story = SmallHistory()
+    story.sent(1, "t/0", 0)
+    story.polled("t/0", (0, 1))
+    story.scanned("t/0", (0, 1))
+    story.scanned("t/0", (0, 1), (1, 77), isolation=Isolation.READ_UNCOMMITTED)
+    story.end("t/0", 2)
+    assert story.names() == {"phantom-read"}

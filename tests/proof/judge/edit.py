@@ -1,0 +1,81 @@
+"""A history that can be falsified: the rows of a recorder as arrays, and a way back."""
+
+from typing import Any
+
+import numpy as np
+
+from oncelog.proof.judge.history.columns import History
+from oncelog.proof.judge.history.recorder import Recorder
+from oncelog.proof.judge.history.schema import TABLES, Column, OpOutcome
+
+
+class Edit:
+    """Tables by name as structured arrays; change them, then ask for the history."""
+
+    def __init__(self, recorder: Recorder, rng: Any) -> None:
+        self.names, self.rng = list(recorder.names), rng
+        self.tables = {
+            name: np.frombuffer(recorder.content(name), np.dtype(table.dtype)).copy()
+            for name, table in TABLES.items()
+        }
+
+    def __getitem__(self, table: str) -> Any:
+        return self.tables[table]
+
+    def column(self, table: str, column: Column) -> Any:
+        return np.ascontiguousarray(self.tables[table][column.name])
+
+    def history(self) -> History:
+        return History([self], {"keeps_all": True})
+
+    def name(self, text: str) -> int:
+        if text not in self.names:
+            self.names.append(text)
+        return self.names.index(text)
+
+    def pick(self, rows: Any) -> int:
+        """One of some rows; a plant that finds no place skips its seed."""
+        rows = list(rows)
+        if not rows:
+            raise NoPlace
+        return int(self.rng.choice(rows))
+
+    def remove(self, table: str, rows: Any) -> None:
+        self.tables[table] = np.delete(self.tables[table], rows)
+
+    def insert(self, table: str, at: int, row: Any) -> None:
+        self.tables[table] = np.insert(self.tables[table], at, row)
+
+    def copy(self, table: str, row: int, **changes: Any) -> Any:
+        made = self.tables[table][row].copy()
+        for name, value in changes.items():
+            made[name] = value
+        return made
+
+    def hide(self, value: int) -> None:
+        """Nobody ever read this value."""
+        for table in ("polls", "scan"):
+            self.remove(table, np.flatnonzero(self[table]["value"] == value))
+
+    def transactions(self, outcome: OpOutcome) -> Any:
+        """Numbers of the transactions with an outcome."""
+        rows = self["transactions"]["outcome"] == outcome
+        return self["transactions"]["transaction"][rows]
+
+    def shown_sends(self) -> Any:
+        """Rows of sends that were acknowledged and are in the last reading."""
+        sends = self["sends"]
+        is_shown = np.isin(sends["value"], self["scan"]["value"])
+        return np.flatnonzero(
+            is_shown & (sends["outcome"] == OpOutcome.OK) & (sends["offset"] >= 0)
+        )
+
+    def committed_sends(self) -> Any:
+        """Those of them whose transaction committed, or that are plain."""
+        sends, rows = self["sends"], self.shown_sends()
+        owner = sends["transaction"][rows]
+        return rows[(owner < 0) | np.isin(owner, self.transactions(OpOutcome.OK))]
+
+
+class NoPlace(Exception):
+    """This history has no place for that anomaly."""

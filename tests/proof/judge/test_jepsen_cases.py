@@ -1,0 +1,312 @@
+"""The cases of Jepsen's own tests of its Kafka checker, told anew: the judge comes to the same.
+
+Jepsen has 24. One measures speed and is switched off: here it is test_speed.py. Another (16) is
+about how far readers are behind, which is no promise. Where Jepsen counts an operation, we have a
+transaction; facts are compared as far as both have them.
+"""
+
+import random
+
+import numpy as np
+import pytest
+
+from oncelog.proof.judge.analysis.view import View
+from oncelog.proof.judge.history.columns import History
+from oncelog.proof.judge.history.progress import UnreadPartitions, highest_offsets
+from oncelog.proof.judge.history.recorder import Recorder
+from oncelog.proof.judge.verdict import judge
+
+from .jepsen_ops import Ops, Send, poll
+
+PLACE_AND_VALUES = ("partition", "index", "offset", "values")
+LOST = ("partition", "value", "index", "max_read_index")
+
+
+def seen_log(*places: set[str]) -> tuple[Ops, View]:
+    """A partition of which readers saw these values; an empty set is a hole."""
+    ops = Ops()
+    for value in sorted({v for values in places for v in values}):
+        ops.op(0, "info", Send("x", value))
+    for offset, values in enumerate(places):
+        for value in sorted(values):
+            ops.op(1, "ok", poll("x", (offset, value)))
+    return ops, ops.view()
+
+
+def by_value(ops: Ops, view: View, places: np.ndarray) -> dict[str, int]:
+    index = view.order.index
+    return {
+        str(value): int(index[places[number]]) for (_, value), number in sorted(
+            ops.values.items(), key=str) if places[number] >= 0
+    }  # fmt: skip
+
+
+def test_01_highest_offsets_of_an_operation() -> None:
+    assert highest_offsets([("x", 2), ("x", 5), ("x", 4), ("y", 2), ("y", 3)]) == {"x": 5, "y": 3}
+
+
+def test_02_the_last_index_of_each_value() -> None:
+    assert View(History.of(Recorder.in_memory())).order.last_place.tolist() == []
+    ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
+    assert by_value(ops, view, view.order.last_place) == {"a": 1, "b": 1, "c": 3, "d": 4}
+
+
+def test_03_the_first_index_of_each_value() -> None:
+    ops, view = seen_log(set(), {"a"}, {"a", "b", "c"}, set(), {"c"}, {"c", "d"}, {"d"})
+    assert by_value(ops, view, view.order.first_place) == {"a": 0, "b": 1, "c": 1, "d": 3}
+
+
+@pytest.fixture
+def ops() -> Ops:
+    return Ops()
+
+
+def test_04_the_order_of_a_log_and_what_contradicts_it(ops: Ops) -> None:
+    ops.op(0, "ok", poll("x", (0, "a"), (1, "b")))
+    ops.op(1, "info", Send("x", "c", 1), Send("x", "b", 3), Send("x", "d", 4))
+    ops.op(2, "info", Send("x", "a"))
+    view = ops.view()
+    stands = [{ops.plain(view.value(s)) for s in view.order.sends_at(p)}
+              for p in range(view.places.size)]  # fmt: skip
+    assert stands == [{"a"}, {"b", "c"}, set(), {"b"}, {"d"}]
+    assert ops.facts("inconsistent-offsets", "partition", "index", "offset") == [("x", 1, 1)]
+
+    real = Ops()
+    real.op(379, "ok", Send("11", 641, 537))
+    real.op(363, "ok", Send("11", 645, 537))
+    ((partition, index, offset, values),) = real.facts("inconsistent-offsets", *PLACE_AND_VALUES)
+    assert (partition, index, offset, set(values)) == ("11", 0, 537, {641, 645})
+
+
+def test_05_an_unknown_outcome_contradicts_nothing_until_it_is_proven(ops: Ops) -> None:
+    ops.op(0, "info", Send("x", 1, 0), Send("y", 1))
+    ops.op(1, "ok", Send("x", 2, 0))
+    assert ops.cases("inconsistent-offsets") == []
+    ops.op(2, "ok", poll("y", (5, 1)))
+    assert ops.facts("inconsistent-offsets", *PLACE_AND_VALUES) == [("x", 0, 0, [1, 2])]
+
+
+def test_06_an_aborted_read(ops: Ops) -> None:
+    ops.op(0, "fail", Send("x", 2), Send("y", 3))
+    ops.op(1, "ok", poll("x", (0, 2)))
+    ((value, writer),) = ops.facts("G1a", "value", "writer")
+    assert (value, writer["transaction"]["outcome"]) == (2, "fail")
+
+
+def test_07_a_lost_write(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 0))
+    ops.op(0, "ok", Send("x", "b", 1), Send("x", "d", 3))
+    ops.op(1, "info", Send("x", "c"))
+    ops.op(0, "ok", poll("x", (2, "c")))
+    assert ops.facts("lost-write", *LOST) == [("x", "a", 0, 2), ("x", "b", 1, 2)]
+    assert [case["read_beyond"]["offset"] for case in ops.cases("lost-write")] == [2, 2]
+
+
+def test_07_a_lost_write_whose_offset_another_took(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 0))
+    ops.op(0, "ok", Send("x", "b", 0), Send("x", "c", 2))
+    ops.op(0, "ok", poll("x", (0, "b"), (2, "c")))
+    assert ops.facts("lost-write", *LOST) == [("x", "a", 0, 1)]
+
+
+def test_07_a_lost_write_is_proven_by_another_value_of_its_transaction(ops: Ops) -> None:
+    ops.op(0, "info", Send("x", "a"), Send("y", "b", 0))
+    ops.op(1, "info", Send("y", "c"))
+    ops.op(3, "ok", poll("y", (1, "c")))
+    assert ops.cases("lost-write") == []
+    ops.op(2, "ok", poll("x", (0, "a")))
+    assert ops.facts("lost-write", *LOST) == [("y", "b", 0, 1)]
+
+
+def skipping(*between: tuple[int, tuple[str, ...]]) -> Ops:
+    """Process 0 reads 1, 2, then 4, then 7; 3 and 6 exist. `between`: assignments after a read."""
+    later = dict(between)
+    ops = Ops()
+    ops.op(0, "ok", poll("x", (1, "a"), (2, "b")))
+    ops.op(1, "ok", poll("x", (3, "c")))
+    if 1 in later:
+        ops.assign(0, *later[1])
+    ops.op(0, "ok", poll("x", (4, "d")))
+    if 2 in later:
+        ops.assign(0, *later[2])
+    ops.op(2, "ok", Send("x", "f", 6))
+    ops.op(0, "ok", poll("x", (7, "g")))
+    ops.op(3, "info", *[Send("x", value) for value in "abcdg"])
+    return ops
+
+
+@pytest.mark.parametrize("between", [(), ((1, ("x", "y")), (2, ("x", "y")))])
+def test_08_a_poll_that_skips(between: tuple[tuple[int, tuple[str, ...]], ...]) -> None:
+    ops = skipping(*between)
+    assert ops.facts("poll-skip", "delta", "skipped") == [(2, ["c"]), (2, ["f"])]
+
+
+def test_08_a_new_assignment_may_skip() -> None:
+    assert skipping((1, ("y",)), (2, ("y",))).cases("poll-skip") == []
+
+
+def rewinding(last: int) -> Ops:
+    ops = Ops()
+    ops.op(0, "ok", *[Send("x", number, number) for number in range(last + 1)])
+    ops.op(1, "ok", poll("x", (0, 0)))
+    ops.op(1, "fail", poll("x", (1, 1), (2, 2)))
+    return ops
+
+
+def test_08_a_failed_transaction_is_polled_again() -> None:
+    ops = rewinding(2)
+    ops.op(1, "info", poll("x", (1, 1), (2, 2)))
+    ops.op(1, "ok", poll("x", (1, 1), (2, 2)))
+    assert ops.verdict().is_clean
+
+
+def test_08_a_failed_transaction_that_does_not_roll_back() -> None:
+    ops = rewinding(5)
+    ops.op(1, "fail", poll("x", (3, 3), (4, 4)))
+    ops.op(1, "ok", poll("x", (5, 5)))
+    assert ops.facts("poll-skip", "delta", "skipped") == [(3, [1, 2]), (5, [1, 2, 3, 4])]
+
+
+def test_08_a_crashed_transaction_may_skip_too() -> None:
+    ops = rewinding(5)
+    ops.op(1, "info", poll("x", (3, 3), (4, 4)))
+    assert ops.facts("poll-skip", "delta", "skipped") == [(3, [1, 2])]
+
+
+@pytest.mark.parametrize(("assigned", "is_bad"), [((), True), (("x", "y"), True), (("y",), False)])
+def test_09_a_poll_that_goes_back(ops: Ops, assigned: tuple[str, ...], is_bad: bool) -> None:
+    ops.op(0, "ok", *[Send("x", value) for value in "abcd"])
+    ops.op(0, "ok", poll("x", (1, "a"), (2, "b"), (3, "c")))
+    if assigned:
+        ops.assign(0, *assigned)
+    ops.op(0, "ok", poll("x", (2, "b"), (3, "c"), (4, "d")))
+    found = ops.facts("nonmonotonic-poll", "values", "delta")
+    assert found == ([(["c", "b"], -1)] if is_bad else [])
+
+
+@pytest.mark.parametrize(("assigned", "is_bad"), [((), True), (("x", "y"), True), (("y",), False)])
+def test_10_sends_that_go_back(ops: Ops, assigned: tuple[str, ...], is_bad: bool) -> None:
+    """Jepsen forgives after an assignment; we call it another session of the producer."""
+    ops.op(0, "ok", Send("x", "c", 3), Send("x", "d", 4))
+    if assigned:
+        ops.assign(0, *assigned)
+    ops.op(0, "ok", Send("x", "a", 1), Send("x", "b", 2))
+    found = ops.facts("nonmonotonic-send", "values", "delta")
+    assert found == ([(["d", "a"], -3)] if is_bad else [])
+
+
+def test_11_a_skip_within_an_operation(ops: Ops) -> None:
+    ops.op(1, "info", *[Send("x", value) for value in "abd"])
+    ops.op(0, "ok", poll("x", (1, "a"), (4, "d")))
+    ops.op(0, "ok", poll("x", (1, "a")), poll("x", (4, "d")))
+    ops.op(0, "ok", poll("x", (2, "b")))
+    found = ops.facts("int-poll-skip", "values", "skipped", "delta")
+    assert found == [(["a", "d"], ["b"], 2)] * 2
+
+
+def test_12_others_between_the_sends_of_an_operation_are_legal(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 1), Send("x", "c"))
+    ops.op(1, "info", Send("x", "b"))
+    ops.op(2, "ok", poll("x", (2, "b"), (3, "c")))
+    found = ops.facts("int-send-skip", "values", "skipped", "delta")
+    assert found == [(["a", "c"], ["b"], 2)]
+    assert "int-send-skip" not in ops.verdict().names()
+
+
+def test_13_an_operation_that_goes_back(ops: Ops) -> None:
+    ops.op(1, "info", *[Send("x", value) for value in "abc"])
+    ops.op(0, "ok", poll("x", (3, "c"), (1, "a")))
+    ops.op(0, "ok", poll("x", (2, "b"), (3, "c")), poll("x", (3, "c")))
+    found = ops.facts("int-nonmonotonic-poll", "values", "delta")
+    assert found == [(["c", "a"], -2), (["c", "c"], 0)]
+
+
+def test_14_sends_of_an_operation_that_go_back(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "c", 3), Send("x", "a", 1))
+    ops.op(0, "info", Send("y", "d"), Send("y", "b"))
+    ops.op(1, "info", Send("y", "c"))
+    ops.op(0, "ok", poll("y", (2, "b"), (3, "c"), (4, "d")))
+    found = ops.facts("int-nonmonotonic-send", "partition", "values", "delta")
+    assert found == [("x", ["c", "a"], -1), ("y", ["d", "b"], -2)]
+
+
+def test_15_a_duplicate(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 1))
+    ops.op(1, "info", Send("x", "b"))
+    ops.op(2, "ok", poll("x", (2, "b"), (3, "a")))
+    assert ops.facts("duplicate", "value", "count", "offsets") == [("a", 2, [1, 3])]
+
+
+def test_15_many_values_at_the_same_two_offsets_are_all_duplicates(ops: Ops) -> None:
+    for value in range(10):
+        ops.op(0, "ok", Send("x", value, 0))
+        ops.op(1, "ok", poll("x", (1, value)))
+    assert ops.count("duplicate") == 10
+    found = ops.facts("inconsistent-offsets", "offset", "index", "values")
+    assert [(*place, sorted(values)) for *place, values in found] == [
+        (0, 0, list(range(10))),
+        (1, 1, list(range(10))),
+    ]
+
+
+def test_15_readers_in_failed_transactions_are_believed_failed_writers_are_not(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", 0, 1))
+    ops.op(0, "fail", Send("x", 1, 2))
+    ops.op(1, "fail", poll("x", (11, 0), (12, 1)))
+    assert ops.facts("duplicate", "value", "count", "offsets") == [(0, 2, [1, 11])]
+
+
+def test_17_a_history_without_operations_is_not_clean(ops: Ops) -> None:
+    ops.assign(0, "x")
+    assert not judge(ops.history()).is_clean
+
+
+def test_18_what_was_not_seen_yet(ops: Ops) -> None:
+    ops.op(0, "ok", begun=0, ended=1)
+    ops.op(0, "ok", Send("x", "a", 0), Send("x", "b", 1), begun=2, ended=3)
+    ops.op(0, "ok", poll("x", (0, "a")), begun=4, ended=5)
+    assert ops.count("unseen") == 1
+    ops.op(0, "ok", poll("x", (1, "b")), begun=6, ended=7)
+    assert ops.verdict().is_clean
+
+
+def test_19_a_cycle_of_writes_is_legal(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 0), Send("y", "a", 1), begun=0, ended=2)
+    ops.op(1, "ok", Send("x", "b", 1), Send("y", "b", 0), begun=1, ended=3)
+    (case,) = ops.cases("G0")
+    assert len(case["transactions"]) == 2
+    assert "G0" not in ops.verdict().names()
+
+
+def test_20_two_transactions_that_saw_each_other(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 0), poll("y", (0, "b")), begun=0, ended=2)
+    ops.op(1, "ok", Send("y", "b", 0), poll("x", (0, "a")), begun=1, ended=3)
+    (case,) = ops.cases("G1c")
+    assert {t["process"] for t in case["transactions"]} <= {0, 1}
+    assert "G1c" in ops.verdict().names()
+
+
+def test_21_a_cycle_of_a_read_and_a_write_is_legal(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 0), Send("y", "c", 2), begun=0, ended=2)
+    ops.op(1, "ok", poll("x", (0, "a")), Send("y", "b", 1), begun=1, ended=3)
+    (case,) = ops.cases("G1c-ww")
+    assert len(case["transactions"]) == 2
+    assert not {"G1c", "G1c-ww"} & ops.verdict().names()
+
+
+def test_22_a_transaction_that_read_its_own_value(ops: Ops) -> None:
+    ops.op(0, "ok", Send("x", "a", 0), poll("x", (0, "a")))
+    assert ops.facts("precommitted-read", "partition", "value") == [("x", "a")]
+
+
+def test_23_partitions_that_were_not_read_to_the_end_are_assigned_again() -> None:
+    draw = random.Random(7)
+    unread = UnreadPartitions()
+    unread.saw({"x": 1}, {})
+    chosen = [unread.widen(["y"], draw.random()) for _ in range(100)]
+    assert {tuple(keys) for keys in chosen} == {("y",), ("x", "y")}
+    unread.saw({}, {"x": 0})
+    assert unread.unread() == ["x"]
+    unread.saw({}, {"x": 1})
+    assert unread.unread() == []
+    assert unread.widen(["y"], 0.0) == ["y"]

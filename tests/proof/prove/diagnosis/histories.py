@@ -1,0 +1,178 @@
+"""What an application's protocol looks like, and how each mistake changes it.
+
+`Application` plays a consumer-transform-producer in transactions, the right way, unless a field
+says otherwise. Its sightings are what a proxy would have seen.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from oncelog.proof.prove.diagnosis import seen as s
+
+INPUT, OUTPUT, GROUP = "orders", "invoices", "billing"
+IDS = count(1000)
+
+
+@dataclass
+class Application:
+    """One instance. Times go on by `step_s` with each request."""
+
+    instance: str = "instance-1"
+    name: str = "billing-1"  # transactional id; empty: no transactions
+    partition: int = 0
+    at_s: float = 100.0
+    step_s: float = 0.01
+    offset: int = 0
+    is_fenced: bool = True
+    is_stable: bool = True
+    is_read_committed: bool = True
+    acks: int = -1
+    producer_id: int = 7
+    timeout_ms: int = 60_000
+    version: int = 5
+    connections: tuple[int, int] = field(default_factory=lambda: (next(IDS), next(IDS)))
+    number: int = 0
+    output_key: Callable[[int], int] = int  # from that of the input
+
+    @property
+    def reader(self) -> int:
+        return self.connections[0]
+
+    @property
+    def writer(self) -> int:
+        return self.connections[1]
+
+    def at(self, connection: int) -> dict:
+        self.at_s += self.step_s
+        return {"at_s": self.at_s, "instance": self.instance, "connection": connection}
+
+    def sign(self, api: str = "Fetch") -> s.SeenRequest:
+        return s.SeenRequest(**self.at(self.reader), api=api)
+
+    def start(self) -> Iterator[s.Sighting]:
+        for connection in self.connections:
+            yield s.SeenOpened(**self.at(connection))
+        if self.name or self.producer_id >= 0:
+            yield self.init()
+        yield from self.join()
+
+    def init(self) -> s.SeenInit:
+        return s.SeenInit(
+            **self.at(self.writer), transactional_id=self.name, producer_id=self.producer_id,
+            timeout_ms=self.timeout_ms,
+        )  # fmt: skip
+
+    def join(self, waits_s: float = 0.0) -> Iterator[s.Sighting]:
+        """waits_s: until the others have come, too."""
+        yield self.sign("JoinGroup")
+        self.at_s += waits_s
+        yield s.SeenJoin(**self.at(self.reader), group=GROUP)
+        place = ((INPUT, self.partition), self.offset)
+        yield s.SeenOffsetFetch(
+            **self.at(self.reader), group=GROUP, is_stable=self.is_stable, offsets=(place,)
+        )
+
+    def stop(self) -> Iterator[s.Sighting]:
+        for connection in self.connections:
+            yield s.SeenClosed(**self.at(connection))
+
+    def fetch(self, records: int = 3, offset: int | None = None) -> Iterator[s.Sighting]:
+        first = self.offset if offset is None else offset
+        yield self.sign()
+        yield s.SeenFetch(**self.at(self.reader), positions=(((INPUT, self.partition), first),))
+        yield s.SeenRecords(
+            **self.at(self.reader), partition=(INPUT, self.partition), is_transactional=True,
+            is_read_committed=self.is_read_committed,
+            keys=tuple((first + n, self.key(first + n)) for n in range(records)),
+            end_offset=first + records,
+        )  # fmt: skip
+
+    def key(self, offset: int) -> int:
+        return self.partition * 1_000_000 + offset
+
+    def produce(
+        self, *offsets: int, producer_id: int | None = None, topic: str = OUTPUT, name: str = "="
+    ) -> s.SeenProduce:
+        name = self.name if name == "=" else name
+        self.number += 1
+        keys = [self.output_key(self.key(each)) for each in offsets]
+        batch = s.SentBatch(
+            partition=(topic, 0),
+            producer_id=self.producer_id if producer_id is None else producer_id,
+            is_transactional=bool(name),
+            records=tuple((key, key + 1) for key in keys),
+        )
+        return s.SeenProduce(
+            **self.at(self.writer), number=self.number, acks=self.acks, transactional_id=name,
+            batches=(batch,),
+        )  # fmt: skip
+
+    def produced(self, is_known: bool = True) -> s.SeenProduced:
+        return s.SeenProduced(**self.at(self.writer), number=self.number, is_known=is_known)
+
+    def commit(self, offset: int) -> s.SeenOffsetCommit:
+        return s.SeenOffsetCommit(
+            **self.at(self.reader), group=GROUP, offsets=(((INPUT, self.partition), offset),)
+        )
+
+    def copy(self, commit_s: float, records: int = 3) -> Iterator[s.Sighting]:
+        """One cycle without a transaction; its offsets are committed at that time."""
+        yield from self.fetch(records)
+        for offset in range(self.offset, self.offset + records):
+            yield self.produce(offset)
+        self.offset += records
+        self.at_s = commit_s
+        yield self.commit(self.offset)
+
+    def send_offsets(self, offset: int) -> s.SeenTxnOffsetCommit:
+        return s.SeenTxnOffsetCommit(
+            **self.at(self.writer), group=GROUP, transactional_id=self.name,
+            is_fenced=self.is_fenced, offsets=(((INPUT, self.partition), offset),),
+        )  # fmt: skip
+
+    def refused(self, error: str = "STALE_MEMBER_EPOCH") -> s.SeenOffsetsRefused:
+        return s.SeenOffsetsRefused(
+            **self.at(self.writer), group=GROUP, transactional_id=self.name, error=error
+        )
+
+    def end(self, is_commit: bool = True) -> Iterator[s.Sighting]:
+        yield s.SeenEndTxn(
+            **self.at(self.writer), transactional_id=self.name, is_commit=is_commit,
+            version=self.version,
+        )  # fmt: skip
+        yield s.SeenEnded(**self.at(self.writer), transactional_id=self.name, is_commit=is_commit)
+
+    def transaction(
+        self, records: int = 3, *, is_commit: bool = True, with_offsets: bool = True
+    ) -> Iterator[s.Sighting]:
+        """One cycle: fetch, write, offsets, end. After an abort the offset stays where it was."""
+        first = self.offset
+        yield from self.fetch(records)
+        for offset in range(first, first + records):
+            yield self.produce(offset)
+            yield self.produced()
+        if with_offsets:
+            yield self.send_offsets(first + records)
+        yield from self.end(is_commit)
+        if is_commit:
+            self.offset += records
+
+    def run(self, times: int = 10) -> Iterator[s.Sighting]:
+        for _ in range(times):
+            yield from self.transaction()
+
+
+def started(**fields: Any) -> Generator[s.Sighting, None, Application]:
+    app = Application(**fields)
+    yield from app.start()
+    return app
+
+
+def numbered(app: Application, *offsets: int, sequence: int = 0) -> s.SeenProduce:
+    """With a sequence number, and a CRC of its own."""
+    sent = app.produce(*offsets)
+    crc = hash((offsets, sequence))
+    batch = replace(sent.batches[0], epoch=0, base_sequence=sequence, crc=crc)
+    return replace(sent, batches=(batch,))

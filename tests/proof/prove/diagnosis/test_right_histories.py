@@ -1,0 +1,483 @@
+"""Right applications, in calm and under faults: nothing may be found."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oncelog.proof.prove.diagnosis import seen as s
+from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
+
+from .histories import GROUP, IDS, INPUT, OUTPUT, Application, started
+
+History = Iterator[s.Sighting]
+UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
+
+
+def calm() -> History:
+    app = yield from started()
+    yield from app.run(50)
+    yield from app.stop()
+
+
+def aborts_then_seeks_back() -> History:
+    app = yield from started()
+    for _ in range(5):
+        yield from app.run(2)
+        yield from app.transaction(is_commit=False)
+        yield from app.fetch(offset=app.offset + 30)  # what was on its way
+        yield from app.run(2)  # from where it was
+
+
+def hears_that_its_offsets_are_refused() -> History:
+    """It aborts and goes back, or sends them once more where the coordinator has moved."""
+    app = yield from started()
+    for error, is_commit in (("STALE_MEMBER_EPOCH", False), ("NOT_COORDINATOR", True)):
+        yield from app.run(2)
+        yield from app.fetch()
+        for offset in range(app.offset, app.offset + 3):
+            yield app.produce(offset)
+            yield app.produced()
+        yield app.send_offsets(app.offset + 3)
+        yield app.refused(error)
+        if is_commit:
+            yield app.send_offsets(app.offset + 3)
+        yield from app.end(is_commit)
+        app.offset += 3 * is_commit
+    yield from app.run(2)
+
+
+def tries_again_from_memory(**fields: Any) -> History:
+    app = yield from started(**fields)
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+    yield app.send_offsets(app.offset + 3)
+    yield from app.end()
+    app.offset += 3
+    yield from app.run(2)
+
+
+def aborts_then_tries_again_from_memory() -> History:
+    yield from tries_again_from_memory()
+
+
+def aborts_then_tries_again_with_other_values() -> History:
+    """Outputs without keys are known by their values, and in these stands the time."""
+    yield from tries_again_from_memory(output_key=lambda _: next(IDS))
+
+
+def rebalances_then_aborts() -> History:
+    """The partition is another one's before the abort is sent: nothing to go back to."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield from app.join()
+    app.partition, app.offset = 1, 70
+    yield from app.fetch()
+    yield from app.end(is_commit=False)
+    yield from app.run(3)
+
+
+def aborts_then_reads_again_under_load() -> History:
+    """From the last Fetch's position; of what comes in a rush not all is decoded."""
+    app = yield from started()
+    yield from app.run(2)
+    first = app.offset
+    yield from app.transaction(is_commit=False)
+    for each in app.transaction(4):
+        if isinstance(each, s.SeenRecords):
+            each = replace(each, keys=())
+        elif isinstance(each, s.SeenProduce) and each.batches[0].records[0][0] != app.key(
+            first + 3
+        ):
+            each = replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+        yield each
+
+
+def seeks_back_under_load_then_aborts() -> History:
+    """What is read again has come before the abort is answered."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch()
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+    yield from app.fetch(4)
+    yield from app.end(is_commit=False)
+    for number in range(3):
+        each = app.produce(app.offset + number)
+        yield replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+    yield app.produce(app.offset + 3)
+    yield app.send_offsets(app.offset + 4)
+    yield from app.end()
+
+
+def goes_on_in_one_partition(*, with_offsets: bool) -> History:
+    """Aborts, seeks back, and first writes what is at hand of another partition: the Fetch of what
+    was aborted waits behind one that is on its way."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from other.run(2)
+    yield from other.fetch()
+    yield from app.transaction(is_commit=False, with_offsets=with_offsets)
+    other.at_s = app.at_s
+    for offset in range(other.offset, other.offset + 3):
+        yield other.produce(offset)
+    yield other.send_offsets(other.offset + 3)
+    yield from other.end()
+    app.at_s = other.at_s
+    yield from app.run(2)
+
+
+def aborts_and_goes_on_in_one_partition() -> History:
+    yield from goes_on_in_one_partition(with_offsets=True)
+
+
+def aborts_early_and_goes_on_in_one_partition() -> History:
+    yield from goes_on_in_one_partition(with_offsets=False)
+
+
+def another_broker_brings_more(**fields: Any) -> History:
+    """The Fetch of what was aborted waits in a long poll; offsets of both partitions are sent."""
+    app = yield from started(**fields)
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from other.run(2)
+    yield from app.fetch()
+    yield s.SeenFetch(**app.at(app.reader), positions=(((INPUT, 0), app.offset + 3),))
+    for offset in range(app.offset, app.offset + 3):
+        yield app.produce(offset)
+    yield app.send_offsets(app.offset + 3)
+    yield other.send_offsets(other.offset)
+    yield from app.end(is_commit=False)
+    other.at_s = app.at_s
+    yield from other.run(1)
+    app.at_s = other.at_s
+    yield from app.run(2)
+
+
+def aborts_while_another_broker_brings_more() -> History:
+    yield from another_broker_brings_more()
+
+
+def aborts_other_keys_while_another_broker_brings_more() -> History:
+    yield from another_broker_brings_more(output_key=lambda key: key + 1_000_000_000)
+
+
+def aborts_what_came_in_a_rush() -> History:
+    """Keys come again; those of the aborted input were not decoded, but of earlier records."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from other.run(2)
+    app.output_key = lambda key: key - 3
+    for each in app.transaction(is_commit=False):
+        yield replace(each, keys=()) if isinstance(each, s.SeenRecords) else each
+    other.at_s = app.at_s
+    yield from other.fetch()
+    yield other.produce(other.offset)
+    yield app.send_offsets(app.offset)
+    yield other.send_offsets(other.offset + 3)
+    yield from other.end()
+    other.offset += 3
+    app.at_s = other.at_s
+    yield from app.run(2)
+
+
+def aborts_then_rebalances() -> History:
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    yield from app.join()
+    yield from app.fetch(offset=90)
+    app.offset = 90
+    yield from app.run(2)
+
+
+def ids_by_input_partition_before_kip_447() -> History:
+    """No generation, no require_stable: InitProducerId of the partition's id fences instead."""
+    one = Application(name="copy-orders-0", is_fenced=False, is_stable=False, version=1)
+    two = replace(
+        one, instance="instance-2", name="copy-orders-1", partition=1,
+        connections=(next(IDS), next(IDS)),
+    )  # fmt: skip
+    for app in (one, two):
+        yield from app.start()
+        yield from app.run(5)
+    for _ in range(4):  # the partition goes over, and back
+        two.name, two.partition, two.offset = one.name, 0, one.offset
+        two.at_s = one.at_s = max(one.at_s, two.at_s)
+        yield one.sign()
+        yield two.init()
+        yield from two.join()
+        yield from two.run(3)
+        yield from one.join()
+        one.offset, one.at_s = two.offset, two.at_s
+        yield two.sign()
+        yield one.init()
+        yield from one.run(3)
+
+
+def killed_and_restarted() -> History:
+    offset = 0
+    for life in range(6):
+        app = yield from started(at_s=100.0 + life * 20, offset=offset)
+        yield from app.run(4)
+        yield from app.fetch()
+        yield app.produce(app.offset)  # open when it dies
+        yield from app.stop()
+        offset = app.offset
+
+
+def random_ids_with_group_metadata() -> History:
+    """Kafka Streams: a new process id at each start, and generations fence."""
+    offset = 0
+    for life in range(4):
+        name = f"billing-{UUID[:-1]}{life}-1"
+        app = yield from started(name=name, at_s=100.0 + life * 20, offset=offset)
+        yield from app.run(4)
+        yield from app.stop()
+        offset = app.offset
+
+
+def two_threads_two_ids() -> History:
+    one, two = Application(name="a-1"), Application(name="a-2", partition=1)
+    for app in (one, two):
+        yield from app.start()
+    for _ in range(5):
+        two.at_s = one.at_s
+        yield from one.transaction()
+        yield from two.transaction()
+
+
+def zombie_that_wakes_once() -> History:
+    """Its id was taken over after its session; it finds out with its first request."""
+    one = yield from started(name="billing")
+    yield from one.run(3)
+    yield from one.fetch()
+    yield one.produce(one.offset)
+    two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
+    two.at_s += 12
+    yield from two.start()
+    yield from two.run(5)
+    one.at_s = two.at_s
+    yield one.send_offsets(one.offset + 3)
+    yield from one.end(is_commit=False)
+
+
+def zombies_that_wake_again_and_again() -> History:
+    """Paused just before another one took the id, each time."""
+    one = Application(name="billing")
+    yield from one.start()
+    for number in range(3):
+        yield from one.run(3)
+        yield from one.fetch()
+        yield one.produce(one.offset)
+        two = replace(one, instance=f"stand-in-{number}", connections=(next(IDS), next(IDS)))
+        two.at_s += 1
+        yield from two.start()
+        yield from two.run(5)
+        one.at_s = max(two.at_s, one.at_s + 6)
+        yield one.sign("TxnOffsetCommit")
+        yield one.send_offsets(one.offset + 3)
+        yield from one.end(is_commit=False)
+        one = replace(two, at_s=one.at_s)
+
+
+def paused_in_its_transactions() -> History:
+    app = yield from started(timeout_ms=10_000)
+    for _ in range(4):
+        yield from app.run(2)
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        app.at_s += 15  # SIGSTOP
+        yield app.sign()
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
+def commits_now_and_then() -> History:
+    """Each some hundred records, into a place where rows come twice without harm."""
+    for life in range(3):
+        begun_s = 100.0 + 30 * life
+        app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
+        for after_s in (2.3, 5.9, 9.1, 13.4, 16.2, 20.3):
+            yield from app.copy(begun_s + after_s)
+        yield from app.stop()
+
+
+def commits_what_came_in_a_rush() -> History:
+    """Keys come again, and of inputs and outputs in turn only one is decoded."""
+    app = yield from started(name="", step_s=0.001, output_key=lambda key: key % 3)
+    for after_s, is_input_known in ((2.3, True), (5.9, False), (9.1, True), (13.4, False)):
+        for each in app.copy(100.0 + after_s):
+            if isinstance(each, s.SeenRecords):
+                keys = tuple((offset, key % 3) for offset, key in each.keys)
+                each = replace(each, keys=keys if is_input_known else ())
+            elif isinstance(each, s.SeenProduce) and is_input_known:
+                each = replace(each, batches=tuple(replace(b, records=()) for b in each.batches))
+            yield each
+
+
+def commits_when_it_is_revoked() -> History:
+    """Some of them by chance 5 s behind another; a rebalance is LeaveGroup and JoinGroup here."""
+    chance = random.Random(3)
+    app = yield from started(name="", step_s=0.001)
+    for _ in range(60):
+        yield from app.copy(app.at_s + chance.choice((2.3, 3.4, 5.0, 7.7)))
+        yield app.sign("LeaveGroup")
+        yield from app.join()
+
+
+def upserting_sink() -> History:
+    """Writes a database; commits by hand, at a steady pace."""
+    app = Application(name="", producer_id=-1)
+    for connection in app.connections:
+        yield s.SeenOpened(**app.at(connection))
+    yield from app.join()
+    for _ in range(30):
+        yield from app.fetch()
+        app.offset += 3
+        app.at_s += 1
+        yield app.commit(app.offset)
+    yield s.SeenVerdict(**app.at(0), is_sink=True)
+
+
+def input_without_transactions_read_uncommitted() -> History:
+    app = yield from started()
+    for _ in range(5):
+        yield from (
+            replace(one, is_transactional=False, is_read_committed=False)
+            if isinstance(one, s.SeenRecords)
+            else one
+            for one in app.transaction()
+        )
+
+
+def lost_answers_of_an_idempotent_producer() -> History:
+    """It sends again with the same producer id."""
+    app = yield from started()
+    for offset in range(5):
+        yield app.produce(offset, name="", topic="audit")
+        yield app.produced(is_known=False)
+        yield app.produce(offset, name="", topic="audit")
+        yield app.produced()
+
+
+def restarted_with_a_plain_producer() -> History:
+    """What the dead process had no answer for is sent by its successor: not the same process."""
+    for producer_id in (7, 8, 9):
+        app = yield from started(producer_id=producer_id, name="", at_s=100.0 * producer_id)
+        yield app.produce(1)
+        yield from app.stop()
+
+
+def assigned_partitions_without_a_group() -> History:
+    app = Application(is_fenced=False, is_stable=False)
+    yield app.init()
+    yield from app.run(10)
+
+
+def v1_on_brokers_with_a_fence() -> History:
+    app = Application(version=3)
+    yield s.SeenCluster(**app.at(0), has_connection_fence=True)
+    yield s.SeenTopic(**app.at(0), topic=OUTPUT, min_insync_replicas=2, replication_factor=3)
+    yield from app.start()
+    yield from app.run(10)
+
+
+def tool_that_looks_at_the_lag() -> History:
+    yield from calm()
+    yield s.SeenOffsetFetch(at_s=300, instance="instance-1", group="others", is_stable=False)
+    yield s.SeenOffsetFetch(at_s=301, instance="tool", group=GROUP, is_stable=False)
+
+
+def state_that_is_rebuilt() -> History:
+    app = yield from started(offset=50)
+    yield s.SeenFetch(**app.at(app.reader), positions=((("billing-state", 0), 0),))
+    yield from app.run(5)
+    yield s.SeenVerdict(**app.at(0), wrong_finals=3)
+
+
+def commits_each_batch_after_a_slow_start() -> History:
+    """Its first batch comes about five seconds after its start, and is committed at once."""
+    for life in range(5):
+        app = yield from started(name="", at_s=100.0 + 20 * life, step_s=0.01, offset=9 * life)
+        app.at_s += 4.9
+        yield from app.copy(app.at_s + 0.1)
+        app.at_s += 3
+        yield from app.stop()
+
+
+def works_on_while_its_coordinator_is_gone() -> History:
+    """No heartbeat finds its broker for longer than a session; each transaction is short."""
+    app = yield from started()
+    for _ in range(60):
+        for each in app.transaction():
+            yield app.sign("Produce")
+            yield each
+        app.at_s += 1
+
+
+def waits_for_another_leader() -> History:
+    """Its broker dies in a transaction, and the next one leads after longer than its timeout."""
+    app = yield from started(timeout_ms=3_000)
+    for _ in range(3):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        yield s.SeenClosed(**app.at(app.writer))
+        for _ in range(10):
+            app.at_s += 0.5
+            yield app.sign("Metadata")
+        yield from app.end()
+        app.offset += 3
+
+
+def filters_most_of_its_input() -> History:
+    """Commits go on without any output; what comes out later is another input's."""
+    app = yield from started()
+    for cycle in range(40):
+        yield from app.fetch()
+        if cycle % 10 == 0:
+            yield app.produce(app.offset)
+        yield app.send_offsets(app.offset + 3)
+        yield from app.end()
+        app.offset += 3
+
+
+RIGHT = (
+    calm, hears_that_its_offsets_are_refused,
+    aborts_then_seeks_back, aborts_then_tries_again_from_memory, aborts_then_rebalances,
+    aborts_then_reads_again_under_load, seeks_back_under_load_then_aborts,
+    aborts_and_goes_on_in_one_partition, aborts_early_and_goes_on_in_one_partition,
+    aborts_while_another_broker_brings_more, aborts_other_keys_while_another_broker_brings_more,
+    aborts_what_came_in_a_rush, aborts_then_tries_again_with_other_values,
+    rebalances_then_aborts,
+    ids_by_input_partition_before_kip_447, killed_and_restarted, random_ids_with_group_metadata,
+    two_threads_two_ids, zombie_that_wakes_once, zombies_that_wake_again_and_again,
+    paused_in_its_transactions, commits_now_and_then, commits_when_it_is_revoked, upserting_sink,
+    commits_what_came_in_a_rush,
+    input_without_transactions_read_uncommitted, lost_answers_of_an_idempotent_producer,
+    restarted_with_a_plain_producer, assigned_partitions_without_a_group,
+    v1_on_brokers_with_a_fence, tool_that_looks_at_the_lag, state_that_is_rebuilt,
+    filters_most_of_its_input, works_on_while_its_coordinator_is_gone,
+    commits_each_batch_after_a_slow_start,
+    waits_for_another_leader,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("history", RIGHT, ids=lambda each: each.__name__)
+def test_right_applications_give_no_finding(history) -> None:
+    diagnosis = Diagnosis(is_aggregate=True)
+    count = 0
+    for seen in history():
+        count += 1
+        diagnosis.see(seen)
+    assert [line for found in diagnosis.findings for line in found.lines()] == []
+    assert count > 5

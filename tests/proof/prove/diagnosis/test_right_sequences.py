@@ -1,0 +1,237 @@
+"""Batches that are sent again, in order: nothing may be found."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from oncelog.proof.prove.diagnosis import seen as s
+from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
+
+from .histories import IDS, Application, numbered, started
+
+History = Iterator[s.Sighting]
+
+
+def sent_again_while_the_first_connection_is_open() -> History:
+    """A proxy knows that a client has given up a slow connection when its frame is through."""
+    app = yield from started()
+    yield from app.fetch(3)
+    first, another = numbered(app, 0, 1, 2), next(IDS)
+    yield first
+    yield replace(first, connection=another, number=99)
+    yield s.SeenProduced(**app.at(another), number=99)
+    yield app.send_offsets(3)
+    yield from app.end()
+    yield app.produced()
+
+
+def other_records_after_a_refusal() -> History:
+    """Java takes the number of what was refused for the next batch."""
+    app = yield from started(name="")
+    yield from app.fetch(6)
+    for is_refused in (True, False):
+        yield numbered(app, 0, 1, 2)
+        refused = replace(app.produced(is_known=False), has_error=True, is_refused=is_refused)
+        yield refused
+        yield numbered(app, 3, 4, 5)
+        yield replace(refused, number=app.number)
+
+
+def the_same_records_encoded_again() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    again = numbered(app, 0, 1, 2)
+    yield replace(again, batches=(replace(again.batches[0], crc=5),))
+    yield app.produced()
+    yield app.send_offsets(3)
+    yield from app.end()
+
+
+def records_that_are_not_known() -> History:
+    app = yield from started(name="")
+    for crc in (1, 2):
+        sent = numbered(app, 0, 1, 2)
+        yield replace(sent, batches=(replace(sent.batches[0], crc=crc, records=()),))
+
+
+def aborted_before_the_produce_is_answered() -> History:
+    app = yield from started()
+    for _ in range(2):
+        yield from app.fetch(3)
+        yield numbered(app, 0, 1, 2)
+        yield from app.end(is_commit=False)
+    yield from app.run(3)
+
+
+def slow_commit_that_is_asked_for_again() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.produced()
+    yield app.send_offsets(1)
+    yield next(app.end())
+    yield from app.end()
+    app.offset = 1
+    yield from app.run(3)
+
+
+def new_id_that_begins_at_the_committed_offsets() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.send_offsets(1)
+    yield next(app.end())
+    app.name, app.producer_id = "billing-2", 8
+    yield app.init()
+    yield from app.join()
+    yield app.produce(0)
+
+
+def new_id_after_a_commit_that_was_refused() -> History:
+    app = yield from started()
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.send_offsets(1)
+    yield next(app.end())
+    yield s.SeenEndRefused(**app.at(app.writer), transactional_id=app.name)
+    app.name, app.producer_id = "billing-2", 8
+    yield app.init()
+    yield app.produce(0)
+
+
+def equal_records_of_two_producers_while_a_commit_is_slow() -> History:
+    """Each input partition has a transactional id, and outputs say no more than `seen`."""
+    one = yield from started(name="billing-0")
+    two = replace(one, name="billing-1", producer_id=8)
+    yield two.init()
+    yield two.produce(0)
+    yield two.produced()
+    yield from two.end()
+    yield one.produce(0)
+    yield one.produced()
+    yield next(one.end())
+    yield two.produce(0)
+
+
+def random_id_after_a_restart_that_reads_its_own_output() -> History:
+    """It is in no group: its positions stand in what it wrote, where the commit shows, or not."""
+    app = yield from started()
+    yield app.produce(0)
+    yield app.produced()
+    yield next(app.end())
+    yield from app.stop()
+    again = replace(app, name="billing-77", producer_id=9, connections=(next(IDS), next(IDS)))
+    for connection in again.connections:
+        yield s.SeenOpened(**again.at(connection))
+    yield again.init()
+    yield again.produce(0)
+
+
+def transactions_that_wait_for_brokers() -> History:
+    """A slow answer, then a leader that stands still; Kafka Streams' timeout is 10 s."""
+    app = yield from started(timeout_ms=10_000)
+    for _ in range(3):
+        yield from app.fetch(3)
+        yield app.produce(app.offset)
+        for _ in range(4):
+            app.at_s += 3.0
+            yield app.sign("Heartbeat")
+            yield s.SeenHeartbeat(**app.at(app.reader), group="billing")
+        yield s.SeenWait(**app.at(app.writer), api="Produce", waited_s=12.0)
+        yield app.produced()
+        yield app.send_offsets(app.offset + 1)
+        yield from app.end()
+        app.offset += 1
+
+
+def transactions_that_wait_for_brokers_many_times() -> History:
+    app = yield from started(timeout_ms=10_000)
+    for _ in range(3):
+        for _ in range(5):
+            yield from app.fetch(3)
+            yield app.produce(app.offset)
+            app.at_s += 3.0
+            yield s.SeenWait(**app.at(app.writer), api="Produce", waited_s=3.0)
+            yield app.produced()
+            app.offset += 1
+        yield app.send_offsets(app.offset)
+        yield from app.end()
+
+
+def transactions_whose_waits_overlap() -> History:
+    """A long one is told after a short one that began within it."""
+    app = yield from started(timeout_ms=10_000)
+    for _ in range(3):
+        yield from app.fetch(3)
+        yield app.produce(app.offset)
+        app.at_s += 14.0
+        yield s.SeenWait(**app.at(app.reader), api="Heartbeat", waited_s=2.5)
+        yield s.SeenWait(**app.at(app.writer), api="Produce", waited_s=14.0)
+        yield app.produced()
+        yield app.send_offsets(app.offset + 1)
+        yield from app.end()
+        app.offset += 1
+
+
+def id_that_is_taken_over_when_the_coordinator_stood_still() -> History:
+    """An id for each input partition; members that wait are given up when it goes on."""
+    one = yield from started(name="billing-0")
+    two = replace(one, instance="instance-2", connections=(next(IDS), next(IDS)))
+    yield from two.start()
+    for each, other in ((one, two), (two, one)) * 2:
+        for _ in range(4):
+            one.at_s = two.at_s = max(one.at_s, two.at_s) + 3.0
+            yield other.sign()
+        yield s.SeenWait(**other.at(other.reader), api="Heartbeat", waited_s=12.0)
+        yield each.init()
+        yield other.produce(other.offset)  # is fenced, and learns of it so
+
+
+def zombie_that_writes_while_its_successor_commits() -> History:
+    app = yield from started()
+    zombie = replace(app, instance="instance-9", connections=(next(IDS), next(IDS)))
+    yield from app.fetch(3)
+    yield app.produce(0)
+    yield app.produced()
+    yield app.send_offsets(1)
+    yield numbered(zombie, 7)
+    yield from app.end()
+    yield replace(zombie.produced(is_known=False), has_error=True)
+
+
+RIGHT = (
+    sent_again_while_the_first_connection_is_open, other_records_after_a_refusal,
+    the_same_records_encoded_again, records_that_are_not_known,
+    aborted_before_the_produce_is_answered, zombie_that_writes_while_its_successor_commits,
+    slow_commit_that_is_asked_for_again,
+    equal_records_of_two_producers_while_a_commit_is_slow, transactions_that_wait_for_brokers,
+    transactions_that_wait_for_brokers_many_times, transactions_whose_waits_overlap,
+    id_that_is_taken_over_when_the_coordinator_stood_still,
+    random_id_after_a_restart_that_reads_its_own_output,
+    new_id_that_begins_at_the_committed_offsets, new_id_after_a_commit_that_was_refused,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("history", RIGHT, ids=lambda each: each.__name__)
+def test_right_way_to_send_again_gives_no_finding(history) -> None:
+    diagnosis = Diagnosis()
+    for seen in history():
+        diagnosis.see(seen)
+    assert [line for found in diagnosis.findings for line in found.lines()] == []
+
+
+def test_findings_come_in_the_order_of_the_catalogue() -> None:
+    """The offsets first: idempotence alone would mend nothing."""
+    diagnosis, app = Diagnosis(), Application(name="", producer_id=-1)
+    for seen in app.start():
+        diagnosis.see(seen)
+    for n in range(4):
+        for seen in app.copy(101.3 + n * n):
+            diagnosis.see(seen)
+    diagnosis.see(s.SeenVerdict(at_s=500, doubled=3))
+    first, second = diagnosis.findings
+    assert (first.kind.name, second.kind.name) == ("offsets-outside-transaction", "no-idempotence")
+    assert "idempotence alone does not mend this" in first.evidence

@@ -1,0 +1,11 @@
+"""Memories with a bound."""
+
+from oncelog.proof.prove.diagnosis.rule import Recent
+
+
+def test_the_oldest_is_forgotten() -> None:
+    recent = Recent[str, list[int]](2)
+    for name in ("a", "b", "a", "c"):
+        recent.setdefault(name, []).append(1)
+    assert recent.items() == [("b", [1]), ("c", [1])] and "a" not in recent
+    assert recent.pop("b") == [1] and recent.get("b") is None and len(recent) == 1

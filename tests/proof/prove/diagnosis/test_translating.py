@@ -1,0 +1,187 @@
+"""Frames as clients send them, in the versions that differ, to sightings."""
+
+import pytest
+
+from oncelog.deploy.faults.protocol_proxy.events import (
+    Answer,
+    Connection,
+    ConnectionClosed,
+    FaultMade,
+)
+from oncelog.proof.prove.diagnosis import seen as s
+from oncelog.proof.prove.diagnosis import translating
+from oncelog.proof.prove.diagnosis.translating import Translator
+from oncelog.wire.messages import fetch, produce
+from oncelog.wire.records import Record, encode_batch
+
+from ....deploy.faults.protocol_proxy.frames import TOPIC_ID, answer_of, request_of
+
+PLACE = ("orders", 0)
+PARTITION = {"partition_index": 0, "committed_offset": 7}
+
+
+def seen(*events) -> list[s.Sighting]:
+    translator = Translator()
+    found = [one for event in events for one in translator.sightings(event)]
+    return [one for one in found if not isinstance(one, s.SeenRequest)]
+
+
+@pytest.mark.parametrize(
+    ("version", "member", "is_fenced"),
+    [
+        (2, {}, False),
+        (3, {"generation_id": -1, "member_id": ""}, False),
+        (3, {"generation_id": 4, "member_id": ""}, False),
+        (3, {"generation_id": 4, "member_id": "m"}, True),
+        (5, {"generation_id": 4, "member_id": "m"}, True),
+        (6, {"generation_id_or_member_epoch": 4, "member_id": "m"}, True),
+        (6, {"generation_id_or_member_epoch": -1, "member_id": "m"}, False),
+    ],
+)
+def test_a_transactional_commit_is_fenced_by_generation_and_member(version, member, is_fenced):
+    values = {
+        "transactional_id": "t", "group_id": "g", "producer_id": 1, "producer_epoch": 0,
+        "topics": [{"name": "orders", "topic_id": TOPIC_ID, "partitions": [PARTITION]}], **member,
+    }  # fmt: skip
+    metadata = request_of("Metadata", 12, {"topics": None})
+    learned = answer_of(metadata, {"topics": [{"name": "orders", "topic_id": TOPIC_ID}]})[0]
+    (found,) = seen(learned, request_of("TxnOffsetCommit", version, values))
+    assert isinstance(found, s.SeenTxnOffsetCommit)
+    assert found.is_fenced is is_fenced
+    assert found.offsets == ((PLACE, 7),)
+    assert (found.transactional_id, found.group) == ("t", "g")
+
+
+@pytest.mark.parametrize(
+    ("version", "values", "is_stable"),
+    [
+        (5, {"group_id": "g", "topics": None}, False),
+        (7, {"group_id": "g", "topics": None, "require_stable": False}, False),
+        (7, {"group_id": "g", "topics": None, "require_stable": True}, True),
+        (8, {"groups": [{"group_id": "g", "topics": None}], "require_stable": True}, True),
+    ],
+)
+def test_offset_fetch_says_whether_it_waits_for_pending_offsets(version, values, is_stable):
+    topics = [{"name": "orders", "partitions": [PARTITION]}]
+    told = {"topics": topics} if version < 8 else {"groups": [{"group_id": "g", "topics": topics}]}
+    (found,) = seen(answer_of(request_of("OffsetFetch", version, values), told)[0])
+    assert isinstance(found, s.SeenOffsetFetch)
+    assert (found.group, found.is_stable) == ("g", is_stable)
+    assert found.offsets == ((PLACE, 7),)
+
+
+def _batch(**fields) -> bytes:
+    return encode_batch([Record(5, 0, b"k", b"v"), Record(6, 0, None, b"w")], **fields)
+
+
+def test_a_produce_tells_acks_ids_and_keys_of_its_batches():
+    batch = _batch(base_offset=5, producer_id=9, producer_epoch=0, base_sequence=0,
+                   transactional=True)  # fmt: skip
+    partitions = [produce.ProducePartition(0, batch)]
+    values = produce.ProduceRequest("t", 1, 100, [produce.ProduceTopic("orders", None, partitions)])
+    (found,) = seen(request_of("Produce", 9, values, correlation_id=3))
+    assert isinstance(found, s.SeenProduce)
+    assert (found.acks, found.transactional_id, found.number) == (1, "t", 3)
+    (sent,) = found.batches
+    assert (sent.partition, sent.producer_id, sent.is_transactional) == (PLACE, 9, True)
+    assert [key for key, _ in sent.records] == [hash(b"k"), hash(b"w")]
+
+
+def _fetch(isolation_level: int, replica_id: int = -1):
+    topics = [fetch.FetchTopic(None, TOPIC_ID, [fetch.FetchPartition(0, 5, 1000)])]
+    asked = fetch.FetchRequest(0, 0, topics, isolation_level=isolation_level, replica_id=replica_id)
+    request = request_of("Fetch", 13, asked)
+    partition = fetch.FetchedPartition(0, records=_batch(base_offset=5, transactional=True))
+    return request, fetch.FetchResponse([fetch.FetchedTopic(None, TOPIC_ID, [partition])])
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_fetch_by_topic_id_tells_its_topic_once_metadata_has(isolation_level):
+    request, answer = _fetch(isolation_level)
+    metadata, _ = answer_of(
+        request_of("Metadata", 12, {"topics": None}),
+        {"topics": [{"name": "orders", "topic_id": TOPIC_ID, "partitions": []}]},
+    )
+    asked, came = seen(metadata, request, answer_of(request, answer)[0])
+    assert isinstance(asked, s.SeenFetch)
+    assert asked.positions == ((PLACE, 5),)
+    assert isinstance(came, s.SeenRecords)
+    assert came.is_transactional
+    assert came.is_read_committed is bool(isolation_level)
+    assert came.keys == ((5, hash(b"k")), (6, hash(b"w")))
+
+
+def test_a_follower_is_no_consumer():
+    request, answer = _fetch(0, replica_id=2)
+    assert seen(request, answer_of(request, answer)[0]) == []
+
+
+def test_records_beyond_the_budget_are_not_looked_at(monkeypatch):
+    monkeypatch.setattr(translating, "RECORDS_PER_S_MAX", 1)
+    request, answer = _fetch(1)
+    came = seen(answer_of(request, answer)[0])[0]
+    assert isinstance(came, s.SeenRecords)
+    assert came.keys == ()
+    assert came.is_transactional
+
+
+def test_an_end_whose_answer_was_lost_has_not_ended_for_its_client():
+    values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
+    request = request_of("EndTxn", 3, values)
+    answer, frame = answer_of(request, {})
+    lost = Answer(request, frame, 0.0, True, "lost")
+    made_up = Answer(request, frame, 0.0, False, "delivered")
+    (asked,) = seen(request, lost, made_up)
+    assert isinstance(asked, s.SeenEndTxn)
+    assert (asked.version, asked.is_commit) == (3, True)
+    assert [type(one) for one in seen(answer)] == [s.SeenEnded]
+
+
+def test_refused_offsets_of_a_transaction_are_told_with_the_error():
+    values = {
+        "transactional_id": "t", "group_id": "g", "producer_id": 1, "producer_epoch": 0,
+        "generation_id": 4, "member_id": "m",
+        "topics": [{"name": "orders", "partitions": [PARTITION]}],
+    }  # fmt: skip
+    request = request_of("TxnOffsetCommit", 5, values)
+    topics = [{"name": "orders", "partitions": [{"partition_index": 0, "error_code": 113}]}]
+    (found,) = seen(answer_of(request, {"topics": topics})[0])
+    assert isinstance(found, s.SeenOffsetsRefused)
+    assert (found.transactional_id, found.group) == ("t", "g")
+    assert found.error == "STALE_MEMBER_EPOCH"
+
+
+def test_a_member_tells_its_timeouts():
+    values = {
+        "group_id": "g", "session_timeout": 6_000, "rebalance_timeout": 300_000, "member_id": "",
+        "protocol_type": "consumer", "protocols": [],
+    }  # fmt: skip
+    (found,) = seen(answer_of(request_of("JoinGroup", 5, values), {"generation_id": 1})[0])
+    assert isinstance(found, s.SeenJoin)
+    assert (found.session_ms, found.rebalance_ms) == (6_000, 300_000)
+
+
+def test_what_cannot_be_decoded_says_nothing():
+    request = request_of("EndTxn", 3, {"transactional_id": "t", "producer_id": 1,
+                                       "producer_epoch": 0, "committed": True})  # fmt: skip
+    request.version = 99
+    assert seen(request) == []
+
+
+def test_connections_are_told():
+    closed = ConnectionClosed(Connection(4, "one", 1, 2), 3.0, "over")
+    assert seen(closed) == [s.SeenClosed(at_s=3.0, instance="one", connection=4)]
+
+
+@pytest.mark.parametrize(("after_s", "waited"), [(9.5, [9.5]), (1.0, [])])
+def test_wait_for_an_answer_is_told_unless_it_is_for_records(after_s, waited):
+    """Of a slow answer when it is let go: its broker has given it at once."""
+    values = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
+    request = request_of("EndTxn", 3, values)
+    answer, _ = answer_of(request, {})
+    answer.at_s = request.at_s + after_s
+    for event in (answer, FaultMade(None, request, request.at_s + after_s, "it came later")):
+        waits = [one for one in seen(event) if isinstance(one, s.SeenWait)]
+        assert [one.waited_s for one in waits] == waited
+    asked, _ = _fetch(0)
+    assert seen(FaultMade(None, asked, asked.at_s + after_s, "it came later")) == []

@@ -1,0 +1,548 @@
+"""Each mistake in a history that is right but for it: its finding is named, and no other."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from oncelog.proof.prove.diagnosis import seen as s
+from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE
+from oncelog.proof.prove.diagnosis.diagnosis import Diagnosis
+
+from .histories import IDS, INPUT, OUTPUT, Application, numbered, started
+
+History = Iterator[s.Sighting]
+UUID = "3f2b8a1c-9d4e-4f7a-8c21-0123456789ab"
+
+
+def offsets_outside() -> History:
+    app = yield from started()
+    for times in (1, 3, 2, 1):
+        for _ in range(times):
+            yield from app.transaction(with_offsets=False)
+        yield app.commit(app.offset)
+
+
+def auto_commit_beside_transactions() -> History:
+    app = yield from started(step_s=0.001)
+    for _ in range(6):
+        began_s = app.at_s
+        yield from app.run(7)
+        app.at_s = began_s + 5.0
+        yield app.commit(app.offset)
+
+
+def auto_commit_of_a_plain_producer() -> History:
+    app = yield from started(name="", step_s=0.001)
+    for _ in range(6):
+        yield from app.copy(app.at_s + 1.0)
+
+
+def commit_before_output() -> History:
+    app = yield from started(name="")
+    for _ in range(8):
+        yield from app.fetch(1)
+        yield app.commit(app.offset + 1)
+        yield app.produce(app.offset)
+        app.offset += 1
+
+
+def read_uncommitted() -> History:
+    app = yield from started(is_read_committed=False)
+    yield from app.run()
+
+
+def no_generation() -> History:
+    app = yield from started(is_fenced=False)
+    yield from app.run()
+
+
+def refused_offsets() -> History:
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.fetch()
+    yield app.produce(app.offset)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 1)
+    yield app.refused()
+    yield from app.end()
+
+
+def no_generation_though_the_id_ends_in_a_number() -> History:
+    """Which is that of the instance: after a rebalance the partition has another one."""
+    one = Application(name="billing-0", is_fenced=False)
+    two = replace(one, instance="instance-2", name="billing-1", connections=(next(IDS), next(IDS)))
+    yield from one.start()
+    yield from one.run()
+    yield from two.start()
+    yield from two.run()
+
+
+def unstable_fetch() -> History:
+    app = yield from started(is_stable=False)
+    yield from app.run()
+
+
+def shared_id() -> History:
+    one = Application(name="billing")
+    two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
+    yield from one.start()
+    yield from one.run(2)
+    yield from two.start()
+    for _ in range(3):
+        one.at_s = two.at_s = max(one.at_s, two.at_s)
+        yield from one.fetch()
+        yield one.produce(one.offset)  # is fenced
+        yield one.init()
+        yield from two.fetch()
+        yield two.produce(two.offset)  # is fenced
+        yield two.init()
+
+
+def shared_id_of_version_1() -> History:
+    """Who is fenced hears it from AddPartitionsToTxn, and has no Produce to send."""
+    one = Application(name="billing")
+    two = replace(one, instance="instance-2", partition=1, connections=(next(IDS), next(IDS)))
+    yield from one.start()
+    yield from one.run(2)
+    yield from two.start()
+    for _ in range(3):
+        for each in (one, two):
+            one.at_s = two.at_s = max(one.at_s, two.at_s)
+            yield from each.fetch()
+            yield s.SeenAdd(**each.at(each.writer), transactional_id="billing")
+            yield each.init()
+
+
+def random_ids() -> History:
+    offset = 0
+    for life in range(2):
+        name = f"billing-{UUID[:-1]}{life}"
+        app = yield from started(name=name, is_fenced=False, at_s=100.0 + life * 20, offset=offset)
+        yield from app.run(4)
+        yield from app.stop()
+        offset = app.offset
+
+
+def ids_of_the_process() -> History:
+    for life in range(3):
+        app = yield from started(name=f"billing-pid-{4211 + life * 37}", at_s=100.0 + life * 20)
+        for _ in range(3):
+            yield from app.transaction(with_offsets=False)
+        yield from app.stop()
+
+
+def acks_1() -> History:
+    app = yield from started(name="", acks=1)
+    for offset in range(5):
+        yield app.produce(offset)
+        yield app.commit(offset + 1)
+
+
+def no_idempotence() -> History:
+    app = yield from started(name="", producer_id=-1)
+    for offset in range(5):
+        yield app.produce(offset)
+
+
+def plain_producer_beside() -> History:
+    app = yield from started()
+    for _ in range(5):
+        yield from app.transaction()
+        yield app.produce(app.offset + 1_000, name="", producer_id=8)
+
+
+def plain_output_and_offsets_in_transactions() -> History:
+    app = yield from started()
+    for _ in range(6):
+        yield from app.fetch()
+        yield app.produce(app.offset, name="", producer_id=8)
+        yield app.send_offsets(app.offset + 3)
+        yield from app.end()
+        app.offset += 3
+
+
+def written_before_init_transactions() -> History:
+    app = Application()
+    yield app.produce(5_000, name="", producer_id=8)
+    yield app.produce(5_001, name="", producer_id=8)
+    yield from app.start()
+    yield from app.run()
+
+
+def _sends_again_by_another(is_answered: bool) -> History:
+    app = yield from started(name="")
+    yield app.produce(1)
+    if is_answered:
+        yield app.produced(is_known=False)
+    else:
+        yield s.SeenClosed(**app.at(app.writer))
+    app.producer_id, app.connections = 8, (app.reader, next(IDS))
+    yield s.SeenOpened(**app.at(app.writer))
+    yield app.init()
+    yield app.produce(1)
+
+
+def fresh_producer_after_an_error() -> History:
+    return _sends_again_by_another(is_answered=True)
+
+
+def fresh_producer_after_a_lost_answer() -> History:
+    return _sends_again_by_another(is_answered=False)
+
+
+def open_longer_than_its_timeout() -> History:
+    app = yield from started(timeout_ms=3_000)
+    for _ in range(3):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        for _ in range(10):
+            app.at_s += 0.5
+            yield app.sign()
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
+def open_longer_than_a_session_without_heartbeat() -> History:
+    app = yield from started()
+    for _ in range(3):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        for _ in range(48):
+            app.at_s += 1
+            yield app.sign("Produce")
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
+def open_without_heartbeat_beside_short_ones() -> History:
+    app = yield from started()
+    for _ in range(3):
+        yield app.produce(app.offset)
+        for _ in range(48):
+            app.at_s += 1
+            yield app.sign("Produce")
+            yield app.produce(app.offset, name="another")
+            yield s.SeenEndTxn(**app.at(app.writer), transactional_id="another", is_commit=True)
+        yield from app.end(is_commit=False)
+        yield from app.join()
+
+
+def abort_without_seek() -> History:
+    app = yield from started()
+    yield from app.run(3)
+    yield from app.transaction(is_commit=False)
+    app.offset += 3
+    yield from app.run(3)
+
+
+def abort_before_offsets_without_seek() -> History:
+    app = yield from started()
+    yield from app.run(3)
+    yield from app.transaction(is_commit=False, with_offsets=False)
+    app.offset += 3
+    yield from app.run(3)
+
+
+def abort_without_seek_of_one_partition() -> History:
+    """Another one's offsets are committed first."""
+    app = yield from started()
+    other = replace(app, partition=1, offset=40)
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    other.at_s = app.at_s
+    yield from other.run(2)
+    app.at_s, app.offset = other.at_s, app.offset + 3
+    yield from app.run(2)
+
+
+def pieces(app: Application, first: int, *, is_commit: bool = True) -> History:
+    """A transaction of three records that are at hand."""
+    for offset in range(first, first + 3):
+        yield app.produce(offset)
+    if is_commit:
+        yield app.send_offsets(first + 3)
+    yield from app.end(is_commit)
+
+
+def abort_of_what_was_prefetched() -> History:
+    """All input has come before the abort, and nothing comes behind it."""
+    app = yield from started()
+    yield from app.fetch(30)
+    yield from pieces(app, 0)
+    yield s.SeenFetch(**app.at(app.reader), positions=(((INPUT, 0), 30),))
+    yield from pieces(app, 3, is_commit=False)
+    for first in range(6, 30, 3):
+        yield from pieces(app, first)
+
+
+def aborts_with_a_reader_far_ahead() -> History:
+    app = yield from started()
+    yield from app.fetch(30)
+    for first in range(0, 150, 15):
+        for each in range(first, first + 12, 3):
+            yield from pieces(app, each)
+        yield from pieces(app, first + 12, is_commit=False)
+        app.offset = first + 30
+        yield from app.fetch(15)
+
+
+def aborts_in_two_partitions() -> History:
+    """The second one gets no more; the first one goes on."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    other = replace(app, partition=1, offset=40)
+    yield from other.transaction(is_commit=False)
+    app.at_s, app.offset = other.at_s, app.offset + 3
+    yield from app.run(5)
+
+
+def aborted_before_anything_was_sent() -> History:
+    """What an abort has thrown away never left the client: neither Produce nor EndTxn are seen."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    yield from app.end(is_commit=False)  # of another transaction, which had begun
+    yield from _left_out(app)
+
+
+def left_out_without_an_abort() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(3)
+    yield from _left_out(app)
+
+
+def _left_out(app: Application) -> History:
+    first = app.offset
+    yield from app.fetch(4)
+    app.offset += 4
+    yield from app.run(3)
+    lost = frozenset(app.key(offset) for offset in range(first, first + 4))
+    yield s.SeenVerdict(at_s=500, lost=4, lost_keys=lost)
+
+
+def chunk_that_commits_the_whole_poll() -> History:
+    """It has aborted once, and the next chunks are written behind the commit."""
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.end(is_commit=False)
+    for is_whole in (True, True, False):
+        yield from app.fetch(6)
+        first, app.offset = app.offset, app.offset + 6
+        for chunk in (first, first + 3)[: 1 + is_whole]:
+            for offset in range(chunk, chunk + 3):
+                yield app.produce(offset)
+                yield app.produced()
+            yield app.send_offsets(app.offset)
+            yield from app.end()
+    lost = frozenset(app.key(offset) for offset in range(first + 3, first + 6))
+    yield s.SeenVerdict(at_s=500, lost=3, lost_keys=lost)
+
+
+def committed_before_the_produce_is_answered() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.fetch(3)
+    yield numbered(app, 0, 1, 2)
+    yield app.send_offsets(3)
+    yield from app.end()
+    yield app.produced()
+
+
+def same_sequence_number_with_other_records() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.fetch(6)
+    yield numbered(app, 0, 1, 2)
+    yield app.produced(is_known=False)
+    yield numbered(app, 3, 4, 5)
+    yield app.produced()
+    yield app.send_offsets(6)
+    yield from app.end()
+
+
+def new_id_after_a_slow_commit() -> History:
+    app = Application()
+    yield from app.start()
+    yield from app.run(2)
+    yield from app.fetch(3)
+    yield app.produce(app.offset)
+    yield app.produced()
+    yield app.send_offsets(app.offset + 1)
+    yield next(app.end())
+    app.name, app.producer_id = "billing-2", 8
+    yield app.init()
+    yield app.produce(app.offset)
+
+
+def plain_output_that_is_doubled() -> History:
+    app = Application(name="", producer_id=-1)
+    yield from app.start()
+    for n in range(4):
+        yield from app.copy(101.3 + n * n)
+    yield s.SeenVerdict(at_s=500, doubled=3)
+
+
+def fenced_by_the_timeout() -> History:
+    app = Application(timeout_ms=3_000)
+    yield from app.start()
+    for _ in range(2):
+        yield from app.fetch()
+        yield app.produce(app.offset)
+        for _ in range(5):
+            app.at_s += 1
+            yield app.sign("Fetch")
+        yield app.init()
+
+
+def auto_commit_between_rebalances() -> History:
+    app = Application(name="", step_s=0.001)
+    yield from app.start()
+    begun_s = app.at_s
+    for number in range(6):
+        yield from app.copy(begun_s + 5.0 * number)
+        app.at_s += 2
+        yield from app.join()
+
+
+def abort_without_seek_and_an_answer_thrown_away() -> History:
+    """What came after the abort is asked for again: that is no way back to what was aborted."""
+    app = yield from started()
+    yield from app.run(2)
+    yield from app.transaction(is_commit=False)
+    app.offset += 3
+    yield from app.fetch()
+    yield from app.run(2)
+
+
+def auto_commit_between_restarts() -> History:
+    """A timer begins with its client; what a rebalance commits is no tick."""
+    for life in range(3):
+        begun_s = 100.0 + 30 * life
+        app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=20 * life)
+        for after_s, is_revoked in ((2.3, True), (5.0, False), (7.7, True), (8.4, True)):
+            yield from app.copy(begun_s + after_s)
+            if is_revoked:
+                yield from app.join()
+        yield from app.stop()
+
+
+def auto_commit_beside_members_that_die() -> History:
+    """What is committed when a rebalance begins is no tick, however long that waits."""
+    app = yield from started(name="", at_s=100.0, step_s=0.001)
+    for number in range(1, 5):
+        yield from app.copy(100.0 + 10 * number)
+        yield from app.copy(101.3 + 10.4 * number)
+        yield from app.join(waits_s=6.0)
+
+
+def auto_commit_of_a_busy_client() -> History:
+    """Its timer begins some time after its connections, and a rebalance brings several commits."""
+    for life in range(3):
+        begun_s = 100.0 + 40 * life
+        app = yield from started(name="", at_s=begun_s, step_s=0.001, offset=30 * life)
+        for after_s in (5.2, 10.2, 11.9, 12.1, 12.2):
+            yield from app.copy(begun_s + after_s)
+        yield from app.join()
+        for after_s in (15.2, 17.0):
+            yield from app.copy(begun_s + after_s)
+        yield from app.stop()  # killed while it commits
+
+
+def state_not_rebuilt() -> History:
+    offset = 0
+    for life in range(2):
+        app = yield from started(at_s=100.0 + life * 20, offset=offset)
+        yield from app.run(4)
+        yield from app.stop()
+        offset = app.offset
+    yield s.SeenVerdict(at_s=500, wrong_finals=4)
+
+
+def sink_not_atomic() -> History:
+    app = Application(name="", producer_id=-1)
+    yield from app.join()
+    yield app.commit(9)
+    yield s.SeenVerdict(at_s=500, is_sink=True, doubled=2)
+
+
+def v1_on_brokers_without_a_fence() -> History:
+    app = yield from started(version=4)
+    yield from app.run()
+    yield s.SeenCluster(**app.at(0), has_connection_fence=False)
+
+
+def min_insync_1() -> History:
+    app = yield from started()
+    yield from app.run()
+    yield s.SeenTopic(**app.at(0), topic=OUTPUT, min_insync_replicas=1, replication_factor=3)
+
+
+WRONG: list[tuple[object, set[str]]] = [
+    (offsets_outside, {"offsets-outside-transaction"}),
+    (auto_commit_beside_transactions, {"auto-commit", "offsets-outside-transaction"}),
+    (auto_commit_of_a_plain_producer, {"auto-commit"}),
+    (commit_before_output, {"commit-before-output"}),
+    (read_uncommitted, {"read-uncommitted"}),
+    (no_generation, {"no-group-fencing"}),
+    (refused_offsets, {"refused-offsets"}),
+    (no_generation_though_the_id_ends_in_a_number, {"no-group-fencing"}),
+    (unstable_fetch, {"unstable-offset-fetch"}),
+    (shared_id, {"shared-transactional-id"}),
+    (shared_id_of_version_1, {"shared-transactional-id"}),
+    (random_ids, {"random-transactional-id", "no-group-fencing"}),
+    (ids_of_the_process, {"random-transactional-id"}),
+    (acks_1, {"acks-below-all"}),
+    (no_idempotence, {"no-idempotence"}),
+    (plain_producer_beside, {"plain-producer"}),
+    (plain_output_and_offsets_in_transactions, {"plain-producer"}),
+    (written_before_init_transactions, {"plain-producer"}),
+    (fresh_producer_after_an_error, {"retry-in-fresh-producer"}),
+    (fresh_producer_after_a_lost_answer, {"retry-in-fresh-producer"}),
+    (open_longer_than_its_timeout, {"transaction-too-long"}),
+    (open_longer_than_a_session_without_heartbeat, {"transaction-too-long"}),
+    (open_without_heartbeat_beside_short_ones, {"transaction-too-long"}),
+    (abort_without_seek, {"abort-without-seek"}),
+    (abort_before_offsets_without_seek, {"abort-without-seek"}),
+    (abort_without_seek_of_one_partition, {"abort-without-seek"}),
+    (abort_of_what_was_prefetched, {"abort-without-seek"}),
+    (aborts_with_a_reader_far_ahead, {"abort-without-seek"}),
+    (aborts_in_two_partitions, {"abort-without-seek"}),
+    (aborted_before_anything_was_sent, {"abort-without-seek"}),
+    (left_out_without_an_abort, {"passed-over"}),
+    (chunk_that_commits_the_whole_poll, {"passed-over"}),
+    (committed_before_the_produce_is_answered, {"commit-before-produce"}),
+    (same_sequence_number_with_other_records, {"same-sequence-other-bytes"}),
+    (new_id_after_a_slow_commit, {"retry-in-fresh-producer"}),
+    (plain_output_that_is_doubled, {"offsets-outside-transaction", "no-idempotence"}),
+    (fenced_by_the_timeout, {"transaction-too-long"}),
+    (auto_commit_between_rebalances, {"auto-commit"}),
+    (abort_without_seek_and_an_answer_thrown_away, {"abort-without-seek"}),
+    (auto_commit_between_restarts, {"auto-commit"}),
+    (auto_commit_of_a_busy_client, {"auto-commit"}),
+    (auto_commit_beside_members_that_die, {"auto-commit"}),
+    (state_not_rebuilt, {"state-not-rebuilt"}),
+    (sink_not_atomic, {"sink-not-atomic"}),
+    (v1_on_brokers_without_a_fence, {"v1-late-requests"}),
+    (min_insync_1, {"min-insync-1"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("history", "names"), WRONG, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_mistake_is_named_and_nothing_else(history, names) -> None:
+    diagnosis = Diagnosis(is_aggregate=history is state_not_rebuilt)
+    told = [found for seen in history() for found in diagnosis.see(seen)]
+    assert diagnosis.names == names
+    assert len(told) == len(diagnosis.findings), "each is told once"
+    for found in diagnosis.findings:
+        assert found.evidence
+        assert any(found.kind.section in line for line in found.lines())
+
+
+def test_every_kind_has_its_history() -> None:
+    assert set().union(*(names for _, names in WRONG)) == set(CATALOGUE)

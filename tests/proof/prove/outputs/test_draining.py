@@ -1,0 +1,201 @@
+"""What is not to be read yet is not lost."""
+
+import re
+import sqlite3
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.prove.judgement import judge_ids
+from oncelog.proof.prove.observed import Observed, Tries
+from oncelog.proof.prove.outputs import draining
+from oncelog.proof.prove.outputs.database import DatabaseOutputs
+from oncelog.proof.prove.outputs.draining import Drain, Pace
+from oncelog.proof.prove.relation import LogRecord, matcher
+from oncelog.wire.errors import CoordinatorNotAvailable
+
+IN, OUT = ("in", 0), ("out", 0)
+
+
+class Offsets:
+    """What a cluster tells of its offsets."""
+
+    def __init__(self, committed: int, *ongoing: str) -> None:
+        self.groups, self._committed = self, committed
+        self.transactions, self._ongoing = self, ongoing
+        self.stable = self.end = 0
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        return {IN: self._committed}
+
+    def list_transactions(self, states: Any) -> list[Any]:
+        return [SimpleNamespace(transactional_id=name) for name in self._ongoing]
+
+    def list_offsets(self, places: Any, read_committed: bool = False) -> dict[Any, int]:
+        return dict.fromkeys(places, self.stable if read_committed else self.end)
+
+
+class Instances:
+    """Two instances; exits: when the second one ends by itself."""
+
+    instances = ("instance-1", "instance-2")
+
+    def __init__(self, every_s: float | None = None) -> None:
+        self._begun_s, self._every_s = time.monotonic(), every_s
+
+    @property
+    def exits(self) -> list[tuple[float, str, int]]:
+        if self._every_s is None:
+            return []
+        count = int((time.monotonic() - self._begun_s) / self._every_s)
+        return [(self._begun_s + n * self._every_s, "instance-2", 1) for n in range(count + 1)]
+
+
+def drain(
+    tmp_path: Path, admin: Offsets, rows: list[str], application: Instances | None = None
+) -> Drain:
+    with sqlite3.connect(file := tmp_path / "out.db") as connection:
+        connection.execute("CREATE TABLE t (id TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(row,) for row in rows])
+    connection.close()
+    observed = Observed(["in"], ["out"])
+    observed.groups["g"] = None
+    inputs = [(each, LogRecord(*IN, n, each.encode())) for n, each in enumerate(("a", "b"))]
+    return Drain(
+        cast(Any, admin), cast(Any, application or Instances()), DatabaseOutputs(f"sqlite:///{file}?table=t&id=id"),
+        observed, inputs, {IN: 2}, [OUT],
+        lambda inputs, outputs, is_passed: judge_ids(
+            inputs, outputs, matcher("key"), is_passed=is_passed
+        ),
+        Pace(timeout_s=1.0, silence_s=0.5, rest_s=0.3),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "QUIET_S", 0.1)
+    monkeypatch.setattr(draining, "LOOK_EACH_S", 0.02)
+    monkeypatch.setattr(draining, "ANSWER_S", 0.5)
+
+
+def waited(drained: Drain) -> Drain:
+    drained._reader.look()  # type: ignore[union-attr]
+    drained.wait()
+    return drained
+
+
+def test_drain_of_an_application_at_rest_ends_early(tmp_path: Path, quickly: None) -> None:
+    drained = waited(drain(tmp_path, Offsets(committed=2), ["a", "b"]))
+    assert drained.unrest is None and drained.restless == "" and not drained.notes
+
+
+def test_drain_with_an_open_transaction_names_its_instance(tmp_path: Path, quickly: None) -> None:
+    """The one that its coordinator has open, not one that has timed out when its owner died."""
+    admin = Offsets(2, "app-2")
+    admin.end = 1
+    drained = drain(tmp_path, admin, ["a", "b"])
+    drained._observed._transactions |= {"app-1": "instance-1", "app-2": "instance-2"}
+    assert waited(drained).restless == "instance-2 never came to rest"
+    assert "its transaction app-2 stayed open" in drained.notes[0]
+
+
+def test_drain_whose_offsets_still_move_blames_no_transaction(
+    tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an application that writes in transactions one is open at any moment."""
+    admin = Offsets(0, "app-1")
+    admin.end = 1
+    drained = drain(tmp_path, admin, ["a", "b"])
+    drained._observed._transactions["app-1"] = "instance-1"
+    monkeypatch.setattr(admin, "committed", lambda group: {IN: int(time.monotonic() * 1e6)})
+    assert waited(drained).restless == "the application never came to rest"
+    assert "outputs or offsets still moved" in drained.notes[0]
+
+
+def test_drain_takes_no_broker_without_an_answer_for_an_open_transaction(
+    tmp_path: Path, quickly: None
+) -> None:
+    admin = Offsets(2)
+    begun_s, ends = time.monotonic(), admin.list_offsets
+
+    def unreachable(places: Any, read_committed: bool = False) -> dict[Any, int]:
+        if time.monotonic() < begun_s + 1.3:  # beyond the deadline
+            raise CoordinatorNotAvailable
+        return ends(places, read_committed)
+
+    admin.list_offsets = unreachable
+    assert waited(drain(tmp_path, admin, ["a", "b"])).unrest is None
+
+
+def test_drain_with_an_instance_that_ends_again_and_again_names_it(
+    tmp_path: Path, quickly: None
+) -> None:
+    drained = waited(drain(tmp_path, Offsets(2), ["a", "b"], Instances(every_s=0.02)))
+    assert drained.restless == "instance-2 never came to rest"
+    assert re.search(r"it ended by itself \d+ times after all was mended", drained.notes[0])
+
+
+def test_drain_after_one_end_waits_for_rest(tmp_path: Path, quickly: None) -> None:
+    drained = waited(drain(tmp_path, Offsets(2), ["a", "b"], Instances(every_s=600)))
+    assert drained.unrest is None
+
+
+@pytest.mark.parametrize(("last_try_s", "is_restless"), [(600.0, True), (-10.0, False)])
+def test_drain_with_an_instance_that_tries_in_vain_names_it(
+    tmp_path: Path, quickly: None, last_try_s: float, is_restless: bool
+) -> None:
+    drained = drain(tmp_path, Offsets(2), ["a", "b"])
+    at_s = time.monotonic() + last_try_s
+    drained._observed._tries["instance-1"] = Tries(130, 130, "UNKNOWN_MEMBER_ID", at_s)
+    waited(drained)
+    assert drained.restless == ("instance-1 never came to rest" if is_restless else "")
+    if is_restless:
+        assert "130 producers made, the last error UNKNOWN_MEMBER_ID" in drained.notes[0]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_an_open_transaction_holds_back_is_not_lost(tmp_path: Path, is_open: bool) -> None:
+    admin = Offsets(committed=2)
+    admin.end = int(is_open)
+    drained = drain(tmp_path, admin, ["a"])
+    judgement, *_ = drained.judged(is_last=True)
+    if is_open:
+        assert judgement.pending == ["b"] and not judgement.is_violated
+        assert "a transaction is still open" in drained.why
+        assert drained.restless == "the application never came to rest"
+    else:
+        assert judgement.lost == {"b": 1} and drained.why == "" and drained.unrest is None
+
+
+def test_a_table_that_cannot_be_read_at_the_end_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining, "READ_TIMEOUT_S", 0.2)
+    drained = drain(tmp_path, Offsets(committed=2), ["a", "b"])
+    with sqlite3.connect(tmp_path / "out.db") as connection:
+        connection.execute("ALTER TABLE t RENAME TO away")
+    connection.close()
+    with pytest.raises(Failure, match="t cannot be read"):
+        drained.judged(is_last=True)
+
+
+def test_what_has_not_moved_is_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a million outputs it takes seconds, which the proxy misses."""
+    monkeypatch.setattr(draining, "QUIET_S", 0.5)
+    monkeypatch.setattr(draining, "LOOK_EACH_S", 0.05)
+    drained = drain(tmp_path, Offsets(committed=2), ["a", "b"])
+    drained._reader.look()  # type: ignore[union-attr]
+    judged: list[bool] = []
+    judge = drained._judge
+
+    def counted(*arguments: Any) -> Any:
+        judged.append(True)
+        return judge(*arguments)
+
+    monkeypatch.setattr(drained, "_judge", counted)
+    drained.wait()
+    assert len(judged) == 1 and drained.why == "" and not drained.notes

@@ -1,0 +1,45 @@
+"""A table of PostgreSQL, judged in a real run."""
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import oncelog
+from oncelog.proof.prove.outputs import database
+
+from ....client.dual_write.postgresql import postgresql
+
+psycopg = pytest.importorskip("psycopg")
+PROGRAM = Path(__file__).parent.parent / "programs" / "into_database.py"
+
+
+@pytest.mark.cluster
+def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> None:
+    with postgresql() as server:
+        outcome = oncelog.prove(
+            [sys.executable, str(PROGRAM)], inputs="rows-in", outputs=(), instances=1,
+            bootstrap=oncelog_cluster.bootstrap, faults="kill@before-commit",
+            sink=f"{server.url}?table=invoices&id=order_id", environment={"DATABASE": server.url},
+        )  # fmt: skip
+    assert outcome.verdict.name == "AT LEAST ONCE", outcome
+    assert [found.kind.name for found in outcome.findings] == ["sink-not-atomic"]
+
+
+def test_a_table_that_is_locked_is_waited_for_no_longer_than_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by a transaction of an instance that stands still."""
+    monkeypatch.setattr(database, "QUERY_TIMEOUT_S", 0.3)
+    with postgresql() as server:
+        with psycopg.connect(server.url) as connection:
+            connection.execute("CREATE TABLE invoices (order_id TEXT)")
+        outputs = database.DatabaseOutputs(f"{server.url}?table=invoices&id=order_id")
+        with psycopg.connect(server.url) as connection:
+            connection.execute("LOCK TABLE invoices")
+            looking = threading.Thread(target=outputs.look, daemon=True)
+            looking.start()
+            looking.join(5)
+            assert not looking.is_alive() and "timeout" in outputs.problem
+        assert outputs.look()

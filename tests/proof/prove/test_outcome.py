@@ -1,0 +1,75 @@
+"""What a test that fails shows of an outcome."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE, ApplicationFinding
+from oncelog.proof.prove.facts import Struck, Wrote
+from oncelog.proof.prove.judgement import Judgement, verdict_of
+from oncelog.proof.prove.outcome import REPR_MAX, ProveOutcome
+from oncelog.proof.prove.page import render
+from oncelog.proof.prove.settings import ProveSettings
+from oncelog.proof.prove.story import Line
+from oncelog.proof.pytest_plugin.plugin import _outcomes
+
+FAULT = "FAULT kill -9 of instance-1 before its OffsetCommit"
+STORY: list[Line] = [(1.0, "instance-1", "fetched it (in/0@7)"), (2.0, "instance-1", FAULT)]
+
+
+def outcome(story: Sequence[Line] = STORY, **judged: object) -> ProveOutcome:
+    judgement = Judgement(inputs=3, **{"doubled": {"r-7": 1}, **judged})  # type: ignore[arg-type]
+    return ProveOutcome(
+        settings=ProveSettings(command=("true",), seed=41), judgement=judgement, struck=(),
+        verdict=verdict_of(judgement, 1), story_of="r-7, doubled", story=story,
+    )  # fmt: skip
+
+
+def test_repr_of_an_outcome_is_its_verdict_seed_and_faults() -> None:
+    assert repr(outcome()) == (
+        "<AT LEAST ONCE: 1 doubled; seed 41; r-7, doubled: kill -9 of instance-1 before its "
+        "OffsetCommit>"
+    )
+    assert len(repr(outcome(story=STORY * 20))) <= REPR_MAX + 2
+
+
+def test_assertion_about_an_outcome_shows_all_of_it_in_the_report() -> None:
+    found = outcome()
+    with pytest.raises(AssertionError, match="AT LEAST ONCE: 1 doubled; seed 41") as failed:
+        assert found.is_exactly_once
+    ((title, text),) = _outcomes(failed)
+    assert title == "oncelog prove" and text == str(found) and "fetched it (in/0@7)" in text
+
+
+def test_lazy_local_of_a_failed_test_is_not_asked_what_it_is() -> None:
+    class Lazy:
+        """As Django's SimpleLazyObject, or Flask's request outside of one."""
+
+        @property
+        def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
+            raise RuntimeError("working outside of request context")
+
+    lazy, found = Lazy(), outcome()
+    with pytest.raises(AssertionError) as failed:
+        assert found.is_exactly_once and lazy
+    assert [title for title, _ in _outcomes(failed)] == ["oncelog prove"]
+
+
+def test_outcome_without_rest_says_so_in_json_and_what_is_not_through_in_words() -> None:
+    found = outcome(pending=["a", "b"])
+    assert found.as_fields()["rest"] is True
+    found.rest = False
+    assert found.as_fields()["rest"] is False
+    assert "not through: 2 of 3 inputs" in found.lines()
+
+
+def test_page_has_findings_a_legend_and_an_axis() -> None:
+    found = outcome()
+    kind = CATALOGUE["commit-before-produce"]
+    found.findings = [ApplicationFinding(kind, "instance-1", "t", "EndTxn was sent", 3.0)]
+    found.facts = [Wrote(at, "instance-1", "", "out", 0, 1, 2, 7, 0, -1) for at in (1.0, 65.0)]
+    found.struck = [Struck(2.0, "instance-1", "slow@EndTxn", "late", 1, until_s=14.0)]
+    page = render(found)
+    assert kind.remedy in page and "EndTxn was sent" in page and kind.title in page
+    assert "another fault, as long as it lasted" in page
+    assert ">0 s</text>" in page and ">60 s</text>" in page and ">10 s</text>" in page

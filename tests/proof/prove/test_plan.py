@@ -1,0 +1,179 @@
+"""The plan follows from the seed and from what was observed."""
+
+from itertools import islice, pairwise
+
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.prove.plan import (
+    AIM_MIN_S,
+    AT_BEGIN,
+    AT_WORK,
+    BESIDE,
+    FAULTS,
+    FIRST,
+    INSTANCES_MORE_MAX,
+    MORE,
+    SIDES,
+    SURE,
+    THEN,
+    Act,
+    AimedFault,
+    Timeouts,
+    Traits,
+    draw,
+    is_possible,
+    named,
+    plan,
+    sure_ones,
+)
+from oncelog.proof.prove.striking import after_a_stall
+
+PLAIN = frozenset(("Fetch", "Produce", "OffsetCommit", "JoinGroup", "SyncGroup"))
+FETCHES = frozenset(("OffsetFetch",))
+TRANSACTIONAL = frozenset(("Fetch", "Produce", "TxnOffsetCommit", "EndTxn", "SyncGroup"))
+
+
+def names(seed: int, traits: Traits, decks: int = 2) -> list[str]:
+    drawn = islice(draw(seed), decks * len(FIRST + THEN))
+    return [fault.name for fault in drawn if is_possible(fault, traits, 2)]
+
+
+def test_a_seed_repeats_its_plan_and_another_has_another() -> None:
+    traits = Traits(TRANSACTIONAL, 2, True)
+    assert names(7, traits) == names(7, traits) != names(8, traits)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lost_answers_come_in_every_plan_before_the_rest(seed: int) -> None:
+    first = list(islice(draw(seed), len(FIRST) + 1))
+    assert set(first) == {*FIRST, AT_BEGIN}
+    assert sum(fault.act is Act.LOSE_ANSWER for fault in first) == 4
+    whole = islice(draw(seed), len(FIRST + THEN + MORE) * 2 + len(SURE) + 2)
+    assert {fault.name for fault in whole} == FAULTS.keys()
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seconds", [60.0, 300.0])
+def test_whole_plan_has_every_slow_or_refused_request_that_can_meet_the_application(
+    seed: int, seconds: float
+) -> None:
+    for traits in (Traits(TRANSACTIONAL | FETCHES, 2, True), Traits(PLAIN | FETCHES, 2, True)):
+        possible = {fault.name for fault in SURE if is_possible(fault, traits, 2)}
+        groups = sure_ones(seed, seconds, traits, 2)
+        assert {fault.name for group in groups for fault in group} == possible
+        (beside,) = [group for group in groups if group[0].act in BESIDE]
+        assert beside[0].act is Act.STALL and 12 <= beside[0].seconds <= 40
+        slow = [fault for fault in beside if fault.act is Act.SLOW]
+        assert all(2 <= fault.seconds <= 15 and fault.side in SIDES for fault in slow)
+        assert max(f.seconds for f in slow if f.about == "Produce") > 10
+    assert {"stall@leader", "slow@EndTxn", "slow@TxnOffsetCommit", "hold@Produce"} & possible == {
+        "stall@leader"
+    }, "of an application without transactions"
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seconds", [10.0, 20.0, 45.0])
+def test_short_plan_has_three_slow_or_refused_requests_that_the_seed_chooses(
+    seed: int, seconds: float
+) -> None:
+    traits = Traits(TRANSACTIONAL | FETCHES, 2, True)
+    chosen = [fault for group in sure_ones(seed, seconds, traits, 2) for fault in group]
+    assert len({fault.name for fault in chosen}) == len(chosen) == (4 if seconds > 40 else 3)
+    assert all(fault.seconds <= 6 for fault in chosen if fault.act is Act.SLOW)
+    assert all(fault.seconds <= 15 for fault in chosen if fault.act is Act.STALL)
+    assert seconds > 30 or all(fault.act is not Act.STALL for fault in chosen)
+    foreign = Traits(TRANSACTIONAL | FETCHES, 2, False)
+    assert "stall@leader" not in {f.name for g in sure_ones(seed, 60, foreign) for f in g}
+
+
+def test_sure_faults_are_chosen_by_the_seed() -> None:
+    traits = Traits(TRANSACTIONAL | FETCHES, 2, True)
+    chosen = [sure_ones(seed, 20.0, traits, 2) for seed in range(30)]
+    assert chosen == [sure_ones(seed, 20.0, traits, 2) for seed in range(30)]
+    names = {fault.name for groups in chosen for group in groups for fault in group}
+    assert names == {f.name for f in SURE if is_possible(f, traits, 2)} - {"stall@leader"}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("at_most", [0, 3, 40])
+def test_sure_faults_come_between_the_drawn_ones_and_behind_them_when_time_is_over(
+    seed: int, at_most: int
+) -> None:
+    groups = sure_ones(seed, 60.0, Traits(TRANSACTIONAL | FETCHES, 2, True), 2)
+    made: list[AimedFault] = []
+    for fault in plan(seed, groups, lambda: len(made) >= at_most):
+        made.append(fault)
+    sure = [fault for group in groups for fault in group]
+    assert [fault for fault in made if any(fault is each for each in sure)][: len(sure)] == sure
+    drawn = [fault for fault in made if not any(fault is each for each in sure)]
+    assert drawn == list(islice(draw(seed), len(drawn)))
+    assert all(
+        ((a.act is Act.KILL or a is AT_WORK) and b is AT_WORK) or b is not AT_WORK
+        for a, b in pairwise(made)
+    )
+
+
+def test_only_what_can_meet_the_application_is_made() -> None:
+    assert not any("EndTxn" in name or "Txn" in name for name in names(1, Traits(PLAIN, 2, True)))
+    assert "lose-answer@OffsetCommit" not in names(1, Traits(TRANSACTIONAL, 2, True))
+    foreign = names(1, Traits(PLAIN, 2, False))
+    assert foreign and not any(name.startswith("broker") for name in foreign)
+    assert "remove" not in names(1, Traits(PLAIN, 1, True))
+    assert "add" not in names(1, Traits(PLAIN, 2 + INSTANCES_MORE_MAX, True))
+    assert "kill-at-work" not in foreign
+    for seed in range(5):
+        drawn = names(seed, Traits(PLAIN - {"Produce"}, 2, True), decks=1)
+        before = [a for a, b in pairwise(drawn) if b == "kill-at-work"]
+        assert all(name.startswith("kill") for name in before), drawn
+    sink = names(1, Traits(PLAIN - {"Produce"}, 2, True), decks=1)
+    assert sink.count("kill-at-work") > 1
+    assert set(names(1, Traits(frozenset(), 2, True))) == {"stop", "add", "remove", "cut"}
+    beside = names(1, Traits(frozenset(("Fetch", "SyncGroup")), 2, True))
+    assert {"pause-at-work", "kill@after-Fetch"} < set(beside)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_transaction_is_paused_before_it_begins_in_every_plan(seed: int) -> None:
+    """Of one that is open, what is not fenced by its group may be spared by its own timeout."""
+    version_1 = Traits(TRANSACTIONAL | {"AddPartitionsToTxn"}, 2, True)
+    first = islice(draw(seed), len(FIRST) + 1)
+    drawn = [fault.name for fault in first if is_possible(fault, version_1, 2)]
+    assert ("pause@before-commit", "pause@before-transaction") in pairwise(drawn)
+    assert "pause@before-transaction" not in names(seed, Traits(TRANSACTIONAL, 2, True))
+
+
+def test_faults_are_named() -> None:
+    assert named(" stop, kill@before-commit ,stop") == [
+        FAULTS["stop"], FAULTS["kill@before-commit"], FAULTS["stop"],
+    ]  # fmt: skip
+    with pytest.raises(Failure, match="no fault kill@noon"):
+        named("stop,kill@noon")
+
+
+def test_what_comes_behind_a_stall_is_work_that_has_piled_up() -> None:
+    assert after_a_stall([1.0, 1.2, 1.4]) == []
+    assert after_a_stall([1.0, 1.2, 4.0, 4.1]) == [4.0, 4.1]
+    assert after_a_stall([1.0, 4.0, 4.1, 9.0]) == [9.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "apis"),
+    [
+        ("lose-answer@ConsumerGroupHeartbeat", {"ConsumerGroupHeartbeat"}),
+        ("pause@before-heartbeat", {"ConsumerGroupHeartbeat"}),
+        ("kill@rebalance", {"ConsumerGroupHeartbeat", "SyncGroup"}),
+    ],
+)
+def test_rebalances_of_either_protocol_are_provoked_and_met(name: str, apis: set[str]) -> None:
+    fault = FAULTS[name]
+    assert fault.needs_rebalance and fault.apis == apis
+    for api in ("SyncGroup", "ConsumerGroupHeartbeat"):
+        assert is_possible(fault, Traits(frozenset({api}), 2), 2) is (api in apis)
+
+
+def test_longer_sessions_are_waited_for() -> None:
+    short, long = Timeouts(), Timeouts(session_s=45.0)
+    assert (short.aim_s, short.longer_s) == (AIM_MIN_S, 0.0)
+    assert long.still_s > 45.0 and long.aim_s > long.still_s and long.longer_s == 156.0
+    assert long.pause_max_s > 90.0

@@ -1,0 +1,89 @@
+"""A run that fails itself says nothing of the application."""
+
+import time
+from contextlib import ExitStack
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.prove.facts import Struck
+from oncelog.proof.prove.plan import AimedFault, Timeouts
+from oncelog.proof.prove.run import RUN_ENDS_WITHIN_S, Run
+from oncelog.proof.prove.settings import ProveSettings
+
+
+def broken() -> None:
+    raise ProcessLookupError("it has just ended")
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("a mistake"), OSError("no space")])
+def test_what_a_run_meets_is_no_violation(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def go(self: Run, stack: ExitStack) -> Any:
+        raise problem
+
+    monkeypatch.setattr(Run, "_go", go)
+    with pytest.raises(Failure, match=str(problem)) as failed:
+        Run(ProveSettings(command=("true",)), None, print).go()
+    assert failed.value.exit_code == 2
+
+
+def test_what_comes_to_light_when_all_is_closed_is_no_violation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def go(self: Run, stack: ExitStack) -> Any:
+        stack.callback(broken)
+
+    monkeypatch.setattr(Run, "_go", go)
+    run = Run(ProveSettings(command=("true",)), None, print)
+    with pytest.raises(Failure, match="it has just ended") as failed:
+        run.go()
+    assert failed.value.exit_code == 2 and not run.directory.exists()
+
+
+def test_faults_are_made_as_long_as_was_asked_for() -> None:
+    """What does not fit an application is drawn, and not made: it is no fault of 400."""
+    made: list[AimedFault] = []
+
+    def strike(fault: AimedFault) -> Struck:
+        made.append(fault)
+        return Struck(time.monotonic(), "", fault.name, fault.name)
+
+    application = SimpleNamespace(instances=["one"])
+    feeder = SimpleNamespace(fed=0, check=lambda: None)
+    observed = SimpleNamespace(apis=frozenset(), worked_at_s=time.monotonic() + 600)
+    run = Run(ProveSettings(command=("true",), seconds=30.0), None, lambda _: None)
+    late = SimpleNamespace(wait_until_over=lambda: None, until_s=0.0)
+    striker = SimpleNamespace(strike=strike, restarted=[], late=late)
+    parts: Any = (striker, application, observed, feeder, None)
+    assert len(list(islice(run._strike(*parts), 401))) == len(made) == 401
+
+
+@pytest.mark.parametrize("late_s", [-60.0, 0.0, 30.0, 75.0])
+def test_drain_ends_in_time_whatever_the_faults_took(late_s: float) -> None:
+    run = Run(ProveSettings(command=("true",)), None, print)
+    pace = run._pace(time.monotonic() - late_s)
+    assert 20 <= pace.timeout_s <= 60
+    assert late_s + pace.timeout_s + 20 <= RUN_ENDS_WITHIN_S
+
+
+def test_drain_lasts_longer_when_asked_for_or_when_the_application_starts_slowly() -> None:
+    run = Run(ProveSettings(command=("true",), drain_timeout_s=300.0), None, print)
+    assert run._pace(time.monotonic() - 60).timeout_s > 250
+    run = Run(ProveSettings(command=("true",)), None, print)
+    run._timeouts = Timeouts(start_s=60.0)
+    assert run._pace(time.monotonic() - 90).timeout_s > 150
+
+
+def test_application_that_never_worked_is_told_which_topics_nobody_has_named() -> None:
+    run = Run(ProveSettings(command=("true",), outputs=("invoices",)), None, print)
+    assert run._defaults() == " --in was not given: ONCELOG_IN is prove-in."
+
+
+def test_program_that_is_not_there_is_missed_before_anything_is_started() -> None:
+    with pytest.raises(Failure, match="no program 'no-such-program'"):
+        Run(ProveSettings(command=("no-such-program",)), None, print)

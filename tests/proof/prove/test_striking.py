@@ -1,0 +1,148 @@
+"""A fault that has missed is over: a request that was on its way meets nothing. Who does nothing is
+restarted, so that faults meet somebody."""
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from oncelog.proof.prove.plan import FAULTS, Timeouts
+from oncelog.proof.prove.striking import Striker
+
+
+class SoonMissed(Timeouts):
+    @property
+    def aim_s(self) -> float:
+        return 0.05
+
+
+class NoticingApplication:
+    def __init__(self, *instances: str) -> None:
+        self.instances = instances or ("instance-1",)
+        self.struck: list[str] = []
+        self.awake_s: dict[str, float] = {}  # for how long; others have just begun
+
+    def kill(self, name: str) -> None:
+        self.struck.append(f"kill {name}")
+
+    def pause(self, name: str) -> None:
+        self.struck.append(f"pause {name}")
+
+    def restart(self, name: str) -> None:
+        self.struck.append(f"restart {name}")
+        self.awake_s[name] = 0.0
+
+    def awake_since_s(self, name: str) -> float:
+        return time.monotonic() - self.awake_s.get(name, 0.0)
+
+    def resume(self, name: str) -> None: ...
+
+    def check(self) -> None: ...
+
+    def ensure_running(self) -> None: ...
+
+
+class LongPolls:
+    """A proxy whose Fetch is bound to the rule when it is sent, and answered when asked."""
+
+    rule: Any = None
+
+    def add(self, rule: Any) -> None:
+        self.rule = rule
+
+    def remove(self, rule: Any) -> None: ...
+
+    def answer(self) -> Any:
+        return self.rule.action.act(SimpleNamespace(instance="instance-1", api="Fetch"), object())
+
+
+def striker_of(application: NoticingApplication, observed: Any, proxy: Any) -> Striker:
+    return Striker(
+        proxy, cast(Any, application), observed, None, seed=1,
+        inputs=frozenset("i"), outputs=frozenset("o"), timeouts=SoonMissed(), instances_max=2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["kill@after-Fetch", "pause-at-work"])
+def test_a_fetch_that_is_answered_after_its_fault_has_missed_meets_nothing(name: str) -> None:
+    application, polls = NoticingApplication(), LongPolls()
+    observed = SimpleNamespace(
+        brings_inputs=lambda _: True, open_work=lambda _: 0, silent_since_s=lambda _: None
+    )
+    striker = striker_of(application, observed, polls)
+    assert not striker.strike(FAULTS[name]).is_made
+    assert polls.answer() is None
+    assert application.struck == []
+
+
+LONG_S = 10 * SoonMissed().silent_s
+
+
+def test_who_asks_for_nothing_any_more_is_restarted_and_takes_over_from_who_is_paused() -> None:
+    """A consumer that has crashed in a process that lives (kafkajs) would leave nobody who goes on
+    without the one that is paused."""
+    application = NoticingApplication("paused", "crashed", "waits", "starts")
+    application.awake_s = dict.fromkeys(("paused", "crashed", "waits"), LONG_S)
+    observed = SimpleNamespace(
+        silent_since_s=lambda name: None if name == "waits" else time.monotonic() - LONG_S,
+        had=lambda *_: frozenset(),
+        is_in_transaction=lambda _: True,
+        has_gone_on=lambda *_: "restart crashed" in application.struck,
+    )
+    striker = striker_of(application, observed, LongPolls())
+    assert "its group went on without it" in striker._paused("paused", "before its OffsetCommit")
+    assert application.struck == ["pause paused", "restart crashed"]
+    assert striker.restarted == ["crashed"]
+
+
+@pytest.mark.parametrize("name", ["slow@Produce", "error@Produce"])
+def test_produce_that_nobody_answers_is_neither_late_nor_refused(name: str) -> None:
+    """Its fault would count as made, and have met work."""
+    striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
+
+    def produce(acks: int) -> Any:
+        subjects = SimpleNamespace(topics={"o"})
+        return SimpleNamespace(api="Produce", subjects=subjects, body=SimpleNamespace(acks=acks))
+
+    match = striker._match(FAULTS[name])
+    assert [match.fits(produce(acks)) for acks in (-1, 1, 0)] == [True, True, False]
+
+
+def test_heartbeats_that_say_nothing_of_partitions_are_let_pass() -> None:
+    striker = striker_of(NoticingApplication(), SimpleNamespace(), LongPolls())
+    match = striker._match(FAULTS["pause@before-heartbeat"])
+
+    def fits(owned: Any) -> bool:
+        body = SimpleNamespace(topic_partitions=owned)
+        subjects = SimpleNamespace(topics=set())
+        asked: Any = SimpleNamespace(api="ConsumerGroupHeartbeat", body=body, subjects=subjects)
+        return match.fits(asked)
+
+    assert [fits(owned) for owned in (None, (), ("t",))] == [False, True, True]
+
+
+def test_fault_behind_a_refusal_waits_until_its_instance_has_gone_through() -> None:
+    """Who leaves a refused record out does so a moment later: a leader that stands still by then
+    aborts that, and clears it."""
+    looks: list[str] = []
+
+    def has_gone_through(instance: str, since_s: float) -> bool:
+        looks.append(instance)
+        return len(looks) == 3
+
+    class Refusing(LongPolls):
+        def made(self, rule: Any) -> int:
+            subjects = SimpleNamespace(topics={"o"})
+            rule.match.fits(SimpleNamespace(
+                api="Produce", instance="instance-1", client_id="", subjects=subjects,
+                body=SimpleNamespace(acks=-1), at_s=time.monotonic(),
+            ))  # fmt: skip
+            return 1
+
+    observed = SimpleNamespace(
+        open_work=lambda _: 1, silent_since_s=lambda _: None, has_gone_through=has_gone_through
+    )
+    striker = striker_of(NoticingApplication(), observed, Refusing())
+    struck = striker.strike(FAULTS["error@Produce"])
+    assert struck.is_made and looks == ["instance-1"] * 3

@@ -1,0 +1,179 @@
+"""The faults of a test end what they did themselves, and nothing that the test did."""
+
+import contextlib
+import json
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.faults.schedule import Fault
+from oncelog.node.admin_socket import AdminSocket
+from oncelog.proof.pytest_plugin.faults import ACTIONS, ScheduledFaults
+from oncelog.replication.peer.link_gate import LinkGate
+
+
+class GatedCluster(Cluster):
+    """Three nodes of which there are only the doors, and the gates behind them."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        self.gates = {i: LinkGate() for i in (1, 2, 3)}
+        self.states = dict.fromkeys(self.gates, "running")
+
+    @property
+    def node_ids(self) -> list[int]:
+        return list(self.gates)
+
+    def resolve(self, target: int | str, **_: Any) -> int:
+        return int(target)
+
+    def status(self) -> list[Any]:
+        return [SimpleNamespace(node_id=i, state=state) for i, state in self.states.items()]
+
+    def node(self, node_id: int) -> Any:
+        return SimpleNamespace(status=lambda: self.status()[node_id - 1])
+
+    def ask(self, work: Any) -> Any:
+        return []  # no partition wants anything
+
+    def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]:
+        assert self.states[node_id] == "running", "it would not answer"
+        door = AdminSocket(Path(), self.gates[node_id], dict)
+        return door._answer(json.dumps(request).encode())
+
+    def cuts(self) -> set[tuple[int, int]]:
+        """The links through which nothing comes, as (node, peer)."""
+        found = set()
+        for node, gate in self.gates.items():
+            for peer in set(self.gates) - {node}:
+                came: list[int] = []
+                gate.admit(peer, True, lambda came=came: came.append(1))
+                if not came:
+                    found.add((node, peer))
+        return found
+
+
+def scheduled(cluster: Cluster, *faults: Fault) -> ScheduledFaults:
+    return ScheduledFaults(
+        cluster, iter(faults), note=lambda _: None, lock=contextlib.nullcontext()
+    )
+
+
+def fault(kind: str) -> Fault:
+    return Fault(kind, (0.0, 0.0, 0.0, 0.0))  # of node 1
+
+
+def make_and_undo(cluster: Cluster, kind: str) -> None:
+    context = scheduled(cluster)
+    context.stopping.set()  # it lasts no time
+    context.make(fault(kind), ACTIONS)
+
+
+def undone(node_id: int, state: str) -> tuple[GatedCluster, ScheduledFaults]:
+    """Node 1 was cut off, and is to be mended while another one is in this state."""
+    cluster = GatedCluster()
+    context = scheduled(cluster)
+    cluster.partition([1], [2, 3])
+    cluster.states[node_id] = state
+    context.undo(fault("partition"))
+    return cluster, context
+
+
+def test_links_that_the_test_has_cut_stay_cut():
+    cluster = GatedCluster()
+    cluster.partition([2], [3])
+    make_and_undo(cluster, "partition")
+    assert cluster.cuts() == {(2, 3), (3, 2)}
+
+
+def test_links_are_mended_when_the_test_has_killed_another_node():
+    cluster, _ = undone(3, "down")
+    assert cluster.cuts() == {(3, 1)}  # it lives in the process: a node that is down has none
+
+
+def test_the_links_of_a_paused_node_are_mended_when_it_goes_on():
+    cluster, context = undone(2, "paused")
+    assert cluster.cuts() == {(2, 1)}
+    cluster.states[2] = "running"
+    context.wait_until_whole()
+    assert cluster.cuts() == set()
+
+
+def test_a_node_that_was_slowed_is_as_quick_as_before():
+    cluster = GatedCluster()
+    cluster.partition([2], [3])
+    make_and_undo(cluster, "slow")
+    assert not cluster.gates[1].is_active
+    assert cluster.cuts() == {(2, 3), (3, 2)}
+
+
+def test_a_fault_waits_for_a_node_that_the_test_has_killed():
+    class RestartedCluster(GatedCluster):
+        checks = 0
+
+        def status(self) -> list[Any]:
+            self.checks += 1
+            self.states[2] = "down" if self.checks < 3 else "running"
+            return super().status()
+
+    cluster = RestartedCluster()
+    context = scheduled(cluster)
+    context.make(fault("slow"), ACTIONS)
+    assert context.hits == {"slow": 1} and cluster.checks >= 3
+
+
+def test_an_interrupted_run_does_not_wait_for_a_cluster_that_does_not_answer():
+    asked, answer = threading.Event(), threading.Event()
+
+    class SilentCluster(GatedCluster):
+        def ask(self, work: Any) -> Any:
+            asked.set()
+            answer.wait(20.0)
+            return []
+
+    context = scheduled(SilentCluster(), fault("slow"))
+    context.thread.start()
+    assert asked.wait(10.0)
+    context.stop(undo=False)
+    assert context.thread.is_alive()  # it has waited for no answer
+    answer.set()
+    context.thread.join(10.0)
+    assert not context.thread.is_alive()
+    assert context.ended == 0
+
+
+def test_a_fault_that_never_struck_is_not_counted():
+    """The test has killed a node when its turn comes, and is over before it starts it again."""
+
+    class KilledMeanwhile(GatedCluster):
+        checks = 0
+
+        def status(self) -> list[Any]:
+            self.checks += 1
+            self.states[2] = "down" if self.checks > 1 else "running"
+            return super().status()
+
+    cluster = KilledMeanwhile()
+    context = scheduled(cluster, fault("slow"))
+    context.thread.start()
+    deadline = time.monotonic() + 10.0
+    while cluster.checks < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    context.stop()
+    assert context.tried == 1 and context.hits == {}
+    assert context.ended == 0  # else the plugin takes it for a test that was struck
+
+
+def test_who_waits_for_faults_behind_the_test_gets_no_more_of_them():
+    context = scheduled(GatedCluster())
+    context.thread.start()
+    context.stop()
+    with pytest.raises(Failure, match="Only 0 of 1 faults struck: they end with the test"):
+        context.wait(1, 60.0)

@@ -1,0 +1,37 @@
+"""A background task that fails is told to the loop's exception handler, under its name."""
+
+import asyncio
+from typing import Any
+
+from oncelog.runtime.background_task import BACKGROUND_TASK, background_task
+
+
+async def fail() -> None:
+    raise KeyError("unexpected")
+
+
+async def handled(work: Any, *, cancel: bool = False) -> list[dict[str, Any]]:
+    contexts: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    task = background_task("log maintenance", work)
+    await asyncio.sleep(0)
+    if cancel:
+        task.cancel()
+    await asyncio.wait({task})
+    await asyncio.sleep(0)
+    return contexts
+
+
+def test_an_exception_reaches_the_handler_with_the_name_of_the_task() -> None:
+    [context] = asyncio.run(handled(fail()))
+    assert context[BACKGROUND_TASK] == "log maintenance"
+    assert isinstance(context["exception"], KeyError)
+    assert "log maintenance" in context["message"] and "unexpected" in context["message"]
+
+
+def test_a_task_that_is_stopped_is_no_failure() -> None:
+    assert asyncio.run(handled(asyncio.sleep(3600), cancel=True)) == []
+
+
+def test_a_task_that_returns_is_no_failure() -> None:
+    assert asyncio.run(handled(asyncio.sleep(0))) == []

@@ -1,0 +1,28 @@
+"""What a client or a full disk can provoke does not fill the log."""
+
+import logging
+
+import pytest
+
+from oncelog.runtime.rate_limited_log import LINES_PER_PERIOD, PERIOD_S, LimitedLog
+
+
+def test_ten_lines_a_minute_of_each_kind_and_then_how_many_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    limited = LimitedLog(logging.getLogger("limited"))
+    for moment in range(1, 40):
+        limited.log(logging.WARNING, "full", 1000.0 + moment, "no room %d", moment)
+        limited.log(logging.INFO, "refused", 1000.0, "refused")
+    assert caplog.messages.count("refused") == LINES_PER_PERIOD
+    assert [m for m in caplog.messages if m.startswith("no room")] == [
+        f"no room {moment}" for moment in range(1, LINES_PER_PERIOD + 1)
+    ]
+    limited.log(logging.WARNING, "full", 1001.0 + PERIOD_S, "no room again")
+    assert caplog.messages[-3:] == [
+        f"full: {39 - LINES_PER_PERIOD} more like it",
+        f"refused: {39 - LINES_PER_PERIOD} more like it",
+        "no room again",
+    ]
+    assert {r.levelno for r in caplog.records if r.message == "no room again"} == {logging.WARNING}

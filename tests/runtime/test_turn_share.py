@@ -1,0 +1,202 @@
+"""What clients may take of a turn: in time it is done at once, later in the order of arrival."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+
+from oncelog.runtime.turn_share import IDLE_S, SHARE_S, TurnShare
+
+
+class Clock:
+    """Time that passes where the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 5.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Counted:
+    """A share, and in which turn of the loop what was done; each action takes half of the share."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.share = TurnShare(self.clock)
+        self.turn = 0
+        self.done: list[tuple[str, int]] = []
+
+    def act(self, name: str) -> None:
+        self.clock.now_s += SHARE_S / 2
+        self.done.append((name, self.turn))
+
+    def do(self, name: str) -> None:
+        self.share.do(partial(self.act, name))
+
+    async def turns(self, count: int) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+            self.turn += 1
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+async def test_what_is_too_much_for_a_turn_is_done_in_the_next_ones_in_order() -> None:
+    counted = Counted()
+    for name in "abcde":
+        counted.do(name)
+    await counted.turns(4)
+    assert counted.done == [("a", 0), ("b", 0), ("c", 0), ("d", 0), ("e", 1)]
+
+
+async def test_what_comes_later_waits_behind_what_waits_already() -> None:
+    counted = Counted()
+    for name in "abcdef":
+        counted.do(name)
+    await counted.turns(1)  # c and d have taken all of this turn
+    counted.do("g")
+    await counted.turns(4)
+    assert "".join(name for name, _ in counted.done) == "abcdefg"
+
+
+async def test_an_early_action_that_charges_the_next_turn_ends_this_one() -> None:
+    counted = Counted()
+    for name in "ab":
+        counted.do(name)
+    counted.share.put(partial(counted.share.charge, SHARE_S), is_early=True)
+    for name in "yz":
+        counted.share.put(partial(counted.act, name), is_early=True)
+    await counted.turns(1)
+    assert counted.done == [("a", 0), ("b", 0)]
+    await counted.turns(3)
+    assert [name for name, _ in counted.done[2:]] == ["y", "z"]
+
+
+async def test_early_actions_have_the_first_half_of_each_turn() -> None:
+    counted = Counted()
+    for name in "abcdef":  # a and b are done at once
+        counted.do(name)
+    for name in "xyz":
+        counted.share.put(partial(counted.act, name), is_early=True)
+    await counted.turns(6)
+    assert "".join(name for name, _ in counted.done) == "abxcydzef"
+
+
+async def test_every_turn_has_its_own_share() -> None:
+    counted = Counted()
+    for turn in range(4):
+        counted.do("a")
+        counted.do("b")
+        assert counted.done[-2:] == [("a", turn), ("b", turn)]
+        await counted.turns(1)
+        counted.clock.now_s += 2 * IDLE_S
+
+
+async def test_a_task_waits_for_room_and_is_charged_for_what_it_will_do() -> None:
+    counted = Counted()
+    share = counted.share
+    await share.room()
+    counted.do("a")
+    counted.do("b")
+    waiting = [asyncio.create_task(share.room()) for _ in range(100)]
+    await counted.turns(1)
+    counted.do("c")
+    woken = 0
+    while "c" not in [name for name, _ in counted.done]:
+        await counted.turns(1)
+        now = sum(task.done() for task in waiting)
+        assert now - woken <= 5
+        woken = now
+    await asyncio.gather(*waiting)
+
+
+async def test_room_many_tasks_waiting_wakes_a_few_a_turn() -> None:
+    counted = Counted()
+    counted.do("a")
+    counted.do("b")
+    waiting = [asyncio.create_task(counted.share.room()) for _ in range(100)]
+    await counted.turns(1)
+    woken, most = 0, 0
+    while woken < len(waiting):
+        await counted.turns(1)
+        now = sum(task.done() for task in waiting)
+        woken, most = now, max(most, now - woken)
+    assert most <= 5
+
+
+async def test_put_early_actions_that_charge_a_whole_turn_leave_turns_to_the_others() -> None:
+    counted = Counted()
+
+    def begin() -> None:
+        counted.act("new")
+        counted.share.charge(SHARE_S)
+
+    counted.share.put(partial(counted.act, "old"))
+    for _ in range(10):
+        counted.share.put(begin, is_early=True)
+    await counted.turns(5)
+    names = [name for name, _ in counted.done]
+    assert names[0] == "new"
+    assert "old" in names
+
+
+async def test_answers_in_the_midst_of_what_takes_long_begin_no_share_of_their_own() -> None:
+    counted = Counted()
+    assert counted.share.has_room()
+    counted.do("a")
+    counted.clock.now_s += 2 * IDLE_S
+    counted.do("b")
+    assert not counted.share.has_room()
+    await counted.turns(1)
+    assert counted.share.has_room()
+
+
+async def test_what_was_charged_is_no_longer_there() -> None:
+    counted = Counted()
+    counted.do("a")
+    counted.share.charge(SHARE_S)
+    counted.do("b")
+    assert counted.done == [("a", 0)]
+    await counted.turns(2)
+    assert len(counted.done) == 2
+
+
+async def test_an_action_that_fails_does_not_stop_those_behind_it() -> None:
+    counted, failures = Counted(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    counted.do("a")
+    counted.do("b")
+    counted.share.do(fail)
+    counted.do("c")
+    await counted.turns(3)
+    assert [name for name, _ in counted.done] == ["a", "b", "c"]
+    assert len(failures) == 1
+
+
+async def test_a_cancelled_task_does_not_use_up_the_share() -> None:
+    counted = Counted()
+
+    async def wait() -> None:
+        counted.do("a")
+        counted.do("b")
+        await counted.share.room()
+
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    assert [name for name, _ in counted.done] == ["a", "b"]
+    waiting.cancel()
+    counted.do("c")
+    counted.do("d")
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await counted.turns(3)
+    assert [name for name, _ in counted.done] == ["a", "b", "c", "d"]

@@ -1,0 +1,25 @@
+"""The list of packages in pyproject.toml, made from the folders: python -m tests.tidy.packages
+
+Setuptools cannot find packages where the checkout itself is the package, so they are listed.
+"""
+
+import re
+
+from .house import FILES, MAY_IMPORT, ROOT
+
+PYPROJECT = ROOT / "pyproject.toml"
+LIST = re.compile(r"^packages = \[\n.*?^\]\n", re.MULTILINE | re.DOTALL)
+
+
+def with_packages(text: str) -> str:
+    """Return the text of pyproject.toml with today's packages, from the ground floor up."""
+    floors = list(MAY_IMPORT)
+    folders = {file.parent.relative_to(ROOT).parts for file in FILES}
+    ordered = sorted(folders, key=lambda parts: (floors.index(parts[0]), parts))
+    names = ["oncelog", *(".".join(("oncelog", *parts)) for parts in ordered)]
+    listed = "".join(f'    "{name}",\n' for name in names)
+    return LIST.sub(f"packages = [\n{listed}]\n", text)
+
+
+if __name__ == "__main__":
+    PYPROJECT.write_text(with_packages(PYPROJECT.read_text()))
