@@ -2,9 +2,9 @@
 configurations; here only their number is bounded.
 """
 
-from ....replication.sliced_work import Steps
+from ....runtime.sliced_work import Steps
+from ....runtime.steps import StepCounter
 from ....wire.errors import PolicyViolation
-from ....wire.steps import StepCounter
 from ..cluster_tables import ClusterTables
 from ..commands import CreateAcls, DeleteAcls
 from ..results import Item, Result

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from oncelog.coordinator.acls.acl_table import AclTable
 from oncelog.coordinator.acls.authorizer import AclAuthorizer
 from oncelog.coordinator.acls.bindings import AclBinding, AclFilter, check_binding
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.acls import AclOperation as Op
 from oncelog.wire.acls import AclPermission, PatternType, ResourceType, operation_bits
 from oncelog.wire.errors import InvalidRequest
-from oncelog.wire.steps import run_to_end
 
 ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED

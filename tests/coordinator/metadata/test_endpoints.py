@@ -4,8 +4,8 @@ import pytest
 
 from oncelog.coordinator.metadata.cluster_snapshot import decode_tables, encode_tables
 from oncelog.coordinator.metadata.commands import RegisterBroker, decode_command, encode_command
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.steps import run_to_end
 
 from .metadata_cluster import MetadataCluster
 

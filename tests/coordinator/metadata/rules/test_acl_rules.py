@@ -7,9 +7,9 @@ from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import CreateAcls, DeleteAcls
 from oncelog.coordinator.metadata.results import Item
 from oncelog.coordinator.metadata.rules import acls as rules
+from oncelog.runtime.steps import run_to_end
 from oncelog.wire.acls import AclOperation, AclPermission, PatternType, ResourceType
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.steps import run_to_end
 
 from ..metadata_cluster import MetadataCluster
 
