@@ -6,12 +6,14 @@ from typing import Any
 from ..wire.identifiers import TopicPartition
 from .group_metadata import OffsetAndMetadata
 
+COMMIT_BY_NAME_NEWEST = 9  # of OffsetCommit
+
 
 def entries_by_topic(
-    entries: Iterable[tuple[str, Any]], listed_as: str = "partitions", named: str = "name"
+    entries: Iterable[tuple[Any, Any]], listed_as: str = "partitions", named: str = "name"
 ) -> list[dict[str, Any]]:
     """(topic, entry) pairs as one `{named: topic, listed_as: entries}` a topic, in order."""
-    topics: dict[str, list[Any]] = {}
+    topics: dict[Any, list[Any]] = {}
     for topic, entry in entries:
         topics.setdefault(topic, []).append(entry)
     return [{named: topic, listed_as: listed} for topic, listed in topics.items()]
@@ -19,11 +21,12 @@ def entries_by_topic(
 
 def committed_by_topic(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[TopicPartition, bytes] | None = None,
 ) -> list[dict[str, Any]]:
-    """Offsets as OffsetCommit and TxnOffsetCommit list them."""
-    return entries_by_topic(
+    """Offsets as OffsetCommit and TxnOffsetCommit list them; topic_ids: by these, not by names."""
+    entries: Iterable[tuple[Any, Any]] = (
         (
-            topic,
+            topic if topic_ids is None else topic_ids[topic, partition],
             {
                 "partition_index": partition,
                 "committed_offset": each.offset,
@@ -33,3 +36,4 @@ def committed_by_topic(
         )
         for (topic, partition), each in offsets.items()
     )
+    return entries_by_topic(entries, named="name" if topic_ids is None else "topic_id")

@@ -45,7 +45,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     1: (4, 16),  # Fetch; from 13 on by topic id
     2: (1, 8),  # ListOffsets
     3: (4, 13),  # Metadata
-    8: (2, 9),  # OffsetCommit by topic name
+    8: (2, 10),  # OffsetCommit; from 10 on by topic id
     9: (2, 9),  # OffsetFetch by topic name
     10: (4, 6),  # FindCoordinator
     11: (0, 9),  # JoinGroup

@@ -46,6 +46,7 @@ CLOSED = "the consumer is closed"
 T = TypeVar("T")
 Callback = Callable[[list[TopicPartition]], Any]
 Member = GroupMember | ConsumerGroupMember
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Consumer:
@@ -226,8 +227,6 @@ class Consumer:
         self._positions.settle()
         if self._member is not None and self._member.is_subscribed:
             await self._member.poll(deadline_ms)
-            if self._member.holding.going:
-                self._positions.freeze(self._member.holding.going)
             self._commit_by_time()
         fetcher = self._fetcher
         while fetcher.out_of_range:
@@ -322,12 +321,12 @@ class Consumer:
         """OffsetCommit requests so far: after several a commit may take effect again, and late."""
         return 0 if self._member is None else self._member.requests.commits_sent
 
-    async def _commit(self, listed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit(self, listed: Offsets, *, by_itself: bool = False) -> None:
         member = self._require_group()
         if not listed:
             return
         try:
-            await member.requests.commit(listed)
+            await member.requests.commit(listed, by_itself=by_itself)
         except CommitFailed as problem:
             member.refused(problem.number)
             raise
@@ -345,8 +344,9 @@ class Consumer:
         return self._member
 
     def _change(self, gone: set[TopicPartition], added: set[TopicPartition]) -> None:
+        assert self._member is not None
         self._finding.drop()
-        self._positions.freeze(())
+        self._positions.freeze(self._member.holding.going)
         for key in gone:
             self._positions.states.pop(key, None)
         for key in added:
@@ -366,20 +366,21 @@ class Consumer:
         """
         if self.settings.enable_auto_commit and self._member is not None:
             with contextlib.suppress(KafkaError):
-                await self._commit(self._positions.settled())
+                await self._commit(self._positions.settled(), by_itself=True)
 
-    async def _before_revoking(self, partitions: set[TopicPartition]) -> None:
+    async def _before_revoking(self) -> None:
         """No other member has these before our next join: offsets may be committed."""
         assert self._member is not None
-        self._positions.freeze(partitions)
         self._membership = self._member.requests.metadata
         await self._committing.stop()
         await self._commit_settled()
 
     async def close(self) -> None:
-        """Commit (with enable.auto.commit), leave the group, and end."""
+        """Commit (enable.auto.commit), leave the group, end. Raises RuntimeError in a callback."""
         if self._is_closed:
             return
+        if self._member is not None:
+            self._member.holding.callbacks.refuse_one()
         self._is_closed = True
         if not self.is_interrupted:
             self._positions.settle()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..wire.errors import ErrorCode, error_for
 from ..wire.identifiers import TopicPartition
-from .by_topic import committed_by_topic, entries_by_topic
+from .by_topic import COMMIT_BY_NAME_NEWEST, committed_by_topic, entries_by_topic
 from .cluster_view import ClusterView
 from .committed_offsets import fetch_committed
 from .connection import BrokerConnection
@@ -85,7 +85,9 @@ class GroupAdmin:
 
         async def ask(coordinator: BrokerConnection, _: int) -> None:
             values = {"group_id": group_id, "generation_id_or_member_epoch": NO_GENERATION}
-            answer = await coordinator.call(OFFSET_COMMIT, {**values, "topics": topics})
+            answer = await coordinator.call(
+                OFFSET_COMMIT, {**values, "topics": topics}, newest=COMMIT_BY_NAME_NEWEST
+            )
             _raise_first(answer.topics, group_id, "Read")
 
         await self._of_coordinator(group_id, ask)

@@ -1,12 +1,11 @@
 """A member of a group of the newer protocol (KIP-848): what `Membership` says, done.
 
 Rules of this file. Heartbeats run by themselves, one at a time, as often as the coordinator wants
-them; partitions come and go inside the consumer's poll alone, so that a program does not lose one
-while it works on records of it. First is given up what the coordinator takes away, with a commit
-and the callback; then that is said, and others may have it. A poll sees the target when it begins,
-and gives out nothing of what goes; a newer target waits for the next poll. Partitions are *lost*
-when the group has gone on without us, or when their topic was made anew: nothing of them is
-committed. In the first case the member joins anew.
+them; partitions come and go inside polls (`polled_member`). First is given up what the coordinator
+takes away, with a commit and the callback; then that is said, and others may have it. A poll sees
+the target when it begins, and gives out nothing of what goes; a newer target waits for the next
+poll. Partitions are *lost* when the group has gone on without us, or when their topic was made
+anew: nothing of them is committed. In the first case the member joins anew.
 
 Who does not poll for max.poll.interval.ms leaves, a static member for now (epoch -2).
 """
@@ -22,13 +21,12 @@ from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
 from ..fetch.fetcher import wait_for
-from ..group_metadata import GroupMetadata
-from ..long_work import LongWork
 from ..retries import Backoff, now_ms
 from ..settings import Settings
 from .holding import Holding, Partitions, RebalanceListener, named
 from .membership import MemberHeartbeat, Membership, MembershipState, Place, Places
 from .membership_requests import MembershipRequests
+from .polled_member import PolledMember
 from .reactions import GroupReaction, GroupRequest, group_reaction_to
 
 logger = logging.getLogger(__name__)
@@ -50,7 +48,7 @@ class HeartbeatWatcher(Protocol):
         ...
 
 
-class ConsumerGroupMember:
+class ConsumerGroupMember(PolledMember[MembershipRequests]):
     """See the top of the file; `changed` and `before_revoking` as for `Holding`."""
 
     def __init__(
@@ -58,9 +56,10 @@ class ConsumerGroupMember:
         view: ClusterView,
         settings: Settings,
         changed: Callable[[Partitions, Partitions], None],
-        before_revoking: Callable[[Partitions], Awaitable[None]],
+        before_revoking: Callable[[], Awaitable[None]],
     ) -> None:
-        self._view, self._settings = view, settings
+        super().__init__(settings)
+        self._view = view
         self._membership = Membership(
             str(uuid.uuid4()),
             settings.group_instance_id,
@@ -69,14 +68,11 @@ class ConsumerGroupMember:
         )
         self.holding = Holding(self, changed, before_revoking)
         self.requests = MembershipRequests(
-            view, settings, self._membership, self.holding, self._next_answer
+            view, settings, self._membership, self.holding, self._next_answer, self._topic_ids
         )
         self._names: dict[Place, TopicPartition] = {}  # of what it owns
         self._seen: Places | None = None  # the target, by a poll
-        self._problem: KafkaError | None = None
-        self._heartbeats, self._settling = LongWork(), LongWork()
         self._due, self._answered = asyncio.Event(), asyncio.Event()
-        self._polled_ms = now_ms()
         self.watcher: HeartbeatWatcher | None = None
 
     def __repr__(self) -> str:
@@ -102,34 +98,21 @@ class ConsumerGroupMember:
         self._due.set()
 
     async def poll(self, deadline_ms: int) -> bool:
-        """Give up and take what is due; False when the deadline came first. Raises what ended it.
-
-        What it keeps meanwhile is read on.
-        """
-        self._polled_ms = now_ms()
-        if self._problem is not None:
-            await self.holding.lose()
-            raise self._problem
-        state = self._membership.state
-        if state is not _S.OUTSIDE:
+        """As every member, with heartbeats from the first one on."""
+        if self._membership.state is not _S.OUTSIDE:
             self._heartbeats.begin(self._beat)
-        if state not in _UNSETTLED and not self._settling.is_running:
-            return True
-        if state is _S.RECONCILING and not self._settling.is_running:
-            self._seen = self._membership.target
-            gone = self._membership.owned - self._seen
-            self.holding.going = {self._names[place] for place in gone}
-        if self.holding.partitions and state is not _S.FENCED:
-            deadline_ms = now_ms()
-        if not await self._settling.until(deadline_ms, self._settle):
-            return False
-        self._polled_ms = now_ms()
-        return True
+        return await super().poll(deadline_ms)
 
-    def polled(self) -> GroupMetadata:
-        """Return who it is to the offsets of what a poll is about to give out."""
-        self.holding.polled()
-        return self.requests.metadata
+    def _is_due(self) -> bool:
+        member = self._membership
+        if member.state is _S.RECONCILING:
+            self._seen = member.target
+            self.holding.will_go({self._names[place] for place in member.owned - self._seen})
+        return member.state in _UNSETTLED
+
+    @property
+    def _reads_on(self) -> bool:
+        return bool(self.holding.partitions) and self._membership.state is not _S.FENCED
 
     def refused(self, code: int) -> None:
         """A commit was refused: the next heartbeat tells why, and is sent now."""
@@ -143,11 +126,12 @@ class ConsumerGroupMember:
         finally:
             await self._heartbeats.stop()
             await self._leave()
+        self.holding.callbacks.raise_problem()
 
-    def stop(self) -> None:
-        """Stop, without a word to the group."""
-        self._settling.drop()
-        self._heartbeats.drop()
+    def _topic_ids(self) -> dict[TopicPartition, bytes]:
+        """The ids of the topics that its partitions are of."""
+        held = self.holding.partitions
+        return {key: place[0] for place, key in self._names.items() if key in held}
 
     async def _leave(self) -> None:
         heartbeat = self._membership.leave()
@@ -192,10 +176,7 @@ class ConsumerGroupMember:
         return seen if self.holding.partitions else self._membership.target
 
     async def _reconcile(self, target: Places) -> None:
-        """Get from what it owns to the target, as far as the names of the topics are known.
-
-        What a callback raises is raised, and what has come and gone is said all the same.
-        """
+        """Get from what it owns to the target, as far as the names of the topics are known."""
         member = self._membership
         gone = member.owned - target
         names = await self._names_of(target)
@@ -204,26 +185,23 @@ class ConsumerGroupMember:
             return
         wanted = {place: (names[place[0]], place[1]) for place in target if place[0] in names}
         logger.info("%s: assigned %s", self, named(set(wanted.values())))
-        try:
-            await self._give_up(gone)
-            if member.state is _S.RECONCILING:  # else it was fenced meanwhile, or leaves
-                await self._take(wanted)
-        finally:
-            member.reconciled(frozenset(self._names), target)
-            if member.is_urgent:
-                self._due.set()
+        await self._give_up(gone)
+        if member.state is not _S.RECONCILING:
+            return  # it was fenced meanwhile, or leaves
+        await self._take(wanted)
+        member.reconciled(frozenset(self._names), target)
+        if member.is_urgent:
+            self._due.set()
 
     async def _give_up(self, places: Places) -> None:
         """Commit and give up; without a commit where a name stands for another topic by now."""
         ids = self._view.snapshot.topic_ids
         going = {self._names[place]: place[0] for place in places}
         anew = {key for key, topic_id in going.items() if ids.get(key[0], topic_id) != topic_id}
-        try:
-            await self.holding.forget(anew)
-            await self.holding.revoke(going.keys() - anew)
-        finally:
-            held = self.holding.partitions
-            self._names = {place: key for place, key in self._names.items() if key in held}
+        await self.holding.forget(anew)
+        await self.holding.revoke(going.keys() - anew)
+        held = self.holding.partitions
+        self._names = {place: key for place, key in self._names.items() if key in held}
 
     async def _take(self, wanted: dict[Place, TopicPartition]) -> None:
         """Of what is there now what it has not, but for names that are still in use."""

@@ -4,17 +4,18 @@ Everything goes through one connection of its own, since a join waits at the bro
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
-from ..by_topic import committed_by_topic
+from ..by_topic import COMMIT_BY_NAME_NEWEST, committed_by_topic
 from ..cluster_view import ClusterView
 from ..committed_offsets import fetch_committed
 from ..connection import BrokerConnection
 from ..coordinator_lookup import find_coordinator
 from ..failures import CommitFailed
-from ..group_metadata import OffsetAndMetadata
+from ..group_metadata import GroupMetadata, OffsetAndMetadata
 from ..retries import Backoff, now_ms, until_decided
 from ..security.permissions import error_about
 from ..settings import Settings
@@ -22,6 +23,7 @@ from .reactions import GroupReaction, GroupRequest, group_reaction_to
 
 LEAVE_TIMEOUT_MS = 2_000
 NOBODY: tuple[str, int] = "", -1  # who is not a member
+_TOPIC_IS_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")
 
 
@@ -34,6 +36,11 @@ class CoordinatorRequests:
         self._coordinator_id: int | None = None
         self.commits_sent = 0  # OffsetCommit requests, repeated ones too
 
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who the member is to the offsets that it commits in transactions."""
+        raise NotImplementedError
+
     def mark_coordinator_unknown(self) -> None:
         self._coordinator_id = None
 
@@ -42,14 +49,28 @@ class CoordinatorRequests:
         connection: BrokerConnection,
         identity: tuple[str, int],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[TopicPartition, bytes] = MappingProxyType({}),
     ) -> int:
-        """The first error of a commit, 0 without; identity: member id, and generation or epoch."""
+        """The first error of a commit, 0 without; identity: member id, and generation or epoch.
+
+        topic_ids: where all are known, and the broker takes them, topics go by these.
+        """
         self.commits_sent += 1
         values = self._identity("generation_id_or_member_epoch", identity)
-        values["topics"] = committed_by_topic(offsets)
-        answer = await connection.call(GroupRequest.COMMIT.value, values)
+        commit = GroupRequest.COMMIT.value
+        is_by_id = offsets.keys() <= topic_ids.keys()
+        newest = connection.version_for(commit) if is_by_id else COMMIT_BY_NAME_NEWEST
+        is_by_id &= newest > COMMIT_BY_NAME_NEWEST
+        values["topics"] = committed_by_topic(offsets, topic_ids if is_by_id else None)
+        answer = await connection.call(commit, values, newest=newest)
         codes = [int(p.error_code) for t in answer.topics for p in t.partitions]
         return next((code for code in codes if code), 0)
+
+    async def _until_committed(
+        self, ask: Callable[[BrokerConnection], Awaitable[tuple[int, None]]], *, by_itself: bool
+    ) -> None:
+        ends = _TOPIC_IS_GONE if by_itself else ()
+        await self._until_decided(GroupRequest.COMMIT, ask, ends)
 
     async def _committed(
         self,
@@ -84,7 +105,10 @@ class CoordinatorRequests:
         }
 
     async def _until_decided(
-        self, request: GroupRequest, ask: Callable[[BrokerConnection], Awaitable[tuple[int, T]]]
+        self,
+        request: GroupRequest,
+        ask: Callable[[BrokerConnection], Awaitable[tuple[int, T]]],
+        ends: tuple[int, ...] = (),
     ) -> T:
         async def attempt() -> tuple[KafkaError | None, T]:
             code, answer = await ask(await self._coordinator())
@@ -98,7 +122,7 @@ class CoordinatorRequests:
                 raise CommitFailed(
                     f"the offsets were not committed: {problem}", number=problem.number
                 )
-            elif reaction is GroupReaction.FAIL:
+            elif reaction is GroupReaction.FAIL or problem.number in ends:
                 raise problem
 
         backoff = Backoff(20, 500, now_ms() + self._settings.default_api_timeout_ms)

@@ -1,6 +1,5 @@
 """What a member of a group has to read, of either protocol, and who hears when that changes."""
 
-import inspect
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -10,6 +9,7 @@ from typing import Any
 from ...wire.errors import ErrorCode
 from ...wire.identifiers import TopicPartition
 from ..failures import CommitFailed
+from .callbacks import Callbacks
 
 logger = logging.getLogger(__name__)
 NAMED_MAX = 10  # partitions in a line of the log
@@ -28,7 +28,7 @@ class RebalanceListener:
 
 class Holding:
     """The partitions of a member. `changed(gone, added)` is called when some go and come;
-    `before_revoking` is awaited first with those that go (the consumer commits).
+    `before_revoking` is awaited before they are given up (the consumer commits).
 
     member: how the log names it.
     """
@@ -37,10 +37,10 @@ class Holding:
         self,
         member: object,
         changed: Callable[[Partitions, Partitions], None],
-        before_revoking: Callable[[Partitions], Awaitable[None]],
+        before_revoking: Callable[[], Awaitable[None]],
     ) -> None:
         self._member, self._changed, self._before_revoking = member, changed, before_revoking
-        self.listener = RebalanceListener()
+        self.listener, self.callbacks = RebalanceListener(), Callbacks()
         self.partitions: Partitions = set()
         self.going: Partitions = set()  # about to be given up: a poll gives out nothing of them
         self._takes = itertools.count(1)
@@ -56,20 +56,29 @@ class Holding:
         self.partitions = self.partitions | added
         self._taken |= dict.fromkeys(added, next(self._takes))
         self._changed(set(), added)
-        await _notify(self.listener.on_assigned, added)
+        await self.callbacks.call(self.listener.on_assigned, added)
+
+    def will_go(self, partitions: Partitions) -> None:
+        """These, and no others, are about to be given up."""
+        if partitions != self.going:
+            self.going = partitions
+            self._changed(set(), set())
 
     async def revoke(self, partitions: Partitions) -> None:
         """Give these up in good order: nobody else has them yet."""
         if not partitions:
             return
         logger.info("%s: gives up %s", self._member, named(partitions))
+        self.will_go(self.going | partitions)
         try:
-            await self._before_revoking(partitions)
-            await _notify(self.listener.on_revoked, partitions)
+            await self._before_revoking()
         except BaseException:
-            self._changed(set(), set())  # they are its own as before
+            self.will_go(self.going - partitions)  # they are its own as before
             raise
-        self._drop(partitions)
+        try:
+            await self.callbacks.call(self.listener.on_revoked, partitions)
+        finally:
+            self._drop(partitions)
 
     async def lose(self) -> None:
         """Others may have them already: nothing of them may be committed."""
@@ -86,7 +95,7 @@ class Holding:
 
     async def _lose(self, lost: Partitions) -> None:
         self._drop(lost)
-        await _notify(self.listener.on_lost or self.listener.on_revoked, lost)
+        await self.callbacks.call(self.listener.on_lost or self.listener.on_revoked, lost)
 
     def polled(self) -> None:
         """A poll gives out records: what has gone before is not among them."""
@@ -124,12 +133,3 @@ def named(partitions: Partitions) -> str:
     """How a line of the log names them: the first ones, and how many there are."""
     first = ", ".join(f"{topic}/{index}" for topic, index in sorted(partitions)[:NAMED_MAX])
     return f"{len(partitions)} partitions ({first}{', ...' * (len(partitions) > NAMED_MAX)})"
-
-
-async def _notify(
-    callback: Callable[[list[TopicPartition]], Any] | None, partitions: Partitions
-) -> None:
-    if callback is not None:
-        waits = callback(sorted(partitions))
-        if inspect.isawaitable(waits):
-            await waits

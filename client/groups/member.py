@@ -1,9 +1,8 @@
 """A member of a consumer group: join, sync, heartbeat, leave (KIP-62, 345, 394, 429).
 
-Rules of this file. A join is begun inside the consumer's poll, so that a program does not hear of a
-new assignment while it works on records of the old one; only heartbeats run by themselves, and they
-stop when the program has not polled for max.poll.interval.ms, so that the group goes on without it:
-at once, or, if it is a static member, when its session is over.
+Rules of this file. A join is begun inside the consumer's poll (`polled_member`); only heartbeats
+run by themselves, and they stop when the program has not polled for max.poll.interval.ms, so that
+the group goes on without it: at once, or, if it is a static member, when its session is over.
 
 Eager assignors give up everything before they join. With cooperative-sticky alone nothing is given
 up but what the new assignment takes away, and then the member joins again. Partitions are *lost*
@@ -18,13 +17,12 @@ from typing import Any
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterSnapshot, ClusterView
-from ..group_metadata import GroupMetadata
-from ..long_work import LongWork
 from ..retries import Backoff, now_ms
 from ..security.permissions import error_about
 from ..settings import Settings
 from .assignors import COOPERATIVE, assign
 from .holding import Holding, Partitions, RebalanceListener, named
+from .polled_member import PolledMember
 from .protocol import (
     Subscription,
     decode_assignment,
@@ -42,7 +40,7 @@ QUICK_BEAT_MS = 200
 _R = GroupReaction
 
 
-class GroupMember:
+class GroupMember(PolledMember[GroupRequests]):
     """See the top of the file; `changed` and `before_revoking` as for `Holding`."""
 
     def __init__(
@@ -50,9 +48,10 @@ class GroupMember:
         view: ClusterView,
         settings: Settings,
         changed: Callable[[Partitions, Partitions], None],
-        before_revoking: Callable[[Partitions], Awaitable[None]],
+        before_revoking: Callable[[], Awaitable[None]],
     ) -> None:
-        self._view, self._settings = view, settings
+        super().__init__(settings)
+        self._view = view
         self.holding = Holding(self, changed, before_revoking)
         self.requests = GroupRequests(view, settings)
         self.topics: tuple[str, ...] = ()
@@ -60,9 +59,6 @@ class GroupMember:
         self._led_counts: dict[str, int] | None = None  # what was assigned, when we lead
         self._seen: ClusterSnapshot | None = None
         self._must_join = self._is_lost = False
-        self._problem: KafkaError | None = None
-        self._joining, self._heartbeats = LongWork(), LongWork()
-        self._polled_ms = now_ms()
         names = settings.partition_assignment_strategy
         self._is_cooperative = all(name == COOPERATIVE for name in names)
 
@@ -89,29 +85,17 @@ class GroupMember:
             raise ValueError("patterns are for group.protocol=consumer: the broker finds topics")
         self.topics, self.holding.listener, self._must_join = topics, listener, True
 
-    async def poll(self, deadline_ms: int) -> bool:
-        """Join where that is due; False when the deadline came first. Raises what ended it."""
-        self._polled_ms = now_ms()
-        if self._problem is not None:
-            raise self._problem
-        if not (self._joining.is_running or self._must_join or self._topics_have_grown()):
-            return True
-        if self._is_cooperative and self.owned:
-            deadline_ms = now_ms()  # what is kept is read on meanwhile
-        if not await self._joining.until(deadline_ms, self._join_until_done):
-            return False
-        self._polled_ms = now_ms()
-        return True
+    def _is_due(self) -> bool:
+        return self._must_join or self._topics_have_grown()
 
-    def polled(self) -> GroupMetadata:
-        """Return who it is to the offsets of what a poll is about to give out."""
-        self.holding.polled()
-        return self.requests.metadata
+    @property
+    def _reads_on(self) -> bool:
+        return self._is_cooperative and bool(self.owned)
 
     def refused(self, code: int) -> None:
         """A commit was refused: the group rebalances, or has gone on without us."""
         is_lost = group_reaction_to(GroupRequest.COMMIT, code) is _R.RESET
-        is_lost = is_lost and not self._joining.is_running  # a join finds out
+        is_lost = is_lost and not self._settling.is_running  # a join finds out
         if is_lost:
             self.requests.reset_generation(code)
         if self.topics:
@@ -123,16 +107,12 @@ class GroupMember:
 
     async def close(self) -> None:
         """Stop, and leave unless we are a static member, which may come back."""
-        await self._joining.stop()
+        await self._settling.stop()
         await self._heartbeats.stop()
         await self._give_up(everything=True)
         if self._settings.group_instance_id is None:
             await self.requests.leave()
-
-    def stop(self) -> None:
-        """Stop, without a word to the group."""
-        self._joining.drop()
-        self._heartbeats.drop()
+        self.holding.callbacks.raise_problem()
 
     # --- joining
 
@@ -149,7 +129,8 @@ class GroupMember:
         counts = {topic: len(self._view.snapshot.partitions_of(topic)) for topic in topics}
         return {topic: count for topic, count in counts.items() if count}
 
-    async def _join_until_done(self) -> None:
+    async def _settle(self) -> None:
+        """Join until it is a member of the newest generation."""
         self._must_join = True
         await self._heartbeats.stop()
         await self._give_up()

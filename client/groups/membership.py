@@ -144,10 +144,14 @@ class Membership:
         return self._leaving() if was in SPEAKING | {_S.LEAVING} else None
 
     def left(self) -> None:
-        """It has left to come back, if it wants to: as somebody whom no offset is judged by."""
-        self.epoch = -1
-        if self.wants and self.state is _S.OUTSIDE:
-            self.state = _S.JOINING
+        """It has left to come back, if it wants to: as somebody whom no offset is judged by.
+
+        Where it was subscribed while it left, it may have come back already.
+        """
+        if self.state is _S.OUTSIDE:
+            self.epoch = -1
+            if self.wants:
+                self.state = _S.JOINING
 
     def too_slow(self) -> MemberHeartbeat | None:
         """The program works on the last records for too long: leave, so that others can go on."""

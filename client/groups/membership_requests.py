@@ -3,6 +3,9 @@
 A commit goes with the epoch that the member had when it was asked for: what has come and gone since
 is the next owner's (KIP-1251). A coordinator that finds that epoch too old is asked again with the
 newer one that a heartbeat brings, if all of the partitions are still the member's from then.
+
+Offsets of partitions that it has go by the ids of their topics where the broker takes these
+(OffsetCommit 10): a topic made anew in the place of a deleted one does not get the old offsets.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +21,6 @@ from ..settings import Settings
 from .coordinator_requests import LEAVE_TIMEOUT_MS, CoordinatorRequests
 from .holding import Holding
 from .membership import NOWHERE, MemberHeartbeat, Membership, MembershipState, Places
-from .reactions import GroupRequest
 
 CONSUMER_GROUP_HEARTBEAT, PATTERNS_FROM = 68, 1
 NOT_SERVED = "groups of group.protocol=consumer (KIP-848) are not served here; use classic"
@@ -32,7 +34,10 @@ _HEARTBEATS_TELL = (
 
 
 class MembershipRequests(CoordinatorRequests):
-    """See the top of the file. `next_answer` returns when the next heartbeat was answered."""
+    """See the top of the file. `next_answer` returns when the next heartbeat was answered.
+
+    topic_ids: of the topics whose partitions the member has.
+    """
 
     def __init__(
         self,
@@ -41,9 +46,11 @@ class MembershipRequests(CoordinatorRequests):
         membership: Membership,
         holding: Holding,
         next_answer: Callable[[], Awaitable[None]],
+        topic_ids: Callable[[], Mapping[TopicPartition, bytes]],
     ) -> None:
         super().__init__(view, settings)
         self._membership, self._holding, self._next_answer = membership, holding, next_answer
+        self._topic_ids = topic_ids
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -90,13 +97,16 @@ class MembershipRequests(CoordinatorRequests):
         except KafkaError:
             self.mark_coordinator_unknown()
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit. Raises CommitFailed when the group has gone on without this member."""
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
+    ) -> None:
+        """As every member, for the epoch that it has now, and topics by their ids."""
         identity, tenures = self._membership.identity, self._holding.tenures(offsets)
+        topic_ids = self._topic_ids()
 
         async def ask(connection: BrokerConnection) -> tuple[int, None]:
             nonlocal identity
-            code = await self._commit_once(connection, identity, offsets)
+            code = await self._commit_once(connection, identity, offsets, topic_ids)
             if code == ErrorCode.STALE_MEMBER_EPOCH:
                 await self._next_answer()
                 is_fenced = self._membership.state is MembershipState.FENCED
@@ -105,7 +115,7 @@ class MembershipRequests(CoordinatorRequests):
                 identity = self._membership.identity
             return code, None
 
-        await self._until_decided(GroupRequest.COMMIT, ask)
+        await self._until_committed(ask, by_itself=by_itself)
 
     async def committed(
         self, partitions: list[TopicPartition]

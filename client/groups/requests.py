@@ -96,8 +96,13 @@ class GroupRequests(CoordinatorRequests):
         except KafkaError:
             self.mark_coordinator_unknown()
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit. Raises CommitFailed when the group has gone on without this member."""
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
+    ) -> None:
+        """Commit. Raises CommitFailed when the group has gone on without this member.
+
+        by_itself: the program has not asked for it, so offsets of topics that are gone end it.
+        """
         joined = self._joined  # who read them; see `metadata`
 
         async def ask(connection: BrokerConnection) -> tuple[int, None]:
@@ -106,7 +111,7 @@ class GroupRequests(CoordinatorRequests):
                 code = ErrorCode.REBALANCE_IN_PROGRESS  # it waited behind a join of ours
             return int(code), None
 
-        await self._until_decided(GroupRequest.COMMIT, ask)
+        await self._until_committed(ask, by_itself=by_itself)
 
     async def committed(
         self, partitions: list[TopicPartition]

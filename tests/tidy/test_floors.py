@@ -33,6 +33,7 @@ SHELLS = {
     "client/security/tokens.py",
     "client/produce/sender.py",
     "client/fetch/fetcher.py",
+    "client/groups/callbacks.py",
     "client/groups/member.py",
     "client/groups/consumer_member.py",
     "client/loop_thread.py",

@@ -1,7 +1,8 @@
 """What a member of a consumer group (KIP-848) was told, and when: for the checks G1 to G3.
 
-A partition is the member's from the answer that brought its assignment. The member takes it in a
-later poll: if it was stopped in between, perhaps when others have it already.
+A partition is the member's from the answer that brought its assignment: from a moment between the
+heartbeat and its answer. The member takes it in a later poll. If it was stopped before it read the
+answer, or before that poll, others may have the partition already.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ class RecordedTenures:
         self._owner = f"member {process}"
         self._open: dict[TopicPartition, tuple[Handle, int]] = {}
         self._said, self._said_ns, self._epoch = NONE, NONE, NONE
-        self._given_ns = NONE
+        self._given = NONE, NONE  # when the heartbeat began and was answered
 
     def says(self, epoch: int) -> None:
         """A heartbeat is about to leave."""
@@ -29,7 +30,7 @@ class RecordedTenures:
     def hears(self, epoch: int, *, is_given: bool) -> None:
         """It was answered well; `is_given`: with an assignment."""
         if is_given:
-            self._given_ns = self._recorder.now_ns()
+            self._given = self._said_ns, self._recorder.now_ns()
         if epoch >= 0 and (epoch != self._epoch or self._said == 0):
             row = self._process, self._group, self._owner, self._said, epoch, self._said_ns
             self._recorder.add("member_epochs", *row, self._recorder.now_ns())
@@ -43,7 +44,7 @@ class RecordedTenures:
         for key in partitions:
             where = f"{key[0]}/{key[1]}"
             handle = self._recorder.tenure_begun(
-                self._process, self._group, where, self._owner, self._epoch, self._given_ns
+                self._process, self._group, where, self._owner, self._epoch, self._given
             )
             self._open[key] = handle, self._epoch
 

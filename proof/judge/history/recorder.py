@@ -223,10 +223,19 @@ class Recorder:
         )
 
     def tenure_begun(
-        self, process: int, group: str, partition: str, owner: str, epoch: int, given_ns: int
+        self,
+        process: int,
+        group: str,
+        partition: str,
+        owner: str,
+        epoch: int,
+        given: tuple[int, int],
     ) -> Handle:
-        """A member of a consumer group takes a partition that it was given by an answer then."""
-        row = (process, group, partition, owner, epoch, given_ns, NONE, NONE)
+        """A member of a consumer group takes a partition.
+
+        given: when the heartbeat began, and was answered, whose answer gave it.
+        """
+        row = (process, group, partition, owner, epoch, *given, NONE, NONE)
         return self.add("tenures", *row)
 
     def tenure_confirmed(self, handle: Handle, said_ns: int) -> None:

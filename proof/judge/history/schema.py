@@ -161,10 +161,11 @@ TABLES: dict[str, Table] = {
         Table(
             "tenures",
             "a partition that a member of a consumer group (KIP-848) had for a while; epoch: its "
-            "own when it took it; taken_ns: when the answer came that gave it; "
+            "own when it took it; asked_ns: when the heartbeat began whose answer gave it; "
+            "taken_ns: when that answer came; "
             "confirmed_ns: when the last heartbeat began that was answered "
             "well meanwhile",
-            "process:i4 group:name partition:name owner:name epoch:i4 taken_ns:i8 "
+            "process:i4 group:name partition:name owner:name epoch:i4 asked_ns:i8 taken_ns:i8 "
             "confirmed_ns:i8 ended_ns:i8",
         ),
         Table(

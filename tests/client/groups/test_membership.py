@@ -341,3 +341,13 @@ def test_static_member_releases_the_place_that_may_be_its_own(code: ErrorCode) -
         assert joining is not None and joining.member_epoch == JOINS
         refused(member, E.UNRELEASED_INSTANCE_ID)
         assert member.state is S.FAILED, "another one was quicker"
+
+
+def test_member_that_came_back_while_it_left_keeps_its_new_epoch() -> None:
+    """The answer to its leaving is late, or lost."""
+    member = in_state(S.LEAVING)
+    assert member.leave() is not None
+    member.subscribe(("t",), None)
+    answered(member, 7, NOWHERE)
+    member.left()
+    assert (member.state, member.epoch) == (S.STABLE, 7)

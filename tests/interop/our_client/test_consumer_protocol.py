@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.client import Admin, BlockingConsumer, Consumer, Producer
+from oncelog.client import Admin, BlockingConsumer, Consumer, OffsetAndMetadata, Producer
 from oncelog.client.failures import CommitFailed
 from oncelog.client.groups.consumer_member import ConsumerGroupMember
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -148,6 +148,27 @@ async def test_static_member_comes_back_to_what_it_had_and_a_second_one_is_refus
             assert back.assignment == had
             await asyncio.gather(*(c.poll(300) for c in (stays, back)))
             assert stays.group_metadata().generation_id == epoch and changes == []
+
+
+async def test_topic_made_anew_does_not_get_what_is_committed_before_the_member_hears_of_it(
+    bootstrap,
+):
+    topic = await new_topic(bootstrap, 1)
+    place = topic, 0
+    given = settings(topic, default_api_timeout_ms=500)
+    async with Consumer(bootstrap, **given) as consumer, Admin(bootstrap) as admin:
+        consumer.subscribe([topic])
+        await until_shared(1, consumer)
+        await consumer.commit({place: 0})
+        await admin.delete_topics([topic])
+        await admin.create_topic(topic, partitions=1)
+        with pytest.raises(KafkaError, match="no topic with this id"):
+            await consumer.commit({place: 7})
+        began_s = time.monotonic()
+        with pytest.raises(KafkaError, match="no topic with this id"):
+            await consumer._commit({place: OffsetAndMetadata(7)}, by_itself=True)
+        assert time.monotonic() - began_s < 0.4, "it waited for a topic that is gone"
+        assert await admin.groups.committed(topic, [place]) == {}
 
 
 async def test_pattern_finds_topics_and_gives_way_to_names(bootstrap):

@@ -1,5 +1,6 @@
 """A broker that closes, says nothing, or sends what is no answer: each is told, within a bound."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 from oncelog.cli.main import run
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.conformance import asking
 from oncelog.proof.conformance.asking import SILENCES_MAX, AskedBroker
 from oncelog.proof.conformance.surveying import survey
 from oncelog.wire.framing import decode_request_header, encode_response_header
@@ -18,7 +20,7 @@ from oncelog.wire.messages import control
 
 API_VERSIONS, END_TXN = 18, 26
 APIS = {API_VERSIONS: (0, 3), END_TXN: (0, 3), 999: (0, 1)}
-ANSWER_S = 0.3
+ANSWER_S = 0.5
 Deed = Callable[[socket.socket, bytes], bool]  # whether the connection goes on
 
 
@@ -67,7 +69,7 @@ def drips(connection: socket.socket, frame: bytes) -> bool:
 
 
 @contextmanager
-def broker(deed: Deed, *, first: bool = True) -> Iterator[str]:
+def broker(deed: Deed, *, first: bool = True, connections_max: int = 1_000) -> Iterator[str]:
     """One that tells its APIs, as long as `first` holds, and does its deed for all else."""
     listener = socket.create_server(("127.0.0.1", 0))
     connections: list[socket.socket] = []
@@ -85,20 +87,22 @@ def broker(deed: Deed, *, first: bool = True) -> Iterator[str]:
                 return
 
     def accept() -> None:
-        while True:
+        while len(connections) < connections_max:
             try:
                 connection, _ = listener.accept()
             except OSError:
                 return
             connections.append(connection)
             threading.Thread(target=serve, args=(connection,), daemon=True).start()
+        listener.close()
 
     accepting = threading.Thread(target=accept, daemon=True)
     accepting.start()
     try:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        listener.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         accepting.join(5)
         for connection in connections:
@@ -139,6 +143,20 @@ def test_a_cluster_that_falls_silent_conforms_to_nothing(
     printed = " ".join(capsys.readouterr().out.split())
     assert code == 1
     assert f"{a} was not asked to the end: {SILENCES_MAX} requests" in printed
+
+
+@pytest.mark.parametrize("goes", ["ours", "theirs"])
+def test_a_cluster_that_goes_away_conforms_to_nothing_though_all_that_was_asked_is_equal(
+    goes: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(asking, "FAILED_CONNECTIONS_MAX", 2)
+    with broker(closes, connections_max=1) as a, broker(closes) as b:
+        ours, theirs = (a, b) if goes == "ours" else (b, a)
+        code = run(["conformance", "--bootstrap", ours, "--against", theirs])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "0 with a reason, 0 without, " in printed and ", 0 not asked" not in printed
+    assert f"{a} was not asked to the end: it takes no connection" in printed
+    assert code == 1
 
 
 def test_a_survey_that_was_not_whole_fails(

@@ -43,6 +43,13 @@ def test_each_api_has_a_harmless_request_whose_fields_exist() -> None:
             check_names(key, "request", values)
 
 
+def test_no_harmless_request_opens_a_share_session() -> None:
+    """Epoch 0 would, and -1 ends one, which is not there."""
+    share_fetch, share_acknowledge = 78, 79
+    epochs = [HARMLESS[key]["share_session_epoch"] for key in (share_fetch, share_acknowledge)]
+    assert epochs == [-1, -1]
+
+
 def test_kafka_answered_whatever_it_was_asked() -> None:
     came = [outcome.came for api in kafka().apis.values() for outcome in api.came.values()]
     assert set(came) <= {"served", "refused", "elsewhere", "not asked"}

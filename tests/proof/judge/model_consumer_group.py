@@ -80,17 +80,22 @@ def shared_reader(cluster: "ModelCluster") -> Steps:
             said, said_ns = epoch, cluster.now_ns
             yield
             told, given = group.heartbeat(process, set(open_))
+            asked_ns = said_ns
             for key in sorted(open_.keys() - given):
                 recorder.tenure_ended(open_.pop(key)[0])
             if rng.random() < 0.9 and told >= epoch:
                 given_ns, added = cluster.now_ns, sorted(given - open_.keys())
                 is_over = bool(added) and rng.random() < 0.05  # it was stopped for too long
+                reads_late = rng.random() < 0.5  # it was stopped before it read the answer
                 if is_over:
                     group.remove(process)
                 for _ in range(rng.randrange(10, 50) if is_over else rng.randrange(2)):
                     yield
+                if reads_late:
+                    given_ns = cluster.now_ns
                 for key in added:
-                    handle = recorder.tenure_begun(process, GROUP, key, owner, told, given_ns)
+                    told_at = asked_ns, given_ns
+                    handle = recorder.tenure_begun(process, GROUP, key, owner, told, told_at)
                     open_[key] = handle, told
                 if is_over:
                     break

@@ -390,7 +390,8 @@ def _(e: Edit) -> None:
     other = e.pick(np.flatnonzero(rows["process"] != rows["process"][one]))
     twin = e.copy(
         "tenures", one, process=rows["process"][other], owner=rows["owner"][other],
-        taken_ns=rows["taken_ns"][one] + 1, confirmed_ns=-1, ended_ns=-1,
+        asked_ns=rows["taken_ns"][one], taken_ns=rows["taken_ns"][one] + 1,
+        confirmed_ns=-1, ended_ns=-1,
     )  # fmt: skip
     e.insert("tenures", one + 1, twin)
 
@@ -420,7 +421,7 @@ def _(e: Edit) -> None:
         begun = rows["taken_ns"][own]
         own = own[begun < commits["invoked_ns"][i]]
         if len(own):
-            later = np.flatnonzero(of_partition & (rows["taken_ns"] > rows["taken_ns"][own].max()))
+            later = np.flatnonzero(of_partition & (rows["asked_ns"] >= rows["taken_ns"][own].max()))
             others = later[rows["process"][later] != commits["process"][i]]
             places += [(i, j) for j in others[:1]]
     commit, tenure = places[e.pick(range(len(places)))]

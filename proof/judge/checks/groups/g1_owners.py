@@ -1,7 +1,9 @@
 """G1: of a consumer group's members (KIP-848) one has a partition at a time.
 
-A member has it from the answer that gave it, and for certain as long as heartbeats were answered
-that began while it had it. Whoever is silent may have lost it without knowing: that is no finding.
+A member was given it between a heartbeat and its answer, and has it for certain as long as
+heartbeats were answered that began while it had it. A silent member may have lost it without
+knowing: that is no finding. Nor is an answer that was read late, since the member was stopped,
+when others had the partition already.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,12 +24,15 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
 
 def _held_twice(view: View, evidence: Evidence) -> Iterator[Case]:
     history = view.history
-    taken, process = (tenure_column(history, name) for name in ("taken_ns", "process"))
+    asked, taken, process = (
+        tenure_column(history, name) for name in ("asked_ns", "taken_ns", "process")
+    )
     until = certain_until(history)
     for group, partition, rows in by_partition(history):
         longest = rows[0]
         for row in rows[1:]:
-            if taken[row] < until[longest] and process[row] != process[longest]:
+            is_certain = asked[row] >= taken[longest] or until[row] > taken[row]
+            if taken[row] < until[longest] and is_certain and process[row] != process[longest]:
                 where = f"{history.name(group)}: {evidence.partition(partition)}"
                 told = [evidence.row("tenures", int(each)) for each in (longest, row)]
                 yield Case(f"{where} was given to a member while another one had it", {

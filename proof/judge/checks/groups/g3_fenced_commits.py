@@ -1,7 +1,8 @@
 """G3: no offset is accepted from a member of a consumer group (KIP-848) that others have followed.
 
 When another member was given the partition after this one, and before this one asked for its
-commit, then its epoch is fenced there: plainly, and in a transaction.
+commit, then its epoch is fenced there: plainly, and in a transaction. It was given it later where
+it asked for it when this one had its answer already.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +45,9 @@ def _accepted(view: View) -> Iterator[tuple[str, Array]]:
 def _fenced(view: View, evidence: Evidence) -> Iterator[Case]:
     history = view.history
     tenures = {(group, where): rows for group, where, rows in by_partition(history)}
-    taken, owner = (tenure_column(history, name) for name in ("taken_ns", "process"))
+    asked, taken, owner = (
+        tenure_column(history, name) for name in ("asked_ns", "taken_ns", "process")
+    )
     for table, rows in _accepted(view):
         group, partition, process, invoked = (
             history.column(table, name) for name in ("group", "partition", "process", "invoked_ns")
@@ -55,7 +58,7 @@ def _fenced(view: View, evidence: Evidence) -> Iterator[Case]:
                 continue
             before = of_partition[taken[of_partition] < invoked[row]]
             own = before[owner[before] == process[row]]
-            later = before[taken[before] > taken[own[-1]]] if len(own) else own
+            later = before[asked[before] >= taken[own[-1]]] if len(own) else own
             if len(later):
                 told = evidence.row(table, int(row))
                 yield Case(

@@ -17,10 +17,13 @@ class Members:
         self.story.polled("in/0", (0, 1))
         self.story.end("in/0", 1)
 
-    def takes(self, process: int, epoch: int = 1, given_ns: int | None = None) -> Handle:
+    def takes(
+        self, process: int, epoch: int = 1, asked_ns: int | None = None, given_ns: int | None = None
+    ) -> Handle:
         recorder = self.story.recorder
-        given_ns = given_ns or recorder.now_ns()
-        return recorder.tenure_begun(process, "g", "in/0", f"m{process}", epoch, given_ns)
+        asked_ns = asked_ns or given_ns or recorder.now_ns()
+        given = asked_ns, given_ns or recorder.now_ns()
+        return recorder.tenure_begun(process, "g", "in/0", f"m{process}", epoch, given)
 
     def is_heard(self, tenure: Handle) -> None:
         """It says a heartbeat, which is answered a little later."""
@@ -68,6 +71,27 @@ def test_member_that_was_stopped_before_it_took_a_partition_takes_it_from_nobody
     members.commits(7, epoch=2)
     members.story.recorder.tenure_ended(late)
     assert members.names() == set()
+
+
+def test_member_that_was_stopped_before_it_read_an_answer_takes_the_partition_from_nobody() -> None:
+    members = Members()
+    asked_ns = members.story.recorder.now_ns()
+    second = members.takes(7, epoch=2)
+    late = members.takes(8, asked_ns=asked_ns)
+    members.is_heard(second)
+    members.commits(7, epoch=2)
+    members.story.recorder.tenure_ended(late)
+    assert members.names() == set()
+
+
+def test_two_members_that_are_both_heard_hold_a_partition_twice_whenever_they_asked() -> None:
+    members = Members()
+    asked_ns = members.story.recorder.now_ns()
+    first = members.takes(7)
+    second = members.takes(8, asked_ns=asked_ns)
+    members.is_heard(second)
+    members.is_heard(first)
+    assert members.names() == {"held-twice"}
 
 
 @pytest.mark.parametrize(
