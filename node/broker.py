@@ -37,6 +37,7 @@ from .config.broker_config import BrokerConfig
 from .config.dynamic import config_validators, topic_defaults_in_force
 from .controlled_clock import ControlledClock
 from .controller.client import ControllerClient
+from .controller.metadata_barrier import MetadataBarrier
 from .controller.service import ControllerService
 from .environment import Surroundings
 from .groups.removal import OffsetExpiry, forget_deleted_topics
@@ -208,6 +209,7 @@ class Broker:
         self._followers.stop()
         await self._roles.stop()
         await self._service.stop()
+        await self.services.metadata_barrier.stop()
         self._controller.close()
         await self.engine.stop()
         await self.transport.stop()
@@ -304,6 +306,7 @@ class Broker:
             clock=self._clock,
             work=self._work.clients,
         )
+        self.services.metadata_barrier = MetadataBarrier(self._controller, self.transport)
         self._partition_transactions = PartitionTransactions(
             self.services, self.transport, self._fault_point
         )

@@ -1,17 +1,21 @@
 """What a handler may ask of its broker: one value, filled at the composition root."""
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..coordinator.acls.authorizer import AclAuthorizer
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.raft.group import RaftGroup
 from ..replication.fetch_session_cache import FetchSessionCache
+from ..runtime.rate_limited_log import LimitedLog
 from ..runtime.sliced_work import SlicedWork, WorkLine
 from .clock import Clock, SystemClock
 from .config.broker_config import BrokerConfig
 from .connection_ids import ConnectionIds
 from .controller.client import ControllerClient
+from .controller.metadata_barrier import MetadataBarrier
 from .groups.coordinator import GroupCoordinator
 from .listener.large_answers import LargeAnswers
 from .listener.large_requests import LargeRequests
@@ -19,6 +23,7 @@ from .membership.recently_fenced_brokers import RecentlyFencedBrokers
 from .membership.suspected_brokers import SuspectedBrokers
 from .partitions.batch_contents import PLACES
 from .partitions.refused_batches import RefusedBatches
+from .security.authorizer import authorizer_of
 from .transactions.connection_fence import ProducerConnectionFence
 from .transactions.service import TransactionCoordinators
 from .transactions.verifier import TransactionVerifier
@@ -26,6 +31,8 @@ from .transactions.verifier import TransactionVerifier
 if TYPE_CHECKING:
     from .partitions.replica_manager import ReplicaManager
     from .transactions.marker_writer import MarkerWriter
+
+_refusals = logging.getLogger("oncelog.authorizer")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +47,7 @@ class BrokerServices:
     controller: ControllerClient
     metadata_group: RaftGroup
     replicas: "ReplicaManager"
+    metadata_barrier: MetadataBarrier = field(init=False)
     transactions: TransactionCoordinators = field(init=False)
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
@@ -52,7 +60,9 @@ class BrokerServices:
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     suspected_brokers: SuspectedBrokers = field(default_factory=SuspectedBrokers)
     recently_fenced_brokers: RecentlyFencedBrokers = field(default_factory=RecentlyFencedBrokers)
+    refusals: LimitedLog = field(default_factory=lambda: LimitedLog(_refusals))  # of the authorizer
     broker_epoch: int = -1
+    authorizer: AclAuthorizer | None = field(init=False)  # None: everybody may do everything
     groups: GroupCoordinator = field(init=False)
     fetch_sessions: FetchSessionCache = field(init=False)
     markers: "MarkerWriter | None" = None
@@ -62,6 +72,7 @@ class BrokerServices:
     )  # of TxnOffsetCommit
 
     def __post_init__(self) -> None:
+        self.authorizer = authorizer_of(self.config, self.state)
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots
         )

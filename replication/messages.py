@@ -53,6 +53,7 @@ class PeerMessage(IntEnum):
     VERIFY_TRANSACTION = 9  # a partition leader asks a transaction coordinator (KIP-890)
     DESCRIBE_QUORUM = 10
     PING = 11
+    METADATA_APPLIED = 13  # a broker waits until another has applied a decision
     DESCRIBE_TRANSACTION = 12  # a partition leader, of one that is open suspiciously long
 
 

@@ -1,5 +1,7 @@
 """The decision of Kafka's StandardAuthorizer, over the ACLs of the metadata."""
 
+from typing import Protocol
+
 from ...runtime.steps import Steps
 from ...wire.acls import ANY_USER, SUPPORTED_OPERATIONS, ResourceType, operation_bits
 from .acl_table import AclTable
@@ -7,8 +9,17 @@ from .acl_table import AclTable
 _NO_RESOURCE = "hardcode"  # the name by which Kafka asks about a type in general
 
 
+class HoldsAcls(Protocol):
+    """What has the ACLs; a snapshot may put another table in the place of one."""
+
+    @property
+    def acls(self) -> AclTable:
+        """The ACLs of this moment."""
+        ...
+
+
 class AclAuthorizer:
-    """Who may do what.
+    """Who may do what, by the ACLs that `tables` holds at the time of a question.
 
     super_users: principals that no ACL restricts. allows_everyone: a resource that no ACL is
     about is open (`allow.everyone.if.no.acl.found`).
@@ -16,14 +27,18 @@ class AclAuthorizer:
 
     def __init__(
         self,
-        acls: AclTable,
+        tables: HoldsAcls,
         *,
         super_users: frozenset[str] = frozenset(),
         allows_everyone: bool = False,
     ) -> None:
-        self.acls = acls
+        self._tables = tables
         self._super_users = super_users
         self._allows_everyone = allows_everyone
+
+    @property
+    def acls(self) -> AclTable:
+        return self._tables.acls
 
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str

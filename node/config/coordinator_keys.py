@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ...coordinator.groups.assignors.catalogue import ASSIGNORS
 from ...wire.errors import InvalidConfig, KafkaError
+from .authorizer_keys import AuthorizerSettings
 from .keys import (
     BOOLEAN,
     INT,
@@ -16,7 +17,6 @@ from .keys import (
     between,
     setting,
 )
-from .listener_keys import ListenerSettings
 
 MIB = 1024 * 1024
 
@@ -28,7 +28,7 @@ def _known_assignors(names: tuple[str, ...]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorSettings(ListenerSettings):
+class CoordinatorSettings(AuthorizerSettings):
     """The typed values of the keys."""
 
     # groups

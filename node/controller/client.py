@@ -77,11 +77,11 @@ class ControllerClient:
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.node_id = node_id
-        self._state = state
+        self.state = state
         self._raft_group = raft_group
         self._links = links
         self._service = service
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._work = work
         self._validators = validators
         self._random_bytes = random_bytes
@@ -106,11 +106,11 @@ class ControllerClient:
         A long command goes as several, of which some may be done and others not. Raises
         RequestTimedOut (then it may be done, now or later) and PolicyViolation (too long).
         """
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self.now_ms() + timeout_ms
         refused = {}
         wanted = command
         if self._validators is not None:
-            validating = refuse_invalid_configs(self._state, command, self._validators)
+            validating = refuse_invalid_configs(self.state, command, self._validators)
             command, refused = await self._work.finish("configurations", validating)
         result = Result()
         if not refused or has_items(command):
@@ -124,7 +124,7 @@ class ControllerClient:
 
     async def heartbeat(self, heartbeat: Heartbeat, *, timeout_ms: int) -> HeartbeatReply:
         """Raises RequestTimedOut when no controller answered."""
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self.now_ms() + timeout_ms
         payload = encode_message(heartbeat)
         # One that waited for a paused leader would not be there for the next one. But a slow link
         # must not make it deaf: what comes after the end of its attempt is not heard.
@@ -134,13 +134,13 @@ class ControllerClient:
 
     async def describe_quorum(self, *, timeout_ms: int) -> Quorum:
         """The metadata group as its leader sees it. Raises RequestTimedOut."""
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self.now_ms() + timeout_ms
         answer = await self._request(PeerMessage.DESCRIBE_QUORUM, b"", deadline_ms)
         return decode_message(Quorum, answer)
 
     async def next_producer_id(self, broker_epoch: int, *, timeout_ms: int = 5_000) -> int:
         """An id that no producer has had. Raises RequestTimedOut, or what the controller says."""
-        deadline_ms = self._now_ms() + timeout_ms
+        deadline_ms = self.now_ms() + timeout_ms
         while (producer_id := self._producer_ids.take()) is None:
             await self._until(self._fetch_producer_ids(broker_epoch), deadline_ms)
         if self._producer_ids.wants_more:
@@ -190,7 +190,7 @@ class ControllerClient:
         backoff_ms = BACKOFF_MS_FIRST
         leader = self._raft_group.leader_id
         reason = "the cluster has no controller"
-        while (remaining_ms := deadline_ms - self._now_ms()) > 0:
+        while (remaining_ms := deadline_ms - self.now_ms()) > 0:
             redirect = -1
             if leader is not None:
                 reply = await self._ask(leader, kind, payload, min(remaining_ms, attempt_ms))
@@ -250,14 +250,14 @@ class ControllerClient:
 
     async def _fetch_block(self, broker_epoch: int) -> None:
         command = AllocateProducerIds(self.node_id, broker_epoch)
-        result = await self._submit(command, self._now_ms() + DEFAULT_TIMEOUT_MS)
+        result = await self._submit(command, self.now_ms() + DEFAULT_TIMEOUT_MS)
         if result.error != ErrorCode.NONE:
             raise error_for(result.error, result.message)
         self._producer_ids.add(result.first_producer_id, result.producer_id_count)
 
     async def _until(self, awaited: asyncio.Future[Any], deadline_ms: int) -> None:
         """Wait for it, but not longer; it goes on for others who wait."""
-        timeout_ms = max(0, deadline_ms - self._now_ms())
+        timeout_ms = max(0, deadline_ms - self.now_ms())
         done, _ = await asyncio.wait((awaited,), timeout=timeout_ms / 1000)
         if not done:
             raise RequestTimedOut("The metadata log did not get there in time.")

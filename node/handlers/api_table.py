@@ -7,6 +7,7 @@ key and schemas are in `wire/messages/apis.py`.
 import logging
 
 from ...wire.messages import control
+from ...wire.messages.apis import API_NAMES
 from ..listener.dispatch import Api
 from .fetch import fetch, offsets, record_deletion
 from .groups import admin as group_admin
@@ -19,6 +20,7 @@ from .groups import (
     plain_commits,
 )
 from .metadata import (
+    acls,
     cluster,
     configs,
     fixed_facts,
@@ -40,6 +42,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
     creation = AutoCreation(log)
     return (
         *cluster.apis(),
+        *acls.apis(),
         *metadata.apis(creation),
         *topic_partitions.apis(),
         *topics.apis(),
@@ -60,7 +63,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
 
 
 def served_apis(log: logging.Logger) -> tuple[Api, ...]:
-    """The whole table. Each API stands in it once."""
+    """The whole table. Each API stands in it once, and says which rights it needs."""
     table = (
         *produce.apis(),
         *fetch.apis(),
@@ -70,6 +73,8 @@ def served_apis(log: logging.Logger) -> tuple[Api, ...]:
     )
     keys = [api.key for api in table]
     assert len(set(keys)) == len(keys), "an API is served by one handler"
+    silent = [API_NAMES[api.key] for api in table if api.rights is None]
+    assert not silent, f"these APIs do not say which rights they need: {silent}"
     return table
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ...coordinator.transactions.connection_fence import StaleConnection
 from ...runtime.rate_limited_log import LimitedLog
-from ...runtime.steps import Result, Steps
+from ...runtime.steps import Result, Steps, run_to_end
 from ...wire.errors import InvalidRequest, KafkaError, UnknownServerError
 from ...wire.framing import (
     Buffer,
@@ -33,9 +33,11 @@ from ...wire.framing import (
 from ...wire.messages import api_keys, control, responses
 from ...wire.messages.apis import API_NAMES
 from ...wire.primitives import MalformedFrame
+from ..security.rights import Rights, judge
 from .closing import CloseConnection, UnservedRequest
 from .large_answers import REFUSED_BEYOND_BYTES, WAITS_BEYOND_BYTES
 from .large_requests import ClientGone, LargeRequests, Place
+from .partial_decision import DecisionInPart
 from .pending_answer import PendingAnswer
 from .request_context import RequestContext
 
@@ -57,6 +59,7 @@ class Api(NamedTuple):
     those are pipelined, too. `advertised_from` differs from `min_version` for Produce only. What
     ends with its client decides nothing: when the connection is gone, its coroutine is cancelled.
     Without `on_error` an error that the handler did not turn into an answer closes the connection.
+    `rights`: what the client must be allowed to do; a broker serves no row that says nothing of it.
     """
 
     key: int
@@ -67,6 +70,7 @@ class Api(NamedTuple):
     is_pipelined: bool = False
     advertised_from: int | None = None
     ends_with_client: bool = False
+    rights: Rights | None = None
 
 
 Request = TypeVar("Request")
@@ -86,6 +90,7 @@ def control_api(
     decide: Decide[Request, Response],
     on_error: Callable[[Request, KafkaError], Response],
     *,
+    rights: Rights | None = None,
     begin: Begin[Request] | None = None,
     answer_bytes: AnswerBytes[Request] | None = None,
 ) -> Api:
@@ -96,6 +101,7 @@ def control_api(
     slices. So do decoding a large request and encoding a long answer. A coroutine waits for others,
     and may leave steps, which make the answer.
     on_error: (request, error) -> the fields of the answer that says so, in Kafka's shape.
+    rights: see `Api`. With an authorizer they are judged here, before anything else is done.
     begin: is asked before `decide` of a request that is not large. Its answer it encodes itself,
     and there is no task, nor a turn of the loop for one; None leaves the request to `decide`.
     answer_bytes: (context, request) -> steps of how much the answer will take while it is made,
@@ -108,16 +114,21 @@ def control_api(
             return handle_large(context, header, body)
         version = header.api_version
         request = control.decode_request(key, version, body)
+        decides = decide
+        if context.broker.authorizer is not None:
+            verdict = run_to_end(judge(rights or (), context.access, context.broker.state, request))
+            if not verdict.is_whole:
+                decides = DecisionInPart(verdict, decide, on_error, name=API_NAMES[key]).decide
         if answer_bytes is not None:
             is_done, sizing = begin_steps(answer_bytes(context, request))
             if not is_done or sizing > WAITS_BEYOND_BYTES:
-                return answer_in_turn(context, header, request, sizing)
+                return answer_in_turn(context, header, request, sizing, decides)
         try:
-            if begin is not None:
+            if begin is not None and decides is decide:
                 pending = begin(context, header, request)
                 if pending is not None:
                     return pending
-            values = decide(context, header, request)
+            values = decides(context, header, request)
             if isgenerator(values):
                 is_done, values = begin_steps(cast("Steps[Response]", values))
                 if not is_done:
@@ -151,6 +162,7 @@ def control_api(
         header: RequestHeader,
         request: Any,
         sizing: int | Steps[int],
+        decides: Decide[Request, Response],
         place: Place | None = None,
     ) -> list[Buffer]:
         """What others decide is waited for before the turn comes: no answer waits for that."""
@@ -159,7 +171,7 @@ def control_api(
         try:
             if size_bytes > REFUSED_BEYOND_BYTES:  # what is named again and again, mostly
                 raise InvalidRequest("The answer would be too large. Ask for less at a time.")
-            values = decide(context, header, request)
+            values = decides(context, header, request)
             if iscoroutine(values):
                 values = await (values if place is None else place.decided(values))
         except KafkaError as error:
@@ -178,8 +190,17 @@ def control_api(
         async with large_requests.turn(context, len(body)) as place:
             decoding = control.decode_request_steps(key, header.api_version, body)
             request = await run(context, decoding)
+            decides = decide
+            if context.broker.authorizer is not None:
+                judging = judge(rights or (), context.access, context.broker.state, request)
+                try:
+                    verdict = await run(context, judging)
+                except KafkaError as error:
+                    return await encode_large(context, on_error(request, error), header.api_version)
+                if not verdict.is_whole:
+                    decides = DecisionInPart(verdict, decide, on_error, name=API_NAMES[key]).decide
             sizing = 0 if answer_bytes is None else answer_bytes(context, request)
-            return await answer_in_turn(context, header, request, sizing, place)
+            return await answer_in_turn(context, header, request, sizing, decides, place)
 
     def run(context: RequestContext, steps: Steps[Result]) -> "asyncio.Future[Result]":
         return context.broker.work.run(API_NAMES[key], steps)
@@ -193,7 +214,7 @@ def control_api(
         return [control.encode_response(key, header.api_version, on_error(request, error))]
 
     large_requests = LargeRequests()
-    return Api(key, *versions, handle, answer_error)
+    return Api(key, *versions, handle, answer_error, rights=rights)
 
 
 def begin_steps(steps: Steps[Any]) -> tuple[bool, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...coordinator.security.principal import ANONYMOUS, Principal
+from ..security.access import Access
 from .memory_budget import MemoryBudget
 
 if TYPE_CHECKING:
@@ -43,8 +44,19 @@ class RequestContext:
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
     connected_at_ms: int = 0
+    _access: Access | None = None
 
     @property
     def age_ms(self) -> int:
         """For how long the client is connected."""
         return self.broker.clock.monotonic_ms() - self.connected_at_ms
+
+    @property
+    def access(self) -> Access:
+        """What the client may do; there must be an authorizer."""
+        authorizer = self.broker.authorizer
+        assert authorizer is not None
+        if self._access is None or self._access.principal is not self.principal:
+            log = self.broker.refusals
+            self._access = Access(authorizer, self.principal, self.peer_host, log)
+        return self._access

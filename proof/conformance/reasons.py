@@ -7,7 +7,7 @@ missing without intent is seen.
 from .compare import Reason
 from .survey import Survey
 
-NO_SECURITY = "listeners are plain text: no TLS, SASL, SCRAM, ACLs, delegation tokens"
+NO_SECURITY = "listeners are plain text: no TLS, SASL, SCRAM, delegation tokens"
 NO_QUOTAS = "there are no quotas"
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
@@ -37,7 +37,6 @@ _BROKER_KEYS = {
         "sasl.*",
         "security.*",
         "delegation.token.*",
-        "authorizer.class.name",
         "principal.builder.class",
         "early.start.listeners",
         "connection.failed.authentication.delay.ms",

@@ -1,5 +1,6 @@
 """The blocks of server.properties that the pages show are what a broker takes."""
 
+from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.config.keys import parse_properties
 
@@ -11,6 +12,7 @@ LEAST = {
     "log.dirs": "/tmp",
     "oncelog.peer.directory": "/tmp/peers",
 }
+PLAIN = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
 
 
 def test_listeners_of_the_page_are_taken_by_a_broker() -> None:
@@ -18,3 +20,10 @@ def test_listeners_of_the_page_are_taken_by_a_broker() -> None:
     clients, inside = BrokerConfig.from_properties(LEAST | shown).endpoints
     assert clients.advertised == ("broker-1.example.org", 9092)
     assert (clients.overrides, inside.overrides) == ({"max_connections": 500}, {})
+
+
+def test_authorizer_of_the_page_is_taken_by_a_broker() -> None:
+    text = block("docs/security.md", "authorizer.class.name=").text
+    shown = BrokerConfig.from_properties({**LEAST, **PLAIN, **parse_properties(text)})
+    assert shown.authorizer_class_name == STANDARD_AUTHORIZER
+    assert shown.super_users == "User:admin"

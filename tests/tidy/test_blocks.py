@@ -48,6 +48,8 @@ ELSEWHERE: dict[Key, str] = {
     ("docs/prove.md", "oncelog observe --bootstrap"): "tests/prove/test_observe.py",
     ("docs/records.md", "--encode avro"): "tests/cli/records/test_registry.py::"
     "test_produce_encodes_what_consume_decodes",
+    ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
+    "test_a_refusal_is_a_line_that_says_which_acl_would_help",
     ("docs/spark.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"
     "test_the_program_of_the_page_runs_with_what_the_page_grants",
     ("docs/spark.md", "newest_by_key"): "tests/pipeline/sink/test_repair.py::"

@@ -44,15 +44,15 @@ REMARKS = {
     0: "acks 0, 1 and all; batches of format 2 only; from version 13 topics by id",
     1: "to the high watermark; from version 13 topics by id; sessions (KIP-227)",
     22: "version 6 opens and keeps prepared transactions (KIP-939); in Kafka it is not stable yet",
-    29: "there is no authorizer: SECURITY_DISABLED",
-    30: "there is no authorizer: SECURITY_DISABLED",
+    29: "SECURITY_DISABLED where no `authorizer.class.name` is given",
+    30: "SECURITY_DISABLED where no `authorizer.class.name` is given",
     34: "there is one directory",
     **dict.fromkeys(range(38, 42), "not allowed on a plain text listener, as on Kafka's"),
     57: "the levels that hold cannot be changed",
     64: "each broker is a voter, for the cluster's life",
     80: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
     81: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
-    31: "there is no authorizer: SECURITY_DISABLED",
+    31: "SECURITY_DISABLED where no `authorizer.class.name` is given",
 }
 
 

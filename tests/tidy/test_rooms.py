@@ -30,7 +30,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [{"handlers"}],
         [{"services"}],
         [{"listener"}, {"groups"}, {"transactions"}, {"membership"}],
-        [{"partitions"}, {"controller"}],
+        [{"partitions"}, {"controller"}, {"security"}],
         [
             {"config"},
             {"clock", "cluster_id", "connection_ids", "environment", "log_format"}

@@ -15,6 +15,7 @@ from typing import Any
 
 from ....replication.purgatory import DelayedFetch
 from ....runtime.steps import Steps, run_to_end
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import InvalidRequest, KafkaError
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import fetch
@@ -28,6 +29,7 @@ from ....wire.messages.fetch import (
 from ...listener.dispatch import BODY_AT_ONCE_BYTES_MAX, Api, CloseConnection, RequestContext
 from ...listener.pending_answer import PendingAnswer
 from ...partitions.replica_manager import ReplicaManager
+from ...security.rights import ByHandler
 from ..answers import nested
 from . import repeated_fetch, session_fetch
 from .partition_reader import FetchLook, FetchRead, fetched
@@ -157,8 +159,10 @@ async def _decode_in_slices(
     context: RequestContext, body: memoryview, version: int
 ) -> list[Buffer]:
     work, look, deadline_ms = context.broker.work, None, None
-    async with context.broker.compared_fetches.turn(context, len(body)):
-        repeated = await work.run("Fetch", repeated_fetch.note(context, version, body))
+    repeated = None
+    if context.broker.authorizer is None:  # else an answer is not as good as the one before
+        async with context.broker.compared_fetches.turn(context, len(body)):
+            repeated = await work.run("Fetch", repeated_fetch.note(context, version, body))
     if repeated is not None and repeated.is_unchanged():
         deadline_ms = await repeated.wait()
         if repeated.answer is not None and repeated.is_unchanged():
@@ -308,4 +312,5 @@ def _refusal(request: FetchRequest, error: KafkaError) -> Steps[FetchResponse]:
 def apis() -> tuple[Api, ...]:
     """The rows of the dispatch table."""
     versions = fetch.OLDEST, fetch.NEWEST
-    return (Api(FETCH, *versions, handle, _on_error, ends_with_client=True),)
+    rights = (ByHandler(((AclOperation.READ, ResourceType.TOPIC),)),)
+    return (Api(FETCH, *versions, handle, _on_error, ends_with_client=True, rights=rights),)

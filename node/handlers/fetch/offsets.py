@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....runtime.steps import StepCounter, Steps
+from ....wire.acls import AclOperation
 from ....wire.errors import (
     ErrorCode,
     InvalidRequest,
@@ -24,6 +25,7 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
+from ...security.rights import on_cluster, on_each_topic
 from ..answers import nested, of_each_partition
 from ..when_led import named_partitions, when_led
 from .time_search import find_by_time
@@ -262,11 +264,17 @@ def apis() -> tuple[Api, ...]:
             (1, 11),
             when_led(list_offsets, named_partitions),
             of_each_partition(),
+            rights=(on_each_topic(AclOperation.DESCRIBE),),
         ),
         control_api(
             api_keys.OFFSET_FOR_LEADER_EPOCH,
             (2, 4),
             when_led(offset_for_leader_epoch, _named_epochs),
             of_each_partition(_no_epoch),
+            rights=(
+                on_each_topic(
+                    AclOperation.DESCRIBE, unless=on_cluster(AclOperation.CLUSTER_ACTION)
+                ),
+            ),
         ),
     )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
 from ....runtime.steps import Steps
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, KafkaError, KafkaStorageError, OffsetOutOfRange
 from ....wire.identifiers import TopicPartition
 from ....wire.messages.fetch import (
@@ -75,6 +76,7 @@ class PartitionReader:
         self.context, self.request = context, request
         self.replicas: ReplicaManager = context.broker.replicas
         self.hints = LeaderHints(context)
+        self._access = None if context.broker.authorizer is None else context.access
         self.read_committed = request.isolation_level == READ_COMMITTED
         self._limit_bytes = min(
             request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
@@ -92,9 +94,11 @@ class PartitionReader:
             if topic_id is not None:
                 known = self.context.broker.state.topic_by_id(topic_id)
                 name = None if known is None else known.name
+                self._check_access(name)
                 partition = self.replicas.partition_by_id(topic_id, name, wanted.index)
             else:
                 assert name is not None
+                self._check_access(name)
                 partition = self.replicas.partition(name, wanted.index)
             self._read(partition, wanted, answer)
         except KafkaError as error:
@@ -109,6 +113,11 @@ class PartitionReader:
             self.must_answer = True
             answer = FetchedPartition(wanted.index, ErrorCode.UNKNOWN_SERVER_ERROR)
         return answer
+
+    def _check_access(self, name: str | None) -> None:
+        """Raise TopicAuthorizationFailed where the client may not read the topic."""
+        if self._access is not None and name is not None:
+            self._access.require(AclOperation.READ, ResourceType.TOPIC, name)
 
     @property
     def is_full(self) -> bool:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
 from ....runtime.steps import Steps
+from ....wire.acls import AclOperation
 from ....wire.errors import (
     ErrorCode,
     InvalidTopicException,
@@ -18,6 +19,7 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
+from ...security.rights import on_each_topic
 from ..answers import nested, of_each_partition
 from ..when_led import named_partitions, when_led
 
@@ -132,4 +134,5 @@ def apis() -> tuple[Api, ...]:
     """The row of this file."""
     refuse = of_each_partition(_failed)
     decide = when_led(delete_records, named_partitions)
-    return (control_api(api_keys.DELETE_RECORDS, (0, 2), decide, refuse),)
+    rights = (on_each_topic(AclOperation.DELETE),)
+    return (control_api(api_keys.DELETE_RECORDS, (0, 2), decide, refuse, rights=rights),)

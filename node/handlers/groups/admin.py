@@ -13,6 +13,7 @@ from ....coordinator.groups.classic_group import ClassicGroup
 from ....coordinator.groups.group_member import metadata_bytes
 from ....coordinator.groups.group_states import GroupState
 from ....runtime.steps import StepCounter, Steps, made
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -28,12 +29,12 @@ from ...groups.removal import delete_group
 from ...groups.shard import ShardState
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.large_answers import ENTRY_BYTES
+from ...security.rights import on_cluster, on_each_name, shows_each
 from ...services import BrokerServices
 from ..answers import code_only, entries_bytes, of_each
-from ..metadata.cluster import NOT_ASKED
+from ..metadata.cluster import NOT_ASKED, operations_on
 
 NOT_FOUND_FROM = 6
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 GROUPS_A_STEP = 200
 DELETED_AT_ONCE = 50
 
@@ -43,11 +44,12 @@ def describe_groups(
 ) -> "responses.DescribeGroups.Response":
     """Each group's state and members."""
     version = header.api_version
-    operations = (
-        GROUP_OPERATIONS if getattr(request, "include_authorized_operations", False) else NOT_ASKED
-    )
+    with_operations = getattr(request, "include_authorized_operations", False)
 
     def describe(group_id: str) -> "responses.DescribeGroups.DescribedGroup":
+        operations = NOT_ASKED
+        if with_operations:
+            operations = operations_on(context, ResourceType.GROUP, group_id)
         return _describe(context.broker, group_id, version, operations)
 
     return {"groups": Each(describe, request.groups)}
@@ -209,10 +211,30 @@ def apis() -> tuple[Api, ...]:
             (0, 6),
             describe_groups,
             of_each("groups", "groups", _failed),
+            rights=(on_each_name(AclOperation.DESCRIBE, ResourceType.GROUP, "groups"),),
             answer_bytes=_described_bytes,
         ),
         control_api(
-            api_keys.LIST_GROUPS, (0, 5), list_groups, code_only, answer_bytes=_listed_bytes
+            api_keys.LIST_GROUPS,
+            (0, 5),
+            list_groups,
+            code_only,
+            rights=(
+                shows_each(
+                    AclOperation.DESCRIBE,
+                    ResourceType.GROUP,
+                    "groups",
+                    "group_id",
+                    unless=on_cluster(AclOperation.DESCRIBE),
+                ),
+            ),
+            answer_bytes=_listed_bytes,
         ),
-        control_api(api_keys.DELETE_GROUPS, (0, 3), delete_groups, _deletion_error),
+        control_api(
+            api_keys.DELETE_GROUPS,
+            (0, 3),
+            delete_groups,
+            _deletion_error,
+            rights=(on_each_name(AclOperation.DELETE, ResourceType.GROUP, "groups_names"),),
+        ),
     )

@@ -13,12 +13,13 @@ the same name counts as none (with Kafka only from version 10 on, and only of su
 import asyncio
 from collections.abc import Container
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ....coordinator.groups.offset_table import OffsetTable
 from ....coordinator.groups.records import NO_TOPIC_ID, OffsetValue, encode_offset_key
 from ....coordinator.metadata.cluster_state import ClusterState
-from ....runtime.steps import Steps
+from ....runtime.steps import StepCounter, Steps
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, InvalidGroupId, KafkaError, NotCoordinator
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
@@ -26,8 +27,10 @@ from ....wire.messages.schema_encoder import Each
 from ...groups.removal import append_tombstones, encoding_tombstones
 from ...groups.shard import GroupShard
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.access import Access
+from ...security.rights import EachItem, OfAnswer, Resource, on_each_topic, on_group
 from ...services import BrokerServices
-from ..answers import entries_bytes, nested
+from ..answers import entries_bytes, nested, of_each_partition
 from .offset_commits import coordinator_error
 
 BATCHED_FROM, IDS_FROM, GROUP_ERRORS_FROM = 8, 10, 2
@@ -321,6 +324,53 @@ def _delete_refusal(
     return {"error_code": coordinator_error(error), "topics": []}
 
 
+def _show_topics(
+    access: Access, state: ClusterState, request: "requests.OffsetFetchRequest", values: Any
+) -> Steps[Any]:
+    """Refuse topics that the client may not describe; where all were asked for, leave them out."""
+    counter = StepCounter(OFFSETS_A_STEP)
+
+    def shown(topics: Any, asks_for_all: bool) -> Steps[list[Any]]:
+        answers: list[Any] = []
+        for topic in topics:
+            name = topic.get("name")
+            is_hidden = name is not None and not access.allows(
+                AclOperation.DESCRIBE, ResourceType.TOPIC, name
+            )
+            if not is_hidden:
+                answers.append(topic)
+            elif not asks_for_all:
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused = [
+                    _partition(p["partition_index"], None, error) for p in topic["partitions"]
+                ]
+                answers.append({**topic, "partitions": refused})
+            if counter.ends_steps(1 + len(topic["partitions"])):
+                yield
+        return answers
+
+    if "groups" not in values:
+        topics = yield from shown(values.get("topics", ()), request.topics is None)
+        return {**values, "topics": topics}
+    asked = {group.group_id: group.topics is None for group in request.groups}
+    groups: list[Any] = []
+    for group in values["groups"]:
+        topics = yield from shown(group.get("topics", ()), asked[group["group_id"]])
+        groups.append({**group, "topics": topics})
+    return {**values, "groups": groups}
+
+
+def _group_of(state: object, request: object, item: Any) -> Resource:
+    return ResourceType.GROUP, item.group_id
+
+
+OFFSET_FETCH_RIGHTS = (
+    on_group(AclOperation.DESCRIBE),
+    EachItem(AclOperation.DESCRIBE, (ResourceType.GROUP,), "groups", _group_of),
+    OfAnswer(((AclOperation.DESCRIBE, ResourceType.TOPIC),), _show_topics),
+)
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
@@ -329,7 +379,17 @@ def apis() -> tuple[Api, ...]:
             (1, 10),
             offset_fetch,
             _fetch_refusal,
+            rights=OFFSET_FETCH_RIGHTS,
             answer_bytes=_offsets_bytes,
         ),
-        control_api(api_keys.OFFSET_DELETE, (0, 0), offset_delete, _delete_refusal),
+        control_api(
+            api_keys.OFFSET_DELETE,
+            (0, 0),
+            offset_delete,
+            _delete_refusal,
+            rights=(
+                on_group(AclOperation.DELETE),
+                on_each_topic(AclOperation.READ, refuse=of_each_partition()),
+            ),
+        ),
     )

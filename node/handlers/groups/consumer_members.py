@@ -31,11 +31,13 @@ from ....coordinator.groups.consumer.records import (
 from ....coordinator.groups.consumer.target_assignment import preferred_assignor
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....runtime.steps import StepCounter, Steps
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import (
     ErrorCode,
     InvalidGroupId,
     InvalidRequest,
     KafkaError,
+    TopicAuthorizationFailed,
     UnsupportedAssignor,
 )
 from ....wire.framing import Buffer, RequestHeader
@@ -43,10 +45,11 @@ from ....wire.messages import api_keys, control, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.large_answers import ENTRY_BYTES
 from ...listener.pending_answer import PendingAnswer
+from ...security.access import Access
+from ...security.rights import OfAnswer, on_each_name, on_each_topic, on_group
 from ...services import BrokerServices
 from ..answers import code_and_message, completing, of_each
-from ..metadata.cluster import NOT_ASKED
-from .admin import GROUP_OPERATIONS
+from ..metadata.cluster import NOT_ASKED, operations_on
 from .members import decoding_in_slices
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ TOPICS_MAX = 10_000  # of one member's subscription, and of those that it owns
 PARTITIONS_MAX = 100_000
 MEMBERS_A_STEP = 20
 CONSUMER_MEMBER = 1
+NOT_SHOWN = "The group has described topic(s) that the client is not authorized to describe."
 BROKEN_ANSWER = ConsumerHeartbeatAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -172,6 +176,12 @@ def _heartbeat_answer(answer: ConsumerHeartbeatAnswer, version: int) -> Buffer:
     return control.encode_response(api_keys.CONSUMER_GROUP_HEARTBEAT, version, values)
 
 
+HEARTBEAT_RIGHTS = (
+    on_group(AclOperation.READ),
+    on_each_topic(AclOperation.DESCRIBE, "subscribed_topic_names", refuses_all=True),
+)
+
+
 def _heartbeat_error(
     context: RequestContext, header: RequestHeader, body: memoryview, error: KafkaError
 ) -> list[Buffer]:
@@ -183,7 +193,6 @@ async def consumer_group_describe(
     context: RequestContext, header: RequestHeader, request: "requests.ConsumerGroupDescribeRequest"
 ) -> "Steps[responses.ConsumerGroupDescribe.Response]":
     """Each group's epochs, and what its members have and shall have."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     seen: dict[str, _Seen | KafkaError] = {}
     for group_id in request.group_ids:
         await context.broker.work.share.room()
@@ -191,7 +200,7 @@ async def consumer_group_describe(
             seen[group_id] = await _seen(context.broker, group_id)
         except KafkaError as error:
             seen[group_id] = error
-    return _described(context.broker, request.group_ids, seen, operations)
+    return _described(context, request, seen)
 
 
 class _Seen(NamedTuple):
@@ -227,18 +236,21 @@ async def _seen(broker: BrokerServices, group_id: str) -> _Seen:
 
 
 def _described(
-    broker: BrokerServices,
-    group_ids: list[str],
+    context: RequestContext,
+    request: "requests.ConsumerGroupDescribeRequest",
     seen: dict[str, _Seen | KafkaError],
-    operations: int,
 ) -> "Steps[responses.ConsumerGroupDescribe.Response]":
     groups: list[responses.ConsumerGroupDescribe.DescribedGroup] = []
-    for group_id in group_ids:
+    for group_id in request.group_ids:
         group = seen[group_id]
         if isinstance(group, KafkaError):
             groups.append({"group_id": group_id, **code_and_message(group)})
         else:
-            groups.append((yield from _describe(broker.state, group_id, group, operations)))
+            operations = NOT_ASKED
+            if request.include_authorized_operations:
+                operations = operations_on(context, ResourceType.GROUP, group_id)
+            describing = _describe(context.broker.state, group_id, group, operations)
+            groups.append((yield from describing))
         yield
     return {"groups": groups}
 
@@ -317,16 +329,48 @@ def _describe_refused(group_id: str, error: KafkaError) -> Any:
     return {"group_id": group_id, **code_and_message(error)}
 
 
+def _show_groups(access: Access, state: object, request: object, values: Any) -> Steps[Any]:
+    """Show no group with a topic that the client may not describe."""
+    groups: list[Any] = []
+    counter = StepCounter(MEMBERS_A_STEP)
+    for group in values["groups"]:
+        shown = group
+        for member in group.get("members", ()):
+            if counter.ends_step():
+                yield
+            names = {*(member["subscribed_topic_names"] or ())}
+            for part in ("assignment", "target_assignment"):
+                names.update(each["topic_name"] for each in member[part]["topic_partitions"])
+            if not all(access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, n) for n in names):
+                shown = _describe_refused(group["group_id"], TopicAuthorizationFailed(NOT_SHOWN))
+                break
+        groups.append(shown)
+    return {**values, "groups": groups}
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
-    heartbeat = decoding_in_slices(api_keys.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat)
+    heartbeat = decoding_in_slices(
+        api_keys.CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat, HEARTBEAT_RIGHTS
+    )
     return (
-        Api(api_keys.CONSUMER_GROUP_HEARTBEAT, 0, 1, heartbeat, _heartbeat_error),
+        Api(
+            api_keys.CONSUMER_GROUP_HEARTBEAT,
+            0,
+            1,
+            heartbeat,
+            _heartbeat_error,
+            rights=HEARTBEAT_RIGHTS,
+        ),
         control_api(
             api_keys.CONSUMER_GROUP_DESCRIBE,
             (0, 1),
             consumer_group_describe,
             of_each("groups", "group_ids", _describe_refused),
+            rights=(
+                on_each_name(AclOperation.DESCRIBE, ResourceType.GROUP, "group_ids"),
+                OfAnswer(((AclOperation.DESCRIBE, ResourceType.TOPIC),), _show_groups),
+            ),
             answer_bytes=_described_bytes,
         ),
     )

@@ -13,15 +13,17 @@ not come twice.
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from ....coordinator.metadata.cluster_model import BrokerRegistration
 from ....coordinator.sharding import shard_for
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
+from ...security.rights import EachItem, Resource, Right
 from ...services import BrokerServices
 from ..answers import code_and_message
 from ..metadata.auto_creation import OFFSETS_TOPIC, AutoCreation
@@ -129,7 +131,30 @@ def _refusal(
     return {"coordinators": [{"key": key, **code_and_message(error), **NOBODY} for key in keys]}
 
 
+def _of_kind(key_type: int, key: str) -> Resource | None:
+    """What is asked about; the kind that is not served is refused by the handler."""
+    kinds = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+    return (kinds[key_type], key) if key_type in kinds else None
+
+
+def _of_key(state: object, request: Any, key: str) -> Resource | None:
+    return _of_kind(request.key_type, key)
+
+
+def _of_request(request: Any) -> Resource | None:
+    if hasattr(request, "coordinator_keys"):
+        return None
+    return _of_kind(getattr(request, "key_type", GROUP), request.key)
+
+
+_KINDS = (ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+RIGHTS = (
+    Right((AclOperation.DESCRIBE,), _KINDS, _of_request),
+    EachItem(AclOperation.DESCRIBE, _KINDS, "coordinator_keys", _of_key),
+)
+
+
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
     """The rows of this file."""
     find = CoordinatorSearch(creation).find
-    return (control_api(api_keys.FIND_COORDINATOR, (0, 6), find, _refusal),)
+    return (control_api(api_keys.FIND_COORDINATOR, (0, 6), find, _refusal, rights=RIGHTS),)

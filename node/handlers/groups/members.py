@@ -28,7 +28,8 @@ from ....coordinator.groups.group_messages import (
     SyncAnswer,
     SyncRequest,
 )
-from ....runtime.steps import Steps
+from ....runtime.steps import Steps, run_to_end
+from ....wire.acls import AclOperation
 from ....wire.errors import (
     CoordinatorLoadInProgress,
     ErrorCode,
@@ -54,6 +55,7 @@ from ...listener.dispatch import (
 )
 from ...listener.large_requests import LargeRequests
 from ...listener.pending_answer import PendingAnswer
+from ...security.rights import Rights, judge, on_group
 from ...services import BrokerServices
 from ..answers import code_only, completing
 
@@ -70,14 +72,22 @@ BROKEN_ANSWER = ErrorCode.UNKNOWN_SERVER_ERROR  # of one that cannot be encoded
 _Proceed = Callable[[RequestContext, RequestHeader, Request], list[Buffer] | PendingAnswer]
 
 
-def decoding_in_slices(key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[Request]) -> Handler:
-    """A handler: requests with long arrays are decoded in slices, and then go on as others do."""
+def decoding_in_slices(
+    key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[Request], rights: Rights
+) -> Handler:
+    """A handler: requests with long arrays are decoded in slices, and then go on as others do.
+
+    rights: refuse a request as a whole, or not at all.
+    """
     large_requests = LargeRequests()
 
     def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> Any:
         if len(body) > BODY_AT_ONCE_BYTES_MAX:
             return handle_large(context, header, body)
-        return proceed(context, header, control.decode_request(key, header.api_version, body))
+        request = control.decode_request(key, header.api_version, body)
+        if context.broker.authorizer is not None:
+            run_to_end(judge(rights, context.access, context.broker.state, request))
+        return proceed(context, header, request)
 
     async def handle_large(
         context: RequestContext, header: RequestHeader, body: memoryview
@@ -85,6 +95,9 @@ def decoding_in_slices(key: "api_keys.ApiKey[Request, Any]", proceed: _Proceed[R
         async with large_requests.turn(context, len(body)):
             steps = control.decode_request_steps(key, header.api_version, body)
             request = await context.broker.work.run(API_NAMES[key], steps)
+            if context.broker.authorizer is not None:
+                judging = judge(rights, context.access, context.broker.state, request)
+                await context.broker.work.run(API_NAMES[key], judging)
             outcome = proceed(context, header, request)
             del request
         if not isinstance(outcome, PendingAnswer):
@@ -363,11 +376,12 @@ def _check_group_id(group_id: str) -> None:
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
-    join = decoding_in_slices(api_keys.JOIN_GROUP, join_group)
-    sync = decoding_in_slices(api_keys.SYNC_GROUP, sync_group)
+    rights = (on_group(AclOperation.READ),)
+    join = decoding_in_slices(api_keys.JOIN_GROUP, join_group, rights)
+    sync = decoding_in_slices(api_keys.SYNC_GROUP, sync_group, rights)
     return (
-        Api(api_keys.JOIN_GROUP, 0, 9, join, _join_error),
-        control_api(api_keys.HEARTBEAT, (0, 4), heartbeat, code_only),
-        control_api(api_keys.LEAVE_GROUP, (0, 5), leave_group, code_only),
-        Api(api_keys.SYNC_GROUP, 0, 5, sync, _sync_error),
+        Api(api_keys.JOIN_GROUP, 0, 9, join, _join_error, rights=rights),
+        control_api(api_keys.HEARTBEAT, (0, 4), heartbeat, code_only, rights=rights),
+        control_api(api_keys.LEAVE_GROUP, (0, 5), leave_group, code_only, rights=rights),
+        Api(api_keys.SYNC_GROUP, 0, 5, sync, _sync_error, rights=rights),
     )

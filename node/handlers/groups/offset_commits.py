@@ -29,6 +29,7 @@ from ....coordinator.groups.records import (
 )
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....runtime.steps import StepCounter, Steps
+from ....wire.acls import AclOperation
 from ....wire.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
@@ -44,6 +45,7 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.records import Record, encoding_batch
 from ...listener.dispatch import Api, CloseConnection, RequestContext, control_api
 from ...partitions.hosted_partition import HostedPartition
+from ...security.rights import on_each_topic, on_group, on_transactional_id
 from ...services import BrokerServices
 from ..answers import of_each_partition
 from ..metadata.auto_creation import OFFSETS_TOPIC
@@ -342,4 +344,11 @@ def transactional_error(error: KafkaError, version: int) -> int:
 def apis() -> tuple[Api, ...]:
     """The row of this file."""
     refuse = of_each_partition()
-    return (control_api(api_keys.TXN_OFFSET_COMMIT, (0, 6), txn_offset_commit, refuse),)
+    rights = (
+        on_transactional_id(AclOperation.WRITE),
+        on_group(AclOperation.READ),
+        on_each_topic(AclOperation.READ),
+    )
+    return (
+        control_api(api_keys.TXN_OFFSET_COMMIT, (0, 6), txn_offset_commit, refuse, rights=rights),
+    )

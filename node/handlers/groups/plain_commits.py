@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ....coordinator.groups.records import encode_offset_key
 from ....runtime.steps import run_to_end
+from ....wire.acls import AclOperation
 from ....wire.errors import ErrorCode, KafkaError, UnknownServerError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, control, requests
 from ...groups.shard import GroupShard
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.pending_answer import PendingAnswer
+from ...security.rights import on_each_topic, on_group
 from ..answers import completing, of_each_partition
 from .offset_commits import OFFSETS_A_STEP, SortedCommit, coordinator_error
 
@@ -138,6 +140,11 @@ def apis() -> tuple[Api, ...]:
     refuse = of_each_partition()
     return (
         control_api(
-            api_keys.OFFSET_COMMIT, (2, 10), offset_commit, refuse, begin=short_offset_commit
+            api_keys.OFFSET_COMMIT,
+            (2, 10),
+            offset_commit,
+            refuse,
+            rights=(on_group(AclOperation.READ), on_each_topic(AclOperation.READ)),
+            begin=short_offset_commit,
         ),
     )

@@ -5,7 +5,6 @@ ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows fe
                      An unknown version is answered by the dispatcher (version 0, error 35).
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
 ListConfigResources 0-1  KIP-1142: topics and brokers; v0 knew client metrics only, we have none.
-Describe-, Create-, DeleteAcls 1-3  KIP-140: SECURITY_DISABLED, as Kafka without an authorizer.
 
 Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served, and are never
 changed. transaction.version 2 (KIP-890): producers that know it raise their epoch with each
@@ -15,23 +14,23 @@ what tools know a broker's version: 33 is 4.4-IV2.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, TypedDict
+from collections.abc import Iterable, Mapping
+from typing import TypedDict
 
 from ....coordinator.metadata.cluster_model import BrokerRegistration
 from ....coordinator.metadata.commands import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ....runtime.steps import Steps
+from ....wire.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType, operation_bits
 from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
-from ..answers import code_only, code_with_message, entries_bytes, of_each
+from ...security.rights import OPEN, on_cluster
+from ..answers import code_only, code_with_message, entries_bytes
 
 NOT_ASKED = -(2**31)
 NOBODY = -1
-# Bits of the operations that an all-allowing authorizer names (KIP-430).
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_OPERATIONS = {each: operation_bits(some) for each, some in SUPPORTED_OPERATIONS.items()}
 BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 SOFTWARE_FROM = FEATURES_FROM = 3
@@ -75,7 +74,7 @@ def api_versions() -> Api:
             encoded[version] = control.encode_response(api_keys.API_VERSIONS, version, values)
         return [encoded[version]]
 
-    return Api(api_keys.API_VERSIONS, 0, 5, handle)
+    return Api(api_keys.API_VERSIONS, 0, 5, handle, rights=OPEN)
 
 
 def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") -> int:
@@ -156,9 +155,28 @@ def describe_cluster(
             and (address := address_of(broker, context.listener)) is not None
         ],
         "cluster_authorized_operations": (
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations(context)
+            if request.include_cluster_authorized_operations
+            else NOT_ASKED
         ),
     }
+
+
+def cluster_operations(context: RequestContext) -> int:
+    """What the client may do with the cluster (KIP-430), if it may describe it."""
+    if context.broker.authorizer is None:
+        return ALL_OPERATIONS[ResourceType.CLUSTER]
+    access = context.access
+    if not access.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        return 0
+    return access.operations(ResourceType.CLUSTER)
+
+
+def operations_on(context: RequestContext, resource_type: ResourceType, name: str) -> int:
+    """What the client may do with a resource (KIP-430)."""
+    if context.broker.authorizer is None:
+        return ALL_OPERATIONS[resource_type]
+    return context.access.operations(resource_type, name)
 
 
 def list_config_resources(
@@ -201,42 +219,19 @@ def address_of(broker: BrokerRegistration, listener: str) -> Address | None:
     return {"host": endpoint[0], "port": endpoint[1], "rack": broker.rack or None}
 
 
-def _without_authorizer(sentence: str) -> Callable[[RequestContext, RequestHeader, Any], Any]:
-    def refuse(context: RequestContext, header: RequestHeader, request: object) -> NoReturn:
-        raise error_for(ErrorCode.SECURITY_DISABLED, sentence)
-
-    return refuse
-
-
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
-    no_authorizer = _without_authorizer("No Authorizer is configured.")
     return (
         api_versions(),
         control_api(
-            api_keys.DESCRIBE_ACLS,
-            (1, 3),
-            _without_authorizer("No Authorizer is configured on the broker"),
-            code_with_message,
+            api_keys.DESCRIBE_CLUSTER, (0, 2), describe_cluster, code_with_message, rights=OPEN
         ),
-        control_api(
-            api_keys.CREATE_ACLS,
-            (1, 3),
-            no_authorizer,
-            of_each("results", "creations", code_with_message),
-        ),
-        control_api(
-            api_keys.DELETE_ACLS,
-            (1, 3),
-            no_authorizer,
-            of_each("filter_results", "filters", code_with_message),
-        ),
-        control_api(api_keys.DESCRIBE_CLUSTER, (0, 2), describe_cluster, code_with_message),
         control_api(
             api_keys.LIST_CONFIG_RESOURCES,
             (0, 1),
             list_config_resources,
             code_only,
+            rights=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
             answer_bytes=_resources_bytes,
         ),
     )

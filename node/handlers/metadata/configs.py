@@ -15,7 +15,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
 from ....coordinator.metadata.commands import (
@@ -34,6 +34,7 @@ from ....coordinator.metadata.results import Item
 from ....coordinator.metadata.topic_names import why_invalid
 from ....runtime.steps import Steps, made
 from ....storage.topic_configs import TOPIC_CONFIGS, ConfigType
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import (
     InvalidConfig,
     InvalidRequest,
@@ -50,6 +51,7 @@ from ...config.dynamic import topic_defaults_in_force
 from ...config.group_configs import GROUP_KEYS
 from ...config.tuning_keys import without_effect
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import CLUSTER, EachItem, Resource
 from ...services import BrokerServices
 from ..answers import NO_ERROR, code_and_message, entries_bytes, of_each
 from .config_entries import (
@@ -340,8 +342,20 @@ def _undescribed(
     }
 
 
+def _on_each_resource(operation: AclOperation) -> EachItem:
+    """Topics and groups by their names; anything else belongs to the cluster."""
+    types = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
+
+    def resource(state: object, request: object, item: Any) -> Resource:
+        resource_type = types.get(item.resource_type)
+        return CLUSTER if resource_type is None else (resource_type, item.resource_name)
+
+    return EachItem(operation, (*types.values(), ResourceType.CLUSTER), "resources", resource)
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
+    altering = (_on_each_resource(AclOperation.ALTER_CONFIGS),)
     unaltered = of_each("responses", "resources", _response)
     return (
         control_api(
@@ -349,10 +363,15 @@ def apis() -> tuple[Api, ...]:
             (1, 4),
             describe_configs,
             of_each("results", "resources", _undescribed),
+            rights=(_on_each_resource(AclOperation.DESCRIBE_CONFIGS),),
             answer_bytes=_described_bytes,
         ),
-        control_api(api_keys.ALTER_CONFIGS, (0, 2), alter_configs, unaltered),
+        control_api(api_keys.ALTER_CONFIGS, (0, 2), alter_configs, unaltered, rights=altering),
         control_api(
-            api_keys.INCREMENTAL_ALTER_CONFIGS, (0, 1), incremental_alter_configs, unaltered
+            api_keys.INCREMENTAL_ALTER_CONFIGS,
+            (0, 1),
+            incremental_alter_configs,
+            unaltered,
+            rights=altering,
         ),
     )

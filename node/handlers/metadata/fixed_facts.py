@@ -11,13 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ....runtime.steps import StepCounter, Steps
-from ....wire.errors import ErrorCode, InvalidRequest, error_for
+from ....wire.acls import AclOperation
+from ....wire.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import OPEN, on_cluster
 from ...services import BrokerServices
-from ..answers import code_only, code_with_message, of_each
+from ..answers import code_only, code_with_message
 from .cluster import FEATURES
 
 NO_TIME = -1
@@ -155,19 +157,53 @@ def _no_token(context: RequestContext, header: RequestHeader, request: Any) -> A
     return _NO_TOKEN
 
 
+def _unmoved(
+    request: "requests.AlterReplicaLogDirsRequest", error: KafkaError
+) -> "responses.AlterReplicaLogDirs.Response":
+    errors: dict[str, dict[int, int]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            errors.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, error.number))
+    return {"results": Each(_moved_topic, errors.items())}
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
-    unmoved = of_each("results", "dirs", lambda directory, error: {})
+    altering = (on_cluster(AclOperation.ALTER),)
     return (
-        control_api(api_keys.ALTER_REPLICA_LOG_DIRS, (1, 2), alter_replica_log_dirs, unmoved),
-        control_api(api_keys.CREATE_DELEGATION_TOKEN, (1, 3), _no_token, code_only),
-        control_api(api_keys.RENEW_DELEGATION_TOKEN, (1, 2), _no_token, code_only),
-        control_api(api_keys.EXPIRE_DELEGATION_TOKEN, (1, 2), _no_token, code_only),
-        control_api(api_keys.DESCRIBE_DELEGATION_TOKEN, (1, 3), _no_token, code_only),
-        control_api(api_keys.UPDATE_FEATURES, (0, 2), update_features, code_with_message),
-        control_api(api_keys.UNREGISTER_BROKER, (0, 0), unregister_broker, code_with_message),
-        control_api(api_keys.ADD_RAFT_VOTER, (0, 1), _voter_change("adding"), code_with_message),
         control_api(
-            api_keys.REMOVE_RAFT_VOTER, (0, 0), _voter_change("removing"), code_with_message
+            api_keys.ALTER_REPLICA_LOG_DIRS,
+            (1, 2),
+            alter_replica_log_dirs,
+            _unmoved,
+            rights=altering,
+        ),
+        control_api(api_keys.CREATE_DELEGATION_TOKEN, (1, 3), _no_token, code_only, rights=OPEN),
+        control_api(api_keys.RENEW_DELEGATION_TOKEN, (1, 2), _no_token, code_only, rights=OPEN),
+        control_api(api_keys.EXPIRE_DELEGATION_TOKEN, (1, 2), _no_token, code_only, rights=OPEN),
+        control_api(api_keys.DESCRIBE_DELEGATION_TOKEN, (1, 3), _no_token, code_only, rights=OPEN),
+        control_api(
+            api_keys.UPDATE_FEATURES, (0, 2), update_features, code_with_message, rights=altering
+        ),
+        control_api(
+            api_keys.UNREGISTER_BROKER,
+            (0, 0),
+            unregister_broker,
+            code_with_message,
+            rights=altering,
+        ),
+        control_api(
+            api_keys.ADD_RAFT_VOTER,
+            (0, 1),
+            _voter_change("adding"),
+            code_with_message,
+            rights=altering,
+        ),
+        control_api(
+            api_keys.REMOVE_RAFT_VOTER,
+            (0, 0),
+            _voter_change("removing"),
+            code_with_message,
+            rights=altering,
         ),
     )

@@ -14,12 +14,13 @@ decision takes milliseconds; if not, the error is LEADER_NOT_AVAILABLE, which al
 """
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
-from ....coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration, Topic
+from ....coordinator.metadata.cluster_model import Topic
 from ....coordinator.metadata.cluster_state import ClusterState
 from ....coordinator.metadata.topic_names import why_invalid
 from ....runtime.steps import StepCounter, Steps, made, run_to_end
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
@@ -31,26 +32,19 @@ from ...listener.dispatch import (
     RequestContext,
 )
 from ...listener.large_requests import LargeRequests, Nobody, RequestConnection
+from ...security.access import Access
+from ...security.rights import ByHandler
 from ...services import BrokerServices
 from ..answers import entries_bytes
 from .auto_creation import AutoCreation
-from .cluster import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, address_of, in_order
+from .cluster import NOT_ASKED, address_of, cluster_operations, in_order, operations_on
 from .shared_answers import Computation, SharedAnswers
+from .topic_entries import PARTITIONS_PER_STEP, ZERO_ID, denied_topic, missing_topic, topic_values
 
-ZERO_ID = bytes(16)
 CACHED_QUESTION_BYTES_MAX = 4096
 CACHED_ANSWERS_BYTES_MAX = 4 * 1024 * 1024
 ENTRIES_AT_ONCE_MAX = 200  # about 2 ms
-PARTITIONS_PER_STEP = 50
-Key = tuple[int, bytes, str]  # version, question, and the listener that it came by
-
-
-class MissingTopic(TypedDict):
-    """What is said of a topic that is not there."""
-
-    error_code: int
-    name: str
-    is_internal: bool
+Key = tuple[int, bytes, str, object]  # version, question, listener, and who asks
 
 
 class MetadataAnswers:
@@ -86,7 +80,10 @@ class MetadataAnswers:
         version = header.api_version
         key = None
         if len(body) <= CACHED_QUESTION_BYTES_MAX:
-            key = (version, bytes(body), context.listener)
+            # An authorizer decides by principal and host.
+            is_open = context.broker.authorizer is None
+            asker = None if is_open else (context.principal, context.peer_host)
+            key = (version, bytes(body), context.listener, asker)
         if key in self._cached:
             return [self._cached[key]]
         if len(body) > BODY_AT_ONCE_BYTES_MAX:
@@ -159,14 +156,13 @@ class MetadataAnswers:
             self._cached_bytes += len(answer)
 
     def _to_create(self, question: "_Question") -> Steps[list[str]]:
-        if (
-            question.names is None
-            or question.by_id
-            or not question.context.broker.config.auto_create_topics_enable
-            or not getattr(question.request, "allow_auto_topic_creation", True)
-        ):
+        if question.names is None or question.by_id or not question.creates_topics:
             return []
-        missing = (name for name in question.names if name not in question.state.topics)
+        missing = (
+            name
+            for name in question.names
+            if name not in question.state.topics and question.may_create(str(name))
+        )
         judged = yield from made(self._if_it_may_be, missing)
         return [name for name in judged if name is not None]
 
@@ -186,6 +182,29 @@ class _Question(NamedTuple):
     @property
     def state(self) -> ClusterState:
         return self.context.broker.state
+
+    @property
+    def access(self) -> Access | None:
+        """What the client may do; None where everybody may do everything."""
+        return None if self.context.broker.authorizer is None else self.context.access
+
+    @property
+    def creates_topics(self) -> bool:
+        """Whether topics that are missing are to be created."""
+        return self.context.broker.config.auto_create_topics_enable and getattr(
+            self.request, "allow_auto_topic_creation", True
+        )
+
+    def may_create(self, name: str) -> bool:
+        """Whether the client may create the topic, which it must be allowed to describe."""
+        access = self.access
+        return access is None or (
+            access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+            and (
+                access.allows(AclOperation.CREATE, ResourceType.CLUSTER)
+                or access.allows(AclOperation.CREATE, ResourceType.TOPIC, name)
+            )
+        )
 
     def topic(self, asked: str | bytes) -> Topic | None:
         """The topic of a name or an id now."""
@@ -262,18 +281,34 @@ def _values(question: _Question, errors: dict[str, int]) -> "Steps[responses.Met
     state = broker.state
     with_operations = getattr(request, "include_topic_authorized_operations", False)
     topics: list[responses.Metadata.MetadataResponseTopic] = []
+    access = question.access
     for name in list(state.topics) if names is None else names:
         values: responses.Metadata.MetadataResponseTopic
-        if topic := question.topic(name):
+        topic = question.topic(name)
+        known_as = topic.name if topic is not None else name
+        if (
+            access is not None
+            and isinstance(known_as, str)
+            and not access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, known_as)
+        ):
+            if names is None:
+                continue
+            topics.append(denied_topic(name))
+            continue
+        if topic is not None:
             values = yield from topic_values(state, topic, version)
         elif isinstance(name, bytes):
             values = {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": name}
         elif names is None:  # it has gone since this began
             continue
         else:
-            values = {**missing_topic(name, errors.get(name))}
+            error = errors.get(name)
+            if question.creates_topics and not why_invalid(name) and not question.may_create(name):
+                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            values = {**missing_topic(name, error)}
         if with_operations and (topic is not None or isinstance(name, str)):
-            values["topic_authorized_operations"] = TOPIC_OPERATIONS
+            operations = operations_on(context, ResourceType.TOPIC, str(known_as))
+            values["topic_authorized_operations"] = operations
         topics.append(values)
         if len(topics) % PARTITIONS_PER_STEP == 0:
             yield
@@ -288,68 +323,7 @@ def _values(question: _Question, errors: dict[str, int]) -> "Steps[responses.Met
         "cluster_id": state.cluster_id,
         "controller_id": broker.controller_id,
         "topics": topics,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
-    }
-
-
-def topic_values(
-    state: ClusterState, topic: Topic, version: int
-) -> "Steps[responses.Metadata.MetadataResponseTopic]":
-    """A topic with all its partitions, in the terms of Metadata."""
-    partitions: list[responses.Metadata.MetadataResponsePartition] = []
-    for index, partition in enumerate(topic.partitions):
-        partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
-        if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
-            yield
-    return {
-        "error_code": ErrorCode.NONE,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.is_internal,
-        "partitions": partitions,
-    }
-
-
-def partition_values(
-    state: ClusterState, index: int, partition: PartitionRegistration, *, hides_dead: bool = False
-) -> "responses.Metadata.MetadataResponsePartition":
-    """One partition; hides_dead is the way of version 0."""
-    offline = [
-        node
-        for node in partition.replicas
-        if (broker := state.brokers.get(node)) is None or broker.is_fenced
-    ]
-    replicas, isr = partition.replicas, partition.isr
-    error = ErrorCode.NONE
-    if partition.leader == NO_LEADER:
-        error = ErrorCode.LEADER_NOT_AVAILABLE
-    if hides_dead and offline:
-        replicas = tuple(node for node in replicas if node not in offline)
-        isr = tuple(node for node in isr if node not in offline)
-        error = error or ErrorCode.REPLICA_NOT_AVAILABLE
-    return {
-        "error_code": error,
-        "partition_index": index,
-        "leader_id": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-        "replica_nodes": replicas,
-        "isr_nodes": isr,
-        "offline_replicas": offline,
-    }
-
-
-def missing_topic(name: str, error: int | None = None) -> MissingTopic:
-    """A name that has no topic: wrong by itself, or just not there."""
-    if error is None:
-        error = (
-            ErrorCode.INVALID_TOPIC_EXCEPTION
-            if why_invalid(name)
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
-    return {
-        "error_code": error,
-        "name": name,
-        "is_internal": Topic(name, ZERO_ID, [], {}).is_internal,
+        "cluster_authorized_operations": cluster_operations(context) if with_cluster else NOT_ASKED,
     }
 
 
@@ -378,6 +352,26 @@ def _refusal(
     return {"error_code": error.number, "topics": Each(failed, request.topics or ())}
 
 
+RIGHTS = (
+    ByHandler(
+        (
+            (AclOperation.DESCRIBE, ResourceType.TOPIC),
+            (AclOperation.CREATE, ResourceType.TOPIC),
+            (AclOperation.CREATE, ResourceType.CLUSTER),
+        )
+    ),
+)
+
+
 def apis(creation: AutoCreation) -> tuple[Api, ...]:
     """The rows of this file."""
-    return (Api(api_keys.METADATA, 0, 13, MetadataAnswers(creation).handle, _metadata_error),)
+    return (
+        Api(
+            api_keys.METADATA,
+            0,
+            13,
+            MetadataAnswers(creation).handle,
+            _metadata_error,
+            rights=RIGHTS,
+        ),
+    )

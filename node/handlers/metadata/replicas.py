@@ -25,6 +25,7 @@ from ....coordinator.metadata.commands import (
 )
 from ....coordinator.metadata.results import Item
 from ....runtime.steps import StepCounter, Steps, made
+from ....wire.acls import AclOperation
 from ....wire.errors import (
     ErrorCode,
     InvalidRequest,
@@ -36,6 +37,7 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import on_cluster
 from ..answers import (
     code_and_message,
     code_only,
@@ -338,27 +340,36 @@ def _quorum_partition(quorum: Quorum, now_ms: int) -> "responses.DescribeQuorum.
 
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
+    altering = (on_cluster(AclOperation.ALTER),)
+    describing = (on_cluster(AclOperation.DESCRIBE),)
     return (
         control_api(
             api_keys.DESCRIBE_LOG_DIRS,
             (1, 5),
             describe_log_dirs,
             code_only,
+            rights=describing,
             answer_bytes=_log_dirs_bytes,
         ),
-        control_api(api_keys.ELECT_LEADERS, (0, 2), elect_leaders, _election_error),
+        control_api(
+            api_keys.ELECT_LEADERS, (0, 2), elect_leaders, _election_error, rights=altering
+        ),
         control_api(
             api_keys.ALTER_PARTITION_REASSIGNMENTS,
             (0, 1),
             alter_partition_reassignments,
             code_with_message,
+            rights=altering,
         ),
         control_api(
             api_keys.LIST_PARTITION_REASSIGNMENTS,
             (0, 0),
             list_partition_reassignments,
             code_with_message,
+            rights=describing,
             answer_bytes=_reassignments_bytes,
         ),
-        control_api(api_keys.DESCRIBE_QUORUM, (0, 2), describe_quorum, code_with_message),
+        control_api(
+            api_keys.DESCRIBE_QUORUM, (0, 2), describe_quorum, code_with_message, rights=describing
+        ),
     )

@@ -6,14 +6,16 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from ....runtime.steps import StepCounter, Steps, made
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.large_answers import ENTRY_BYTES
+from ...security.rights import on_each_topic, shows_each
 from ..answers import entries_bytes, of_each
-from .cluster import TOPIC_OPERATIONS
-from .metadata import PARTITIONS_PER_STEP, missing_topic, partition_values
+from .cluster import operations_on
+from .topic_entries import PARTITIONS_PER_STEP, missing_topic, partition_values
 
 if TYPE_CHECKING:
     _Topic = responses.DescribeTopicPartitions.DescribeTopicPartitionsResponseTopic
@@ -55,7 +57,8 @@ def describe_topic_partitions(
         if topic is None and not asked:  # it has gone since this began
             continue
         if topic is None:
-            topics.append({**missing_topic(name), "topic_authorized_operations": TOPIC_OPERATIONS})
+            operations = operations_on(context, ResourceType.TOPIC, name)
+            topics.append({**missing_topic(name), "topic_authorized_operations": operations})
             continue
         start = cursor.partition_index if cursor and cursor.topic_name == name else 0
         end = min(len(topic.partitions), start + remaining)
@@ -77,7 +80,7 @@ def describe_topic_partitions(
                 "topic_id": topic.topic_id,
                 "is_internal": topic.is_internal,
                 "partitions": partitions,
-                "topic_authorized_operations": TOPIC_OPERATIONS,
+                "topic_authorized_operations": operations_on(context, ResourceType.TOPIC, name),
             }
         )
         if end < len(topic.partitions):
@@ -126,6 +129,12 @@ def apis() -> tuple[Api, ...]:
             (0, 0),
             describe_topic_partitions,
             of_each("topics", "topics", _failed),
+            rights=(
+                on_each_topic(AclOperation.DESCRIBE),
+                shows_each(
+                    AclOperation.DESCRIBE, ResourceType.TOPIC, "topics", "name", asked="topics"
+                ),
+            ),
             answer_bytes=_answer_bytes,
         ),
     )

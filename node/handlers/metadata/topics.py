@@ -24,6 +24,7 @@ from ....coordinator.metadata.commands import (
 )
 from ....coordinator.metadata.results import Item
 from ....runtime.steps import made
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import (
     ErrorCode,
     InvalidConfig,
@@ -36,6 +37,7 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import ByHandler, on_cluster, on_each_topic
 from ..answers import NO_ERROR, CodeAndMessage, code_and_message, of_each, outcome_of
 from .config_entries import CONFIGS_MAX, effective_topic_configs
 from .topic_ids import new_topic_id
@@ -56,6 +58,8 @@ async def create_topics(
 ) -> "responses.CreateTopics.Response":
     """Per topic: what came of it."""
 
+    broker = context.broker
+
     def change(wanted: Sequence[NewTopic]) -> CreateTopics:
         return CreateTopics(tuple(wanted), request.validate_only)
 
@@ -67,6 +71,10 @@ async def create_topics(
         if item.error:
             return _refused_topic(name, outcome_of(item))
         given = {each.name: each.value for each in configs[name] if each.value is not None}
+        if broker.authorizer is not None and not context.access.allows(
+            AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name
+        ):
+            return _created_unseen(item)
         return _created(context, item, given)
 
     return {"topics": Each(answer, outcomes)}
@@ -143,6 +151,19 @@ def _created(
             }
             for entry in effective_topic_configs(context.broker, configs)
         ],
+    }
+
+
+def _created_unseen(item: Item) -> "responses.CreateTopics.CreatableTopicResult":
+    """A topic whose configs the client may not describe."""
+    return {
+        "name": item.name,
+        "topic_id": item.topic_id,
+        **NO_ERROR,
+        "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": None,
     }
 
 
@@ -258,12 +279,26 @@ def apis() -> tuple[Api, ...]:
             (2, 7),
             create_topics,
             of_each("topics", "topics", _not_created),
+            rights=(
+                on_each_topic(AclOperation.CREATE, unless=on_cluster(AclOperation.CREATE)),
+                ByHandler(((AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),)),
+            ),
         ),
-        control_api(api_keys.DELETE_TOPICS, (1, 6), delete_topics, _deletion_error),
+        control_api(
+            api_keys.DELETE_TOPICS,
+            (1, 6),
+            delete_topics,
+            _deletion_error,
+            rights=(
+                on_each_topic(AclOperation.DELETE, "topic_names"),
+                on_each_topic(AclOperation.DELETE),
+            ),
+        ),
         control_api(
             api_keys.CREATE_PARTITIONS,
             (0, 3),
             create_partitions,
             of_each("results", "topics", _not_extended),
+            rights=(on_each_topic(AclOperation.ALTER),),
         ),
     )

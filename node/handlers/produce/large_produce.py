@@ -17,6 +17,7 @@ from ....wire.primitives import MalformedFrame
 from ...listener.dispatch import RequestContext
 from ...listener.pending_answer import PendingAnswer
 from .operation import ProduceOperation
+from .permissions import check_transactional
 from .verification import TransactionalProducer, check_one_producer, producer_of
 
 
@@ -70,6 +71,7 @@ class LargeProduce:
         if part.acks not in (-1, 0, 1):
             raise InvalidRequiredAcks
         part.producer = producer_of(part.appends, part.transactional_id, part.version)
+        check_transactional(part.context, part.producer)
         return part.producer
 
     @staticmethod

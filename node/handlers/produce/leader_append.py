@@ -47,6 +47,7 @@ class LeaderAppend:
     header: None where the bytes do not begin with one; the append refuses them. records: None while
     replicas are waited for: the memory of the frame serves the next one by then. record_check: how
     far the records were looked into, a RecordCheck or NOT_CHECKED; with what came out of it.
+    is_denied: the client may not write to the topic.
     """
 
     topic_name: str | None
@@ -59,9 +60,12 @@ class LeaderAppend:
     record_check: int = NOT_CHECKED
     record_error: RecordError | None = None
     walked: WalkedRecords | None = None
+    is_denied: bool = False
 
     def look_up(self, replicas: ReplicaManager) -> None:
         """Find the replica; again after a wait, since a topic may be another of the same name."""
+        if self.is_denied:
+            return
         if self.topic_id is None:
             self.partition = replicas.get(self.topic_name or "", self.index)
         else:

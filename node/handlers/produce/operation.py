@@ -15,6 +15,7 @@ from ....wire.errors import (
     InvalidTopicException,
     KafkaError,
     NotLeaderOrFollower,
+    TopicAuthorizationFailed,
     UnsupportedCompressionType,
 )
 from ....wire.framing import Buffer
@@ -37,6 +38,7 @@ from ...listener.pending_answer import PendingAnswer
 from ...partitions.hosted_partition import HostedPartition
 from ..leader_hints import LeaderHints
 from .leader_append import LeaderAppend
+from .permissions import may_write
 from .record_checks import AT_ONCE_ITEMS_MAX, name_records_out_of_range
 from .verification import (
     TransactionalProducer,
@@ -93,6 +95,7 @@ class ProduceOperation:
         self.is_unled = False
         self._hints: LeaderHints | None = None
         replicas, topics = context.broker.replicas, list[ProducedTopic]()
+        access = None if context.broker.authorizer is None else context.access
         for topic in request.topics:
             answers: list[ProducedPartition] = []
             for wanted in topic.partitions:
@@ -104,9 +107,13 @@ class ProduceOperation:
                 append = LeaderAppend(
                     topic.name, topic.topic_id, wanted.index, records, header, answer
                 )
+                if access is not None and not may_write(access, context.broker.state, append):
+                    append.is_denied = True
                 append.look_up(replicas)
                 partition = append.partition
-                if partition is None or partition.leader is None:
+                if append.is_denied:
+                    pass
+                elif partition is None or partition.leader is None:
                     self.is_unled = True
                 answers.append(answer)
                 self.appends.append(append)
@@ -140,7 +147,8 @@ class ProduceOperation:
         return [
             (self._topic_name(append) or "", append.index)
             for append in self.appends
-            if append.partition is None or append.partition.leader is None
+            if not append.is_denied
+            and (append.partition is None or append.partition.leader is None)
         ]
 
     def _is_unknown(self, key: TopicPartition) -> bool:
@@ -228,6 +236,8 @@ class ProduceOperation:
         verifications: Mapping[HostedPartition, Verification],
     ) -> AppendInfo:
         broker, partition, guard = self.context.broker, append.partition, None
+        if append.is_denied:
+            raise TopicAuthorizationFailed
         if partition is None:
             name = self._topic_name(append)
             replicas, topic_id = broker.replicas, append.topic_id

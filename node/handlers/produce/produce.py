@@ -19,6 +19,7 @@ from ....wire.messages.large_produce import PARTITIONS_MAX
 from ....wire.messages.produce import TooManyElements
 from ...listener.dispatch import Api, CloseConnection, RequestContext
 from .operation import Outcome, ProduceOperation
+from .permissions import RIGHTS, check_transactional
 from .queue import ProduceQueue
 from .record_checks import check_at_once
 from .verification import producer_of, staleness
@@ -45,6 +46,8 @@ def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> 
     producer = operation.producer = producer_of(
         operation.appends, request.transactional_id, version
     )
+    if context.broker.authorizer is not None:
+        check_transactional(context, producer)
     if producer is not None and (stale := staleness(context, producer)):
         raise CloseConnection(stale)
     if not (operation.is_unled and operation.is_awaited()):
@@ -73,5 +76,6 @@ def apis() -> tuple[Api, ...]:
             _on_error,
             is_pipelined=True,
             advertised_from=0,
+            rights=RIGHTS,
         ),
     )

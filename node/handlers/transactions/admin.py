@@ -10,15 +10,19 @@ two open-ended quantifiers, references, and looking around.
 """
 
 import re
+from typing import Any
 
 from ....coordinator.transactions.answers import TransactionDescription
 from ....coordinator.transactions.states import BY_NAME
-from ....runtime.steps import Steps
+from ....runtime.steps import StepCounter, Steps
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, InvalidRegularExpression, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.access import Access
+from ...security.rights import OfAnswer, on_each_name, shows_each
 from ..answers import code_only, entries_bytes, of_each
 
 IDS_MAX = 10_000  # of one DescribeTransactions
@@ -147,6 +151,22 @@ def _refused(
     return _state(TransactionDescription(transactional_id=transactional_id, error=error.number))
 
 
+def _show_topics(access: Access, state: object, request: object, values: Any) -> Steps[Any]:
+    """Show only topics that the client may describe."""
+    shown: list[Any] = []
+    counter = StepCounter()
+    for each in values["transaction_states"]:
+        topics = [
+            topic
+            for topic in each.get("topics", ())
+            if access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic["topic"])
+        ]
+        shown.append({**each, "topics": topics} if "topics" in each else each)
+        if counter.ends_steps(1 + len(topics)):
+            yield
+    return {**values, "transaction_states": shown}
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
@@ -155,6 +175,12 @@ def apis() -> tuple[Api, ...]:
             (0, 0),
             describe,
             of_each("transaction_states", "transactional_ids", _refused),
+            rights=(
+                on_each_name(
+                    AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "transactional_ids"
+                ),
+                OfAnswer(((AclOperation.DESCRIBE, ResourceType.TOPIC),), _show_topics),
+            ),
             answer_bytes=_described_bytes,
         ),
         control_api(
@@ -162,6 +188,14 @@ def apis() -> tuple[Api, ...]:
             (0, 2),
             list_transactions,
             code_only,
+            rights=(
+                shows_each(
+                    AclOperation.DESCRIBE,
+                    ResourceType.TRANSACTIONAL_ID,
+                    "transaction_states",
+                    "transactional_id",
+                ),
+            ),
             answer_bytes=_listed_bytes,
         ),
     )

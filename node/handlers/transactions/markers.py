@@ -13,12 +13,14 @@ from typing import Any
 from ....coordinator.metadata.topic_names import why_invalid
 from ....coordinator.transactions.messages import TransactionMarker, WriteMarkers
 from ....runtime.steps import StepCounter, Steps
+from ....wire.acls import AclOperation
 from ....wire.errors import ErrorCode, InvalidTopicException, KafkaError, UnknownTopicOrPartition
 from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import on_cluster, on_each_topic
 from ..answers import entries_bytes, of_each, of_each_partition
 from ..when_led import named_indexes, when_led
 from .producers import named_partitions
@@ -209,12 +211,14 @@ def apis() -> tuple[Api, ...]:
             (1, 2),
             when_led(write_txn_markers, _marked),
             of_each("markers", "markers", _marker_failed),
+            rights=(on_cluster(AclOperation.ALTER, AclOperation.CLUSTER_ACTION),),
         ),
         control_api(
             api_keys.DESCRIBE_PRODUCERS,
             (0, 0),
             when_led(describe_producers, named_indexes),
             of_each_partition(_failed, asked="partition_indexes"),
+            rights=(on_each_topic(AclOperation.READ),),
             answer_bytes=_producers_bytes,
         ),
     )

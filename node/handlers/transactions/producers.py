@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ....coordinator.sharding import shard_for
 from ....coordinator.transactions.messages import VerifyTransaction
 from ....runtime.steps import StepCounter, Steps, made
+from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import CoordinatorLoadInProgress, ErrorCode, InvalidRequest, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.identifiers import TopicPartition
@@ -26,6 +27,7 @@ from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...groups.coordinator import OFFSETS_TOPIC
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import CLUSTER, ByHandler, Resource, Right, on_group, on_transactional_id
 from ...services import BrokerServices
 from ..answers import code_only
 
@@ -54,6 +56,7 @@ async def init_producer_id(
     producer_epoch = getattr(request, "producer_epoch", NONE)
     if (producer_id == NONE) != (producer_epoch == NONE):
         raise InvalidRequest("A producer id and its epoch are given together or not at all.")
+    await _check_producer_id(context, request)
     broker = context.broker
     if request.transactional_id is None:
         return {"producer_id": await _fresh_producer_id(broker), "producer_epoch": 0}
@@ -89,7 +92,7 @@ async def add_partitions(
                 await work.run(name, made(len, [()], at_a_step=1))
         return {"results_by_transaction": results}
     partitions = await work.finish(name, _partitions(request.v3_and_below_topics))
-    errors = await work.finish(name, _kept_out(context.broker, partitions, is_client=True))
+    errors = await work.finish(name, _kept_out(context, partitions, is_client=True))
     if not errors:
         error = await context.broker.transactions.add_partitions(
             request.v3_and_below_transactional_id,
@@ -169,7 +172,7 @@ async def _errors_for_broker(
     """As Kafka's brokers ask one another; ours use their own link (`TransactionVerifier`)."""
     work, name = context.broker.work, "AddPartitionsToTxn"
     partitions = await work.finish(name, _partitions(transaction.topics))
-    keeping_out = _kept_out(context.broker, partitions, is_client=False)
+    keeping_out = _kept_out(context, partitions, is_client=False)
     if errors := await work.finish(name, keeping_out):
         return errors
     reply = await context.broker.transactions.verify(
@@ -207,17 +210,24 @@ def named_partitions(
 
 
 def _kept_out(
-    broker: BrokerServices, partitions: Sequence[TopicPartition], *, is_client: bool
+    context: RequestContext, partitions: Sequence[TopicPartition], *, is_client: bool
 ) -> Steps[list[int]]:
     """One partition that does not exist, or that no client may write to, keeps the others out,
     too; empty if there is none."""
-    errors = yield from made(lambda each: _own_error(broker, each, is_client), partitions)
+    errors = yield from made(lambda each: _own_error(context, each, is_client), partitions)
     if not any(errors):
         return []
     return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
 
 
-def _own_error(broker: BrokerServices, partition: TopicPartition, is_client: bool) -> int:
+def _own_error(context: RequestContext, partition: TopicPartition, is_client: bool) -> int:
+    broker = context.broker
+    if (
+        is_client
+        and broker.authorizer is not None
+        and not context.access.allows(AclOperation.WRITE, ResourceType.TOPIC, partition[0])
+    ):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = broker.state.topics.get(partition[0])
     if topic is not None and topic.is_internal and is_client:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as Kafka says; offsets have their own request
@@ -270,11 +280,75 @@ def _no_producer(request: object, error: KafkaError) -> Any:
     return {"error_code": error.number, "producer_id": NONE, "producer_epoch": NONE}
 
 
+async def _check_producer_id(
+    context: RequestContext, request: "requests.InitProducerIdRequest"
+) -> None:
+    """Raise ClusterAuthorizationFailed where the client may not produce at all (KIP-679)."""
+    if context.broker.authorizer is None or request.transactional_id is not None:
+        return
+    access = context.access
+    if access.allows(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
+        return
+    asking = access.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
+    if not await context.broker.work.finish("InitProducerId", asking):
+        raise access.refusal(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+
+def _prepared(request: Any) -> Resource | None:
+    """The id of a transaction that is to be prepared (KIP-939)."""
+    if not getattr(request, "enable2_pc", False) or request.transactional_id is None:
+        return None
+    return ResourceType.TRANSACTIONAL_ID, request.transactional_id
+
+
+INIT_RIGHTS = (
+    on_transactional_id(AclOperation.WRITE),
+    Right((AclOperation.TWO_PHASE_COMMIT,), (ResourceType.TRANSACTIONAL_ID,), _prepared),
+    ByHandler(
+        (
+            (AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+            (AclOperation.WRITE, ResourceType.TOPIC),
+        )
+    ),
+)
+
+
+def _of_brokers(request: Any) -> Resource | None:
+    return CLUSTER if hasattr(request, "transactions") else None
+
+
+ADD_RIGHTS = (
+    on_transactional_id(AclOperation.WRITE, "v3_and_below_transactional_id"),
+    Right((AclOperation.CLUSTER_ACTION,), (ResourceType.CLUSTER,), _of_brokers),
+    ByHandler(((AclOperation.WRITE, ResourceType.TOPIC),)),
+)
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
-        control_api(api_keys.INIT_PRODUCER_ID, (0, 6), init_producer_id, _no_producer),
-        control_api(api_keys.ADD_PARTITIONS_TO_TXN, (0, 5), add_partitions, _refuse_partitions),
-        control_api(api_keys.ADD_OFFSETS_TO_TXN, (0, 4), add_offsets, code_only),
-        control_api(api_keys.END_TXN, (0, 5), end_transaction, _no_producer),
+        control_api(
+            api_keys.INIT_PRODUCER_ID, (0, 6), init_producer_id, _no_producer, rights=INIT_RIGHTS
+        ),
+        control_api(
+            api_keys.ADD_PARTITIONS_TO_TXN,
+            (0, 5),
+            add_partitions,
+            _refuse_partitions,
+            rights=ADD_RIGHTS,
+        ),
+        control_api(
+            api_keys.ADD_OFFSETS_TO_TXN,
+            (0, 4),
+            add_offsets,
+            code_only,
+            rights=(on_transactional_id(AclOperation.WRITE), on_group(AclOperation.READ)),
+        ),
+        control_api(
+            api_keys.END_TXN,
+            (0, 5),
+            end_transaction,
+            _no_producer,
+            rights=(on_transactional_id(AclOperation.WRITE),),
+        ),
     )

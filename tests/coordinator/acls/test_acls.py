@@ -2,6 +2,7 @@
 
 import time
 from itertools import product
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -65,6 +66,14 @@ def table_of(acls: list[AclBinding]) -> AclTable:
     for each in acls:
         table.add(each)
     return table
+
+
+class Holder(NamedTuple):
+    acls: AclTable
+
+
+def holding(acls: list[AclBinding]) -> Holder:
+    return Holder(table_of(acls))
 
 
 def is_about(binding: AclBinding, kind: int, name: str) -> bool:
@@ -136,7 +145,7 @@ def test_decisions_after_any_changes_are_those_of_the_naive_model(
     for each in removed:
         table.remove(each)
     kept = [each for each in dict.fromkeys(added) if each not in removed]
-    authorizer = AclAuthorizer(table, allows_everyone=everyone)
+    authorizer = AclAuthorizer(Holder(table), allows_everyone=everyone)
     assert list(table) == kept
     for principal, host, operation in product(PRINCIPALS, HOSTS, OPERATIONS):
         for name in NAMES:
@@ -146,7 +155,7 @@ def test_decisions_after_any_changes_are_those_of_the_naive_model(
 
 @given(st.lists(bindings, max_size=8))
 def test_any_topic_is_allowed_as_in_the_naive_model(acls: list[AclBinding]):
-    authorizer = AclAuthorizer(table_of(acls))
+    authorizer = AclAuthorizer(holding(acls))
     for principal, operation in product(PRINCIPALS, (Op.WRITE, Op.DESCRIBE)):
         decided = run_to_end(authorizer.allows_any(principal, HOSTS[0], operation, TOPIC))
         by_name = naive(acls, False, principal, HOSTS[0], operation, "hardcode")
@@ -184,21 +193,21 @@ def test_a_filter_by_name_compares_as_kafka_does(
 
 def test_a_deny_wins_over_an_allow_of_any_kind():
     acls = [acl("*", Op.ALL), acl("secret.", Op.READ, DENY, pattern_type=PREFIXED)]
-    authorizer = AclAuthorizer(table_of(acls))
+    authorizer = AclAuthorizer(holding(acls))
     assert not authorizer.allows("User:alice", "::1", Op.READ, TOPIC, "secret.x")
     assert authorizer.allows("User:alice", "::1", Op.DESCRIBE, TOPIC, "secret.x")
 
 
 def test_a_super_user_is_allowed_what_is_denied():
     acls = [acl("*", Op.ALL, DENY, principal="User:*")]
-    authorizer = AclAuthorizer(table_of(acls), super_users=frozenset({"User:root"}))
+    authorizer = AclAuthorizer(holding(acls), super_users=frozenset({"User:root"}))
     assert authorizer.allows("User:root", "::1", Op.READ, TOPIC, "t")
     assert run_to_end(authorizer.allows_any("User:root", "::1", Op.WRITE, TOPIC))
     assert not authorizer.allows("User:alice", "::1", Op.READ, TOPIC, "t")
 
 
 def test_operations_of_a_topic_are_the_bits_that_kafka_answers():
-    authorizer = AclAuthorizer(table_of([acl("t", Op.READ), acl("t", Op.ALTER_CONFIGS)]))
+    authorizer = AclAuthorizer(holding([acl("t", Op.READ), acl("t", Op.ALTER_CONFIGS)]))
     expected = (Op.READ, Op.DESCRIBE, Op.DESCRIBE_CONFIGS, Op.ALTER_CONFIGS)
     assert authorizer.operations("User:alice", "::1", TOPIC, "t") == operation_bits(expected)
 
@@ -234,7 +243,7 @@ def test_a_decision_over_100_000_acls_takes_microseconds():
     for number in range(100_000):
         kind = PREFIXED if number % 2 else LITERAL
         table.add(acl(f"t{number}.", Op.READ, principal=f"User:{number % 97}", pattern_type=kind))
-    authorizer = AclAuthorizer(table)
+    authorizer = AclAuthorizer(Holder(table))
     best_s = 1.0
     for _ in range(5):
         begin_s = time.perf_counter()

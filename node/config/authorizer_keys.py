@@ -1,0 +1,42 @@
+"""The keys of the authorizer (Kafka: StandardAuthorizer)."""
+
+from dataclasses import dataclass
+
+from ...coordinator.security.principal import Principal
+from .keys import BOOLEAN, STRING, one_of, setting
+from .listener_keys import ListenerSettings
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def _are_principals(text: str) -> str | None:
+    try:
+        principals_of(text)
+    except ValueError as problem:
+        return str(problem)
+    return None
+
+
+def principals_of(text: str) -> frozenset[str]:
+    """Return the principals of a text that separates them by semicolons: names contain commas."""
+    each = (part.strip() for part in text.split(";"))
+    return frozenset(str(Principal.parse(part)) for part in each if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizerSettings(ListenerSettings):
+    """The typed values of these keys."""
+
+    authorizer_class_name: str = setting(
+        "authorizer.class.name", STRING, "",
+        f"{STANDARD_AUTHORIZER}: ACLs decide what a client may do; empty: it may do everything.",
+        one_of("", STANDARD_AUTHORIZER),
+    )  # fmt: skip
+    super_users: str = setting(
+        "super.users", STRING, "", "Principals that no ACL restricts: User:admin;User:other.",
+        _are_principals,
+    )  # fmt: skip
+    allow_everyone_if_no_acl_found: bool = setting(
+        "allow.everyone.if.no.acl.found", BOOLEAN, "false",
+        "Whether a resource that no ACL is about is open to everybody.",
+    )  # fmt: skip

@@ -1,0 +1,90 @@
+"""One topic, in the terms of Metadata: there, missing, or not for this client to know."""
+
+from typing import TypedDict
+
+from ....coordinator.metadata.cluster_model import NO_LEADER, PartitionRegistration, Topic
+from ....coordinator.metadata.cluster_state import ClusterState
+from ....coordinator.metadata.topic_names import why_invalid
+from ....runtime.steps import Steps
+from ....wire.errors import ErrorCode
+from ....wire.messages import responses
+
+ZERO_ID = bytes(16)
+PARTITIONS_PER_STEP = 50
+
+
+class MissingTopic(TypedDict):
+    """What is said of a topic that is not there."""
+
+    error_code: int
+    name: str
+    is_internal: bool
+
+
+def denied_topic(asked: str | bytes) -> "responses.Metadata.MetadataResponseTopic":
+    """Say nothing of a topic but the name or the id that the client has named."""
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if isinstance(asked, bytes):
+        return {"error_code": error, "name": None, "topic_id": asked}
+    return {"error_code": error, "name": asked}
+
+
+def topic_values(
+    state: ClusterState, topic: Topic, version: int
+) -> "Steps[responses.Metadata.MetadataResponseTopic]":
+    """A topic with all its partitions, in the terms of Metadata."""
+    partitions: list[responses.Metadata.MetadataResponsePartition] = []
+    for index, partition in enumerate(topic.partitions):
+        partitions.append(partition_values(state, index, partition, hides_dead=version == 0))
+        if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+            yield
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": partitions,
+    }
+
+
+def partition_values(
+    state: ClusterState, index: int, partition: PartitionRegistration, *, hides_dead: bool = False
+) -> "responses.Metadata.MetadataResponsePartition":
+    """One partition; hides_dead is the way of version 0."""
+    offline = [
+        node
+        for node in partition.replicas
+        if (broker := state.brokers.get(node)) is None or broker.is_fenced
+    ]
+    replicas, isr = partition.replicas, partition.isr
+    error = ErrorCode.NONE
+    if partition.leader == NO_LEADER:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    if hides_dead and offline:
+        replicas = tuple(node for node in replicas if node not in offline)
+        isr = tuple(node for node in isr if node not in offline)
+        error = error or ErrorCode.REPLICA_NOT_AVAILABLE
+    return {
+        "error_code": error,
+        "partition_index": index,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
+        "offline_replicas": offline,
+    }
+
+
+def missing_topic(name: str, error: int | None = None) -> MissingTopic:
+    """A name that has no topic: wrong by itself, or just not there."""
+    if error is None:
+        error = (
+            ErrorCode.INVALID_TOPIC_EXCEPTION
+            if why_invalid(name)
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    return {
+        "error_code": error,
+        "name": name,
+        "is_internal": Topic(name, ZERO_ID, [], {}).is_internal,
+    }

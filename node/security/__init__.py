@@ -1,0 +1,1 @@
+"""What a client may do: the broker's side of its principal."""

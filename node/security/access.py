@@ -1,0 +1,97 @@
+"""What one connection may do: asked of the ACLs once, and remembered until they change."""
+
+import asyncio
+import logging
+import shlex
+
+from ...coordinator.acls.authorizer import AclAuthorizer
+from ...coordinator.security.principal import Principal
+from ...runtime.rate_limited_log import LimitedLog
+from ...runtime.steps import Steps
+from ...wire.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ...wire.errors import (
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
+
+REMEMBERED_MAX = 4_096  # decisions of a connection
+_FAILURES: dict[int, type[KafkaError]] = {
+    ResourceType.TOPIC: TopicAuthorizationFailed,
+    ResourceType.GROUP: GroupAuthorizationFailed,
+    ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
+}
+_OPTIONS = {
+    ResourceType.TOPIC: "--topic",
+    ResourceType.GROUP: "--group",
+    ResourceType.TRANSACTIONAL_ID: "--transactional-id",
+}
+
+
+class Access:
+    """The decisions about one principal that acts from one host."""
+
+    __slots__ = ("_authorizer", "_generation", "_known", "_log", "_name", "host", "principal")
+
+    def __init__(
+        self, authorizer: AclAuthorizer, principal: Principal, host: str, log: LimitedLog
+    ) -> None:
+        self.principal, self.host = principal, host
+        self._authorizer, self._name, self._log = authorizer, str(principal), log
+        self._generation: object = None
+        self._known: dict[tuple[int, int, str], bool] = {}
+
+    def allows(
+        self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
+    ) -> bool:
+        """Whether the operation is allowed with the resource, by the ACLs of this moment."""
+        generation = self._authorizer.acls.generation
+        if generation is not self._generation or len(self._known) >= REMEMBERED_MAX:
+            self._known.clear()
+            self._generation = generation
+        key = (operation, resource_type, name)
+        is_allowed = self._known.get(key)
+        if is_allowed is None:
+            is_allowed = self._known[key] = self._authorizer.allows(
+                self._name, self.host, operation, resource_type, name
+            )
+        return is_allowed
+
+    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> Steps[bool]:
+        """Whether the operation is allowed with any resource of the type (KIP-679)."""
+        return self._authorizer.allows_any(self._name, self.host, operation, resource_type)
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The allowed operations as bits (KIP-430)."""
+        return self._authorizer.operations(self._name, self.host, resource_type, name)
+
+    def require(
+        self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
+    ) -> None:
+        """Raise Kafka's error where the operation is not allowed."""
+        if not self.allows(operation, resource_type, name):
+            raise self.refusal(operation, resource_type, name)
+
+    def refusal(
+        self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME
+    ) -> KafkaError:
+        """The error of what is not allowed; a line in the log says what would allow it."""
+        option = _OPTIONS.get(resource_type)
+        resource = "--cluster" if option is None else f"{option} {shlex.quote(name)}"
+        self._log.log(
+            logging.INFO,
+            self._name,
+            asyncio.get_running_loop().time(),
+            "refused %s from %s: %s on %s %s (oncelog acl add --allow %s --operation %s %s)",
+            self._name,
+            self.host,
+            operation.word,
+            resource_type.word,
+            name,
+            shlex.quote(self._name),
+            operation.word,
+            resource,
+        )
+        return _FAILURES.get(resource_type, ClusterAuthorizationFailed)()

@@ -1,0 +1,247 @@
+"""Which rights a request needs: a value of each row of the dispatch table.
+
+`judge` applies the rules of a row in their order. A missing `Right` refuses the whole request. An
+`EachItem` takes out of the request the items that are refused, and the row's own way to say an
+error answers those. An `OfAnswer` shows only what the client may know. `ByHandler` names the rights
+that a handler asks for itself, because they depend on more than the request.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...runtime.steps import StepCounter, Steps
+from ...wire.acls import CLUSTER_NAME, AclOperation, ResourceType
+from ...wire.errors import KafkaError
+from .access import Access
+
+Resource = tuple[ResourceType, str]
+Refuse = Callable[[Any, KafkaError], Any]
+CLUSTER: Resource = (ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One of these operations on one resource; where `resource` is None, no right is needed."""
+
+    operations: tuple[AclOperation, ...]
+    resource_types: tuple[ResourceType, ...]
+    resource: Callable[[Any], Resource | None]
+
+    def refusal(self, access: Access, request: Any) -> KafkaError | None:
+        """The error where none of the operations is allowed."""
+        resource = self.resource(request)
+        if resource is None or any(access.allows(each, *resource) for each in self.operations):
+            return None
+        return access.refusal(self.operations[-1], *resource)
+
+
+@dataclass(frozen=True, slots=True)
+class EachItem:
+    """An operation on the resource of each item of an array.
+
+    resource: (state, request, item) -> the resource, None of an item that names none. unless: a
+    right that stands for all of them. refuse: how refused items are answered, where that is not
+    what the row says of errors. refuses_all: one refused item refuses the whole request.
+    """
+
+    operation: AclOperation
+    resource_types: tuple[ResourceType, ...]
+    array: str
+    resource: Callable[[Any, Any, Any], Resource | None]
+    unless: Right | None = None
+    refuse: Refuse | None = None
+    refuses_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OfAnswer:
+    """What is left of an answer: (access, state, request, values) -> steps of the values.
+
+    needs: the rights without which something is missing, for people and tests. unless: a right that
+    stands for all of them.
+    """
+
+    needs: tuple[tuple[AclOperation, ResourceType], ...]
+    show: Callable[[Access, Any, Any, Any], Steps[Any]]
+    unless: Right | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ByHandler:
+    """The handler asks for these rights itself."""
+
+    needs: tuple[tuple[AclOperation, ResourceType], ...]
+
+
+Rule = Right | EachItem | OfAnswer | ByHandler
+Rights = tuple[Rule, ...]
+OPEN: Rights = ()  # for everybody: what shows and changes nothing of the cluster
+
+
+@dataclass(slots=True)
+class RightsVerdict:
+    """What is left of a request (None: nothing), what was refused, and what its answer may show."""
+
+    request: Any
+    refusals: list[tuple[Any, Refuse | None, KafkaError]] = field(
+        default_factory=list[tuple[Any, Refuse | None, KafkaError]]
+    )
+    shown_by: tuple[OfAnswer, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the request goes on as it came."""
+        return not self.refusals and not self.shown_by
+
+
+def judge(rights: Rights, access: Access, state: Any, request: Any) -> Steps[RightsVerdict]:
+    """Apply the rules in their order. Raises the error of a request that is refused as a whole."""
+    verdict = RightsVerdict(request)
+    counter = StepCounter()
+    for rule in rights:
+        if isinstance(rule, Right):
+            if refusal := rule.refusal(access, verdict.request):
+                raise refusal
+        elif isinstance(rule, EachItem):
+            if verdict.request is not None:
+                yield from _sort(rule, access, state, verdict, counter)
+        elif isinstance(rule, OfAnswer):
+            verdict.shown_by += (rule,)
+    return verdict
+
+
+def _sort(
+    rule: EachItem, access: Access, state: Any, verdict: RightsVerdict, counter: StepCounter
+) -> Steps[None]:
+    request = verdict.request
+    if rule.unless is not None:
+        resource = rule.unless.resource(request)
+        if resource is not None and any(
+            access.allows(each, *resource) for each in rule.unless.operations
+        ):
+            return
+    allowed: list[Any] = []
+    denied: dict[ResourceType, tuple[list[Any], KafkaError]] = {}
+    for item in getattr(request, rule.array, None) or ():
+        if counter.ends_step():
+            yield
+        resource = rule.resource(state, request, item)
+        if resource is None or access.allows(rule.operation, *resource):
+            allowed.append(item)
+            continue
+        if rule.refuses_all:
+            raise access.refusal(rule.operation, *resource)
+        if resource[0] not in denied:
+            denied[resource[0]] = ([], access.refusal(rule.operation, *resource))
+        denied[resource[0]][0].append(item)
+    for items, error in denied.values():
+        verdict.refusals.append((_with(request, rule.array, items), rule.refuse, error))
+    if denied:
+        verdict.request = _with(request, rule.array, allowed) if allowed else None
+
+
+def _with(request: Any, array: str, items: list[Any]) -> Any:
+    changed = copy.copy(request)
+    setattr(changed, array, items)
+    return changed
+
+
+# -- the rules of most rows
+
+
+def on_cluster(*operations: AclOperation) -> Right:
+    """One of the operations on the cluster."""
+    return Right(operations, (ResourceType.CLUSTER,), lambda request: CLUSTER)
+
+
+def on_group(operation: AclOperation, name: str = "group_id") -> Right:
+    """An operation on the group that a field names; versions without the field need it not."""
+    return _on_field(operation, ResourceType.GROUP, name)
+
+
+def on_transactional_id(operation: AclOperation, name: str = "transactional_id") -> Right:
+    """An operation on the transactional id that a field names."""
+    return _on_field(operation, ResourceType.TRANSACTIONAL_ID, name)
+
+
+def _on_field(operation: AclOperation, resource_type: ResourceType, name: str) -> Right:
+    def resource(request: Any) -> Resource | None:
+        value = getattr(request, name, None)
+        return None if value is None else (resource_type, value)
+
+    return Right((operation,), (resource_type,), resource)
+
+
+def on_each_topic(
+    operation: AclOperation,
+    array: str = "topics",
+    *,
+    unless: Right | None = None,
+    refuse: Refuse | None = None,
+    refuses_all: bool = False,
+) -> EachItem:
+    """An operation on each topic of an array, by its name or its id.
+
+    A topic id that is not known is for the handler: there is nothing to protect.
+    """
+
+    def resource(state: Any, request: Any, item: Any) -> Resource | None:
+        name = topic_name(state, item)
+        return None if name is None else (ResourceType.TOPIC, name)
+
+    topic = (ResourceType.TOPIC,)
+    return EachItem(operation, topic, array, resource, unless, refuse, refuses_all)
+
+
+def topic_name(state: Any, item: Any) -> str | None:
+    """The name of the topic that an item of a request names in one of Kafka's ways."""
+    if isinstance(item, str):
+        return item
+    for field_name in ("name", "topic"):
+        name = getattr(item, field_name, None)
+        if name is not None:
+            return name
+    topic_id = getattr(item, "topic_id", None)
+    topic = None if topic_id is None else state.topic_by_id(topic_id)
+    return None if topic is None else topic.name
+
+
+def on_each_name(operation: AclOperation, resource_type: ResourceType, array: str) -> EachItem:
+    """An operation on each resource of an array of names."""
+    return EachItem(
+        operation, (resource_type,), array, lambda state, request, item: (resource_type, item)
+    )
+
+
+def shows_each(
+    operation: AclOperation,
+    resource_type: ResourceType,
+    array: str,
+    name: str,
+    *,
+    unless: Right | None = None,
+    asked: str = "",
+) -> OfAnswer:
+    """Leave out of an answer's array what the client may not know.
+
+    asked: the array of a request that names what it wants, which is judged before; only an answer
+    to one that names nothing is looked through.
+    """
+
+    def show(access: Access, state: Any, request: Any, values: Any) -> Steps[Any]:
+        if asked and getattr(request, asked):
+            return values
+        if unless is not None and any(access.allows(each, *CLUSTER) for each in unless.operations):
+            return values
+        counter = StepCounter()
+        shown: list[Any] = []
+        for each in values.get(array, ()):
+            if access.allows(operation, resource_type, each[name]):
+                shown.append(each)
+            if counter.ends_step():
+                yield
+        return {**values, array: shown}
+
+    return OfAnswer(((operation, resource_type),), show, unless)
