@@ -7,6 +7,8 @@ from oncelog.coordinator.groups.classic_group import ClassicGroup
 from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.node.groups.coordinator import GroupCoordinator
+from oncelog.node.groups.turn_execution import TurnExecution
+from oncelog.wire.errors import ErrorCode
 
 from .patching import replaced
 
@@ -36,6 +38,34 @@ def failed_load() -> AbstractContextManager[Any]:
 def taken_too_early() -> AbstractContextManager[Any]:
     """A member of a consumer group takes a partition that another one has yet to give up."""
     return replaced(ConsumerGroup, "is_held", lambda *_: False)
+
+
+def no_member_epoch() -> AbstractContextManager[Any]:
+    """An OffsetCommit of a consumer group's member is taken whatever member epoch it comes with."""
+
+    def check(self: Any, member_id: str, *_: Any, **__: Any) -> None:
+        self.check_member(member_id)
+
+    return replaced(ConsumerGroup, "check_offset_commit", check)
+
+
+def early_heartbeats() -> AbstractContextManager[Any]:
+    """A heartbeat of a consumer group is answered when the leader has its records."""
+    sound = TurnExecution._append_replayed
+
+    def append_replayed(self: Any, shard: Any, append: Any) -> int:
+        settled, told = append.settled, list[int]()
+
+        def once(error: int, turn: Any) -> None:
+            if not told:
+                told.append(error)
+                settled(error, turn)
+
+        append.settled = once
+        error = sound(self, shard, append)
+        return ErrorCode.NONE if error is None else error
+
+    return replaced(TurnExecution, "_append_replayed", append_replayed)
 
 
 def reused_generation() -> AbstractContextManager[Any]:

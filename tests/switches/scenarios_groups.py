@@ -1,0 +1,70 @@
+"""Directed scenarios about consumer groups (KIP-848): whose epoch counts, and since when."""
+
+import asyncio
+import contextlib
+
+from oncelog.wire.errors import ErrorCode, KafkaError
+
+from .context import Context, Scenario
+from .hand_made_member import HandMadeMember
+from .old_producer import OldProducer
+from .reader import Reader
+
+GROUP = "team"
+INTERVAL_S = 1.2  # between two assignments of a group at least
+LONE_ANSWER_MS = 700  # a lone coordinator must not answer; this is how long it is waited for
+
+
+async def _read_one(context: Context, topic: str) -> None:
+    """Write a record and read it: a history without polls proves nothing."""
+    producer, reader = OldProducer(context, topic), Reader(context, topic)
+    await producer.initialize(node_id=context.cluster.node_ids[0])
+    assert await producer.send() == 0
+    await reader.read(1)
+    await reader.close()
+
+
+async def stale_epoch(context: Context) -> None:
+    """A member commits with an epoch of its past what another member has been given since."""
+    topic = await context.topic("stale-epoch", partitions=2)
+    await _read_one(context, topic)
+    first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))
+    await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions")
+    before = first.epoch
+    assert await first.commit(1, 0, before) == ErrorCode.NONE
+
+    async def both() -> tuple[int, int]:
+        await first.heartbeat()
+        await second.heartbeat()
+        return len(first.owned), len(second.owned)
+
+    await context.until(both, lambda counts: counts == (1, 1), "a partition for each")
+    await asyncio.sleep(0.01)  # virtual time stands still in between
+    (given_since,) = second.owned
+    await first.commit(given_since, 0, before)
+
+
+async def lone_coordinator(context: Context) -> None:
+    """Members join at a coordinator that nobody follows, which dies; another one is asked then."""
+    topic = await context.topic("lone-coordinator")
+    await _read_one(context, topic)
+    first = HandMadeMember(context, GROUP, topic)
+    await context.until(first.heartbeat, lambda owned: owned == {0}, "the partition")
+    await context.until_whole(["__consumer_offsets"])
+    lone = await first.coordinator()
+    await context.cluster.cut_off(lone)
+    for _ in range(2):
+        await asyncio.sleep(INTERVAL_S)
+        joins = HandMadeMember(context, GROUP, topic)
+        with contextlib.suppress(KafkaError):
+            await joins.heartbeat(node_id=lone, timeout_ms=LONE_ANSWER_MS)
+    await context.cluster.kill(lone)
+    await context.until(first.coordinator, lambda now: now != lone, "another coordinator")
+    last = HandMadeMember(context, GROUP, topic)
+    await context.until(last.heartbeat, lambda _: last.epoch > 0, "an epoch of the next one")
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "stale-epoch": stale_epoch,
+    "lone-coordinator": lone_coordinator,
+}
