@@ -100,6 +100,8 @@ class ClusterSnapshot:
 class ClusterView:
     """Connections and metadata; made with a bootstrap list, closed with `close`."""
 
+    connection_type: type[BrokerConnection] = BrokerConnection  # of those opened from now on
+
     def __init__(
         self,
         bootstrap: str | Iterable[str],
@@ -163,9 +165,17 @@ class ClusterView:
                 raise
             return made
 
+    def open_connections(self) -> dict[tuple[str, int], BrokerConnection]:
+        """The connections of no channel that are open now, by address."""
+        return {
+            (host, port): each
+            for (host, port, channel), each in self._connections.items()
+            if not channel and each.is_open
+        }
+
     async def _open(self, host: str, port: int) -> BrokerConnection:
         try:
-            return await BrokerConnection.open(
+            return await self.connection_type.open(
                 host,
                 port,
                 client_id=self.client_id,

@@ -14,7 +14,7 @@ import itertools
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ..version import __version__
 from ..wire.errors import (
@@ -149,7 +149,7 @@ class BrokerConnection:
         client_id: str = "oncelog",
         timeout_ms: int = 10_000,
         security: "Security | None" = None,
-    ) -> "BrokerConnection":
+    ) -> Self:
         """Connect, ask for the versions, authenticate; NetworkException when nobody answers there.
 
         Raises what `security` finds wrong: errors that are not retriable, and ValueError.

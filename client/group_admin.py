@@ -22,6 +22,7 @@ from .groups.descriptions import (
     described_group,
     listings,
 )
+from .groups.listed_groups import committed_of_groups, described_groups
 from .security.permissions import error_about
 
 OFFSET_COMMIT, NO_GENERATION = 8, -1
@@ -52,6 +53,25 @@ class GroupAdmin:
         return await self._of_coordinator(
             group_id, lambda coordinator, node_id: described_group(coordinator, node_id, group_id)
         )
+
+    async def describe_listed(
+        self, listed: Iterable[GroupListing]
+    ) -> dict[str, tuple[GroupDescription | None, dict[TopicPartition, int]]]:
+        """Description and committed offsets of those that `list_groups` gave, each once.
+
+        A group that its coordinator does not describe any more has None.
+        """
+        by_node: dict[int, list[GroupListing]] = {}
+        for each in listed:
+            by_node.setdefault(each.coordinator, []).append(each)
+        found: dict[str, tuple[GroupDescription | None, dict[TopicPartition, int]]] = {}
+        for node_id, groups in by_node.items():
+            coordinator = await self.view.broker(node_id)
+            described = await described_groups(coordinator, node_id, groups)
+            names = [each.group_id for each in groups]
+            offsets = await committed_of_groups(coordinator, names)
+            found |= {name: (described.get(name), offsets.get(name, {})) for name in names}
+        return found
 
     async def committed(
         self,

@@ -17,7 +17,9 @@ from typing import Any
 
 from ..wire.errors import KafkaError, TransactionalIdNotFound
 from ..wire.identifiers import Identity, TopicPartition
+from .by_topic import entries_by_topic
 from .cluster_view import ClusterView
+from .connection import BrokerConnection
 from .coordinator_lookup import TRANSACTION, find_coordinator, raise_error_of
 from .failures import UNREACHABLE
 from .security.permissions import error_about
@@ -151,19 +153,37 @@ class TransactionAdmin:
     async def producers(
         self, wanted: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[PartitionProducer]]:
-        """What the leader of each of these partitions knows of its producers."""
-        keys = list(wanted)
+        """What the leader of each of these partitions knows of its producers.
+
+        Each leader is asked once for all its partitions, and again where one has moved.
+        """
+        keys = list(dict.fromkeys(wanted))
         found: dict[TopicPartition, list[PartitionProducer]] = {}
 
         async def attempt() -> None:
-            for topic, partition in (key for key in keys if key not in found):
-                leader = await self.view.leader_of(topic, partition)
-                asked = [{"name": topic, "partition_indexes": [partition]}]
-                answer = await leader.call(DESCRIBE_PRODUCERS, {"topics": asked})
-                (result,) = answer.topics[0].partitions
-                raise_error_of(result, topic, "Read")
-                known = map(_producer, result.active_producers)
-                found[topic, partition] = sorted(known, key=lambda p: p.producer_id)
+            by_leader: dict[BrokerConnection, list[TopicPartition]] = {}
+            for key in keys:
+                if key not in found:
+                    by_leader.setdefault(await self.view.leader_of(*key), []).append(key)
+            problem: KafkaError | None = None
+            for leader, led in by_leader.items():
+                answer = await leader.call(
+                    DESCRIBE_PRODUCERS, {"topics": entries_by_topic(led, "partition_indexes")}
+                )
+                for topic in answer.topics:
+                    for result in topic.partitions:
+                        key = (str(topic.name), result.partition_index)
+                        try:
+                            raise_error_of(result, key[0], "Read")
+                        except KafkaError as met:
+                            if not met.retriable:
+                                raise
+                            problem = met
+                            continue
+                        known = map(_producer, result.active_producers)
+                        found[key] = sorted(known, key=lambda p: p.producer_id)
+            if problem is not None:
+                raise problem
 
         topics = {topic for topic, _ in keys}
         await self.view.retrying(attempt, timeout_ms=self.timeout_ms, topics=topics)

@@ -113,15 +113,12 @@ async def described_group(
         (group,) = answer.groups
         if group.error_code not in _OF_ANOTHER_TYPE:
             raise_error_of(group, group_id, "Describe")
-            return _consumer_group(group, node_id)
+            return consumer_group(group, node_id)
     (group,) = (await coordinator.call(DESCRIBE_GROUPS, {"groups": [group_id]})).groups
     is_missing = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == DEAD
     if not is_missing:
         raise_error_of(group, group_id, "Describe")
-        members = tuple(_member(member, group.protocol_type) for member in group.members)
-        return GroupDescription(
-            group_id, group.group_state, group.protocol_type, group.protocol_data, node_id, members
-        )
+        return classic_group(group, node_id)
     for each in await listed_groups(coordinator, node_id):
         if each.group_id == group_id and each.type not in ("", CLASSIC, CONSUMER):
             return GroupDescription(
@@ -130,7 +127,21 @@ async def described_group(
     raise GroupIdNotFound(f"Group {group_id} not found.")
 
 
-def _consumer_group(group: Any, node_id: int) -> GroupDescription:
+def classic_group(group: Any, node_id: int) -> GroupDescription:
+    """What an answer to DescribeGroups says of one group."""
+    members = tuple(_member(member, group.protocol_type) for member in group.members)
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        node_id,
+        members,
+    )
+
+
+def consumer_group(group: Any, node_id: int) -> GroupDescription:
+    """What an answer to ConsumerGroupDescribe says of one group."""
     return GroupDescription(
         group.group_id,
         group.group_state,
