@@ -24,7 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "deploy": {"runtime", "wire", "storage", "node", "client"},
     # The pipeline is a process of its own for all but proof/audit, which runs on Spark.
     "proof": {"runtime", "wire", "storage", "node", "client", "deploy", "pipeline"},
-    "cli": {"runtime", "wire", "storage", "node", "client", "deploy", "proof"},
+    "ui": {"runtime", "wire", "client", "deploy", "proof"},
+    "cli": {"runtime", "wire", "storage", "node", "client", "deploy", "proof", "ui"},
 }
 FILES = sorted(f for folder in MAY_IMPORT for f in (ROOT / folder).rglob("*.py"))
 ROOT_FILES = sorted(ROOT.glob("*.py"))

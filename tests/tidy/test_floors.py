@@ -55,6 +55,12 @@ SHELLS = {
     "client/producer.py",
     "client/consumer.py",
     "client/admin.py",
+    "ui/observer.py",
+    "ui/own_nodes.py",
+    "ui/paced_connection.py",
+    "ui/record_reading.py",
+    "ui/running.py",
+    "ui/top.py",
 }
 
 

@@ -1,0 +1,137 @@
+"""A broker, an observer of it and the page's server, all in the loop of a test."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+from oncelog.client import Producer
+from oncelog.client.admin import Admin
+from oncelog.deploy.cluster.ports import free_ports
+from oncelog.ui.observer import Observer
+from oncelog.ui.web.access import Access
+from oncelog.ui.web.server import listening_socket, serve
+from oncelog.ui.web.site import Site
+
+from ..awaiting import until
+from ..node.own_broker import OwnBroker, running
+
+ANSWER_S = 20
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back; header names are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(slots=True)
+class Visitor:
+    """A program that asks a site as a browser would, without hiding anything from the test."""
+
+    port: int
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+    async def get(self, address: str, **headers: str) -> Answer:
+        return await self._ask("GET", address, b"", headers)
+
+    async def post(self, address: str, body: str, **headers: str) -> Answer:
+        return await self._ask("POST", address, body.encode(), headers)
+
+    async def _ask(
+        self, method: str, address: str, body: bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        sent = {"Host": f"127.0.0.1:{self.port}", **self.headers, **headers}
+        if body:
+            sent["Content-Length"] = str(len(body))
+        lines = [f"{method} {address} HTTP/1.1", *(f"{n}: {v}" for n, v in sent.items())]
+        head = "\r\n".join([*lines, "Connection: close", "", ""]).encode()
+        async with asyncio.timeout(ANSWER_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.write(head + body)
+            raw = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        first, _, rest = raw.partition(b"\r\n")
+        names, _, text = rest.partition(b"\r\n\r\n")
+        found = dict(line.split(": ", 1) for line in names.decode("latin-1").split("\r\n"))
+        headers = {name.lower(): value for name, value in found.items()}
+        return Answer(int(first.split()[1]), headers, text.decode())
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenSite:
+    """A site that serves; `visitor` has its cookie."""
+
+    broker: OwnBroker
+    bootstrap: str
+    admin: Admin
+    site: Site
+    visitor: Visitor
+
+    async def open_transaction(self, name: str, topic: str, count: int = 3, **values: str) -> Any:
+        """Begin a transaction, write records, and leave it open; the producer, which is to close"""
+        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": name, **values}
+        producer = Producer(settings)
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        for number in range(count):
+            await producer.send(topic, value=f"{name} {number}".encode(), partition=0)
+        await producer.flush()
+        return producer
+
+    async def told(self, part: str) -> None:
+        """Wait for a look at this part that began after now."""
+        for _ in range(2):
+            before = self.site.facts.as_of_ms.get(part)
+            await until(lambda b=before: self.site.facts.as_of_ms.get(part) != b)
+
+
+@asynccontextmanager
+async def open_site(
+    root: Path, *, can_write: bool = False, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[OpenSite]:
+    """Serve the page of one broker, which runs here too."""
+    (port,) = free_ports(1)
+    listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "offsets.topic.num.partitions": "2"}
+    async with running(root, settings=listeners | dict(settings or {})) as broker:
+        bootstrap = f"127.0.0.1:{port}"
+        observer = Observer({"bootstrap.servers": bootstrap})
+        observer.start({})
+        sock = listening_socket(None)
+        access = Access(sock.getsockname()[1])
+        site = Site(observer=observer, access=access, cluster_name=bootstrap)
+        if can_write:
+
+            async def abort(fields: Mapping[str, str]) -> str:
+                name = fields["transactional_id"]
+                return f"aborted as {await observer.admin.transactions.end(name)}"
+
+            site.abort = abort
+        is_ready = asyncio.Event()
+        serving = asyncio.create_task(serve(site, sock, is_ready.set))
+        try:
+            await is_ready.wait()
+            visitor = Visitor(access.port)
+            entered = await visitor.get(f"/?token={access.token}")
+            cookie = SimpleCookie(entered.headers["set-cookie"])[access.cookie_name].value
+            visitor.headers["Cookie"] = f"{access.cookie_name}={cookie}"
+            async with Admin(bootstrap) as admin:
+                yield OpenSite(
+                    broker=broker, bootstrap=bootstrap, admin=admin, site=site, visitor=visitor
+                )
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            await observer.close()
+            sock.close()

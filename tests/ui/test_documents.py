@@ -1,0 +1,115 @@
+"""From facts to documents: ages, lags, what holds a partition."""
+
+import json
+
+from oncelog.client.admin import LogDirEntry
+from oncelog.deploy.inspect.explain import NO_TIMEOUT_MS, PartitionTransaction
+from oncelog.ui import documents
+from oncelog.ui.facts import ClusterFacts, ClusterSample, ObservedNode, ObservedOffsets
+
+from .known_facts import KEY, NOW_MS, facts, group, partition, producer, transaction
+
+
+def test_documents_of_nothing_are_empty_and_say_that_nothing_is_known() -> None:
+    nothing = ClusterFacts()
+    for make in (
+        documents.cluster, documents.topics, documents.partitions, documents.transactions,
+        documents.groups, documents.events,
+    ):  # fmt: skip
+        found = make(nothing, NOW_MS)
+        assert found["as_of_ms"] == 0
+        json.dumps(found)
+
+
+def test_transactions_open_ones_come_first_and_the_oldest_of_them() -> None:
+    known = {
+        "done": transaction("done", state="CompleteCommit", start_ms=-1, partitions=()),
+        "young": transaction("young", start_ms=NOW_MS - 5),
+        "old": transaction("old", start_ms=NOW_MS - 50),
+    }
+    found = documents.transactions(facts(transactions=known), NOW_MS)["transactions"]
+    assert [each["transactional_id"] for each in found] == ["old", "young", "done"]
+    assert [each["age_ms"] for each in found] == [50, 5, None]
+
+
+def test_transaction_ages_are_those_of_the_look_not_of_the_request() -> None:
+    (row,) = documents.transactions(facts(), NOW_MS + 9_000)["transactions"]
+    assert (row["age_ms"], row["ends_in_ms"]) == (20_000, 40_000)
+
+
+def test_prepared_transaction_has_no_timeout() -> None:
+    known = {"app-1": transaction(timeout_ms=NO_TIMEOUT_MS)}
+    (row,) = documents.transactions(facts(transactions=known), NOW_MS)["transactions"]
+    assert (row["timeout_ms"], row["ends_in_ms"]) == (None, None)
+
+
+def test_partition_document_has_both_lags_of_each_group() -> None:
+    (row,) = documents.partition(facts(), KEY, NOW_MS, 2)["partitions"]
+    (reader,) = row["groups"]
+    assert (reader["lag"], reader["lag_to_last_stable"]) == (20, 0)
+    assert row["held_back"] == 20
+    assert "stop at offset 10; the log goes on to 30" in row["why"]["heading"]
+
+
+def test_partition_of_a_producer_that_no_coordinator_knows_is_hanging() -> None:
+    known = facts(holders={KEY: (PartitionTransaction(producer(), None),)})
+    (row,) = documents.partition(known, KEY, NOW_MS, 2)["partitions"]
+    assert [each["is_hanging"] for each in row["open_transactions"]] == [True]
+
+
+def test_replicas_have_their_size_and_lag_where_brokers_tell_them() -> None:
+    entry = LogDirEntry(2, "/d", *KEY, 500, 3)
+    (row,) = documents.partitions(facts(replicas={KEY: (entry,)}), NOW_MS)["partitions"]
+    assert [(r["node"], r["size_bytes"], r["offset_lag"]) for r in row["replicas"]] == [
+        (1, None, None),
+        (2, 500, 3),
+        (3, None, None),
+    ]
+
+
+def test_group_without_known_end_has_no_lag_rather_than_zero() -> None:
+    (row,) = documents.groups(facts(offsets={}), NOW_MS)["groups"]
+    assert (row["lag"], row["lag_to_last_stable"]) == (None, None)
+
+
+def test_group_whose_coordinator_is_silent_is_listed_without_members() -> None:
+    silent = group(described=None)
+    (row,) = documents.groups(facts(groups={"readers": silent}), NOW_MS)["groups"]
+    assert (row["members"], row["offsets"][0]["committed"]) == ([], 4)
+
+
+def test_node_that_runs_no_more_is_down_whatever_metadata_says() -> None:
+    nodes = {1: ObservedNode(node_id=1, state="down"), 4: ObservedNode(node_id=4, state="paused")}
+    found = documents.cluster(facts(nodes=nodes), NOW_MS)["nodes"]
+    assert {each["node"]: each["state"] for each in found} == {
+        1: "down", 2: "serves", 3: "serves", 4: "paused",
+    }  # fmt: skip
+
+
+def test_rate_is_of_the_last_ten_seconds_and_unknown_before_two_samples() -> None:
+    samples = tuple(ClusterSample(at, at // 10, 0, 0) for at in (0, 5_000, 12_000, 15_000))
+    assert documents.records_per_s(samples) == 100.0
+    assert documents.records_per_s(samples[:1]) is None
+
+
+def test_troubles_name_owner_partitions_and_next_step_worst_first() -> None:
+    other = ("orders", 1)
+    known = facts(
+        partitions={KEY: partition(), other: partition(index=1, leader=-1, isr=(2,))},
+        offsets={KEY: ObservedOffsets(0, 10, 30)},
+    )
+    found = documents.cluster(known, NOW_MS)["troubles"]
+    assert [(each["state"], each["about"]) for each in found] == [
+        ("bad", "without leader"),
+        ("note", "transaction app-1"),
+    ]
+    assert found[1]["advice"] == "oncelog txn explain app-1"
+    assert "open for 20 s, holds orders/0; 20 offsets" in found[1]["found"]
+
+
+def test_short_transactions_are_no_trouble() -> None:
+    short = transaction(start_ms=NOW_MS - 500)
+    known = facts(
+        transactions={"app-1": short}, holders={KEY: (PartitionTransaction(producer(), short),)}
+    )
+    assert documents.cluster(known, NOW_MS)["troubles"] == []

@@ -1,0 +1,156 @@
+"""The small parts: pace, addresses, escaping, access, record rows."""
+
+import re
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.ui.addresses import group_address, records_address, transaction_address
+from oncelog.ui.pages.markup import element
+from oncelog.ui.pages.parts import duration, number, size
+from oncelog.ui.record_rows import record_rows, text
+from oncelog.ui.request_pace import RequestPace
+from oncelog.ui.web.access import Access
+from oncelog.wire.control_record import ControlType, encode_marker
+from oncelog.wire.records import Record, encode_batch
+
+TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=30)
+
+
+@given(st.lists(st.floats(0, 400), max_size=60), st.integers(1, 6))
+def test_pace_never_lets_more_than_its_limit_go_in_any_second(pauses, limit) -> None:
+    pace, now_ms, sent = RequestPace(limit), 0.0, []
+    for pause_ms in pauses:
+        now_ms += pause_ms
+        while (wait_ms := pace.wait_ms(now_ms)) > 0:
+            now_ms += wait_ms
+        pace.sent(now_ms)
+        sent.append(now_ms)
+    assert all(later - first >= 1_000 - 1e-6 for first, later in zip(sent, sent[limit:]))  # noqa: B905
+
+
+def test_pace_lets_a_first_burst_go_at_once() -> None:
+    pace = RequestPace(5)
+    for _ in range(5):
+        assert pace.wait_ms(10.0) == 0
+        pace.sent(10.0)
+    assert pace.wait_ms(10.0) == 1_000
+
+
+@given(TEXT)
+def test_address_of_any_name_leads_back_to_that_name(name) -> None:
+    address = transaction_address(name)
+    path, _, query = address.partition("?")
+    given_back = unquote(query.removeprefix("name=")) if query else unquote(path[14:])
+    assert given_back == name
+    steps = unquote(path).split("/")
+    assert path.startswith("/transactions")
+    assert not {".", ".."} & set(steps)
+    assert re.fullmatch(r"[!-~]*", address)
+
+
+def test_addresses_of_plain_names_are_plain() -> None:
+    assert transaction_address("app-1") == "/transactions/app-1"
+    assert group_address("a b") == "/groups/a%20b"
+    assert records_address(("orders", 3), 7) == "/topics/orders/3/records?offset=7"
+
+
+@given(TEXT, TEXT)
+def test_children_and_attributes_cannot_become_markup(child, value) -> None:
+    made = element("p", child, title=value)
+    assert made.count("<") == 2
+    assert made.count(">") == 2
+    assert made.count('"') == 2
+
+
+def test_numbers_sizes_and_durations_as_people_read_them() -> None:
+    assert [number(None), number(1234567), number(1.5)] == ["-", "1,234,567", "1.5"]
+    assert [size(None), size(999), size(1_500_000)] == ["-", "999 B", "1.5 MB"]
+    assert [duration(ms) for ms in (None, 1_200, 65_000, 150_000, 9_000_000, -3_000)] == [
+        "-", "1.2 s", "65 s", "2 min 30 s", "2 h 30 min", "-3.0 s",
+    ]  # fmt: skip
+
+
+def test_access_takes_only_its_own_host_origin_and_secrets() -> None:
+    access = Access(8080)
+    ours = {"host": "127.0.0.1:8080"}
+    assert access.refused("GET", ours) is None
+    assert access.refused("GET", {}) is not None
+    assert access.refused("GET", {"host": "evil.example:8080"}) is not None
+    assert access.refused("PUT", ours) is not None
+    assert access.refused("POST", ours) is not None
+    assert access.refused("POST", {**ours, "origin": "http://evil.example"}) is not None
+    assert access.refused("POST", {**ours, "origin": "null"}) is not None
+    assert access.refused("POST", {**ours, "origin": "http://127.0.0.1:8080"}) is None
+    assert not access.knows({})
+    assert not access.knows({"cookie": f"{access.cookie_name}="})
+    assert not access.knows({"cookie": f"oncelog_ui_1={access.cookie}"})
+    assert access.knows({"cookie": f"a=b; {access.cookie_name}={access.cookie}"})
+    assert access.knows({"authorization": f"Bearer {access.token}"})
+    assert not access.knows({"authorization": f"Bearer {access.cookie}"})
+    assert "HttpOnly; SameSite=Strict" in access.cookie_header()
+
+
+def batch(offset: int, producer_id: int, *values: bytes) -> bytes:
+    records = [Record(offset + n, 1_000, None, value) for n, value in enumerate(values)]
+    return encode_batch(
+        records,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+
+
+def marker(kind: ControlType, offset: int, producer_id: int) -> bytes:
+    return encode_marker(
+        kind,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp_ms=1_000,
+        base_offset=offset,
+    )
+
+
+@pytest.mark.parametrize("limit", [2, 100])
+def test_record_rows_tell_aborted_from_committed_and_open(limit) -> None:
+    data = (
+        batch(0, 1, b"a")
+        + batch(1, 2, b"b")
+        + marker(ControlType.ABORT, 2, 1)
+        + batch(3, 1, b"c")
+        + marker(ControlType.COMMIT, 4, 2)
+        + batch(5, 3, b"d")
+    )
+    rows = record_rows(data, [(1, 0)], from_offset=0, last_stable=5, limit=limit)
+    found = [(row["offset"], row["outcome"] or row["marker"]) for row in rows]
+    assert (
+        found
+        == [
+            (0, "aborted"),
+            (1, "committed"),
+            (2, "abort"),
+            (3, "committed"),
+            (4, "commit"),
+            (5, "open"),
+        ][:limit]
+    )
+
+
+def test_record_rows_of_a_damaged_batch_are_one_problem() -> None:
+    data = bytearray(batch(0, 1, b"a") + batch(1, 1, b"b"))
+    data[64] ^= 1
+    rows = record_rows(bytes(data), [], from_offset=0, last_stable=9, limit=9)
+    assert [row["problem"] is None for row in rows] == [False, True]
+
+
+def test_text_of_long_or_binary_values_is_cut_and_readable() -> None:
+    assert text(None) is None
+    assert text(b"abc") == "abc"
+    assert text(b"\xff\x00") == "0xff00"
+    assert text(b"x" * 5_000) == "x" * 400 + "… (5000 bytes)"
+    assert text("ä".encode() * 5_000) == "ä" * 400 + "… (10000 bytes)"

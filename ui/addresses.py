@@ -1,0 +1,39 @@
+"""The addresses of views; names of topics, groups and transactional ids may hold any character."""
+
+from urllib.parse import quote
+
+from ..wire.identifiers import TopicPartition
+
+_PATH_STEPS = (".", "..", "")  # a browser would take these as steps of the path
+
+
+def topic_address(topic: str) -> str:
+    """The view of a topic."""
+    return _named("/topics", topic)
+
+
+def partition_address(key: TopicPartition) -> str:
+    """The view of a partition."""
+    return f"{_named('/topics', key[0])}/{key[1]}"
+
+
+def records_address(key: TopicPartition, offset: int | None = None) -> str:
+    """The records of a partition, from an offset on."""
+    query = "" if offset is None else f"?offset={offset}"
+    return f"{partition_address(key)}/records{query}"
+
+
+def transaction_address(transactional_id: str) -> str:
+    """The view of a transactional id."""
+    return _named("/transactions", transactional_id)
+
+
+def group_address(group: str) -> str:
+    """The view of a consumer group."""
+    return _named("/groups", group)
+
+
+def _named(folder: str, name: str) -> str:
+    if not name.isprintable() or any(part in _PATH_STEPS for part in name.split("/")):
+        return f"{folder}?name={quote(name, safe='')}"
+    return f"{folder}/{quote(name, safe='')}"

@@ -1,0 +1,135 @@
+"""What is known of a cluster at one moment, as it was told; values only.
+
+Parts are asked for at different times, so each has its own `as_of_ms` (wall clock). A part that a
+cluster does not tell has a sentence in `not_exposed`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..client.admin import ClusterDescription, LogDirEntry
+from ..client.cluster_view import PartitionInfo
+from ..client.groups.descriptions import GroupDescription
+from ..client.transaction_admin import DescribedTransaction
+from ..deploy.inspect.explain import PartitionTransaction
+from ..wire.identifiers import TopicPartition
+
+NOTHING: Mapping[Any, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedOffsets:
+    """Where a partition begins and ends; None where its leader did not say."""
+
+    log_start: int | None = None
+    last_stable: int | None = None
+    high_watermark: int | None = None
+
+    @property
+    def held_back(self) -> int:
+        """How many offsets readers of committed data cannot reach yet."""
+        if self.last_stable is None or self.high_watermark is None:
+            return 0
+        return max(0, self.high_watermark - self.last_stable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedGroup:
+    """A group and what it has committed; `described` is None where its coordinator is silent."""
+
+    name: str
+    coordinator: int
+    state: str
+    type: str
+    described: GroupDescription | None
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedNode:
+    """What the machine and the node itself say; only of a cluster on this machine."""
+
+    node_id: int
+    state: str  # running, paused, down
+    pid: int | None = None
+    rss_bytes: int = 0
+    cpu_s: float = 0.0
+    up_s: float | None = None
+    faults: str = ""
+    loop: Mapping[str, Any] | None = None
+    disk: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A line of `oncelog doctor`: state is ok, note or bad."""
+
+    about: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSample:
+    """Counts at one moment, for curves. `held_back`: offsets between LSO and high watermark."""
+
+    at_ms: int
+    end_offsets: int
+    held_back: int
+    open_transactions: int
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """Something that happened. `about` is an address of a view, "" for none."""
+
+    at_ms: int
+    kind: str  # election, isr, broker, controller, transaction, fence, abort, group
+    subject: str
+    sentence: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """Everything known; `as_of_ms` has a time for each part: cluster, offsets, transactions, ..."""
+
+    as_of_ms: Mapping[str, int] = field(default_factory=dict[str, int])
+    cluster: ClusterDescription | None = None
+    controller: int = -1
+    partitions: Mapping[TopicPartition, PartitionInfo] = field(
+        default_factory=dict[TopicPartition, PartitionInfo]
+    )
+    internal_topics: frozenset[str] = frozenset()
+    offsets: Mapping[TopicPartition, ObservedOffsets] = field(
+        default_factory=dict[TopicPartition, ObservedOffsets]
+    )
+    transactions: Mapping[str, DescribedTransaction] = field(
+        default_factory=dict[str, DescribedTransaction]
+    )
+    holders: Mapping[TopicPartition, tuple[PartitionTransaction, ...]] = field(
+        default_factory=dict[TopicPartition, tuple[PartitionTransaction, ...]]
+    )
+    groups: Mapping[str, ObservedGroup] = field(default_factory=dict[str, ObservedGroup])
+    replicas: Mapping[TopicPartition, tuple[LogDirEntry, ...]] = field(
+        default_factory=dict[TopicPartition, tuple[LogDirEntry, ...]]
+    )
+    answer_ms: Mapping[int, float] = field(default_factory=dict[int, float])
+    min_insync: Mapping[str, int] = field(default_factory=dict[str, int])
+    nodes: Mapping[int, ObservedNode] = field(default_factory=dict[int, ObservedNode])
+    checks: tuple[Trouble, ...] = ()
+    silent: Mapping[str, str] = field(default_factory=dict[str, str])  # part -> why not
+    not_exposed: Mapping[str, str] = field(default_factory=dict[str, str])
+    samples: tuple[ClusterSample, ...] = ()
+    events: tuple[ClusterEvent, ...] = ()
+
+    def newest_ms(self, *parts: str) -> int:
+        """The time of the oldest of these parts; 0 when one was never told."""
+        return min((self.as_of_ms.get(part, 0) for part in parts), default=0)
+
+    def offsets_of(self, key: TopicPartition) -> ObservedOffsets:
+        """ObservedOffsets of a partition, empty ones where nothing is known."""
+        return self.offsets.get(key, ObservedOffsets())

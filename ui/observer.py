@@ -1,0 +1,264 @@
+"""Asks a cluster again and again, and keeps what it was told as `ClusterFacts`; a shell.
+
+Each part (the cluster, offsets, transactions, groups, replicas) has its own period and its own age,
+so a part that is slow or refused does not hold up the others. What a cluster does not serve is said
+in `not_exposed` and asked for again after a minute. Requests wait for their turn in
+`paced_connection`; nothing here writes.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..client.admin import EARLIEST, LATEST, Admin
+from ..client.transaction_admin import TransactionListing
+from ..client.view_source import view_of
+from ..deploy.inspect.explain import PartitionTransaction
+from ..deploy.inspect.transaction_facts import OPEN_STATES, holders
+from ..wire.errors import ClusterAuthorizationFailed, KafkaError, UnsupportedVersion
+from ..wire.identifiers import TopicPartition
+from .changes import changes
+from .facts import ClusterEvent, ClusterFacts, ClusterSample, ObservedGroup, ObservedOffsets
+from .paced_connection import PacedConnection
+
+TIMEOUT_MS, REQUEST_TIMEOUT_MS = 4_000, 2_000
+REFUSED_AGAIN_S = 60.0
+LOG_STARTS_EVERY_S = 10.0
+DESCRIBED_MAX = 1_000  # transactional ids, those with something open first
+EVENTS_MAX, SAMPLES_MAX = 2_000, 900
+PERIODS_S = {"cluster": 2.0, "offsets": 2.0, "transactions": 2.0, "groups": 5.0, "replicas": 10.0}
+WORDS = {
+    "cluster": "nodes and leaders",
+    "offsets": "offsets",
+    "transactions": "transactions",
+    "groups": "consumer groups",
+    "replicas": "sizes and lags of replicas",
+}
+Changes = Mapping[str, Any]
+Listener = Callable[[ClusterFacts], None]
+
+
+class Observer:
+    """See the top of the file; between `start` and `close` the facts are kept fresh."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        view = view_of({"request.timeout.ms": REQUEST_TIMEOUT_MS, **config})
+        view.connection_type = PacedConnection
+        self.admin = Admin(view, timeout_ms=TIMEOUT_MS)
+        self.facts = ClusterFacts()
+        self._events = deque[ClusterEvent](maxlen=EVENTS_MAX)
+        self._samples = deque[ClusterSample](maxlen=SAMPLES_MAX)
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._log_starts_s = float("-inf")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+
+    def start(self, others: Mapping[str, tuple[float, Callable[[], Awaitable[Changes]]]]) -> None:
+        """Begin to ask; others: more parts, each with its period in seconds."""
+        asked: dict[str, Callable[[], Awaitable[Changes]]] = {
+            "cluster": self._cluster,
+            "offsets": self._offsets,
+            "transactions": self._transactions,
+            "groups": self._groups,
+            "replicas": self._replicas,
+        }
+        for part, ask in asked.items():
+            self._tasks.append(asyncio.create_task(self._keep(part, PERIODS_S[part], ask)))
+        for part, (period_s, ask) in others.items():
+            self._tasks.append(asyncio.create_task(self._keep(part, period_s, ask)))
+
+    async def close(self) -> None:
+        """Stop asking, and close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.admin.view.close()
+
+    async def changed(self, timeout_s: float) -> None:
+        """Return when something new is known, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+
+    async def min_insync(self, topic: str) -> int:
+        """Return min.insync.replicas of a topic; asked once in a while."""
+        known = self.facts.min_insync.get(topic)
+        if known is None:
+            try:
+                configs = await self.admin.describe_configs(topic)
+                named = {c.name: c.value for c in configs}
+                known = int(named.get("min.insync.replicas") or 1)
+            except KafkaError:
+                return 1
+            kept = dict(list(self.facts.min_insync.items())[-100:])
+            self.facts = replace(self.facts, min_insync={**kept, topic: known})
+        return known
+
+    # --- one part after the other
+
+    async def _keep(
+        self, part: str, period_s: float, ask: Callable[[], Awaitable[Changes]]
+    ) -> None:
+        while True:
+            began_s = time.monotonic()
+            pause_s = period_s
+            try:
+                self._take(part, await ask())
+            except (UnsupportedVersion, ClusterAuthorizationFailed) as problem:
+                sentence = f"This cluster does not tell {WORDS.get(part, part)}: {problem}"
+                self.facts = replace(
+                    self.facts, not_exposed={**self.facts.not_exposed, part: sentence}
+                )
+                pause_s = REFUSED_AGAIN_S
+            except KafkaError as problem:
+                silent = {**self.facts.silent, part: str(problem)}
+                self.facts = replace(self.facts, silent=silent)
+                self.tell()
+            await asyncio.sleep(max(pause_s - (time.monotonic() - began_s), pause_s / 4))
+
+    def _take(self, part: str, found: Changes) -> None:
+        at_ms = time.time_ns() // 1_000_000
+        before = self.facts
+        silent = {name: why for name, why in before.silent.items() if name != part}
+        hidden = {name: why for name, why in before.not_exposed.items() if name != part}
+        as_of_ms = {**before.as_of_ms, part: at_ms}
+        after = replace(before, as_of_ms=as_of_ms, silent=silent, not_exposed=hidden, **found)
+        self._events.extend(changes(part, before, after, at_ms))
+        if part == "offsets":
+            self._samples.append(_sample(after, at_ms))
+        self.facts = replace(after, events=tuple(self._events), samples=tuple(self._samples))
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake everybody who waits in `changed`."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _cluster(self) -> Changes:
+        cluster = await self.admin.describe_cluster()
+        listed = await self.admin.describe_topics()
+        try:
+            controller = await self.admin.controller()
+        except UnsupportedVersion:
+            controller = cluster.controller_id
+        connections = self.admin.view.open_connections()
+        return {
+            "cluster": cluster,
+            "controller": controller,
+            "partitions": {(p.topic, p.partition): p for p in listed},
+            "internal_topics": frozenset(self.admin.view.snapshot.internal_topics),
+            "answer_ms": _answer_times(cluster.brokers, connections),
+        }
+
+    async def _offsets(self) -> Changes:
+        led = await self._led()
+        ends = await self.admin.list_offsets(dict.fromkeys(led, LATEST))
+        stable = await self.admin.list_offsets(dict.fromkeys(led, LATEST), read_committed=True)
+        now_s = time.monotonic()
+        if now_s - self._log_starts_s > LOG_STARTS_EVERY_S:
+            self._log_starts = await self.admin.list_offsets(dict.fromkeys(led, EARLIEST))
+            self._log_starts_s = now_s
+        return {
+            "offsets": {
+                # asked for one after the other, so an end may be younger than a stable offset
+                key: ObservedOffsets(
+                    self._log_starts.get(key), min(stable[key], ends[key]), ends[key]
+                )
+                for key in led
+            }
+        }
+
+    async def _led(self) -> list[TopicPartition]:
+        while "cluster" not in self.facts.as_of_ms:
+            await self.changed(1.0)
+            if "cluster" in self.facts.silent and "cluster" not in self.facts.as_of_ms:
+                await asyncio.sleep(0.5)
+        return [key for key, p in self.facts.partitions.items() if p.leader >= 0]
+
+    async def _transactions(self) -> Changes:
+        admin = self.admin.transactions
+        listed = await admin.list_transactions(needs_all_brokers=False)
+        by_importance = sorted(listed, key=lambda each: each.state not in OPEN_STATES)
+        described = await admin.describe_listed(by_importance[:DESCRIBED_MAX])
+        behind = [key for key, each in self.facts.offsets.items() if each.held_back]
+        found = await self._holders(behind, described.values(), listed)
+        return {"transactions": described, "holders": found}
+
+    async def _holders(
+        self,
+        keys: list[TopicPartition],
+        described: Iterable[Any],
+        listed: list[TransactionListing],
+    ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
+        """What is open in partitions whose last stable offset is behind, oldest first."""
+        if not keys:
+            return {}
+        known = {each.producer_id: each for each in described}
+        ids = {each.producer_id for each in listed}
+        producers = await self.admin.transactions.producers(keys)
+        found: dict[TopicPartition, tuple[PartitionTransaction, ...]] = {}
+        doubtful: list[TopicPartition] = []
+        for key, each in producers.items():
+            opened = sorted((p for p in each if p.is_open), key=lambda p: p.first_offset)
+            if any(p.producer_id not in ids for p in opened):
+                doubtful.append(key)
+            found[key] = tuple(PartitionTransaction(p, known.get(p.producer_id)) for p in opened)
+        if doubtful:  # listed before they were found: only a second look tells that they hang
+            found |= await holders(self.admin, doubtful)
+        return {key: each for key, each in found.items() if each}
+
+    async def _groups(self) -> Changes:
+        listed = await self.admin.groups.list_groups()
+        found = await self.admin.groups.describe_listed(listed)
+        return {
+            "groups": {
+                each.group_id: ObservedGroup(
+                    name=each.group_id,
+                    coordinator=each.coordinator,
+                    state=described.state if (described := found[each.group_id][0]) else each.state,
+                    type=each.type or (described.type if described else ""),
+                    described=described,
+                    committed=found[each.group_id][1],
+                )
+                for each in listed
+            }
+        }
+
+    async def _replicas(self) -> Changes:
+        replicas: dict[TopicPartition, list[Any]] = {}
+        for entry in await self.admin.describe_log_dirs():
+            replicas.setdefault((entry.topic, entry.partition), []).append(entry)
+        return {"replicas": {key: tuple(each) for key, each in replicas.items()}}
+
+
+def _answer_times(brokers: Iterable[Any], connections: Mapping[Any, Any]) -> dict[int, float]:
+    """How long the newest answer of each broker took."""
+    found: dict[int, float] = {}
+    for broker in brokers:
+        known = connections.get((broker.host, broker.port))
+        if isinstance(known, PacedConnection) and known.answer_ms is not None:
+            found[broker.node_id] = known.answer_ms
+    return found
+
+
+def _sample(facts: ClusterFacts, at_ms: int) -> ClusterSample:
+    is_own = facts.internal_topics
+    counted = {key: each for key, each in facts.offsets.items() if key[0] not in is_own}
+    ends = {key: each.high_watermark or 0 for key, each in counted.items()}
+    lags = [
+        max(0, ends[key] - offset)
+        for group in facts.groups.values()
+        for key, offset in group.committed.items()
+        if key in ends
+    ]
+    return ClusterSample(
+        at_ms,
+        sum(ends.values()),
+        sum(each.held_back for each in counted.values()),
+        sum(each.state in OPEN_STATES for each in facts.transactions.values()),
+        sum(lags) if lags else None,
+    )

@@ -1,0 +1,38 @@
+"""A client's connection that asks its broker at most five times a second.
+
+All requests wait here, also those that the client repeats by itself, so the bound holds whatever is
+asked. A connection of its own pace: one goes to each broker.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ..client.connection import BrokerConnection
+from .request_pace import RequestPace
+
+REQUESTS_A_SECOND = 5
+
+
+class PacedConnection(BrokerConnection):
+    """See the top of the file. `answer_ms`: how long the newest answer took."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._pace = RequestPace(REQUESTS_A_SECOND)
+        self._turn = asyncio.Lock()
+        self.answer_ms: float | None = None
+
+    async def send(
+        self, api_key: int, version: int, body: Sequence[Any], *, timeout_ms: int | None = None
+    ) -> memoryview:
+        """Wait for this request's turn, then send it."""
+        async with self._turn:
+            while (wait_ms := self._pace.wait_ms(time.monotonic() * 1000)) > 0:
+                await asyncio.sleep(wait_ms / 1000)
+            began = time.monotonic()
+            self._pace.sent(began * 1000)
+        answer = await super().send(api_key, version, body, timeout_ms=timeout_ms)
+        self.answer_ms = (time.monotonic() - began) * 1000
+        return answer

@@ -1,0 +1,1 @@
+"""HTML of the views: documents in, text out; no server, no clock, no cluster."""

@@ -1,0 +1,145 @@
+"""The frame of every view: head, navigation, age of the data, and what is not told; pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .markup import NOTHING, Child, Html, element, joined
+from .parts import clock, duration
+
+VIEWS = (
+    ("/", "Now"),
+    ("/topics", "Topics"),
+    ("/transactions", "Transactions"),
+    ("/groups", "Groups"),
+    ("/timeline", "Timeline"),
+)
+RELOAD_S = 5  # where there is no JavaScript
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFrame:
+    """What all views of one moment share. `not_exposed`: sentences of what this view lacks."""
+
+    address: str
+    cluster_name: str
+    now_ms: int
+    as_of_ms: int
+    can_write: bool = False
+    not_exposed: Sequence[str] = ()
+    silent: Mapping[str, str] | None = None
+    is_live: bool = True
+
+
+def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) -> str:
+    """Return a whole document."""
+    links = [
+        element("a", words, href=address, aria_current="page" if _is_at(frame, address) else None)
+        for address, words in VIEWS
+    ]
+    mode = "may abort transactions" if frame.can_write else "read-only"
+    header = element(
+        "header",
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        element("strong", "oncelog"),
+        element("span", frame.cluster_name, class_="cluster"),
+        element("nav", links, aria_label="Views"),
+        element("span", mode, class_="mode"),
+        _age(frame),
+    )
+    main = element(
+        "main",
+        element("h1", heading if heading is not None else title),
+        _silent(frame),
+        *sections,
+        _not_exposed(frame),
+        id="content",
+        tabindex="-1",
+    )
+    reload = element("meta", http_equiv="refresh", content=str(RELOAD_S))
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width,initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} · oncelog"),
+        element("link", rel="stylesheet", href="/static/style.css"),
+        element("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
+        element("noscript", reload) if frame.is_live else NOTHING,
+        element("script", src="/static/live.js", defer=True),
+    )
+    live = "yes" if frame.is_live else "no"
+    body = element("body", header, main, data_live=live)
+    return "<!doctype html>" + element("html", head, body, lang="en")
+
+
+def message(title: str, *paragraphs: Child) -> str:
+    """Return a small page outside the views: a refusal, an error."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width,initial-scale=1"),
+        element("title", f"{title} · oncelog"),
+        element("link", rel="stylesheet", href="/static/style.css"),
+    )
+    words = [element("p", each) for each in paragraphs]
+    body = element("body", element("main", element("h1", title), words, id="content"))
+    return "<!doctype html>" + element("html", head, body, lang="en")
+
+
+def welcome(address: str) -> str:
+    """Return the page that leads on to an address without the token.
+
+    A page of ours asks for the next one, so the browser sends the cookie that it has just got.
+    """
+    go = element("meta", http_equiv="refresh", content=f"0;url={address}")
+    head = element("head", element("meta", charset="utf-8"), go, element("title", "oncelog"))
+    body = element("body", element("p", element("a", "Go on", href=address)))
+    return "<!doctype html>" + element("html", head, body, lang="en")
+
+
+def _is_at(frame: PageFrame, address: str) -> bool:
+    if address == "/":
+        return frame.address == "/"
+    return frame.address == address or frame.address.startswith((f"{address}/", f"{address}?"))
+
+
+def _age(frame: PageFrame) -> Html:
+    if not frame.as_of_ms:
+        return element("span", "nothing is known yet", class_="age", id="age", role="status")
+    return element(
+        "span",
+        "as of ",
+        clock(frame.as_of_ms),
+        " · ",
+        element("span", duration(max(0, frame.now_ms - frame.as_of_ms)), class_="since"),
+        " old",
+        class_="age",
+        id="age",
+        data_as_of_ms=str(frame.as_of_ms),
+    )
+
+
+def _silent(frame: PageFrame) -> Html:
+    items = [
+        element("li", element("strong", part), f": {why}")
+        for part, why in (frame.silent or {}).items()
+    ]
+    inside = (
+        joined(element("p", "■ No fresh answer about:"), element("ul", items)) if items else NOTHING
+    )
+    kind = "trouble" if items else "trouble unseen"
+    return element("div", inside, id="silent", data_live=True, class_=kind, role="status")
+
+
+def _not_exposed(frame: PageFrame) -> Html:
+    items = [element("li", sentence) for sentence in frame.not_exposed]
+    if not items:
+        return NOTHING
+    heading = element("h2", "Not shown here", id="not-exposed-title")
+    return element(
+        "section",
+        heading,
+        element("ul", items),
+        class_="hidden-data",
+        aria_labelledby="not-exposed-title",
+    )

@@ -1,0 +1,176 @@
+"""The view Now: nodes, what is wrong, what is open, the last minutes; pure."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ..addresses import group_address, partition_address, transaction_address
+from ..facts import ClusterSample
+from .curves import curve
+from .frame import PageFrame, page
+from .markup import NOTHING, Child, Html, element, joined
+from .parts import advice, clock, duration, facts, link, number, section, size, state, table
+
+TRANSACTIONS_MAX, EVENTS_MAX = 20, 12
+Document = Mapping[str, Any]
+
+
+def now_page(
+    frame: PageFrame,
+    cluster: Document,
+    transactions: Document,
+    events: Document,
+    samples: Sequence[ClusterSample],
+) -> str:
+    """Return the first view."""
+    return page(
+        frame,
+        "Now",
+        _summary(cluster),
+        _troubles(cluster),
+        _curves(samples),
+        _nodes(cluster),
+        _open(transactions),
+        recent_events(events, EVENTS_MAX),
+    )
+
+
+def recent_events(events: Document, limit: int, title: str = "What has happened") -> Html:
+    """The newest events, each a line."""
+    rows = [event_row(each) for each in events["events"][:limit]]
+    words = table(title, ("Time", "Kind", "What"), rows, empty="nothing since this page's start")
+    return section("events", title, words)
+
+
+def event_row(event: Document) -> list[Child]:
+    """An event as a row of a table."""
+    sentence: Child = event["sentence"]
+    if event["address"]:
+        sentence = link(event["address"], event["sentence"])
+    return [clock(event["at_ms"]), event["kind"], sentence]
+
+
+def _summary(cluster: Document) -> Html:
+    controller = cluster["controller"]
+    return element(
+        "section",
+        facts(
+            [
+                ("nodes", number(len(cluster["nodes"]))),
+                ("controller", f"node {controller}" if controller is not None else "none"),
+                ("topics", number(cluster["topics"])),
+                ("partitions", number(cluster["partitions"])),
+                ("open transactions", number(cluster["open_transactions"])),
+                ("offsets held back", number(cluster["held_back"])),
+            ]
+        ),
+        id="summary",
+        data_live=True,
+        aria_label="Summary",
+    )
+
+
+def _troubles(cluster: Document) -> Html:
+    rows = [
+        [state(each["state"]), _about(each["about"]), each["found"], advice(each["advice"])]
+        for each in cluster["troubles"]
+    ]
+    body = table(
+        "What is wrong",
+        ("State", "About", "Found", "Next step"),
+        rows,
+        empty="● Nothing is wrong that this page can see.",
+    )
+    return section("troubles", "What is wrong", body)
+
+
+def _about(words: str) -> Child:
+    topic, slash, index = words.rpartition("/")
+    if slash and index.isdecimal():
+        return link(partition_address((topic, int(index))), words)
+    if words.startswith("transaction "):
+        name = words.removeprefix("transaction ")
+        return link(transaction_address(name), name)
+    if words.startswith("group "):
+        return link(group_address(words.removeprefix("group ")), words)
+    return words
+
+
+def _curves(samples: Sequence[ClusterSample]) -> Html:
+    times = [each.at_ms for each in samples]
+    rates: list[float | None] = [None]
+    for old, new in pairwise(samples):
+        seconds = (new.at_ms - old.at_ms) / 1000
+        rates.append(max(0, new.end_offsets - old.end_offsets) / seconds if seconds > 0 else None)
+    return section(
+        "minutes",
+        "The last minutes",
+        element(
+            "div",
+            curve("written", times, rates if samples else [], "offsets/s"),
+            curve("held back from readers", times, [s.held_back for s in samples], "offsets"),
+            curve("open transactions", times, [s.open_transactions for s in samples], ""),
+            curve("lag of all groups", times, [s.lag for s in samples], "offsets"),
+            class_="curves",
+        ),
+    )
+
+
+def _nodes(cluster: Document) -> Html:
+    is_ours = any("pid" in node for node in cluster["nodes"])
+    headings = ["Node", "State", "Role", "Leads", "Out of sync", "Groups", "Answer"]
+    headings += ["Memory", "Longest turn", "Faults"] if is_ours else []
+    rows = [_node(node, is_ours) for node in cluster["nodes"]]
+    body = table("Nodes", headings, rows, numbers=(3, 4, 5, 6, 7, 8), empty="none is known")
+    return section("nodes", "Nodes", body)
+
+
+def _node(node: Document, is_ours: bool) -> list[Child]:
+    replicas = number(node["out_of_sync"])
+    row: list[Child] = [
+        joined(str(node["node"]), element("small", node["address"] or "")),
+        state(node["state"]),
+        "controller" if node["is_controller"] else "broker",
+        number(node["leaders"]),
+        f"{replicas} of {number(node['replicas'])}",
+        number(node["groups"]),
+        f"{number(node['answer_ms'])} ms",
+    ]
+    if is_ours:
+        loop = node.get("loop") or {}
+        longest = loop.get("longest_ms")
+        row += [
+            size(node.get("rss_bytes")),
+            "-" if longest is None else f"{number(longest)} ms",
+            node.get("faults") or node.get("disk") or "none",
+        ]
+    return row
+
+
+def _open(transactions: Document) -> Html:
+    opened = [each for each in transactions["transactions"] if each["age_ms"] is not None]
+    rows = [
+        [
+            link(transaction_address(each["transactional_id"]), each["transactional_id"]),
+            state(each["state"]),
+            duration(each["age_ms"]),
+            "never by itself" if each["ends_in_ms"] is None else duration(each["ends_in_ms"]),
+            partition_links(each["partitions"]),
+        ]
+        for each in opened[:TRANSACTIONS_MAX]
+    ]
+    more = len(opened) - TRANSACTIONS_MAX
+    words = element("p", link("/transactions", f"and {more} more")) if more > 0 else NOTHING
+    headings = ("Transactional id", "State", "Open for", "Aborted in", "Partitions")
+    body = table("Open transactions", headings, rows, numbers=(2, 3))
+    return section("open", "Open transactions, oldest first", body, words)
+
+
+def partition_links(keys: Sequence[Document], limit: int = 4) -> Html:
+    """Links to partitions, some of many."""
+    links: list[Child] = []
+    for each in keys[:limit]:
+        key = (each["topic"], each["partition"])
+        links += [link(partition_address(key), f"{key[0]}/{key[1]}"), " "]
+    more = len(keys) - limit
+    return joined(links, f"and {more} more" if more > 0 else "", "none yet" if not keys else "")

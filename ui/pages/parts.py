@@ -1,0 +1,150 @@
+"""What several views are made of: numbers, ages, states, tables, links; pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from .markup import NOTHING, Child, Html, element, joined
+
+GLYPHS = {
+    "serves": "●", "running": "●", "Stable": "●", "ok": "●", "in sync": "●", "Empty": "○",
+    "Ongoing": "◐", "PrepareCommit": "◑", "PrepareAbort": "◑", "PrepareEpochFence": "◑",
+    "CompleteCommit": "✓", "CompleteAbort": "✕", "note": "▲", "bad": "■", "paused": "❚❚",
+    "down": "■", "fenced": "▲", "out of sync": "▲",
+}  # fmt: skip
+GOOD = ("serves", "running", "Stable", "ok", "in sync", "CompleteCommit")
+BAD = ("bad", "down", "paused", "fenced", "Dead")
+CALM = ("Empty", "CompleteAbort")
+
+
+def number(value: float | None) -> str:
+    """A number with thousands apart; a dash for what is not known."""
+    if value is None:
+        return "-"
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.1f}"
+    return f"{round(value):,}"
+
+
+def duration(ms: float | None) -> str:
+    """A span of time in two units at most."""
+    if ms is None:
+        return "-"
+    seconds = abs(ms) / 1000
+    sign = "-" if ms < 0 else ""
+    if seconds < 10:
+        return f"{sign}{seconds:.1f} s"
+    if seconds < 120:
+        return f"{sign}{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{sign}{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{sign}{hours} h {minutes:02d} min"
+
+
+def size(value: int | None) -> str:
+    """Bytes in a unit that fits."""
+    if value is None:
+        return "-"
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def clock(at_ms: int) -> Html:
+    """A moment: the time of day, with the date for machines."""
+    at = datetime.fromtimestamp(at_ms / 1000)
+    return element("time", f"{at:%H:%M:%S}", datetime=f"{at:%Y-%m-%dT%H:%M:%S}")
+
+
+def state(name: str) -> Html:
+    """A state as sign and word, so that its colour tells nothing new."""
+    kind = "good" if name in GOOD else "bad" if name in BAD else "calm" if name in CALM else "busy"
+    glyph = element("span", GLYPHS.get(name, "◆"), aria_hidden="true")
+    return element("span", glyph, " ", name, class_=f"state {kind}")
+
+
+def link(address: str, *words: Child) -> Html:
+    """A link to another view."""
+    return element("a", *words, href=address)
+
+
+def section(name: str, title: Child, *children: Child, about: str = "") -> Html:
+    """A part of a view that is replaced as a whole when its text has changed."""
+    heading = element("h2", title, id=f"{name}-title")
+    words = element("p", about, class_="about") if about else NOTHING
+    return element(
+        "section",
+        heading,
+        words,
+        *children,
+        id=name,
+        data_live=True,
+        aria_labelledby=f"{name}-title",
+    )
+
+
+def table(
+    caption: str,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Child]],
+    *,
+    numbers: Sequence[int] = (),
+    empty: str = "none",
+) -> Html:
+    """A table that scrolls by itself where it is too wide; numbers: columns set to the right."""
+    if not rows:
+        return element("p", empty, class_="empty")
+    head = [
+        element("th", words, scope="col", class_="n" if at in numbers else None)
+        for at, words in enumerate(headings)
+    ]
+    body = [
+        element(
+            "tr",
+            element("th", row[0], scope="row", class_="n" if 0 in numbers else None),
+            [
+                element("td", value, class_="n" if at in numbers else None)
+                for at, value in enumerate(row[1:], 1)
+            ],
+        )
+        for row in rows
+    ]
+    inner = element(
+        "table",
+        element("caption", caption, class_="unseen"),
+        element("thead", element("tr", head)),
+        element("tbody", body),
+    )
+    return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=caption)
+
+
+def facts(pairs: Sequence[tuple[str, Child]]) -> Html:
+    """Names and values in a row."""
+    items = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
+    return element("dl", items, class_="facts")
+
+
+def explanation(words: Mapping[str, Any]) -> Html:
+    """The sentences of `why` and `explain`; commands stand as they are pasted."""
+    lines = [
+        element("div", element("dt", line["about"]), element("dd", _sentence(line["sentence"])))
+        for line in words["lines"]
+    ]
+    return joined(
+        element("p", words["heading"], class_="heading"),
+        element("dl", lines, class_="why") if lines else NOTHING,
+    )
+
+
+def _sentence(text: str) -> Child:
+    return element("code", text) if text.startswith("oncelog ") else text
+
+
+def advice(text: str) -> Child:
+    """A next step: a command as code, words as words."""
+    return _sentence(text) if text else "-"

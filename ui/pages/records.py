@@ -1,0 +1,115 @@
+"""The view of a partition's records, with the fate of what wrote them; pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..addresses import partition_address, records_address, transaction_address
+from .frame import PageFrame, page
+from .markup import Child, Html, element, joined
+from .parts import clock, facts, link, number, section, state, table
+
+Document = Mapping[str, Any]
+YEAR_10_000_MS = 253_402_300_800_000
+GLYPHS = {"committed": "✓", "aborted": "✕", "open": "◐", "not transactional": "·"}
+
+
+def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -> str:
+    """Return the view. owners: transactional ids by producer id, as far as they are known."""
+    key = (found["topic"], found["partition"])
+    heading = joined("Records of ", link(partition_address(key), f"{key[0]}/{key[1]}"))
+    rows = [_row(each, owners) for each in found["records"]]
+    headings = ("Offset", "Time", "Key", "Value", "Headers", "Written by", "Outcome")
+    body = table("Records", headings, rows, numbers=(0,), empty="no record from here on")
+    return page(
+        frame,
+        f"Records of {key[0]}/{key[1]}",
+        _where(found),
+        section("records", f"From offset {number(found['offset'])}", body, _ways(key, found)),
+        heading=heading,
+    )
+
+
+def _where(found: Document) -> Html:
+    committed = found["isolation"] == "read_committed"
+    form = element(
+        "form",
+        element("label", "From offset ", for_="offset"),
+        element(
+            "input",
+            id="offset",
+            name="offset",
+            inputmode="numeric",
+            pattern="[0-9]*",
+            value=found["offset"],
+        ),
+        element("label", " or time ", for_="time"),
+        element("input", id="time", name="time", type="datetime-local", step="1"),
+        element("label", " as ", for_="isolation"),
+        element(
+            "select",
+            element("option", "read_uncommitted", selected=not committed),
+            element("option", "read_committed", selected=committed),
+            id="isolation",
+            name="isolation",
+        ),
+        element("button", "Look"),
+        method="get",
+        class_="where",
+    )
+    known = facts(
+        [
+            ("log start", number(found["log_start"])),
+            ("last stable offset", number(found["last_stable"])),
+            ("high watermark", number(found["high_watermark"])),
+        ]
+    )
+    return element("section", form, known, aria_label="Where to look")
+
+
+def _ways(key: tuple[str, int], found: Document) -> Html:
+    isolation = f"&isolation={found['isolation']}"
+    back = max(found["log_start"], found["offset"] - 50)
+    links = [
+        link(records_address(key, found["log_start"]) + isolation, "the first"),
+        link(records_address(key, back) + isolation, "earlier"),
+        link(records_address(key, found["next_offset"]) + isolation, "later"),
+        link(f"{records_address(key)}?isolation={found['isolation']}", "the last"),
+    ]
+    items = [element("li", each) for each in links]
+    return element("nav", element("ul", items, class_="ways"), aria_label="Other records")
+
+
+def _row(row: Document, owners: Mapping[int, str]) -> list[Child]:
+    if row["problem"] is not None:
+        fate: Child = joined(state("bad"), f" cannot be read: {row['problem']}")
+    elif row["marker"] is not None:
+        fate = f"{row['marker']} marker"
+    else:
+        glyph = element("span", GLYPHS[row["outcome"]], aria_hidden="true")
+        kind = row["outcome"].split()[0]
+        fate = element("span", glyph, " ", row["outcome"], class_=f"outcome {kind}")
+    at = row["timestamp_ms"]
+    return [
+        number(row["offset"]),
+        "-" if at is None or not 0 <= at < YEAR_10_000_MS else clock(at),
+        _bytes(row["key"]),
+        _bytes(row["value"]),
+        [element("div", _bytes(h["name"]), ": ", _bytes(h["value"])) for h in row["headers"]],
+        _writer(row, owners),
+        fate,
+    ]
+
+
+def _bytes(value: str | None) -> Html:
+    if value is None:
+        return element("span", "null", class_="null")
+    return element("code", value)
+
+
+def _writer(row: Document, owners: Mapping[int, str]) -> Child:
+    producer = row["producer_id"]
+    if producer is None:
+        return "-"
+    words = f"producer {producer}, epoch {row['epoch']}"
+    name = owners.get(producer)
+    return joined(link(transaction_address(name), name), element("small", words)) if name else words

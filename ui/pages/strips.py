@@ -1,0 +1,180 @@
+"""A partition as strips: one for each replica, one for each open transaction, one for each reader.
+
+All lie on one axis of offsets. What matters is near the end, so the axis is broken: its first part
+stands for everything before the window, the rest is to scale. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .markup import NOTHING, Html, element, joined
+from .parts import duration, number
+
+WIDTH, LABELS, BREAK = 960, 190, 70
+ROW, TOP, BOTTOM = 30, 26, 24
+BEFORE_MIN = 20  # offsets to scale before the last stable offset
+ROWS_MAX = 60  # of transactions, and of readers
+Row = Mapping[str, Any]
+
+
+class Axis:
+    """From an offset to its place; `window` is the first offset that is to scale."""
+
+    def __init__(self, start: int, stable: int, end: int) -> None:
+        self.start, self.end = start, max(end, start)
+        self.window = max(start, min(stable, end) - max(BEFORE_MIN, (end - stable) // 2))
+        self.is_broken = self.window > start
+        self._left = LABELS + (BREAK if self.is_broken else 0)
+
+    def x(self, offset: float) -> float:
+        """The place of an offset, within the strip."""
+        if offset >= self.window:
+            share = (min(offset, self.end) - self.window) / max(1, self.end - self.window)
+            return self._left + share * (WIDTH - 8 - self._left)
+        share = (max(offset, self.start) - self.start) / max(1, self.window - self.start)
+        return LABELS + share * BREAK
+
+
+def strips(row: Row) -> Html:
+    """Strips of one partition as `documents.partition` has it."""
+    end, stable = row["high_watermark"], row["last_stable"]
+    if end is None or stable is None:
+        return element("p", "no leader tells offsets", class_="empty")
+    start = row["log_start"] or 0
+    axis = Axis(start, stable, end)
+    drawn: list[Html] = [_replica(axis, each, row) for each in row["replicas"]]
+    opened: Sequence[Row] = row["open_transactions"]
+    readers: Sequence[Row] = row["groups"]
+    drawn += [_transaction(axis, each, end) for each in opened[:ROWS_MAX]]
+    drawn += [_reader(axis, each, stable, end) for each in readers[:ROWS_MAX]]
+    placed = [
+        element("g", each, transform=f"translate(0,{TOP + at * ROW})")
+        for at, each in enumerate(drawn)
+    ]
+    height = TOP + len(drawn) * ROW + BOTTOM
+    picture = element(
+        "svg",
+        element("title", _in_words(row)),
+        _hatching(),
+        _marks(axis, start, stable, end, height),
+        placed,
+        viewBox=f"0 0 {WIDTH} {height}",
+        role="img",
+        class_="strips",
+    )
+    more = max(0, len(opened) - ROWS_MAX) + max(0, len(readers) - ROWS_MAX)
+    words = element("p", f"and {more} more, in the tables below") if more else NOTHING
+    frame = element(
+        "div", picture, class_="wide", tabindex="0", role="region", aria_label="Strips of offsets"
+    )
+    return joined(frame, words)
+
+
+def _in_words(row: Row) -> str:
+    return (
+        f"Log from offset {row['log_start']} to {row['high_watermark']}; readers of committed data "
+        f"stop at {row['last_stable']}; {len(row['open_transactions'])} open transactions, "
+        f"{len(row['groups'])} groups"
+    )
+
+
+def _hatching() -> Html:
+    line = element("path", d="M0 6 L6 0", class_="hatch-line")
+    pattern = element("pattern", line, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
+    return element("defs", pattern)
+
+
+def _marks(axis: Axis, start: int, stable: int, end: int, height: int) -> Html:
+    """The offsets that have a name, as lines through all strips."""
+    marks = [(axis.x(stable), f"LSO {number(stable)}", "mark stable", "end")]
+    if axis.is_broken:
+        marks.append((axis.x(start), f"start {number(start)}", "mark", "start"))
+    if end > stable:
+        marks.append((axis.x(end), f"HW {number(end)}", "mark", "end"))
+    elif end == stable:
+        marks[0] = (axis.x(stable), f"LSO = HW {number(end)}", "mark stable", "end")
+    found: list[Html] = []
+    for x, words, kind, anchor in marks:
+        y = 12 if not kind.endswith("stable") or end == stable else height - 6
+        found.append(
+            element("line", x1=f"{x:.1f}", x2=f"{x:.1f}", y1=16, y2=height - BOTTOM, class_=kind)
+        )
+        found.append(element("text", words, x=f"{x:.1f}", y=y, text_anchor=anchor, class_=kind))
+    if axis.is_broken:
+        x = LABELS + BREAK
+        for shift in (0, 4):
+            found.append(
+                element(
+                    "line", x1=x + shift - 4, x2=x + shift, y1=height - BOTTOM, y2=20, class_="cut"
+                )
+            )
+    return joined(*found)
+
+
+def _replica(axis: Axis, replica: Row, row: Row) -> Html:
+    end = row["high_watermark"] - (replica["offset_lag"] or 0)
+    stable = min(row["last_stable"], end)
+    role = "leader" if replica["is_leader"] else "in sync" if replica["in_isr"] else "out of sync"
+    kind = "log" if replica["in_isr"] else "log away"
+    label = f"node {replica['node']} · {role}"
+    lag = replica["offset_lag"]
+    title = f"{label}: to offset {end}" + (f", {lag} behind the leader" if lag else "")
+    return joined(
+        _label(label, "" if replica["in_isr"] else "away"),
+        _bar(axis.x(axis.start), axis.x(stable), f"{kind} readable", title),
+        _bar(axis.x(stable), axis.x(end), f"{kind} held", title) if end > stable else NOTHING,
+    )
+
+
+def _transaction(axis: Axis, holder: Row, end: int) -> Html:
+    name = holder["transactional_id"] or f"producer {holder['producer_id']}"
+    x = axis.x(holder["first_offset"])
+    words = "hangs" if holder["is_hanging"] else f"open {duration(holder['age_ms'])}"
+    if holder["ends_in_ms"] is not None:
+        words += f", aborted in {duration(max(0, holder['ends_in_ms']))}"
+    title = f"{name}: since offset {holder['first_offset']}, {words}"
+    inside_end = x > WIDTH - 330
+    text = element(
+        "text",
+        words,
+        x=f"{x - 6 if inside_end else x + 6:.1f}",
+        y=17,
+        text_anchor="end" if inside_end else "start",
+        class_="on-bar" if not inside_end else "beside",
+    )
+    kind = "open hanging" if holder["is_hanging"] else "open"
+    return joined(_label(name, "txn"), _bar(x, max(axis.x(end), x + 3), kind, title), text)
+
+
+def _reader(axis: Axis, reader: Row, stable: int, end: int) -> Html:
+    offset = reader["committed"]
+    x = axis.x(offset)
+    title = (
+        f"{reader['group']} has committed {offset}: {max(0, stable - offset)} to the last stable "
+        f"offset, {max(0, end - offset)} to the end"
+    )
+    line = element("line", x1=f"{LABELS}", x2=f"{x:.1f}", y1=13, y2=13, class_="read")
+    dot = element("circle", element("title", title), cx=f"{x:.1f}", cy=13, r=5, class_="reader")
+    is_late = x > WIDTH - 120
+    words = element(
+        "text",
+        number(offset),
+        x=f"{x - 10 if is_late else x + 10:.1f}",
+        y=17,
+        text_anchor="end" if is_late else "start",
+        class_="beside",
+    )
+    return joined(_label(reader["group"], "group"), line, dot, words)
+
+
+def _label(words: str, kind: str) -> Html:
+    short = words if len(words) <= 24 else f"{words[:22]}…"
+    return element("text", element("title", words), short, x=0, y=17, class_=f"label {kind}")
+
+
+def _bar(x: float, to: float, kind: str, title: str) -> Html:
+    size = {"x": f"{x:.1f}", "width": f"{max(0.0, to - x):.1f}", "height": 20, "y": 3}
+    plain = element("rect", element("title", title), **size, rx=2, class_=kind)
+    if "held" not in kind and "hanging" not in kind:
+        return plain
+    return joined(plain, element("rect", **size, fill="url(#hatch)", class_="hatch"))

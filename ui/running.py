@@ -1,0 +1,109 @@
+"""`oncelog ui` as a process: begins to look, serves, and ends when a signal comes."""
+
+import asyncio
+import contextlib
+import tempfile
+import webbrowser
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..deploy.cluster.local_cluster import Cluster
+from ..deploy.cluster.lookup import ClusterChoice
+from ..deploy.inspect.abort_transactions import abort_hanging, abort_id
+from .observer import Observer
+from .own_nodes import doctor_checks, node_facts
+from .web.access import Access
+from .web.server import HOST, listening_socket, serve
+from .web.site import Site
+
+NODES_EVERY_S, DOCTOR_EVERY_S = 2.0, 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedCluster:
+    """The cluster that is looked at; `own` when it lies on this machine."""
+
+    choice: ClusterChoice
+    own: Cluster | None = None
+
+
+def observing(watched: WatchedCluster) -> Observer:
+    """Return an observer that has begun to look; inside an event loop."""
+    observer = Observer(watched.choice.client_config())
+    others: dict[str, Any] = {}
+    if (own := watched.own) is not None:
+
+        async def nodes() -> Mapping[str, Any]:
+            return await asyncio.to_thread(node_facts, own)
+
+        async def checks() -> Mapping[str, Any]:
+            return await asyncio.to_thread(doctor_checks, own.data)
+
+        others = {"nodes": (NODES_EVERY_S, nodes), "doctor": (DOCTOR_EVERY_S, checks)}
+    observer.start(others)
+    return observer
+
+
+async def run_page(
+    watched: WatchedCluster,
+    *,
+    port: int | None,
+    can_write: bool,
+    opens_browser: bool,
+) -> None:
+    """Serve until a signal comes. The first line of stdout is the address, with its token."""
+    sock = listening_socket(port)
+    access = Access(sock.getsockname()[1])
+    url = f"http://{HOST}:{access.port}/?token={access.token}"
+    observer = observing(watched)
+    site = Site(observer=observer, access=access, cluster_name=_named(watched))
+    if can_write:
+
+        async def abort(fields: Mapping[str, str]) -> str:
+            return await _abort(watched.choice, observer, fields)
+
+        site.abort = abort
+    with contextlib.ExitStack() as stack:
+
+        def ready() -> None:
+            print(f"oncelog ui: {url}", flush=True)
+            if opens_browser:
+                stack.enter_context(_in_browser(url))
+
+        try:
+            await serve(site, sock, ready)
+        finally:
+            await observer.close()
+            sock.close()
+
+
+def _named(watched: WatchedCluster) -> str:
+    config = watched.choice.client_config()
+    servers = config["bootstrap.servers"]
+    line = servers if isinstance(servers, str) else ",".join(servers)
+    return f"{watched.own.data.name} at {line}" if watched.own is not None else line
+
+
+async def _abort(choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]) -> str:
+    """End a transaction by its id, or one that hangs in a partition; what was done, in words."""
+    if name := fields.get("transactional_id"):
+        return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"
+    key, producer_id = (fields["topic"], int(fields["partition"])), int(fields["producer_id"])
+    since = await abort_hanging(observer.admin, key, producer_id)
+    return f"{key[0]}/{key[1]}: aborted what producer {producer_id} had open since {since}"
+
+
+@contextlib.contextmanager
+def _in_browser(url: str) -> Iterator[None]:
+    """Open the page by a file of ours: everybody may see a command line, and the token is in it."""
+    with tempfile.TemporaryDirectory(prefix="oncelog-ui-") as folder:
+        file = Path(folder) / "open.html"
+        words = f'<meta http-equiv="refresh" content="0;url={escape(url)}">'
+        file.write_text(f"<!doctype html><title>oncelog</title>{words}", encoding="utf-8")
+        file.chmod(0o600)
+        with contextlib.suppress(webbrowser.Error, OSError):
+            webbrowser.open(file.as_uri())
+        yield

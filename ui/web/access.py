@@ -1,0 +1,82 @@
+"""Who may see the page: whoever has the token, from this machine, by a page of ours; pure.
+
+- The Host header must name this server, or a name of another site could lead to it (DNS rebinding).
+- The token is shown once, in the address that the command prints. It is exchanged for a cookie that
+  scripts cannot read and that no other site's page can send.
+- What changes something is a POST whose Origin is this server.
+"""
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+
+SAFE = ("GET", "HEAD")
+REFUSED_HOST = "This address is not the one that the page is served at."
+REFUSED_TOKEN = "Open the address that `oncelog ui` has printed: it has the token."
+REFUSED_ORIGIN = "Changes are taken from this page only."
+REFUSED_METHOD = "The page is asked with GET, and changes something by POST only."
+
+
+def _secret() -> str:
+    return secrets.token_urlsafe(24)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The secrets of one process, and the rules above."""
+
+    port: int
+    token: str = field(default_factory=_secret)
+    cookie: str = field(default_factory=_secret)
+
+    @property
+    def cookie_name(self) -> str:
+        """Browsers keep cookies by host alone, so the port is in the name."""
+        return f"oncelog_ui_{self.port}"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names under which this server may be asked."""
+        return (f"127.0.0.1:{self.port}", f"localhost:{self.port}")
+
+    def refused(self, method: str, headers: Mapping[str, str]) -> str | None:
+        """Return why a request is not for us, whoever asks; None when it may be looked at."""
+        host = headers.get("host", "").lower()
+        if host not in self.hosts:
+            return REFUSED_HOST
+        if method in SAFE:
+            return None
+        if method != "POST":
+            return REFUSED_METHOD
+        if headers.get("origin", "").lower() != f"http://{host}":
+            return REFUSED_ORIGIN
+        return None
+
+    def knows(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request has the cookie; programs may give the token as a bearer's."""
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and self.is_token(given.strip()):
+            return True
+        return _equal(_cookies(headers.get("cookie", "")).get(self.cookie_name, ""), self.cookie)
+
+    def is_token(self, given: str) -> bool:
+        """Whether a text is the token."""
+        return _equal(given, self.token)
+
+    def cookie_header(self) -> str:
+        """Return what Set-Cookie says."""
+        return f"{self.cookie_name}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
+
+
+def _cookies(header: str) -> dict[str, str]:
+    try:
+        found = SimpleCookie(header)
+    except CookieError:
+        return {}
+    return {name: morsel.value for name, morsel in found.items()}
+
+
+def _equal(given: str, ours: str) -> bool:
+    return hmac.compare_digest(given.encode(), ours.encode())

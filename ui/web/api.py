@@ -1,0 +1,95 @@
+"""The JSON twins of the views, and the stream that says when they have changed."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ...wire.errors import KafkaError
+from .. import documents
+from ..facts import ClusterFacts
+from .questions import partition_asked, records_asked
+from .site import Site, now_ms
+
+STREAMS_MAX = 32
+AT_LEAST_S, AT_MOST_S = 0.5, 10.0  # between two words of a stream
+
+
+class JsonTwins:
+    """The handlers of one site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [
+            Route("/api/cluster", self._told(documents.cluster)),
+            Route("/api/topics", self._told(documents.topics)),
+            Route("/api/partitions", self.partitions),
+            Route("/api/transactions", self._told(documents.transactions)),
+            Route("/api/groups", self._told(documents.groups)),
+            Route("/api/events", self._told(documents.events)),
+            Route("/api/records", self.records),
+            Route("/changes", self.changes),
+        ]
+
+    def _told(self, document: Callable[[ClusterFacts, int], dict[str, Any]]) -> Callable[..., Any]:
+        async def handler(request: Request) -> Response:
+            return JSONResponse(document(await self._site.first_facts(), now_ms()))
+
+        return handler
+
+    async def partitions(self, request: Request) -> Response:
+        """All partitions, those of ?topic=, or one with its readers by &partition=."""
+        facts = await self._site.first_facts()
+        topic = request.query_params.get("topic")
+        try:
+            number = partition_asked(request.query_params)
+        except ValueError as problem:
+            return JSONResponse({"error": str(problem)}, 400)
+        if number is None:
+            return JSONResponse(documents.partitions(facts, now_ms(), topic))
+        key = (topic or "", number)
+        min_insync = await self._site.observer.min_insync(key[0]) if key in facts.partitions else 1
+        facts = self._site.facts
+        if key not in facts.partitions:
+            return JSONResponse({"error": f"there is no partition {key[0]}/{key[1]}"}, 404)
+        return JSONResponse(documents.partition(facts, key, now_ms(), min_insync))
+
+    async def records(self, request: Request) -> Response:
+        """Records of ?topic=&partition=, by &offset= or &time=."""
+        try:
+            number = partition_asked(request.query_params)
+            key = (request.query_params.get("topic", ""), number or 0)
+            if key not in (await self._site.first_facts()).partitions:
+                return JSONResponse({"error": f"there is no partition {key[0]}/{key[1]}"}, 404)
+            found = await records_asked(self._site.observer.admin, key, request.query_params)
+        except ValueError as problem:
+            return JSONResponse({"error": str(problem)}, 400)
+        except KafkaError as problem:
+            return JSONResponse({"error": str(problem)}, 503)
+        return JSONResponse({"as_of_ms": now_ms(), **found})
+
+    async def changes(self, request: Request) -> Response:
+        """Server-sent events: one whenever something new is known, twice a second at most."""
+        if self._site.streams >= STREAMS_MAX:
+            return JSONResponse({"error": f"{STREAMS_MAX} pages are open already"}, 503)
+        return StreamingResponse(self._stream(request), media_type="text/event-stream")
+
+    async def _stream(self, request: Request) -> AsyncIterator[str]:
+        site = self._site
+        site.streams += 1
+        try:
+            while not site.closing.is_set():
+                as_of_ms = max(site.facts.as_of_ms.values(), default=0)
+                yield f"data: {json.dumps({'as_of_ms': as_of_ms})}\n\n"
+                await site.pause(AT_LEAST_S)
+                await site.observer.changed(AT_MOST_S)
+                if await request.is_disconnected():
+                    break
+        finally:
+            site.streams -= 1

@@ -1,0 +1,78 @@
+"""What all addresses share: the facts, who may change something, how the process ends."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..facts import ClusterFacts
+from ..observer import Observer
+from ..pages.frame import PageFrame
+from .access import Access
+
+FIRST_FACTS_S = 2.0  # how long the first page waits for them
+PARTS = ("cluster", "offsets", "transactions", "groups")
+Abort = Callable[[Mapping[str, str]], Awaitable[str]]
+
+
+def now_ms() -> int:
+    """Wall-clock time."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """One page of one cluster. abort: ends a transaction, None without --allow-writes."""
+
+    observer: Observer
+    access: Access
+    cluster_name: str
+    abort: Abort | None = None
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    started_ms: int = field(default_factory=now_ms)
+    streams: int = 0
+
+    @property
+    def facts(self) -> ClusterFacts:
+        """What is known now."""
+        return self.observer.facts
+
+    async def first_facts(self, parts: tuple[str, ...] = PARTS) -> ClusterFacts:
+        """Return what is known, after a little while where a part was not asked for yet."""
+        end_s = time.monotonic() + FIRST_FACTS_S
+        while (left_s := end_s - time.monotonic()) > 0:
+            known = self.facts
+            told = known.as_of_ms.keys() | known.silent.keys() | known.not_exposed.keys()
+            if all(part in told for part in parts):
+                break
+            await self.observer.changed(left_s)
+        return self.facts
+
+    def end(self) -> None:
+        """Let streams end."""
+        self.closing.set()
+        self.observer.tell()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but not beyond the end of the process."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.closing.wait()
+
+    def frame(
+        self, address: str, document: Mapping[str, Any], parts: tuple[str, ...], **others: Any
+    ) -> PageFrame:
+        """Return the frame of a view that shows these parts."""
+        facts = self.facts
+        return PageFrame(
+            address=address,
+            cluster_name=self.cluster_name,
+            now_ms=now_ms(),
+            as_of_ms=document["as_of_ms"],
+            can_write=self.abort is not None,
+            not_exposed=[s for part, s in facts.not_exposed.items() if part in parts],
+            silent={part: why for part, why in facts.silent.items() if part in parts},
+            **others,
+        )

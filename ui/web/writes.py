@@ -1,0 +1,72 @@
+"""The one change that the page offers, with --allow-writes: the abort of a transaction.
+
+The id has to be typed again, and what is unsafe to abort is refused with the words of
+`oncelog txn abort`.
+"""
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from ...deploy.cluster.failure import Failure
+from ...wire.errors import KafkaError
+from ..addresses import partition_address, transaction_address
+from ..pages.frame import message
+from ..pages.markup import element
+from .site import Site
+
+BODY_BYTES_MAX, FIELDS_MAX = 16 * 1024, 8
+
+
+class Writes:
+    """The handler of one site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        """Return the address."""
+        return [Route("/abort", self.abort, methods=["POST"])]
+
+    async def abort(self, request: Request) -> Response:
+        abort = self._site.abort
+        if abort is None:
+            return _page("Not allowed", "Start oncelog ui with --allow-writes for that.", "/", 403)
+        fields = await _fields(request)
+        if fields is None:
+            return _page("Not understood", "The form is too long.", "/", 413)
+        name, index = fields.get("transactional_id", ""), fields.get("partition", "")
+        back, subject = transaction_address(name) if name else "/", name
+        if not name:
+            subject = fields.get("producer_id", "")
+            if not subject.isdecimal() or not index.isdecimal() or not fields.get("topic"):
+                return _page("Not understood", "The form names no transaction.", "/", 400)
+            back = partition_address((fields["topic"], int(index)))
+        if fields.get("confirm", "").strip() != subject:
+            words = f"Nothing was done: {subject} was not typed to confirm it."
+            return _page("Not confirmed", words, back, 400)
+        try:
+            sentence = await abort(fields)
+        except (Failure, KafkaError) as problem:
+            return _page("Not aborted", str(problem), back, 409)
+        return _page("Done", sentence, back, 200)
+
+
+async def _fields(request: Request) -> dict[str, str] | None:
+    """Return the fields of a form; None for one that is too long."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_BYTES_MAX:
+            return None
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    except ValueError:
+        return {}
+    return dict(pairs)
+
+
+def _page(title: str, sentence: str, back: str, status: int) -> Response:
+    return HTMLResponse(message(title, sentence, element("a", "Back", href=back)), status)
