@@ -33,6 +33,7 @@ from . import (
     topics,
     transactions,
 )
+from .look import page
 from .proof import conformance
 
 GROUPS = {
@@ -41,6 +42,7 @@ GROUPS = {
         "kill", "stop", "start", "restart", "pause", "resume", "partition", "slow", "heal",
     ),
     "Data": ("topic", "produce", "consume", "group", "log"),
+    "To look at": ("ui", "top"),
     "Transactions": ("why", "txn"),
     "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
     "Figures": ("demo", "bench"),
@@ -64,7 +66,7 @@ def build(width: int | None = None) -> App:
     )
     for family in (
         cluster, clock, topics, groups, transactions, data, bench, check, chaos, inject, observe,
-        prove, profile, conformance,
+        prove, profile, conformance, page,
     ):  # fmt: skip
         family.register(app)
 

@@ -19,6 +19,7 @@ from .web.access import Access
 from .web.server import HOST, listening_socket, serve
 from .web.site import Site
 
+FIRST_LINE = "oncelog ui: "
 NODES_EVERY_S, DOCTOR_EVERY_S = 2.0, 15.0
 
 
@@ -59,7 +60,7 @@ async def run_page(
     access = Access(sock.getsockname()[1])
     url = f"http://{HOST}:{access.port}/?token={access.token}"
     observer = observing(watched)
-    site = Site(observer=observer, access=access, cluster_name=_named(watched))
+    site = Site(observer=observer, access=access, cluster_name=cluster_name(watched))
     if can_write:
 
         async def abort(fields: Mapping[str, str]) -> str:
@@ -69,7 +70,7 @@ async def run_page(
     with contextlib.ExitStack() as stack:
 
         def ready() -> None:
-            print(f"oncelog ui: {url}", flush=True)
+            print(f"{FIRST_LINE}{url}", flush=True)
             if opens_browser:
                 stack.enter_context(_in_browser(url))
 
@@ -80,7 +81,8 @@ async def run_page(
             sock.close()
 
 
-def _named(watched: WatchedCluster) -> str:
+def cluster_name(watched: WatchedCluster) -> str:
+    """Return how the page calls a cluster: its directory, where it is reached."""
     config = watched.choice.client_config()
     servers = config["bootstrap.servers"]
     line = servers if isinstance(servers, str) else ",".join(servers)

@@ -121,7 +121,7 @@ def _screen(facts: ClusterFacts, keys: Keys, cluster_name: str, console: Console
     now_ms, choice = _now_ms(), keys.choice
     as_of_ms = facts.newest_ms("cluster", "offsets", "transactions")
     age = f"{max(0, now_ms - as_of_ms) / 1000:.1f} s old" if as_of_ms else "nothing is known yet"
-    head = Text(f"oncelog top  {cluster_name}"[: max(0, width - len(age) - 2)])
+    head = Text(cluster_name[: max(0, width - len(age) - 2)])
     head.append(" " * max(1, width - len(head.plain) - len(age)) + age, style="dim")
     rows = node_rows(facts, now_ms, choice.sort)
     nodes = _table(COLUMNS, [tuple(str(row[name]) for name in COLUMNS) for row in rows])

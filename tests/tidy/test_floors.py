@@ -61,6 +61,7 @@ SHELLS = {
     "ui/record_reading.py",
     "ui/running.py",
     "ui/top.py",
+    "ui/web/",
 }
 
 

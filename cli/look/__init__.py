@@ -1,0 +1,1 @@
+"""Commands to look at a cluster while it works."""

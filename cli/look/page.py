@@ -1,0 +1,119 @@
+"""Commands to look at a cluster while it works: a page, and the same in this terminal."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from ...deploy.cluster import layout
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.lookup import open_cluster
+from ...deploy.cluster.terminal import say, tell
+from ..common import DEFAULT_CLUSTER, ClusterOptions
+
+if TYPE_CHECKING:
+    from ...ui.running import WatchedCluster
+
+PORT_MAX = 65_535
+
+
+def register(app: App) -> None:
+    """Add this file's commands."""
+    app.command(ui)
+    app.command(top)
+
+
+def ui(
+    *,
+    port: Annotated[int | None, Parameter(help="Where the page is; else a free port.")] = None,
+    browser: Annotated[
+        bool, Parameter(name="--open", negative="--no-open", help="Open it in a browser.")
+    ] = True,
+    read_only: Annotated[
+        bool, Parameter(help="Change nothing: the default, said aloud.", negative=())
+    ] = False,
+    allow_writes: Annotated[
+        bool, Parameter(help="Offer the abort of a transaction.", negative=())
+    ] = False,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Show a cluster as a page: what holds its readers, what is open, what has happened.
+
+    On this machine only, until Ctrl-C. The first line of stdout is the address. Works with any
+    Kafka; of a cluster on this machine it shows more (docs/ui.md).
+    """
+    if read_only and allow_writes:
+        raise Failure("Either --read-only or --allow-writes.", exit_code=2)
+    if port is not None and not 0 < port <= PORT_MAX:
+        raise Failure(f"--port is 1 to {PORT_MAX}.", exit_code=2)
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise Failure(
+            "The page needs the extra ui: pip install '.[ui]' in a checkout. "
+            "Without it: oncelog top",
+            exit_code=2,
+        )
+    from ...ui.running import run_page
+
+    opens = browser and (sys.platform == "darwin" or _has_display())
+    watched = _watched(cluster)
+    say("Ctrl-C ends the page")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(
+            run_page(watched, port=port, can_write=allow_writes, opens_browser=opens)
+        )  # fmt: skip
+    return 0
+
+
+def top(
+    *,
+    once: Annotated[bool, Parameter(help="One table as plain text, and end.", negative=())] = False,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Show nodes, lags and open transactions in this terminal, redrawn as they change.
+
+    LAG is how far groups are behind the end, LSO-LAG behind what committed readers may read, both
+    at the node that leads. Keys: q ends, s sorts, Tab shows the next list, / filters it.
+    """
+    if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure("top needs a terminal; for a program: oncelog top --once", exit_code=2)
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(_top(_watched(cluster), is_once=once))
+    return 0
+
+
+async def _top(watched: "WatchedCluster", *, is_once: bool) -> int:
+    from ...ui import top as terminal
+    from ...ui.running import cluster_name, observing
+
+    observer = observing(watched)
+    try:
+        if not is_once:
+            await terminal.watch(observer, cluster_name(watched))
+            return 0
+        facts = await terminal.first_look(observer)
+        if facts.cluster is None:
+            raise Failure("; ".join(facts.silent.values()) or "The cluster does not answer.")
+        tell(*terminal.once(facts).split("\n"), is_wrapped=False)
+        return 0
+    finally:
+        await observer.close()
+
+
+def _watched(cluster: ClusterOptions) -> "WatchedCluster":
+    """Return the cluster that is meant, with its nodes where it lies on this machine."""
+    from ...ui.running import WatchedCluster
+
+    config = cluster.client_config()  # says which it is, or that there is none
+    named = cluster.bootstrap or cluster.command_config or cluster.profile
+    file = None if named else layout.read(cluster.data.resolve())
+    is_own = file is not None and config["bootstrap.servers"] == file.bootstrap
+    own = open_cluster(cluster.data) if is_own else None
+    return WatchedCluster(choice=cluster, own=own)
+
+
+def _has_display() -> bool:
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

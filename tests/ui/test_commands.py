@@ -1,0 +1,74 @@
+"""`oncelog ui` and `oncelog top` as processes, beside a broker that runs in the test."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli.main import run
+from oncelog.deploy.cluster.ports import is_refused
+
+pytest.importorskip("uvicorn", reason="the extra ui is not installed")
+from .sites import Visitor, open_site
+
+PROGRAM = (sys.executable, "-P", "-m", "oncelog.cli")
+ENDS_S = 60
+
+
+async def started(tmp_path: Path, *arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *PROGRAM,
+        *arguments,
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def test_page_says_its_address_first_and_ends_cleanly_by_each_signal(tmp_path: Path):
+    async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 3):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process = await started(tmp_path, "ui", "--no-open", "--bootstrap", opened.bootstrap)
+            assert process.stdout is not None
+            line = (await process.stdout.readline()).decode()
+            assert line.startswith("oncelog ui: http://127.0.0.1:")
+            address, token = line.split()[2].split("/?token=")
+            port = int(address.rpartition(":")[2])
+            visitor = Visitor(port, {"Authorization": f"Bearer {token}"})
+            found = (await visitor.get("/api/cluster")).json()
+            assert [node["node"] for node in found["nodes"]] == [1]
+            process.send_signal(number)
+            _, err = await process.communicate()
+            assert (process.returncode, b"Traceback" in err) == (0, False), err
+            assert is_refused(port)
+
+
+async def test_top_once_prints_the_columns_and_obeys_columns(tmp_path: Path, monkeypatch):
+    async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 2):
+        await opened.admin.create_topic("orders", partitions=2)
+        monkeypatch.setenv("COLUMNS", "30")
+        process = await started(tmp_path, "top", "--once", "--bootstrap", opened.bootstrap)
+        out, err = await process.communicate()
+        assert process.returncode == 0, err
+        lines = out.decode().splitlines()
+        assert lines[0].split() == ["NODE", "ROLE", "LEADERS", "LAG"]
+        assert lines[1].split()[:2] == ["1", "controller"]
+        assert max(map(len, lines)) <= 30
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ui", "--read-only", "--allow-writes", "--bootstrap", "127.0.0.1:9"),
+        ("ui", "--port", "70000", "--bootstrap", "127.0.0.1:9"),
+        ("top", "--bootstrap", "127.0.0.1:9"),
+    ],
+)
+def test_wrong_options_are_refused_with_one_sentence(arguments, capsys) -> None:
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("oncelog: ")
+    assert len(err.splitlines()) == 1
