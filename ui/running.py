@@ -15,7 +15,7 @@ from ..deploy.cluster.lookup import ClusterChoice
 from ..deploy.inspect.abort_transactions import abort_hanging, abort_id
 from .observer import Observer
 from .own_nodes import doctor_checks, node_facts
-from .web.access import Access
+from .web.access import PageAccess
 from .web.server import HOST, listening_socket, serve
 from .web.site import Site
 
@@ -57,7 +57,7 @@ async def run_page(
 ) -> None:
     """Serve until a signal comes. The first line of stdout is the address, with its token."""
     sock = listening_socket(port)
-    access = Access(sock.getsockname()[1])
+    access = PageAccess(sock.getsockname()[1])
     url = f"http://{HOST}:{access.port}/?token={access.token}"
     observer = observing(watched)
     site = Site(observer=observer, access=access, cluster_name=cluster_name(watched))

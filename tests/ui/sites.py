@@ -13,7 +13,7 @@ from oncelog.client import Producer
 from oncelog.client.admin import Admin
 from oncelog.deploy.cluster.ports import free_ports
 from oncelog.ui.observer import Observer
-from oncelog.ui.web.access import Access
+from oncelog.ui.web.access import PageAccess
 from oncelog.ui.web.server import listening_socket, serve
 from oncelog.ui.web.site import Site
 
@@ -109,7 +109,7 @@ async def open_site(
         observer = Observer({"bootstrap.servers": bootstrap})
         observer.start({})
         sock = listening_socket(None)
-        access = Access(sock.getsockname()[1])
+        access = PageAccess(sock.getsockname()[1])
         site = Site(observer=observer, access=access, cluster_name=bootstrap)
         if can_write:
 

@@ -12,7 +12,7 @@ from oncelog.ui.pages.markup import element
 from oncelog.ui.pages.parts import duration, number, size
 from oncelog.ui.record_rows import record_rows, text
 from oncelog.ui.request_pace import RequestPace
-from oncelog.ui.web.access import Access
+from oncelog.ui.web.access import PageAccess
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.records import Record, encode_batch
 
@@ -74,7 +74,7 @@ def test_numbers_sizes_and_durations_as_people_read_them() -> None:
 
 
 def test_access_takes_only_its_own_host_origin_and_secrets() -> None:
-    access = Access(8080)
+    access = PageAccess(8080)
     ours = {"host": "127.0.0.1:8080"}
     assert access.refused("GET", ours) is None
     assert access.refused("GET", {}) is not None

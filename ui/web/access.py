@@ -24,7 +24,7 @@ def _secret() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class PageAccess:
     """The secrets of one process, and the rules above."""
 
     port: int

@@ -7,7 +7,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..pages.frame import message, welcome
-from .access import REFUSED_TOKEN, SAFE, Access
+from .access import REFUSED_TOKEN, SAFE, PageAccess
 
 OPEN_TO_ALL = ("/static/",)  # nothing of a cluster, and the page of a refusal needs it
 BROWSERS_OBEY = {
@@ -26,7 +26,7 @@ BROWSERS_OBEY = {
 class Guard:
     """See the top of the file; an ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from ..facts import ClusterFacts
 from ..observer import Observer
 from ..pages.frame import PageFrame
-from .access import Access
+from .access import PageAccess
 
 FIRST_FACTS_S = 2.0  # how long the first page waits for them
 PARTS = ("cluster", "offsets", "transactions", "groups")
@@ -27,7 +27,7 @@ class Site:
     """One page of one cluster. abort: ends a transaction, None without --allow-writes."""
 
     observer: Observer
-    access: Access
+    access: PageAccess
     cluster_name: str
     abort: Abort | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
