@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-from .security.secret import Secret
+from ..wire.security.secret import Secret
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 

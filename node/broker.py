@@ -44,6 +44,7 @@ from .groups.removal import OffsetExpiry, forget_deleted_topics
 from .handlers.api_table import prepare_codecs, served_apis
 from .listener.dispatch import Dispatcher
 from .listener.server import KafkaServer
+from .listener.tls.credentials import tls_credentials
 from .loop_watchdog import LoopWatchdog
 from .membership.isolated_leader import IsolatedLeader
 from .membership.liveness import INCARNATION_BYTES, Liveness
@@ -92,6 +93,7 @@ class Broker:
         """Return when this broker serves. Raises what tells people why it cannot."""
         config, loop = self.config, asyncio.get_running_loop()
         self._failure = loop.create_future()
+        self._tls = tls_credentials(config, logging.getLogger("oncelog.server"))
         codecs = loop.run_in_executor(None, prepare_codecs)
         boot_id = self._outside.boot_id()
         self._journal_executor = self._outside.executor(1, "raft-journal")
@@ -136,6 +138,7 @@ class Broker:
             self.services,
             logging.getLogger("oncelog.server"),
             listen=self._outside.listen,
+            tls=self._tls,
         )
         await codecs
         broker_epoch = await self.liveness.register(config.first_advertised.bind.port)
@@ -167,12 +170,8 @@ class Broker:
         self._isolated_leader.start()
         self.liveness.start(self._isolated_leader.on_heartbeat_answered)
         await self.liveness.until_unfenced()
-        logger.info(
-            "node %d serves on port %d, broker epoch %d",
-            config.node_id,
-            self.server.port,
-            broker_epoch,
-        )
+        served = config.node_id, self.server.port, broker_epoch
+        logger.info("node %d serves on port %d, broker epoch %d", *served)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or until something makes going on wrong."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..client.security.client_file import read_client_file
-from ..client.security.secret import Secret
+from ..wire.security.secret import Secret
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from .jaas import MODULES, parse_jaas
+from ...wire.security.jaas import MODULES, parse_jaas
+from ...wire.security.secret import EMPTY, Secret
 from .oauthbearer import NAME as OAUTHBEARER
 from .oauthbearer import check_extensions
-from .secret import EMPTY, Secret
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 NEEDS_TLS = (

@@ -16,8 +16,8 @@ from ...wire.errors import (
     UnsupportedSaslMechanism,
     error_for,
 )
+from ...wire.security.secret import Secret
 from .scram import Derive
-from .secret import Secret
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 ROUNDS_MAX = 8  # SCRAM takes two; a server that goes on and on is none

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any, cast
 
 from ...wire.errors import IllegalSaslState, SaslAuthenticationFailed
-from .secret import Secret
+from ...wire.security.secret import Secret
 
 NAME = "OAUTHBEARER"
 SEPARATOR = "\x01"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ...wire.errors import IllegalSaslState, KafkaError, SaslAuthenticationFailed
-from .secret import Secret
+from ...wire.security.secret import Secret
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_LEAST = 4_096  # RFC 7677, and the least that Kafka's own client takes

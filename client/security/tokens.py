@@ -21,10 +21,10 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
+from ...wire.security.secret import Secret
 from ..failures import SslAuthenticationFailed
 from .config import TokenConfig
 from .oauthbearer import Token, expiry_of, seconds_of
-from .secret import Secret
 from .tls import https_context
 
 WINDOW = 0.8

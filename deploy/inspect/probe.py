@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...client.security.secret import Secret
+from ...wire.security.secret import Secret
 from ..cluster.failure import Failure
 
 if TYPE_CHECKING:

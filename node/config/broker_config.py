@@ -12,8 +12,9 @@ from typing import Any
 
 from ...storage.topic_configs import TOPIC_CONFIGS, parse_topic_configs
 from ...wire.errors import InvalidConfig, KafkaError
+from ...wire.security.secret import HIDDEN, Secret
 from .broker_keys import BrokerSettings
-from .keys import COARSER_UNITS, BrokerKey, parse_properties, topic_default_keys
+from .keys import COARSER_UNITS, PASSWORD, BrokerKey, parse_properties, topic_default_keys
 from .listener_keys import LISTENER_ATTRIBUTES
 from .listeners import Listener, listener_key, parse_listeners
 from .tuning_keys import TUNING_KEYS
@@ -72,7 +73,7 @@ class BrokerConfig(BrokerSettings):
                 complaints.append(f"Missing required configuration {name}: {key.doc}")
         if complaints:
             raise InvalidConfig("\n".join(complaints))
-        config = cls(**values, static_values=dict(properties), topic_defaults={})
+        config = cls(**values, static_values=_without_secrets(properties), topic_defaults={})
         config._check_together()
         return config._with_listeners(overrides)._with_derived_defaults()
 
@@ -186,9 +187,22 @@ class BrokerConfig(BrokerSettings):
         value = getattr(self, attribute)
         if isinstance(value, bool):
             return "true" if value else "false"
+        if isinstance(value, Secret):
+            return HIDDEN if value else None
         if isinstance(value, tuple):
             return ",".join(value)
         return None if value == "" else str(value)
+
+
+def _without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of a file with its passwords and keys hidden."""
+    return {name: HIDDEN if _is_secret(name) else text for name, text in properties.items()}
+
+
+def _is_secret(name: str) -> bool:
+    of_listener = listener_key(name)
+    key = BROKER_KEYS.get(name if of_listener is None else of_listener[1])
+    return key is not None and key.type == PASSWORD
 
 
 def _in_milliseconds(properties: Mapping[str, str]) -> dict[str, str]:

@@ -12,9 +12,11 @@ from typing import Any
 
 from ...storage.topic_configs import TOPIC_CONFIGS, ConfigType
 from ...wire.errors import InvalidConfig, KafkaError
+from ...wire.security.secret import HIDDEN, Secret
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 SHORT, LONG, LIST = ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST
+PASSWORD = ConfigType.PASSWORD  # its values are `Secret`s, and are never shown
 INTEGER_BITS = {INT: 32, SHORT: 16, LONG: 64}
 
 Check = Callable[[Any], str | None]  # the complaint about a parsed value, or None
@@ -38,6 +40,15 @@ def between(least: int, most: int) -> Check:
     """Two bounds, inclusive."""
     return lambda value: (
         None if least <= value <= most else f"Value must be between {least} and {most}"
+    )
+
+
+def some_of(*allowed: str) -> Check:
+    """At least one of a closed set of words, each once."""
+    return lambda value: (
+        None
+        if value and len(set(value)) == len(value) and set(value) <= set(allowed)
+        else f"Must be different words of: {', '.join(allowed)}"
     )
 
 
@@ -85,6 +96,8 @@ class BrokerKey:
         return _parse(self.type, text.strip())
 
     def _invalid(self, text: str, complaint: str) -> KafkaError:
+        if self.type == PASSWORD:
+            text = HIDDEN
         return InvalidConfig(f"Invalid value {text} for configuration {self.name}: {complaint}")
 
 
@@ -199,6 +212,8 @@ def _parse(config_type: ConfigType, text: str) -> Any:
         if text.lower() not in ("true", "false"):
             raise ValueError("Expected value to be either true or false")
         return text.lower() == "true"
+    if config_type == PASSWORD:
+        return Secret(text)
     if config_type == LIST:
         return tuple(item.strip() for item in text.split(",")) if text else ()
     if config_type in INTEGER_BITS:

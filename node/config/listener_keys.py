@@ -2,7 +2,18 @@
 
 from dataclasses import dataclass, fields
 
-from .keys import INT, at_least, setting
+from ...wire.security.principal_rules import parse_principal_rules
+from ...wire.security.secret import Secret
+from .keys import INT, LIST, PASSWORD, STRING, at_least, one_of, setting, some_of
+
+
+def check_principal_rules(text: str) -> str | None:
+    """Return what is wrong with rules for principals."""
+    try:
+        parse_principal_rules(text)
+    except ValueError as problem:
+        return str(problem)
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +25,51 @@ class ListenerSettings:
         "Connections at a time; one more takes the place of one without a request, or is closed. "
         "A listener may have a smaller limit of its own.",
         at_least(1), kafka_default="2147483647",
+    )  # fmt: skip
+
+    # TLS: keys and certificates are PEM, in a file or in a value
+    ssl_keystore_type: str = setting(
+        "ssl.keystore.type", STRING, "PEM", "The form of the keystore: PEM.", one_of("PEM"),
+        kafka_default="JKS",
+    )  # fmt: skip
+    ssl_keystore_location: str = setting(
+        "ssl.keystore.location", STRING, "",
+        "A PEM file with the broker's private key and its certificates. It is taken up when it "
+        "changes.",
+    )  # fmt: skip
+    ssl_keystore_key: Secret = setting(  # noqa: RUF009
+        "ssl.keystore.key", PASSWORD, "", "The private key as PEM, instead of a file."
+    )
+    ssl_keystore_certificate_chain: Secret = setting(  # noqa: RUF009
+        "ssl.keystore.certificate.chain", PASSWORD, "", "The certificates of ssl.keystore.key."
+    )
+    ssl_key_password: Secret = setting(  # noqa: RUF009
+        "ssl.key.password", PASSWORD, "", "The password of the private key, if it is encrypted."
+    )
+    ssl_truststore_type: str = setting(
+        "ssl.truststore.type", STRING, "PEM", "The form of the truststore: PEM.", one_of("PEM"),
+        kafka_default="JKS",
+    )  # fmt: skip
+    ssl_truststore_location: str = setting(
+        "ssl.truststore.location", STRING, "",
+        "A PEM file with the CAs of clients' certificates. It is taken up when it changes.",
+    )  # fmt: skip
+    ssl_truststore_certificates: Secret = setting(  # noqa: RUF009
+        "ssl.truststore.certificates", PASSWORD, "", "These CAs as PEM, instead of a file."
+    )
+    ssl_client_auth: str = setting(
+        "ssl.client.auth", STRING, "none",
+        "Whether clients must show a certificate; on a SASL_SSL listener only its own key counts.",
+        one_of("none", "requested", "required"),
+    )  # fmt: skip
+    ssl_enabled_protocols: tuple[str, ...] = setting(
+        "ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "The versions of TLS that are spoken.",
+        some_of("TLSv1.2", "TLSv1.3"),
+    )  # fmt: skip
+    ssl_principal_mapping_rules: str = setting(
+        "ssl.principal.mapping.rules", STRING, "DEFAULT",
+        "How the subject of a client's certificate becomes the name of its principal (KIP-371).",
+        check_principal_rules,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-SERVED = (SecurityProtocol.PLAINTEXT,)
+SERVED = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 DEFAULT_MAP = ",".join(f"{name}:{name}" for name in SecurityProtocol.__members__)
 
 
@@ -109,7 +109,8 @@ def parse_listeners(
             )
         if protocol_of[name] not in SERVED:
             raise InvalidConfig(
-                f"listeners: only PLAINTEXT is served, not {protocol_of[name].name} of {name}."
+                f"listeners: {' and '.join(each.name for each in SERVED)} are served, "
+                f"not {protocol_of[name].name} of {name}."
             )
     return tuple(
         Listener(name, protocol_of[name], endpoint, told.get(name))

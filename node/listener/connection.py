@@ -24,6 +24,7 @@ from .closing import CloseConnection, UnservedRequest
 from .dispatch import Api, RequestContext
 from .pending_answer import PendingAnswer
 from .tcp_info import has_peer_closed, since_last_data_ms
+from .tls.reasons import NOT_PLAIN, is_tls
 
 if TYPE_CHECKING:
     from .server import KafkaServer
@@ -136,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frames = self._receiver.buffer_updated(nbytes)
         except MalformedFrame as error:
-            self.close(str(error))
+            self.close(NOT_PLAIN if is_tls(self._receiver.peek(2)) else str(error))
             return
         if self.closing_since_s is not None:
             return

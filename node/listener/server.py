@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.rate_limited_log import LimitedLog
@@ -19,6 +19,8 @@ from ..environment import listening_socket
 from .connection import Connection
 from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
+from .tls.credentials import TlsCredentials
+from .tls.transport import RECEIVE_BYTES, TlsTransport
 from .unserved_requests import UnservedRequests
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ class KafkaServer:
         services: "BrokerServices",
         log: logging.Logger,
         listen: Callable[[str, int, int], Any] = listening_socket,
+        tls: Mapping[str, TlsCredentials] | None = None,
     ) -> None:
+        """tls: what each listener that speaks TLS shows its clients, by its name."""
         self.dispatcher = dispatcher
         self.config = services.config
         self.frame_memory = FrameMemory()  # of all connections
@@ -49,6 +53,9 @@ class KafkaServer:
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share
         self.now_s = self.loop.time()
+        self._tls = tls or {}
+        self._received = memoryview(bytearray(RECEIVE_BYTES if self._tls else 0))
+        self._refreshing: asyncio.Future[None] | None = None
         self.ports: dict[str, int] = {}  # by the name of the listener
         self.is_stopping = False
         self._services = services
@@ -95,10 +102,19 @@ class KafkaServer:
             sockets += [bound.dup() for _ in range(ACCEPTED_A_TURN - 1)]
         for each in sockets:
             server = self.loop.create_server(
-                lambda: Connection(self, listener), sock=each, backlog=backlog
+                lambda: self._protocol(listener), sock=each, backlog=backlog
             )
             self._servers.append(await server)
         return bound.getsockname()[1]
+
+    def _protocol(self, listener: Listener) -> asyncio.BaseProtocol:
+        connection = Connection(self, listener)
+        credentials = self._tls.get(listener.name)
+        if credentials is None:
+            return connection
+        return TlsTransport(
+            connection, credentials.context, credentials.principal_of, self.share, self._received
+        )
 
     async def stop(self, deadline_s: float = 5.0) -> None:
         """Accept nobody more, answer what was received, and end; at the latest after deadline_s."""
@@ -221,7 +237,13 @@ class KafkaServer:
             elif now_s - connection.last_active_s > idle_max_s and not connection.has_requests:
                 connection.close("idle")
         budget.let_one_pass()
+        if self._tls and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = self.loop.run_in_executor(None, self._refresh_certificates)
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def _refresh_certificates(self) -> None:
+        for credentials in self._tls.values():
+            credentials.refresh()
 
     def _log_limited(self, kind: str, message: str, *arguments: object) -> None:
         self._limited_log.log(logging.INFO, kind, self.loop.time(), message, *arguments)

@@ -27,3 +27,10 @@ def test_authorizer_of_the_page_is_taken_by_a_broker() -> None:
     shown = BrokerConfig.from_properties({**LEAST, **PLAIN, **parse_properties(text)})
     assert shown.authorizer_class_name == STANDARD_AUTHORIZER
     assert shown.super_users == "User:admin"
+
+
+def test_tls_of_the_page_is_taken_by_a_broker() -> None:
+    shown = parse_properties(block("docs/security.md", "ssl.keystore.location").text)
+    config = BrokerConfig.from_properties(LEAST | shown)
+    assert [each.protocol.name for each in config.endpoints] == ["SSL"]
+    assert config.ssl_client_auth == "required"

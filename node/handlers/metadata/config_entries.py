@@ -25,7 +25,7 @@ class Synonym(NamedTuple):
     """One place that gives a value."""
 
     name: str
-    value: str
+    value: str | None
     source: int
 
 
@@ -74,6 +74,8 @@ def broker_entries(broker: BrokerServices) -> list[Entry]:
         if not synonyms or synonyms[0].source == DEFAULT:
             value = broker.config.text_of(name)  # some defaults depend on other keys
         source = synonyms[0].source if synonyms else DEFAULT
+        if key.type == ConfigType.PASSWORD:
+            value, synonyms = None, [each._replace(value=None) for each in synonyms]
         entries.append(Entry(name, value, source, not key.is_dynamic, key.type, synonyms, key.doc))
     return entries
 

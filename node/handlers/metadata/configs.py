@@ -150,7 +150,7 @@ def _entry_values(
         "value": entry.value,
         "read_only": entry.is_read_only,
         "config_source": entry.source,
-        "is_sensitive": False,
+        "is_sensitive": entry.type == ConfigType.PASSWORD,
         "synonyms": [_synonym(each) for each in entry.synonyms] if with_synonyms else [],
         "config_type": entry.type,
         "documentation": entry.doc if with_docs else None,

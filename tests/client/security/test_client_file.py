@@ -8,8 +8,8 @@ import pytest
 from oncelog.client.security.client_file import read_client_file
 from oncelog.client.security.config import security_config
 from oncelog.client.security.librdkafka import librdkafka_config
-from oncelog.client.security.secret import HIDDEN, Secret
 from oncelog.client.settings import ADMIN, hidden_secrets, read_settings
+from oncelog.wire.security.secret import HIDDEN, Secret
 
 MODULE = "org.apache.kafka.common.security"
 JAVA = f"""

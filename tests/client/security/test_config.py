@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.security.config import SecurityConfig, security_config
-from oncelog.client.security.jaas import parse_jaas
-from oncelog.client.security.secret import HIDDEN, Secret
 from oncelog.client.settings import ADMIN, SECURITY, consumer_settings, read_settings
+from oncelog.wire.security.jaas import parse_jaas
+from oncelog.wire.security.secret import HIDDEN, Secret
 
 from ...present import present
 

@@ -7,13 +7,13 @@ import pytest
 from oncelog.client.security.exchange import Ask, Derive, Exchange, PlainClient, sasl_exchange
 from oncelog.client.security.oauthbearer import OauthbearerClient, Token
 from oncelog.client.security.scram import ScramClient
-from oncelog.client.security.secret import Secret
 from oncelog.wire.errors import (
     IllegalSaslState,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
+from oncelog.wire.security.secret import Secret
 
 from .test_scram import Server
 

@@ -17,8 +17,8 @@ from oncelog.client.security.oauthbearer import (
     claims_of,
     expiry_of,
 )
-from oncelog.client.security.secret import Secret
 from oncelog.wire.errors import IllegalSaslState, SaslAuthenticationFailed
+from oncelog.wire.security.secret import Secret
 
 
 def client(value: str = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", **extensions: str):

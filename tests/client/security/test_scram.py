@@ -18,8 +18,8 @@ from oncelog.client.security.scram import (
     ScramClient,
     ScramState,
 )
-from oncelog.client.security.secret import Secret
 from oncelog.wire.errors import IllegalSaslState, SaslAuthenticationFailed
+from oncelog.wire.security.secret import Secret
 
 from ...present import present
 

@@ -9,11 +9,11 @@ import pytest
 from oncelog.client import Admin, BlockingProducer, Consumer, Producer, complete
 from oncelog.client.connection import BrokerConnection
 from oncelog.client.security.scram import Derive
-from oncelog.client.security.secret import Secret
 from oncelog.client.security.session import Security
 from oncelog.client.settings import ADMIN, read_settings
 from oncelog.client.view_source import view_of
 from oncelog.wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
+from oncelog.wire.security.secret import Secret
 
 from ...present import present
 from .listener import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Listener

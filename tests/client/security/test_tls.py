@@ -12,10 +12,10 @@ import pytest
 from oncelog.client.failures import SecurityProtocolMismatch, SslAuthenticationFailed
 from oncelog.client.loop_thread import new_event_loop
 from oncelog.client.security.config import TlsConfig
-from oncelog.client.security.secret import Secret
 from oncelog.client.security.tls import explain, is_tls, make_context
 from oncelog.client.view_source import view_of
 from oncelog.wire.errors import KafkaError, NetworkException
+from oncelog.wire.security.secret import Secret
 
 from ...present import present
 from .listener import Listener

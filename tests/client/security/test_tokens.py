@@ -18,9 +18,9 @@ from oncelog.client.failures import SslAuthenticationFailed
 from oncelog.client.security import tokens
 from oncelog.client.security.config import TokenConfig
 from oncelog.client.security.oauthbearer import Token
-from oncelog.client.security.secret import Secret
 from oncelog.client.security.tokens import TokenSource, given_token, request_token
 from oncelog.wire.errors import KafkaError, NetworkException, SaslAuthenticationFailed
+from oncelog.wire.security.secret import Secret
 
 from ...present import present
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.security.secret import Secret
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.inspect.probe import Probe, ProbeResult, Target
+from oncelog.wire.security.secret import Secret
 
 from ...client.security.listener import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Listener
 

@@ -47,7 +47,7 @@ def test_brokers_are_named_by_the_address_of_the_listener_that_was_asked(
     assert [each[1:3] for each in hints.endpoints] == addresses
 
 
-def test_places_of_one_listener_are_not_those_of_another() -> None:
+async def test_places_of_one_listener_are_not_those_of_another() -> None:
     listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
     limited = [
         type(each)(each.name, each.protocol, each.bind, each.advertised, {"max_connections": 1})
@@ -56,25 +56,22 @@ def test_places_of_one_listener_are_not_those_of_another() -> None:
         for each in listeners
     ]
 
-    async def main() -> None:
-        async with toy_server(limited) as bench:
-            first = await bench.connect("OUT")
-            assert await first.ask(ECHO, b"a") == b"a"
-            assert await (await bench.connect("OUT")).is_closed()
-            for _ in range(2):
-                assert await (await bench.connect("IN")).ask(ECHO, b"b") == b"b"
-            first.writer.close()
-            await until(lambda: bench.server.connection_count == 2)
-            silent = await bench.connect("OUT")
-            assert await silent.is_silent()
-            second = await bench.connect("OUT")  # takes the place of the one that is silent
-            assert await second.ask(ECHO, b"c") == b"c"
-            assert await silent.is_closed()
-
-    asyncio.run(main())
+    async with toy_server(limited) as bench:
+        first = await bench.connect("OUT")
+        assert await first.ask(ECHO, b"a") == b"a"
+        assert await (await bench.connect("OUT")).is_closed()
+        for _ in range(2):
+            assert await (await bench.connect("IN")).ask(ECHO, b"b") == b"b"
+        first.writer.close()
+        await until(lambda: bench.server.connection_count == 2)
+        silent = await bench.connect("OUT")
+        assert await silent.is_silent()
+        second = await bench.connect("OUT")  # takes the place of the one that is silent
+        assert await second.ask(ECHO, b"c") == b"c"
+        assert await silent.is_closed()
 
 
-def test_clients_of_two_listeners_produce_and_consume_by_their_own(tmp_path: Path) -> None:
+async def test_clients_of_two_listeners_produce_and_consume_by_their_own(tmp_path: Path) -> None:
     ports = free_ports(2)
     settings = {
         "listeners": f"IN://127.0.0.1:{ports[0]},OUT://localhost:{ports[1]}",
@@ -93,17 +90,14 @@ def test_clients_of_two_listeners_produce_and_consume_by_their_own(tmp_path: Pat
             brokers = consumer._client.cluster.brokers()
             return record.value, {(each.host, each.port) for each in brokers}
 
-    async def main() -> None:
-        broker = OwnBroker(tmp_path, settings=settings)
-        await broker.start()
-        try:
-            await broker.create("orders", 1)
-            registered = broker.state.brokers[1]
-            assert (registered.host, registered.port) == ("localhost", ports[1])
-            for host, port in (("127.0.0.1", ports[0]), ("localhost", ports[1])):
-                found = await produced_and_consumed(f"{host}:{port}")
-                assert found == (b"x", {(host, port)})
-        finally:
-            await broker.stop()
-
-    asyncio.run(main())
+    broker = OwnBroker(tmp_path, settings=settings)
+    await broker.start()
+    try:
+        await broker.create("orders", 1)
+        registered = broker.state.brokers[1]
+        assert (registered.host, registered.port) == ("localhost", ports[1])
+        for host, port in (("127.0.0.1", ports[0]), ("localhost", ports[1])):
+            found = await produced_and_consumed(f"{host}:{port}")
+            assert found == (b"x", {(host, port)})
+    finally:
+        await broker.stop()

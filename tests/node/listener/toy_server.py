@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from oncelog.node.handlers.metadata import cluster
 from oncelog.node.listener.dispatch import Api, CloseConnection, Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.listener.server import KafkaServer
+from oncelog.node.listener.tls.credentials import TlsCredentials
 from oncelog.wire.errors import KafkaError, UnknownServerError
 from oncelog.wire.framing import RequestHeader, encode_request_header
 from oncelog.wire.primitives import MalformedFrame
@@ -145,13 +146,17 @@ class Bench:
 
 
 @asynccontextmanager
-async def toy_server(listeners: Sequence[Listener] = (), **limits: Any) -> AsyncIterator[Bench]:
+async def toy_server(
+    listeners: Sequence[Listener] = (),
+    tls: Mapping[str, TlsCredentials] | None = None,
+    **limits: Any,
+) -> AsyncIterator[Bench]:
     toys = Toys()
     log = logging.getLogger("oncelog.test")
     dispatcher = Dispatcher(toys.apis(), log)
     services = FakeBroker(1).services
     services.config = replace(services.config, **limits)
-    server = KafkaServer(dispatcher, services, log)
+    server = KafkaServer(dispatcher, services, log, tls=tls)
     await server.start(listeners or plain_listener())
     bench = Bench(server, toys)
     try:

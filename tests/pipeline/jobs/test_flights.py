@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.security.secret import Secret
 from oncelog.pipeline.jobs import flights
 from oncelog.pipeline.jobs.flights import (
     ProgressReporter,
@@ -20,6 +19,7 @@ from oncelog.pipeline.jobs.flights import (
 )
 from oncelog.pipeline.sink.sink import ExactlyOnceSink
 from oncelog.pipeline.sink.stop_words import SinkStopped
+from oncelog.wire.security.secret import Secret
 
 REQUIRED = ("--bootstrap", "h:1", "--checkpoint", "/c")
 

@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 from oncelog.client import BlockingAdmin
-from oncelog.client.security.secret import HIDDEN, Secret
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.pipeline.sink import checks
 from oncelog.pipeline.sink.login import ClusterLogin, client_keywords
+from oncelog.wire.security.secret import HIDDEN, Secret
 
 SCRAM = {
     "security.protocol": "SASL_PLAINTEXT",

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.client.security.secret import Secret
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.proof.conformance.survey import Survey
 from oncelog.proof.conformance.surveying import survey
+from oncelog.wire.security.secret import Secret
 
 from ...client.security.listener import (
     API_VERSIONS,

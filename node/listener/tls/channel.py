@@ -1,0 +1,140 @@
+"""TLS of one connection without a socket: bytes go in, bytes come out.
+
+OpenSSL works on two memory buffers. What the peer sent is put into one and read as plain text; what
+is to be sent is queued as plain text and encrypted slice by slice, so that one large answer neither
+keeps the event loop nor stands in memory twice.
+"""
+
+import contextlib
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from ....wire.framing import Buffer
+
+SLICE_BYTES = 64 * 1024  # of plain text that is encrypted at once; some 0.3 ms
+_HANDSHAKE_RECORD = 0x16
+
+
+class NotTls(Exception):
+    """The peer does not speak TLS."""
+
+
+class TlsChannel:
+    """The server's end. Its methods raise ssl.SSLError when the peer breaks the protocol."""
+
+    __slots__ = (
+        "_incoming",
+        "_is_first",
+        "_outgoing",
+        "_tls",
+        "_unsent",
+        "has_ended",
+        "is_established",
+        "unsent_bytes",
+    )
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._unsent: deque[memoryview] = deque()
+        self._is_first = True
+        self.unsent_bytes = 0
+        self.is_established = False
+        self.has_ended = False  # the peer has said that nothing more will come
+
+    # -- from the peer
+
+    def receive(self, data: Buffer) -> None:
+        """Take bytes of the peer. Raises NotTls when its very first is no handshake."""
+        if self._is_first and len(data):
+            self._is_first = False
+            if data[0] != _HANDSHAKE_RECORD:
+                raise NotTls
+        self._incoming.write(data)
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much came and was not read; encrypted bytes count as they are."""
+        return self._incoming.pending + (self._tls.pending() if self.is_established else 0)
+
+    def shake_hands(self) -> bool:
+        """Go on with the handshake as far as the bytes allow; return whether it is done."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self.is_established = True
+        return True
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Fill a buffer with plain text, as far as there is any; return how much."""
+        filled, tls = 0, self._tls
+        try:
+            while filled < len(buffer):
+                count = tls.read(len(buffer) - filled, buffer[filled:])  # type: ignore[arg-type]
+                if not count:
+                    self.has_ended = True
+                    break
+                filled += count  # type: ignore[operator]
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:
+            if not filled:
+                raise  # else what came before the mistake counts, and the next read fails
+        return filled
+
+    def certificate(self) -> dict[str, Any] | None:
+        """Return the peer's certificate as Python's ssl decodes it, None without one."""
+        return self._tls.getpeercert() or None
+
+    # -- to the peer
+
+    def queue(self, buffers: Iterable[Buffer]) -> None:
+        """Take plain text to be sent; the buffers must not change until it is."""
+        for buffer in buffers:
+            if len(buffer):
+                self._unsent.append(memoryview(buffer))
+                self.unsent_bytes += len(buffer)
+
+    def encrypt_slice(self) -> bytes:
+        """Encrypt the next bytes of the queue, SLICE_BYTES at most; return what is to be sent."""
+        part = self._next_slice()
+        self.unsent_bytes -= len(part)
+        while len(part):
+            part = part[self._tls.write(part) :]
+        return self._outgoing.read()
+
+    def outgoing(self) -> bytes:
+        """Return what OpenSSL itself has to send: of the handshake, alerts, key updates."""
+        return self._outgoing.read()
+
+    def end(self) -> bytes:
+        """Say that nothing more will come; return what is to be sent."""
+        if self.is_established:
+            with contextlib.suppress(ssl.SSLError):  # the peer has not said the same yet
+                self._tls.unwrap()
+        return self._outgoing.read()
+
+    def drop_unsent(self) -> None:
+        """Forget what is queued: the peer is gone."""
+        self._unsent.clear()
+        self.unsent_bytes = 0
+
+    def _next_slice(self) -> memoryview:
+        """Take a slice off the queue; short buffers are joined, since each write is a record."""
+        unsent = self._unsent
+        first = unsent.popleft()
+        if len(first) >= SLICE_BYTES or not unsent:
+            if len(first) > SLICE_BYTES:
+                unsent.appendleft(first[SLICE_BYTES:])
+            return first[:SLICE_BYTES]
+        parts, room = [first], SLICE_BYTES - len(first)
+        while unsent and room:
+            part = unsent.popleft()
+            if len(part) > room:
+                unsent.appendleft(part[room:])
+            parts.append(part[:room])
+            room -= len(parts[-1])
+        return memoryview(b"".join(parts))

@@ -1,0 +1,165 @@
+"""What a listener shows and trusts: PEM in files or in values, and files taken up when they change.
+
+New connections get the new certificates; those that are there keep theirs. A file that cannot be
+used leaves the listener with what it had, and the log says so once for each change.
+"""
+
+import logging
+import os
+import ssl
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ....coordinator.security.principal import ANONYMOUS, USER, Principal
+from ....wire.errors import InvalidConfig
+from ....wire.security.principal_rules import mapped_name, parse_principal_rules
+from ...config.broker_config import BrokerConfig
+from ...config.listener_keys import ListenerSettings
+from .distinguished_name import distinguished_name
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+CLIENT_AUTH = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class TlsCredentials:
+    """The certificates of one listener. Raises InvalidConfig when they cannot be used."""
+
+    def __init__(self, listener: str, settings: ListenerSettings, log: logging.Logger) -> None:
+        self._listener, self._settings, self._log = listener, settings, log
+        self._rules = parse_principal_rules(settings.ssl_principal_mapping_rules)
+        self._files = [
+            Path(file)
+            for file in (settings.ssl_keystore_location, settings.ssl_truststore_location)
+            if file
+        ]
+        self._stamp = self._look()
+        self.context = make_context(settings, f"listener {listener}")
+
+    def refresh(self) -> None:
+        """Take up files that have changed; reads them, so call it from a thread."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self.context = make_context(self._settings, f"listener {self._listener}")
+        except InvalidConfig as problem:
+            self._log.error("new certificates are not taken up: %s", problem)
+        else:
+            self._log.info("listener %s shows its new certificates", self._listener)
+
+    def principal_of(self, certificate: dict[str, Any] | None) -> Principal:
+        """Return who a client is by its certificate; ANONYMOUS without one."""
+        if certificate is None:
+            return ANONYMOUS
+        name = distinguished_name(certificate.get("subject", ()))
+        mapped = mapped_name(self._rules, name)
+        if mapped is None:
+            self._log.warning("no rule of ssl.principal.mapping.rules fits %r", name)
+            return ANONYMOUS
+        return Principal(USER, mapped)
+
+    def _look(self) -> _Stamp:
+        return tuple(map(_stamp, self._files))
+
+
+def tls_credentials(config: BrokerConfig, log: logging.Logger) -> dict[str, TlsCredentials]:
+    """Return what each listener with TLS shows, by its name; raises InvalidConfig.
+
+    As in Kafka, ssl.client.auth counts on a listener with logins only as a key of that listener.
+    """
+    found: dict[str, TlsCredentials] = {}
+    for listener in config.endpoints:
+        if listener.protocol.uses_tls:
+            settings = config.of_listener(listener)
+            if listener.protocol.uses_sasl and "ssl_client_auth" not in listener.overrides:
+                settings = replace(settings, ssl_client_auth="none")
+            found[listener.name] = TlsCredentials(listener.name, settings, log)
+    return found
+
+
+def make_context(settings: ListenerSettings, where: str) -> ssl.SSLContext:
+    """Return the context of a listener. Raises InvalidConfig with what is wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    chosen = sorted(VERSIONS[version] for version in settings.ssl_enabled_protocols)
+    context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_mode = CLIENT_AUTH[settings.ssl_client_auth]
+    _load_certificate(context, settings, where)
+    if context.verify_mode is not ssl.CERT_NONE:
+        _load_authorities(context, settings, where)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, settings: ListenerSettings, where: str) -> None:
+    password = settings.ssl_key_password.reveal()
+    key, chain = (
+        settings.ssl_keystore_key.reveal(),
+        settings.ssl_keystore_certificate_chain.reveal(),
+    )
+    try:
+        if settings.ssl_keystore_location:
+            # A function, since OpenSSL would ask the terminal where no password is given.
+            context.load_cert_chain(settings.ssl_keystore_location, password=lambda: password)
+        elif key and chain:
+            with tempfile.TemporaryDirectory() as folder:  # OpenSSL takes these from files only
+                file = Path(folder) / "keystore.pem"
+                descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(descriptor, "w", encoding="utf-8") as text:
+                    text.write(f"{_lines(key)}\n{_lines(chain)}\n")
+                context.load_cert_chain(file, password=lambda: password)
+        else:
+            raise InvalidConfig(
+                f"{where} speaks TLS, so it needs ssl.keystore.location (a PEM file with a private "
+                "key and its certificates), or ssl.keystore.key and ssl.keystore.certificate.chain."
+            )
+    except (OSError, ValueError) as problem:  # ssl.SSLError is an OSError
+        raise InvalidConfig(
+            f"{where}: the private key and certificates of ssl.keystore.* cannot be used: "
+            f"{_reason(problem)}. They must be PEM; is ssl.key.password right?"
+        ) from None
+
+
+def _load_authorities(context: ssl.SSLContext, settings: ListenerSettings, where: str) -> None:
+    given, file = settings.ssl_truststore_certificates.reveal(), settings.ssl_truststore_location
+    try:
+        if file:
+            context.load_verify_locations(cafile=file)
+        elif given:
+            context.load_verify_locations(cadata=_lines(given))
+        else:
+            raise InvalidConfig(
+                f"{where}: ssl.client.auth={settings.ssl_client_auth} needs "
+                "ssl.truststore.location or ssl.truststore.certificates."
+            )
+    except (OSError, ValueError) as problem:
+        raise InvalidConfig(
+            f"{where}: the certificates of ssl.truststore.* cannot be used: {_reason(problem)}. "
+            "They must be PEM."
+        ) from None
+
+
+def _lines(pem: str) -> str:
+    r"""Return PEM with its line ends, which a value of a properties file may write as \n."""
+    return pem.replace("\\n", "\n").strip()
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, ssl.SSLError):
+        return problem.reason or str(problem)
+    return problem.strerror or str(problem) if isinstance(problem, OSError) else str(problem)
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,58 @@
+"""The subject of a certificate as Java writes it (RFC 2253), for rules and ACLs made for Kafka."""
+
+from collections.abc import Iterable
+
+Subject = Iterable[Iterable[tuple[str, str]]]  # as `ssl.SSLSocket.getpeercert` gives it
+
+_KEYWORDS = {
+    "commonName": "CN",
+    "countryName": "C",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+_IDENTIFIERS = {  # what RFC 2253 has no keyword for: its identifier, and the tag of its string
+    "emailAddress": ("1.2.840.113549.1.9.1", 0x16),
+    "serialNumber": ("2.5.4.5", 0x13),
+    "title": ("2.5.4.12", 0x0C),
+    "surname": ("2.5.4.4", 0x0C),
+    "givenName": ("2.5.4.42", 0x0C),
+}
+_SPECIAL = ',+"\\<>;'
+
+
+def distinguished_name(subject: Subject) -> str:
+    """Return the name, its last part first: `CN=alice,OU=dev,O=example`."""
+    return ",".join(
+        "+".join(_attribute(name, value) for name, value in part)
+        for part in reversed([list(part) for part in subject])
+    )
+
+
+def _attribute(name: str, value: str) -> str:
+    if name in _KEYWORDS:
+        return f"{_KEYWORDS[name]}={_escaped(value)}"
+    identifier, tag = _IDENTIFIERS.get(name, (name, 0x0C))
+    data = value.encode()
+    return f"{identifier}=#{bytes((tag, *_length(len(data)))).hex()}{data.hex()}"
+
+
+def _length(count: int) -> bytes:
+    """Return a length in DER: one byte, or how many follow and those."""
+    if count < 0x80:
+        return bytes((count,))
+    digits = count.to_bytes((count.bit_length() + 7) // 8, "big")
+    return bytes((0x80 | len(digits),)) + digits
+
+
+def _escaped(value: str) -> str:
+    text = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in value)
+    if text[:1] in (" ", "#"):
+        text = "\\" + text
+    if text.endswith(" ") and len(value) > 1:
+        text = text[:-1] + "\\ "
+    return text

@@ -1,0 +1,241 @@
+"""A listener's TLS: the protocol of a plain transport, and the transport of a connection.
+
+The event loop's own TLS is not used: it encrypts an answer of 50 MB in one go, never says that a
+client does not take its answers, and counts no connection before its handshake is done
+(docs/decisions/0019-tls-as-a-filter.md). Here a connection is admitted before the handshake, and
+all work is done within the share of the turn: a handshake, each slice that is encrypted or read.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
+
+from ....coordinator.security.principal import Principal
+from ....runtime.turn_share import TurnShare
+from ....wire.framing import Buffer
+from ..connection import Connection
+from .channel import SLICE_BYTES, NotTls, TlsChannel
+from .reasons import NOT_TLS, reason_of
+
+RECEIVE_BYTES = 64 * 1024
+
+PrincipalOf = Callable[[dict[str, Any] | None], Principal]
+
+
+class TlsTransport(asyncio.BufferedProtocol):
+    """TLS of one connection; `principal_of` names the client by its certificate.
+
+    Reading stops while the connection has paused it, and while earlier bytes wait for the share of
+    a turn; what has come until then stays encrypted, one read's worth at most.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        context: ssl.SSLContext,
+        principal_of: PrincipalOf,
+        share: TurnShare,
+        received: memoryview,
+    ) -> None:
+        """received: memory for one read, which all transports of a loop share."""
+        self._connection, self._share, self._received = connection, share, received
+        self._principal_of = principal_of
+        self._channel = TlsChannel(context)
+        self._transport: asyncio.Transport | None = None
+        self._is_paused_by_connection = False
+        self._is_put_off = False  # reading waits for a later turn
+        self._is_transport_full = False
+        self._is_write_put_off = False
+        self._has_paused_connection = False
+        self._is_closing = False
+        self._has_ended = False
+
+    # -- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let the connection ask for a place before the handshake begins."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._connection.connection_made(cast(asyncio.BaseTransport, self))
+        self._transport.set_write_buffer_limits(high=SLICE_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop what is unsent, and tell the connection."""
+        self._is_closing = True
+        self._channel.drop_unsent()
+        self._connection.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory for the next read."""
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take encrypted bytes."""
+        try:
+            self._channel.receive(self._received[:nbytes])
+        except NotTls:
+            self._connection.close(NOT_TLS)
+            return
+        self._read()
+
+    def eof_received(self) -> bool:
+        """The client's stream has ended; the transport stays open until answers are sent."""
+        self._end_reading()
+        return True
+
+    def pause_writing(self) -> None:
+        self._is_transport_full = True
+
+    def resume_writing(self) -> None:
+        """The client has taken a slice: encrypt the next one."""
+        self._is_transport_full = False
+        self._share.do(self._send)
+
+    # -- called by the connection: its transport
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what the plain transport knows, such as its socket."""
+        assert self._transport is not None
+        return self._transport.get_extra_info(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Ignore the connection's limits: one slice is in the plain transport, no more."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes are unsent, encrypted or not."""
+        assert self._transport is not None
+        return self._channel.unsent_bytes + self._transport.get_write_buffer_size()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def pause_reading(self) -> None:
+        self._is_paused_by_connection = True
+        self._steer()
+
+    def resume_reading(self) -> None:
+        """Read on, first what has come already."""
+        self._is_paused_by_connection = False
+        if self._channel.unread_bytes and not self._is_put_off:
+            self._put_off()
+        self._steer()
+
+    def writelines(self, buffers: list[Buffer]) -> None:
+        """Send an answer, the first slice at once; pause the connection when that is not all."""
+        self._channel.queue(buffers)
+        self._send()
+        if self._channel.unsent_bytes and not self._has_paused_connection:
+            self._has_paused_connection = True
+            self._connection.pause_writing()
+
+    def close(self) -> None:
+        """Close when all that is queued has been sent."""
+        self._is_closing = True
+        self._steer()
+        if not self._channel.unsent_bytes:
+            self._hang_up()
+
+    def abort(self) -> None:
+        assert self._transport is not None
+        self._is_closing = True
+        self._transport.abort()
+
+    # -- reading
+
+    def _read(self) -> None:
+        if self._is_put_off or self._is_closing:
+            return
+        try:
+            self._read_within_share()
+        except ssl.SSLError as error:
+            self._connection.close(reason_of(error))
+        else:
+            self._send_outgoing()
+
+    def _read_within_share(self) -> None:
+        channel, connection, share = self._channel, self._connection, self._share
+        while not self._is_paused_by_connection and not self._is_closing:
+            if share.is_spent():
+                self._put_off()
+                return
+            if not channel.is_established:
+                is_done = channel.shake_hands()
+                if is_done and connection.context is not None:
+                    connection.context.principal = self._principal_of(channel.certificate())
+                share.ended()
+                if not is_done:
+                    return
+                continue
+            count = channel.read_into(connection.get_buffer(-1))
+            share.ended()
+            if count:
+                connection.buffer_updated(count)
+            if channel.has_ended:
+                self._end_reading()
+            if channel.has_ended or not count or not channel.unread_bytes:
+                return
+
+    def _put_off(self) -> None:
+        """Read on in a later turn, when others have had theirs."""
+        self._is_put_off = True
+        self._steer()
+        self._share.put(self._read_on, is_early=not self._channel.is_established)
+
+    def _read_on(self) -> None:
+        self._is_put_off = False
+        self._read()
+        self._steer()
+
+    def _end_reading(self) -> None:
+        if self._has_ended or self._is_closing:
+            return
+        self._has_ended = True
+        if not self._connection.eof_received():
+            self.close()
+
+    def _steer(self) -> None:
+        """Read the socket exactly when there is a use for what comes."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_paused_by_connection or self._is_put_off or self._is_closing:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    # -- writing
+
+    def _send(self) -> None:
+        """Encrypt and send as much as the plain transport and the share of the turn take."""
+        channel, transport, share = self._channel, self._transport, self._share
+        if transport is None or transport.is_closing() or self._is_write_put_off:
+            return
+        while channel.unsent_bytes and not self._is_transport_full:
+            if share.is_spent():
+                self._is_write_put_off = True
+                share.put(self._send_on)
+                return
+            transport.write(channel.encrypt_slice())
+            share.ended()
+        if not channel.unsent_bytes:
+            if self._has_paused_connection:
+                self._has_paused_connection = False
+                self._connection.resume_writing()
+            if self._is_closing:
+                self._hang_up()
+
+    def _send_on(self) -> None:
+        self._is_write_put_off = False
+        self._send()
+
+    def _send_outgoing(self) -> None:
+        outgoing = self._channel.outgoing()
+        if outgoing and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(outgoing)
+
+    def _hang_up(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if last := self._channel.end():
+                transport.write(last)
+            transport.close()

@@ -1,0 +1,156 @@
+"""The core of TLS against OpenSSL's client, in memory: bytes in any pieces, both ways."""
+
+import ssl
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.node.listener.tls.channel import SLICE_BYTES, NotTls, TlsChannel
+
+from .certificates import Certificates
+
+
+class Peer:
+    """A client's end, without a socket."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
+
+    def handshake(self) -> bool:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def read(self) -> bytes:
+        data = b""
+        try:
+            while part := self.tls.read(1 << 20):
+                data += part
+        except ssl.SSLWantReadError:
+            pass
+        return data
+
+
+def connected(certificates: Certificates) -> tuple[TlsChannel, Peer]:
+    channel = TlsChannel(certificates.credentials().context)
+    peer = Peer(certificates.client())
+    is_done = False
+    while not is_done or not channel.is_established:
+        is_done = is_done or peer.handshake()
+        channel.receive(peer.outgoing.read())
+        if not channel.is_established:
+            channel.shake_hands()
+        peer.incoming.write(channel.outgoing())
+    return channel, peer
+
+
+def everything(channel: TlsChannel, room: int = 1 << 20) -> bytes:
+    data, buffer = b"", memoryview(bytearray(room))
+    while count := channel.read_into(buffer):
+        data += buffer[:count]
+    return data
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.binary(max_size=40_000), max_size=5),
+    st.integers(1, 70_000),
+    st.integers(1, 20_000),
+)
+def test_channel_reads_what_a_client_sends_in_pieces_of_any_size(
+    certificates: Certificates, messages: list[bytes], piece: int, room: int
+) -> None:
+    channel, peer = connected(certificates)
+    for message in messages:
+        peer.tls.write(message)
+    sent = peer.outgoing.read()
+    found = b""
+    for start in range(0, len(sent), piece):
+        channel.receive(sent[start : start + piece])
+        found += everything(channel, room)
+    assert found == b"".join(messages)
+    assert not channel.unread_bytes and not channel.has_ended
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 3 * SLICE_BYTES), max_size=6))
+def test_channel_sends_queued_buffers_in_slices_and_in_order(
+    certificates: Certificates, sizes: list[int]
+) -> None:
+    channel, peer = connected(certificates)
+    buffers = [bytes([number]) * size for number, size in enumerate(sizes)]
+    channel.queue(buffers)
+    assert channel.unsent_bytes == sum(sizes)
+    found = b""
+    while before := channel.unsent_bytes:
+        encrypted = channel.encrypt_slice()
+        assert 0 < before - channel.unsent_bytes <= SLICE_BYTES
+        assert len(encrypted) < SLICE_BYTES + 1024
+        peer.incoming.write(encrypted)
+        found += peer.read()
+    assert found == b"".join(buffers)
+
+
+def test_short_buffers_are_joined_to_one_record(certificates: Certificates) -> None:
+    channel, _ = connected(certificates)
+    channel.queue([b"a", b"", b"bc", b"d" * 100])
+    encrypted = channel.encrypt_slice()
+    assert channel.unsent_bytes == 0
+    assert len(encrypted) < 103 + 40
+
+
+def test_end_of_the_client_leaves_the_other_direction_open(certificates: Certificates) -> None:
+    channel, peer = connected(certificates)
+    peer.tls.write(b"last")
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.unwrap()
+    channel.receive(peer.outgoing.read())
+    assert everything(channel) == b"last"
+    assert channel.has_ended
+    channel.queue([b"answer"])
+    peer.incoming.write(channel.encrypt_slice())
+    peer.incoming.write(channel.end())
+    assert peer.outgoing.pending == 0
+
+
+def test_plain_text_is_known_by_its_first_byte(certificates: Certificates) -> None:
+    channel = TlsChannel(certificates.credentials().context)
+    channel.receive(b"")
+    with pytest.raises(NotTls):
+        channel.receive(b"\0\0\0\x10")
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=1, max_size=300), st.integers(0, 200))
+def test_bytes_that_make_no_sense_are_typed_errors(
+    certificates: Certificates, noise: bytes, position: int
+) -> None:
+    channel = TlsChannel(certificates.credentials().context)
+    peer = Peer(certificates.client())
+    peer.handshake()
+    hello = bytearray(peer.outgoing.read())
+    hello[position : position + len(noise)] = noise
+    try:
+        channel.receive(bytes(hello))
+        channel.shake_hands()
+    except (ssl.SSLError, NotTls):
+        pass
+    assert not channel.is_established
+
+
+def test_what_came_before_a_broken_record_is_read(certificates: Certificates) -> None:
+    channel, peer = connected(certificates)
+    peer.tls.write(b"good")
+    channel.receive(peer.outgoing.read())
+    peer.tls.write(b"bad")
+    broken = bytearray(peer.outgoing.read())
+    broken[-1] ^= 1
+    channel.receive(bytes(broken))
+    buffer = memoryview(bytearray(100))
+    assert channel.read_into(buffer) == 4
+    with pytest.raises(ssl.SSLError):
+        channel.read_into(buffer)

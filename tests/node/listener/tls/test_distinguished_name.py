@@ -1,0 +1,28 @@
+"""Subjects of certificates as Java's X500Principal.getName writes them."""
+
+import pytest
+
+from oncelog.node.listener.tls.distinguished_name import distinguished_name
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        ([[("commonName", "alice")]], "CN=alice"),
+        (
+            [[("countryName", "DE")], [("organizationName", "Ex")], [("commonName", "alice")]],
+            "CN=alice,O=Ex,C=DE",
+        ),
+        ([[("commonName", "a"), ("userId", "b")]], "CN=a+UID=b"),
+        ([[("commonName", 'a,b+"c"\\<d>;e')]], 'CN=a\\,b\\+\\"c\\"\\\\\\<d\\>\\;e'),
+        ([[("commonName", " a ")]], "CN=\\ a\\ "),
+        ([[("commonName", "#a")]], "CN=\\#a"),
+        ([[("emailAddress", "a@b")]], "1.2.840.113549.1.9.1=#1603614062"),
+        ([[("serialNumber", "x" * 200)]], "2.5.4.5=#1381c8" + "78" * 200),
+        ([], ""),
+    ],
+)
+def test_subject_is_written_as_java_writes_it(
+    subject: list[list[tuple[str, str]]], name: str
+) -> None:
+    assert distinguished_name(subject) == name

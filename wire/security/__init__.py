@@ -1,0 +1,1 @@
+"""What clients and brokers share of authentication: secrets, JAAS texts."""

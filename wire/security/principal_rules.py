@@ -1,0 +1,71 @@
+"""`ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal.
+
+Rules are tried in order; the first whose pattern fits the whole name decides. `DEFAULT` takes the
+name as it is. `RULE:pattern/replacement/` replaces it, `$1` stands for a group, and `L` or `U`
+behind the last slash makes it lower or upper case (KIP-371).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_RULE = re.compile(
+    r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|\n|$)"
+)
+_GROUP = re.compile(r"\$(\d)")
+_CASES = {"": str, "L": str.lower, "U": str.upper}
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalRule:
+    """One rule; without a pattern the name stays as it is."""
+
+    pattern: "re.Pattern[str] | None" = None
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, name: str) -> str | None:
+        """Return the new name, None where the pattern does not fit."""
+        if self.pattern is None:
+            return name
+        found = self.pattern.fullmatch(name)
+        if found is None:
+            return None
+        return _CASES[self.case](
+            _GROUP.sub(lambda group: found[int(group[1])] or "", self.replacement)
+        )
+
+
+def parse_principal_rules(text: str) -> tuple[PrincipalRule, ...]:
+    """Return the rules of a text; ValueError says which part is none."""
+    return tuple(_rules(text.strip() or "DEFAULT"))
+
+
+def _rules(text: str) -> Iterator[PrincipalRule]:
+    at = 0
+    while at < len(text):
+        found = _RULE.match(text, at)
+        if found is None:
+            raise ValueError(f"not a rule such as RULE:^CN=(.*?),.*$/$1/L: {text[at:]}")
+        is_default, pattern, replacement, case = found.groups()
+        if is_default:
+            yield PrincipalRule()
+        else:
+            yield _rule(pattern, replacement, case)
+        at = found.end()
+
+
+def _rule(pattern: str, replacement: str, case: str) -> PrincipalRule:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern} is no regular expression: {error}") from None
+    for group in _GROUP.finditer(replacement):
+        if int(group[1]) > compiled.groups:
+            raise ValueError(f"{pattern} has no group {group[0]}")
+    return PrincipalRule(compiled, replacement, case)
+
+
+def mapped_name(rules: Sequence[PrincipalRule], name: str) -> str | None:
+    """Return what the first rule that fits makes of a name; None where none fits."""
+    return next((new for rule in rules if (new := rule.apply(name)) is not None), None)
