@@ -47,10 +47,14 @@ def is_small(member_count: int, names: Iterable[str], topics: Topics) -> bool:
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], default: str = DEFAULT_ASSIGNOR) -> str:
-    """Return the assignor that most members ask for, or the default if none does."""
-    votes = Counter(each.server_assignor for each in members if each.server_assignor in ASSIGNORS)
-    name = votes.most_common(1)[0][0] if votes else None
-    return name or default
+    """Return the assignor that most members ask for, or the default if none does.
+
+    Of as many votes uniform wins, as Kafka 4.4 describes such a group. There a member that is alone
+    with its vote for range is another case, and the group's epoch rises at each of its heartbeats.
+    """
+    asked = (each.server_assignor for each in members)
+    votes = Counter(name for name in asked if name is not None and name in ASSIGNORS)
+    return max(votes, key=lambda name: (votes[name], name), default=default)
 
 
 def making_target(

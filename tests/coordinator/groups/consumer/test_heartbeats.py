@@ -15,7 +15,10 @@ from oncelog.coordinator.groups.consumer.records import (
     TargetAssignmentKey,
     TargetEpochKey,
 )
-from oncelog.coordinator.groups.consumer.target_assignment import making_target_of
+from oncelog.coordinator.groups.consumer.target_assignment import (
+    making_target_of,
+    preferred_assignor,
+)
 from oncelog.wire.errors import ErrorCode
 
 from ..step_lengths import longest_step
@@ -194,6 +197,22 @@ def test_an_assignor_that_is_outvoted_raises_no_epoch(log: ConsumerLog) -> None:
     epoch = log.group.epoch
     log.pass_time(INTERVAL_MS)
     log.ask(clients[2].short_request(server_assignor="range"))
+    assert log.group.epoch == epoch
+
+
+@pytest.mark.parametrize("votes", [("range", "uniform"), ("uniform", "range")])
+def test_tie_of_two_assignors_is_decided_by_their_names_and_not_by_who_came_first(
+    log: ConsumerLog, votes: tuple[str, str]
+) -> None:
+    log.set_topic("t", 5)
+    clients = [member(log, name, assignor=vote) for name, vote in zip("ab", votes, strict=True)]
+    settle(log, clients, 2)
+    assert preferred_assignor(log.group.members.values()) == "uniform"
+    epoch = log.group.epoch
+    log.load_anew()
+    log.pass_time(INTERVAL_MS)
+    for client, vote in zip(clients, votes, strict=True):
+        log.ask(client.short_request(server_assignor=vote, member_epoch=client.epoch))
     assert log.group.epoch == epoch
 
 
