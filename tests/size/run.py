@@ -19,6 +19,7 @@ from oncelog.deploy.cluster.terminal import show
 from .batches import compacted, search
 from .journal import journal
 from .load import flush, tail
+from .members import members
 from .partitions import create, delete
 from .readers import repeated, unread
 from .restart import restart
@@ -26,6 +27,7 @@ from .stage import Outcome, Stage, judge, names_of
 
 CASES = names_of((
     create, search, compacted, journal, flush, unread, repeated, delete, restart, tail,
+    members,
 ))  # fmt: skip
 COLUMNS = {
     "case": "CASE",

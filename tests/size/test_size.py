@@ -26,6 +26,7 @@ SHORT = (
     "create",
     "delete",
     "restart",
+    "members",
 )
 
 
