@@ -35,13 +35,14 @@ from . import (
 )
 from .look import page
 from .proof import conformance
+from .security import acls
 
 GROUPS = {
     "Life of a cluster": ("up", "ps", "env", "doctor", "logs", "down", "node", "clock"),
     "Faults": (
         "kill", "stop", "start", "restart", "pause", "resume", "partition", "slow", "heal",
     ),
-    "Data": ("topic", "produce", "consume", "group", "log"),
+    "Data": ("topic", "produce", "consume", "group", "acl", "log"),
     "To look at": ("ui", "top"),
     "Transactions": ("why", "txn"),
     "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
@@ -65,8 +66,8 @@ def build(width: int | None = None) -> App:
         help_formatter="plain" if width is not None and width < TABLE_WIDTH_MIN else None,
     )
     for family in (
-        cluster, clock, topics, groups, transactions, data, bench, check, chaos, inject, observe,
-        prove, profile, conformance, page,
+        cluster, clock, topics, groups, acls, transactions, data, bench, check, chaos, inject,
+        observe, prove, profile, conformance, page,
     ):  # fmt: skip
         family.register(app)
 

@@ -25,6 +25,7 @@ from .coordinator_lookup import GROUP, find_coordinator, raise_error_of
 from .failures import UNREACHABLE
 from .fetch.offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from .group_admin import GroupAdmin
+from .security.acl_admin import AclAdmin
 from .transaction_admin import TransactionAdmin
 from .view_source import Source, view_of
 
@@ -86,7 +87,7 @@ class LogDirEntry:
 
 
 class Admin:
-    """Administration through a view of the cluster; `groups` and `transactions` have their own."""
+    """Administration by a view of the cluster; `groups`, `transactions`, `acls` have their own."""
 
     def __init__(self, source: Source, *, timeout_ms: int = 15_000) -> None:
         """A view is the caller's to close; of a bootstrap line or a configuration one is made."""
@@ -95,6 +96,7 @@ class Admin:
         self._owns_view = view is not source
         self.groups = GroupAdmin(view, timeout_ms=timeout_ms)
         self.transactions = TransactionAdmin(view, timeout_ms=timeout_ms)
+        self.acls = AclAdmin(view, timeout_ms=timeout_ms)
 
     async def __aenter__(self) -> Self:
         return self

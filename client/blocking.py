@@ -162,7 +162,7 @@ class _BlockingCalls:
 
 
 class BlockingAdmin(BlockingClient[Admin], _BlockingCalls):
-    """Every coroutine method of `Admin`, `Admin.groups` and `Admin.transactions`, without `await`.
+    """Every coroutine method of `Admin`, its `groups`, `transactions` and `acls`, without `await`.
 
     with BlockingAdmin("127.0.0.1:9092") as admin:
         admin.create_topic("orders", partitions=3)
@@ -174,3 +174,4 @@ class BlockingAdmin(BlockingClient[Admin], _BlockingCalls):
         super().__init__(self._thing, "oncelog-admin")
         self.groups = _BlockingCalls(self._thing.groups, self._thread)
         self.transactions = _BlockingCalls(self._thing.transactions, self._thread)
+        self.acls = _BlockingCalls(self._thing.acls, self._thread)

@@ -66,6 +66,9 @@ SPOKEN: dict[int, tuple[int, int]] = {
     26: (0, 5),  # EndTxn
     27: (1, 1),  # WriteTxnMarkers
     28: (0, 5),  # TxnOffsetCommit
+    29: (1, 3),  # DescribeAcls
+    30: (1, 3),  # CreateAcls
+    31: (1, 3),  # DeleteAcls
     32: (1, 4),  # DescribeConfigs
     35: (1, 4),  # DescribeLogDirs
     36: (0, 2),  # SaslAuthenticate

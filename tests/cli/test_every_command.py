@@ -26,6 +26,7 @@ topic alter a retention.ms=1000; topic delete a nosuch
 produce orders lines.txt; consume orders -n 3
 log dump orders/0
 group list; group describe readers; group reset readers --to earliest; group delete nosuch
+acl list; acl add --allow User:a --topic orders; acl remove --topic orders
 txn list; txn describe billing; txn describe open; txn explain open; txn producers orders/0
 txn hanging; txn log 0
 why orders/0; txn check-back --resolver sqlite:///none.db --once

@@ -49,6 +49,7 @@ NO_NAMES = {
     # of clusters, nodes and runs of our own; what a person types is that person's
     "bench", "chaos", "check", "clock", "demo", "down", "env", "heal", "kill", "node", "partition",
     "pause", "produce", "prove", "restart", "resume", "slow", "start", "stop", "up",
+    "acl",  # of administrators
     "topic create", "topic alter", "topic delete", "txn check-back",
     "completion", "help", "profile",
 }  # fmt: skip

@@ -22,6 +22,7 @@ from oncelog.cli import all_clusters, groups, profile, topics, transactions
 from oncelog.cli import cluster as c
 from oncelog.cli.bench import REPLICATION_OPTIONAL, TRANSACTION_OPTIONAL
 from oncelog.cli.main import build
+from oncelog.cli.security import acls
 from oncelog.deploy.cluster.terminal import say, show, show_one, tell
 from oncelog.deploy.inspect.doctor import HealthCheck
 from oncelog.deploy.inspect.explain import Explanation
@@ -110,6 +111,12 @@ TABLES: dict[str, tuple[dict[str, Any], Columns, Sequence[str]]] = {
     ),
     "group describe": (OFFSET, groups.OFFSET_COLUMNS, ("host", "member")),
     "group reset": (OFFSET, groups.RESET_COLUMNS, ()),
+    "acl list": (
+        {"principal": "User:billing-service", "permission": "Allow", "operation": "DescribeConfigs",
+         "resource": "TransactionalId", "name": "billing-", "pattern": "Prefixed",
+         "host": "192.168.100.200"},
+        acls.ACL_COLUMNS, acls.ACL_OPTIONAL,
+    ),
     "txn list": (TXN, transactions.LISTING_COLUMNS, transactions.LISTING_OPTIONAL),
     "txn producers": (PRODUCER, transactions.PRODUCER_COLUMNS, transactions.PRODUCER_OPTIONAL),
     "txn hanging": (PRODUCER, transactions.HANGING_COLUMNS, transactions.PRODUCER_OPTIONAL),

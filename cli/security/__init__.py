@@ -1,0 +1,1 @@
+"""security: commands about who may do what; begin with acls.py."""
