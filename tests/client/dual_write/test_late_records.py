@@ -16,6 +16,7 @@ from oncelog.client import (
     OutboxWriter,
     Producer,
 )
+from oncelog.client.dual_write.blocking_writer import BlockingDualWork
 from oncelog.client.failures import IllegalProducerState
 
 from .ledger import Ledger, assert_equal, events
@@ -126,6 +127,44 @@ def test_a_thread_that_finds_no_room_in_its_block_enters_no_later_one(
             second.send(topic, b"2")
         with pytest.raises(IllegalProducerState, match=OVER):
             told[0].result(10)
+    assert events(bootstrap, topic) == [2]
+
+
+@pytest.mark.parametrize("call", ["send", "send_many"])
+def test_a_thread_that_is_stopped_on_its_way_into_its_block_enters_no_later_one(
+    bootstrap: str, ledger: Ledger, topic: str, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    is_checked, may_go_on, told = threading.Event(), threading.Event(), list[Exception]()
+    real = BlockingDualWork._used
+
+    def used(work: BlockingDualWork) -> None:
+        real(work)
+        if threading.current_thread() is late:
+            is_checked.set()
+            assert may_go_on.wait(30)
+
+    def send_late() -> None:
+        try:
+            if call == "send":
+                work.send(topic, b"9").result(10)
+            else:
+                work.send_many(topic, [b"9"])
+        except IllegalProducerState as problem:
+            told.append(problem)
+
+    late = threading.Thread(target=send_late)
+    monkeypatch.setattr(BlockingDualWork, "_used", used)
+    with BlockingDualWriter(bootstrap, topic, ledger.connect) as writer:
+        with writer.transaction() as work:
+            work.execute(ledger.insert, (1, 5))
+            late.start()
+            assert is_checked.wait(10)
+        with writer.transaction() as second:
+            may_go_on.set()
+            late.join()
+            second.execute(ledger.insert, (2, 5))
+            second.send(topic, b"2")
+    assert [OVER in str(problem) for problem in told] == [True]
     assert events(bootstrap, topic) == [2]
 
 

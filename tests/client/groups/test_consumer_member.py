@@ -155,3 +155,22 @@ async def test_commit_of_positions_is_refused_where_some_of_them_went(scene: Sce
             await scene.consumer.commit()
         await scene.poll_now()
         await scene.consumer.commit()
+
+
+async def test_watcher_hears_which_answers_brought_an_assignment(scene: Scene) -> None:
+    heard: list[tuple[int, bool]] = []
+
+    class Watcher:
+        def says(self, epoch: int) -> None:
+            pass
+
+        def hears(self, epoch: int, *, is_given: bool) -> None:
+            heard.append((epoch, is_given))
+
+    async with scene.consumer:
+        scene.consumer.watch_heartbeats(Watcher())
+        scene.subscribe()
+        await scene.is_given(OF_P)
+        await scene.has(OF_P)
+        await until(lambda: len(heard) > 2)
+        assert heard[:3] == [(5, True), (5, False), (5, False)]
