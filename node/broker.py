@@ -43,8 +43,8 @@ from .environment import Surroundings
 from .groups.removal import OffsetExpiry, forget_deleted_topics
 from .handlers.api_table import prepare_codecs, served_apis
 from .listener.dispatch import Dispatcher
+from .listener.protection import Protection
 from .listener.server import KafkaServer
-from .listener.tls.credentials import tls_credentials
 from .loop_watchdog import LoopWatchdog
 from .membership.isolated_leader import IsolatedLeader
 from .membership.liveness import INCARNATION_BYTES, Liveness
@@ -93,7 +93,7 @@ class Broker:
         """Return when this broker serves. Raises what tells people why it cannot."""
         config, loop = self.config, asyncio.get_running_loop()
         self._failure = loop.create_future()
-        self._tls = tls_credentials(config, logging.getLogger("oncelog.server"))
+        protection = Protection.of(config, self.state, self._outside.random_bytes)
         codecs = loop.run_in_executor(None, prepare_codecs)
         boot_id = self._outside.boot_id()
         self._journal_executor = self._outside.executor(1, "raft-journal")
@@ -138,7 +138,7 @@ class Broker:
             self.services,
             logging.getLogger("oncelog.server"),
             listen=self._outside.listen,
-            tls=self._tls,
+            protection=protection,
         )
         await codecs
         broker_epoch = await self.liveness.register(config.first_advertised.bind.port)

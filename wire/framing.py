@@ -38,10 +38,10 @@ class FrameReceiver:
         "_filled",
         "_frame",
         "_frame_bytes",
-        "_max_bytes",
         "_memory",
         "_rest",
         "_trusted_bytes",
+        "max_bytes",
     )
 
     def __init__(
@@ -51,7 +51,7 @@ class FrameReceiver:
         trusted_bytes: int = TRUSTED_BYTES,
     ) -> None:
         """trusted_bytes: how far a length is believed before the bytes are here."""
-        self._max_bytes = max_frame_bytes
+        self.max_bytes = max_frame_bytes
         self._trusted_bytes = trusted_bytes
         self._memory = memory or FrameMemory()
         self._rest = b""  # bytes that came, and make no frame yet
@@ -84,7 +84,7 @@ class FrameReceiver:
             if not self._rest and filled > _PREFIX:
                 staging = self._memory.staging
                 size = _size.unpack_from(staging)[0]
-                if size == filled - _PREFIX and size <= self._max_bytes:  # just one frame, whole
+                if size == filled - _PREFIX and size <= self.max_bytes:  # just one frame, whole
                     self._filled = 0
                     return [memoryview(bytearray(staging[_PREFIX:filled]))]
             return self._take_staged()
@@ -99,7 +99,7 @@ class FrameReceiver:
         position = 0
         while filled - position >= _PREFIX:
             size = _size.unpack_from(staging, position)[0]
-            if not 0 < size <= self._max_bytes:
+            if not 0 < size <= self.max_bytes:
                 self._rest = bytes(staging[position:filled])
                 raise MalformedFrame(f"a frame of {size} bytes is not accepted here")
             start, end = position + _PREFIX, position + _PREFIX + size

@@ -10,6 +10,7 @@ from ..metadata.commands import (
     AlterConfigs,
     AlterPartition,
     AlterPartitionReassignments,
+    AlterScramCredentials,
     Command,
     CreateAcls,
     CreatePartitions,
@@ -37,6 +38,7 @@ MESSAGE_OF: dict[type, PeerMessage] = {
     AdvanceClock: PeerMessage.ADMIN,
     CreateAcls: PeerMessage.ADMIN,
     DeleteAcls: PeerMessage.ADMIN,
+    AlterScramCredentials: PeerMessage.ADMIN,
 }
 
 

@@ -5,13 +5,14 @@ order, topics in the order in which the log made them, which a snapshot keeps. T
 fields is for ever; a new layout gets a new version.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 
 import msgpack
 
 from ...runtime.sliced_work import Steps
+from ...wire.security.scram_server import ScramCredential
 from ..acls.bindings import AclBinding
 from ..snapshot_reader import SnapshotReader
 from .clock_advances import ClockAdvances
@@ -22,6 +23,7 @@ VERSION = 1
 WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced
 WITH_GROUPS_VERSION = 3  # and one more; written only where groups have configs
 WITH_ACLS_VERSION = 4  # and one more; written only where there are ACLs
+WITH_USERS_VERSION = 5  # and one more; written only where users have credentials
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
 _broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
@@ -41,7 +43,13 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     steps, groups = tables.clock_advances.steps, _sorted(tables.group_configs)
     acls = list(tables.acls)
     version = WITH_GROUPS_VERSION if groups else WITH_CLOCK_VERSION if steps else VERSION
+    users = [
+        (name, mechanism, *credential)
+        for name, found in sorted(tables.scram_credentials.items())
+        for mechanism, credential in sorted(found.items())
+    ]
     version = WITH_ACLS_VERSION if acls else version
+    version = WITH_USERS_VERSION if users else version
     head = (
         version,
         tables.cluster_id,
@@ -58,7 +66,8 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
     ]
-    return _encode(head, topics, tail, acls)
+    lists: list[list[tuple[object, ...]]] = [[_acl_fields(acl) for acl in acls], [*users]]
+    return _encode(head, topics, tail, lists[: max(0, version - WITH_GROUPS_VERSION)])
 
 
 def _broker_values(broker: BrokerRegistration) -> tuple[object, ...]:
@@ -75,10 +84,10 @@ def _encode(
     head: tuple[object, ...],
     topics: list[_TopicCut],
     tail: tuple[object, ...],
-    acls: list[AclBinding],
+    lists: Sequence[Sequence[tuple[object, ...]]],
 ) -> Steps[list[bytes]]:
     packer = msgpack.Packer()
-    pieces = [packer.pack_array_header(len(head) + 1 + len(tail) + bool(acls))]
+    pieces = [packer.pack_array_header(len(head) + 1 + len(tail) + len(lists))]
     pieces += map(packer.pack, head)
     pieces.append(packer.pack_array_header(len(topics)))
     written = 0
@@ -92,12 +101,12 @@ def _encode(
             if written % SLICE_PARTITIONS == 0:
                 yield
     pieces += map(packer.pack, tail)
-    if acls:
-        pieces.append(packer.pack_array_header(len(acls)))
-    for number, acl in enumerate(acls, 1):
-        pieces.append(packer.pack(_acl_fields(acl)))
-        if number % SLICE_PARTITIONS == 0:
-            yield
+    for entries in lists:
+        pieces.append(packer.pack_array_header(len(entries)))
+        for number, entry in enumerate(entries, 1):
+            pieces.append(packer.pack(entry))
+            if number % SLICE_PARTITIONS == 0:
+                yield
     return pieces
 
 
@@ -123,10 +132,10 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in range(VERSION, WITH_ACLS_VERSION + 1):
+    if version not in range(VERSION, WITH_USERS_VERSION + 1):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} to {WITH_ACLS_VERSION}."
+            f"versions {VERSION} to {WITH_USERS_VERSION}."
         )
     if count != 9 + version:
         raise ValueError(f"it has {count} parts, not {9 + version}")
@@ -157,6 +166,11 @@ def _decode(
         tables.group_configs = {name: dict(configs) for name, configs in reader.value()}
     for number in range(1, 1 + (reader.array() if version >= WITH_ACLS_VERSION else 0)):
         tables.put_acl(AclBinding(*reader.value()))
+        if number % SLICE_PARTITIONS == 0:
+            yield
+    for number in range(1, 1 + (reader.array() if version >= WITH_USERS_VERSION else 0)):
+        name, mechanism, *values = reader.value()
+        tables.put_scram_credential(name, mechanism, ScramCredential(*values))
         if number % SLICE_PARTITIONS == 0:
             yield
     reader.end()

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from ...wire.identifiers import TopicPartition
+from ...wire.security.scram_server import ScramCredential
 from ..acls.acl_table import AclTable
 from ..acls.bindings import AclBinding
 from ..partition_set import PartitionSet
@@ -46,6 +47,7 @@ class ClusterTables:
         self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; of groups to come, too
         self.acls = AclTable()
+        self.scram_credentials: dict[str, dict[int, ScramCredential]] = {}  # user, mechanism
         self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
         self._names_by_id: dict[bytes, str] = {}
         self._names_by_metric: dict[str, dict[str, None]] = {}  # see `colliding_topic`
@@ -218,6 +220,19 @@ class ClusterTables:
         """Remove an ACL, if it is there."""
         if self.acls.remove(acl):
             self._changes.others_changed = True
+
+    def put_scram_credential(
+        self, name: str, mechanism: int, credential: ScramCredential | None
+    ) -> None:
+        """Replace the credential of a user for a mechanism, or remove it."""
+        found = {**self.scram_credentials.pop(name, {})}
+        if credential is None:
+            found.pop(mechanism, None)
+        else:
+            found[mechanism] = credential
+        if found:
+            self.scram_credentials[name] = found
+        self._changes.others_changed = True
 
     def put_defaults(self, defaults: dict[str, str]) -> None:
         """Replace the static defaults of the cluster."""

@@ -19,6 +19,7 @@ from ...runtime.sliced_work import Steps
 from ...wire.errors import InvalidRequest, PolicyViolation
 from ...wire.identifiers import TopicPartition
 from ..acls.bindings import AclBinding
+from ..security.scram_changes import ScramChange
 
 COMMAND_BYTES_MAX = 60_000
 ITEMS_MAX = 256  # of one: it and its outcome are encoded and decoded in some 2 ms each
@@ -271,6 +272,13 @@ class DeleteAcls:
     acls: tuple[AclBinding, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AlterScramCredentials:
+    """Give users credentials, or take them (KIP-554); the changes are independent."""
+
+    changes: tuple[ScramChange, ...]
+
+
 # Its place here is the number of a kind, for ever: only append.
 Command = (
     SetClusterId
@@ -291,6 +299,7 @@ Command = (
     | AdvanceClock
     | CreateAcls
     | DeleteAcls
+    | AlterScramCredentials
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
@@ -306,6 +315,7 @@ _ITEMS_OF: dict[type[Command], str] = {
     AlterPartitionReassignments: "partitions",
     CreateAcls: "acls",
     DeleteAcls: "acls",
+    AlterScramCredentials: "changes",
 }
 
 

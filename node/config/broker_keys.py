@@ -106,6 +106,10 @@ class BrokerSettings(CoordinatorSettings):
         "A connection without a complete request so long after it was made is closed.",
         at_least(1000),
     )  # fmt: skip
+    connection_failed_authentication_delay_ms: int = setting(
+        "connection.failed.authentication.delay.ms", INT, "100",
+        "How long the answer to a failed login waits.", at_least(0),
+    )  # fmt: skip
     request_timeout_ms: int = setting(
         "request.timeout.ms",
         INT,

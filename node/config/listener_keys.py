@@ -4,7 +4,9 @@ from dataclasses import dataclass, fields
 
 from ...wire.security.principal_rules import parse_principal_rules
 from ...wire.security.secret import Secret
-from .keys import INT, LIST, PASSWORD, STRING, at_least, one_of, setting, some_of
+from .keys import INT, LIST, LONG, PASSWORD, STRING, at_least, one_of, setting, some_of
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def check_principal_rules(text: str) -> str | None:
@@ -70,6 +72,34 @@ class ListenerSettings:
         "ssl.principal.mapping.rules", STRING, "DEFAULT",
         "How the subject of a client's certificate becomes the name of its principal (KIP-371).",
         check_principal_rules,
+    )  # fmt: skip
+
+    # logins
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        "sasl.enabled.mechanisms", LIST, "",
+        "How clients log in on listeners with SASL: " + ", ".join(MECHANISMS) + ".",
+        lambda value: some_of(*MECHANISMS)(value) if value else None,
+        kafka_default="GSSAPI",
+    )  # fmt: skip
+    plain_sasl_jaas_config: Secret = setting(  # noqa: RUF009
+        "plain.sasl.jaas.config", PASSWORD, "",
+        "The users of PLAIN: ...PlainLoginModule required user_alice=\"PASSWORD\";",
+    )  # fmt: skip
+    scram_256_sasl_jaas_config: Secret = setting(  # noqa: RUF009
+        "scram-sha-256.sasl.jaas.config", PASSWORD, "",
+        "Taken as Kafka asks for it; SCRAM's users are those of AlterUserScramCredentials.",
+    )  # fmt: skip
+    scram_512_sasl_jaas_config: Secret = setting(  # noqa: RUF009
+        "scram-sha-512.sasl.jaas.config", PASSWORD, "", "As scram-sha-256.sasl.jaas.config."
+    )
+    connections_max_reauth_ms: int = setting(
+        "connections.max.reauth.ms", LONG, "0",
+        "How long a login lasts until the client must log in again (KIP-368); 0: no limit.",
+        at_least(0),
+    )  # fmt: skip
+    sasl_server_max_receive_size: int = setting(
+        "sasl.server.max.receive.size", INT, "524288", "The largest request before a login.",
+        at_least(1024),
     )  # fmt: skip
 
 

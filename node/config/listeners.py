@@ -36,7 +36,6 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-SERVED = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 DEFAULT_MAP = ",".join(f"{name}:{name}" for name in SecurityProtocol.__members__)
 
 
@@ -106,11 +105,6 @@ def parse_listeners(
             raise InvalidConfig(
                 f"Clients cannot connect to {endpoint.host or 'an empty host'} of {name}: "
                 "set advertised.listeners."
-            )
-        if protocol_of[name] not in SERVED:
-            raise InvalidConfig(
-                f"listeners: {' and '.join(each.name for each in SERVED)} are served, "
-                f"not {protocol_of[name].name} of {name}."
             )
     return tuple(
         Listener(name, protocol_of[name], endpoint, told.get(name))

@@ -31,6 +31,7 @@ from .metadata import (
 )
 from .metadata.auto_creation import AutoCreation
 from .produce import produce
+from .security import logins, scram_credentials
 from .transactions import admin as transaction_admin
 from .transactions import markers, producers
 
@@ -59,6 +60,8 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
         *members.apis(),
         *consumer_members.apis(),
         *group_admin.apis(),
+        *logins.apis(),
+        *scram_credentials.apis(),
     )
 
 

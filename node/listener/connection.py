@@ -21,12 +21,13 @@ from ...wire.framing import Buffer, FrameReceiver
 from ...wire.primitives import MalformedFrame
 from ..config.listeners import Listener
 from .closing import CloseConnection, UnservedRequest
-from .dispatch import Api, RequestContext
+from .dispatch import Api, Dispatcher, RequestContext
 from .pending_answer import PendingAnswer
 from .tcp_info import has_peer_closed, since_last_data_ms
 from .tls.reasons import NOT_PLAIN, is_tls
 
 if TYPE_CHECKING:
+    from .sasl.guard import GuardedDispatcher
     from .server import KafkaServer
 
 PIPELINED_MAX = 64
@@ -64,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
     _has_ended: bool = False  # nothing more will come
     _waits_for_budget: bool = False
     context: RequestContext | None = None
+    dispatcher: "Dispatcher | GuardedDispatcher" = field(init=False)
     peer_host: str = ""
     last_active_s: float = field(init=False)
     silent_since_s: float | None = field(init=False)  # None once it has sent a valid request
@@ -73,8 +75,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def __post_init__(self) -> None:
         server = self._server
-        request_bytes_max = server.config.socket_request_max_bytes
-        self._receiver = FrameReceiver(request_bytes_max, server.frame_memory)
+        self.dispatcher = server.dispatcher
+        bytes_max = server.request_bytes_max(self.listener)
+        self._receiver = FrameReceiver(bytes_max, server.frame_memory)
         self.last_active_s = self.silent_since_s = server.now_s
 
     @property
@@ -176,8 +179,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = False
         self.stalled_since_s = None
         self.last_active_s = self._server.now_s
-        unsent, self._unsent_bytes = self._unsent_bytes, 0
-        self._server.budget.release(unsent)
+        self._server.budget.release(self._unsent_bytes)
+        self._unsent_bytes = 0
         self._advance_soon()
 
     # -- called by the server
@@ -185,9 +188,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def can_finish(self) -> bool:
         """See `memory_budget.Holder`."""
-        if self._frames or self._is_writing_paused or self._has_ended:
-            return False
-        return bool(self._unframed_bytes)
+        cannot = self._frames or self._is_writing_paused or self._has_ended
+        return bool(self._unframed_bytes and not cannot)
 
     def budget_allows(self) -> None:
         self._waits_for_budget = False
@@ -224,9 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._has_ended:
             return True
         peer = self._transport.get_extra_info("socket")
-        if peer is None or self._transport.is_closing():
-            return False
-        return has_peer_closed(peer)
+        return peer is not None and not self._transport.is_closing() and has_peer_closed(peer)
 
     def close(self, reason: str) -> None:
         """Close this connection; what is written already may still leave."""
@@ -246,13 +246,14 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests, in order
 
     def _advance(self) -> None:
-        server, frames, in_flight = self._server, self._frames, self._in_flight
+        server, dispatcher = self._server, self.dispatcher
+        frames, in_flight = self._frames, self._in_flight
         started = 0
         stretch = REQUESTS_AT_A_STRETCH if self.silent_since_s is None else REQUESTS_AT_FIRST
         try:
             while frames and not self._is_writing_paused and self.closing_since_s is None:
                 frame = frames[0]
-                api = server.dispatcher.find(frame)
+                api = dispatcher.find(frame)
                 if in_flight and not self._may_overtake_answers(api):
                     return
                 if started == stretch or server.share.is_spent():
@@ -261,10 +262,11 @@ class Connection(asyncio.BufferedProtocol):
                 started += 1
                 frames.popleft()
                 assert self.context is not None
-                answer = server.dispatcher.dispatch(self.context, api, frame)
-                if self.silent_since_s is not None:
+                answer = dispatcher.dispatch(self.context, api, frame)
+                if self.silent_since_s is not None and self.context.is_let_in:
                     self.silent_since_s = None
                     server.heard_first(self)
+                    self._receiver.max_bytes = server.config.socket_request_max_bytes
                 size_bytes = len(frame) + SIZE_PREFIX_BYTES
                 del frame
                 if in_flight or (isinstance(answer, PendingAnswer) and not answer.is_done):
@@ -306,6 +308,7 @@ class Connection(asyncio.BufferedProtocol):
     def _send_now(self, answer: Answer) -> None:
         if isinstance(answer, PendingAnswer):
             if answer.close_reason is not None:
+                self._write(answer.buffers or [])
                 raise CloseConnection(answer.close_reason)
             answer = answer.buffers
         if answer:
@@ -326,6 +329,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 if answer.close_reason is not None:
                     close_reason = answer.close_reason
+                    ready += answer.buffers or ()
                     break
                 answer = answer.buffers
             in_flight.popleft()

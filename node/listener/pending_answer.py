@@ -42,10 +42,13 @@ class PendingAnswer:
             on_done, self._on_done = self._on_done, None
             on_done()
 
-    def abort(self, reason: str) -> None:
-        """Close the connection instead of answering: an acks=0 produce failed, and the like."""
+    def abort(self, reason: str, body: list[Buffer] | None = None) -> None:
+        """Close the connection instead of answering: an acks=0 produce failed, and the like.
+
+        body: of an answer that is sent before.
+        """
         self.close_reason = reason
-        self.complete(None)
+        self.complete(body)
 
     def fail(
         self, error: Exception, refuse: Callable[[KafkaError], "list[Buffer] | PendingAnswer"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...coordinator.security.principal import ANONYMOUS, Principal
 from ..security.access import Access
 from .memory_budget import MemoryBudget
+from .sasl.login import Login
 
 if TYPE_CHECKING:
     from ..handlers.fetch.repeated_fetch import RepeatedFetch
@@ -26,6 +27,7 @@ class RequestContext:
     the listener that the client chose. `client_software` is what ApiVersions v3
     told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified,
     `repeated_fetch` once a large fetch has come.
+    `login` is there on listeners with SASL.
     `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
     is that of all connections. `is_closed` before the callbacks of `on_close` are called.
     """
@@ -44,7 +46,13 @@ class RequestContext:
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
     connected_at_ms: int = 0
+    login: Login | None = None
     _access: Access | None = None
+
+    @property
+    def is_let_in(self) -> bool:
+        """Whether the client may ask for more than a login."""
+        return self.login is None or self.login.is_complete
 
     @property
     def age_ms(self) -> int:

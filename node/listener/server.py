@@ -9,17 +9,20 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
+from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener, is_loopback
 from ..environment import listening_socket
 from .connection import Connection
 from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
-from .tls.credentials import TlsCredentials
+from .protection import Protection
+from .sasl.guard import GuardedDispatcher
+from .sasl.login import Login
 from .tls.transport import RECEIVE_BYTES, TlsTransport
 from .unserved_requests import UnservedRequests
 
@@ -43,9 +46,8 @@ class KafkaServer:
         services: "BrokerServices",
         log: logging.Logger,
         listen: Callable[[str, int, int], Any] = listening_socket,
-        tls: Mapping[str, TlsCredentials] | None = None,
+        protection: Protection | None = None,
     ) -> None:
-        """tls: what each listener that speaks TLS shows its clients, by its name."""
         self.dispatcher = dispatcher
         self.config = services.config
         self.frame_memory = FrameMemory()  # of all connections
@@ -53,7 +55,9 @@ class KafkaServer:
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share
         self.now_s = self.loop.time()
-        self._tls = tls or {}
+        self._protection = protection or Protection()
+        self._tls = self._protection.tls
+        self._settings: dict[str, BrokerConfig] = {}  # by the name of the listener
         self._received = memoryview(bytearray(RECEIVE_BYTES if self._tls else 0))
         self._refreshing: asyncio.Future[None] | None = None
         self.ports: dict[str, int] = {}  # by the name of the listener
@@ -90,6 +94,7 @@ class KafkaServer:
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     async def _listen_on(self, listener: Listener) -> int:
+        self._settings[listener.name] = self.config.of_listener(listener)
         (host, port), backlog = listener.bind, self.config.socket_listen_backlog_size
         try:
             bound = self._listen(host, port, backlog)
@@ -160,6 +165,10 @@ class KafkaServer:
         self._connections[connection] = self._silent[connection] = None
         self._per_host[host] += 1
         self._per_listener[listener.name] += 1
+        login = self._login(listener)
+        if login is not None:
+            now_ms = self._services.clock.monotonic_ms
+            connection.dispatcher = GuardedDispatcher(self.dispatcher, login, now_ms)
         return RequestContext(
             broker=self._services,
             connection_id=self._services.connection_ids.next(),
@@ -168,7 +177,20 @@ class KafkaServer:
             table=self.dispatcher.table,
             budget=self.budget,
             connected_at_ms=self._services.clock.monotonic_ms(),
+            login=login,
         )
+
+    def _login(self, listener: Listener) -> Login | None:
+        mechanisms = self._protection.mechanisms.get(listener.name)
+        if mechanisms is None:
+            return None
+        return Login(mechanisms, self._settings[listener.name].connections_max_reauth_ms)
+
+    def request_bytes_max(self, listener: Listener) -> int:
+        """Return how large the first requests of a connection may be: less before a login."""
+        if listener.name in self._protection.mechanisms:
+            return self._settings[listener.name].sasl_server_max_receive_size
+        return self.config.socket_request_max_bytes
 
     def _is_full(self) -> bool:
         return len(self._connections) >= self.config.max_connections

@@ -3,6 +3,7 @@
 from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
 from oncelog.node.config.broker_config import BrokerConfig
 from oncelog.node.config.keys import parse_properties
+from oncelog.node.listener.sasl.mechanisms import plain_users
 
 from .blocks import block
 
@@ -30,7 +31,16 @@ def test_authorizer_of_the_page_is_taken_by_a_broker() -> None:
 
 
 def test_tls_of_the_page_is_taken_by_a_broker() -> None:
-    shown = parse_properties(block("docs/security.md", "ssl.keystore.location").text)
+    shown = parse_properties(block("docs/security.md", "ssl.client.auth=required").text)
     config = BrokerConfig.from_properties(LEAST | shown)
     assert [each.protocol.name for each in config.endpoints] == ["SSL"]
     assert config.ssl_client_auth == "required"
+
+
+def test_logins_of_the_page_are_taken_by_a_broker() -> None:
+    shown = parse_properties(block("docs/security.md", "connections.max.reauth.ms=").text)
+    config = BrokerConfig.from_properties(LEAST | shown)
+    (listener,) = config.endpoints
+    users = plain_users(config.of_listener(listener).plain_sasl_jaas_config)
+    assert users["admin"].reveal() == "PASSWORD"
+    assert "PASSWORD" not in repr(config)

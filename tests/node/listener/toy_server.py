@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,8 +11,8 @@ from oncelog.node.config.listeners import Listener
 from oncelog.node.handlers.metadata import cluster
 from oncelog.node.listener.dispatch import Api, CloseConnection, Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
+from oncelog.node.listener.protection import Protection
 from oncelog.node.listener.server import KafkaServer
-from oncelog.node.listener.tls.credentials import TlsCredentials
 from oncelog.wire.errors import KafkaError, UnknownServerError
 from oncelog.wire.framing import RequestHeader, encode_request_header
 from oncelog.wire.primitives import MalformedFrame
@@ -148,7 +148,7 @@ class Bench:
 @asynccontextmanager
 async def toy_server(
     listeners: Sequence[Listener] = (),
-    tls: Mapping[str, TlsCredentials] | None = None,
+    protection: Protection | None = None,
     **limits: Any,
 ) -> AsyncIterator[Bench]:
     toys = Toys()
@@ -156,7 +156,7 @@ async def toy_server(
     dispatcher = Dispatcher(toys.apis(), log)
     services = FakeBroker(1).services
     services.config = replace(services.config, **limits)
-    server = KafkaServer(dispatcher, services, log, tls=tls)
+    server = KafkaServer(dispatcher, services, log, protection=protection)
     await server.start(listeners or plain_listener())
     bench = Bench(server, toys)
     try:

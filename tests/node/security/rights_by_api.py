@@ -101,6 +101,12 @@ BY_API: dict[str, tuple[Asked, ...]] = {
     "DescribeGroups": (Asked(("Describe Group",), {"groups": [GROUP]}),),
     "ListGroups": (Asked(("Describe Cluster|Describe Group?",)),),
     "ApiVersions": (Asked(()),),
+    "SaslHandshake": (Asked((), {"mechanism": "PLAIN"}),),
+    "SaslAuthenticate": (Asked((), {"auth_bytes": b""}),),
+    "DescribeUserScramCredentials": (Asked(_DESCRIBE),),
+    "AlterUserScramCredentials": (
+        Asked(_ALTER, {"deletions": [{"name": "nobody", "mechanism": 1}], "upsertions": []}),
+    ),
     "CreateTopics": (
         Asked(
             ("Create Cluster|Create Topic", "DescribeConfigs Topic"),

@@ -13,6 +13,7 @@ import pytest
 
 from oncelog.node.config.listeners import Listener, parse_listeners
 from oncelog.node.listener import server
+from oncelog.node.listener.protection import Protection
 from oncelog.node.listener.tls.channel import SLICE_BYTES
 
 from ....awaiting import until
@@ -35,7 +36,7 @@ async def serving(certificates: Certificates, **limits: int | str) -> AsyncItera
     credentials = certificates.credentials(
         ssl_client_auth=auth, ssl_principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/"
     )
-    async with toy_server(listeners(), {"SSL": credentials}, **limits) as bench:
+    async with toy_server(listeners(), Protection({"SSL": credentials}), **limits) as bench:
         yield bench
 
 

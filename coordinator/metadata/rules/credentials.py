@@ -1,0 +1,31 @@
+"""Credentials of users come and go. What they may be was checked where the request came in."""
+
+from ....runtime.sliced_work import Steps
+from ....runtime.steps import StepCounter
+from ....wire.errors import PolicyViolation, ResourceNotFound
+from ..cluster_tables import ClusterTables
+from ..commands import AlterScramCredentials
+from ..results import Item, Result
+
+USERS_MAX = 100_000
+
+
+def alter_credentials(tables: ClusterTables, command: AlterScramCredentials) -> Steps[Result]:
+    """Per change: RESOURCE_NOT_FOUND (nothing to remove), POLICY_VIOLATION (too many users)."""
+    items: list[Item] = []
+    counter = StepCounter()
+    for change in command.changes:
+        item = Item(name=change.name)
+        credential, known = change.credential, tables.scram_credentials.get(change.name, {})
+        if credential is None and change.mechanism not in known:
+            item = item.refused(
+                ResourceNotFound("Attempt to delete a user credential that does not exist")
+            )
+        elif credential is not None and not known and len(tables.scram_credentials) >= USERS_MAX:
+            item = item.refused(PolicyViolation(f"At most {USERS_MAX} users have credentials."))
+        else:
+            tables.put_scram_credential(change.name, change.mechanism, credential)
+        items.append(item)
+        if counter.ends_step():
+            yield
+    return Result(items=tuple(items))

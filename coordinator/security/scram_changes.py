@@ -1,0 +1,30 @@
+"""The credentials of users as the metadata keeps them (KIP-554)."""
+
+from dataclasses import dataclass
+
+from ...wire.security.scram_server import ScramCredential
+
+MECHANISM_NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # by Kafka's ids
+MECHANISM_IDS = {name: number for number, name in MECHANISM_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ScramChange:
+    """A new credential of a user for one mechanism; without iterations it is removed."""
+
+    name: str
+    mechanism: int
+    salt: bytes = b""
+    stored_key: bytes = b""
+    server_key: bytes = b""
+    iterations: int = 0
+
+    @property
+    def credential(self) -> ScramCredential | None:
+        """Return what is kept; None where the user loses it."""
+        if not self.iterations:
+            return None
+        return ScramCredential(self.salt, self.stored_key, self.server_key, self.iterations)
+
+    def __repr__(self) -> str:
+        return f"ScramChange({self.name!r}, {MECHANISM_NAMES.get(self.mechanism)}, [hidden])"

@@ -1,0 +1,1 @@
+"""APIs about who clients are: logins, and the credentials of users."""

@@ -1,0 +1,175 @@
+"""The SCRAM credentials of users, as KIP-554 has them.
+
+DescribeUserScramCredentials 0, AlterUserScramCredentials 0: Kafka's checks in Kafka's words. A
+password never comes here: a client sends it salted, and of that only the two keys of RFC 5802 are
+kept.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ....coordinator.metadata.commands import AlterScramCredentials
+from ....coordinator.security.scram_changes import MECHANISM_NAMES, ScramChange
+from ....runtime.steps import StepCounter, Steps
+from ....wire.acls import AclOperation
+from ....wire.errors import ErrorCode, KafkaError
+from ....wire.framing import RequestHeader
+from ....wire.messages import api_keys, requests, responses
+from ....wire.security.scram_server import ITERATIONS_LEAST, ITERATIONS_MOST, credential_of
+from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import on_cluster
+from ..answers import code_with_message
+
+NAME_BYTES_MAX = SALT_BYTES_MAX = 1_000
+HASHED_AT_ONCE = 50  # about half a millisecond
+SALTED_BYTES = {1: 32, 2: 64}  # of a salted password, by mechanism
+
+
+def describe(
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.DescribeUserScramCredentialsRequest",
+) -> "Steps[responses.DescribeUserScramCredentials.Response]":
+    """Show which mechanisms users have, and with how many iterations."""
+    credentials = context.broker.state.scram_credentials
+    asked = Counter(user.name for user in request.users or ())
+    counter = StepCounter()
+    results: list[responses.DescribeUserScramCredentials.DescribeUserScramCredentialsResult] = []
+    for name in list(asked or credentials):
+        error, message = ErrorCode.NONE, None
+        if asked[name] > 1:
+            error = ErrorCode.DUPLICATE_RESOURCE
+            message = (
+                "Cannot describe SCRAM credentials for the same user twice in a single request: "
+                f"{name}"
+            )
+        elif name not in credentials:
+            error = ErrorCode.RESOURCE_NOT_FOUND
+            message = f"Attempt to describe a user credential that does not exist: {name}"
+        found = credentials.get(name, {}) if not error else {}
+        results.append(
+            {
+                "user": name,
+                "error_code": error,
+                "error_message": message,
+                "credential_infos": [
+                    {"mechanism": mechanism, "iterations": found[mechanism].iterations}
+                    for mechanism in sorted(found)
+                ],
+            }
+        )
+        if counter.ends_step():
+            yield
+    return {"results": results}
+
+
+async def alter(
+    context: RequestContext,
+    header: RequestHeader,
+    request: "requests.AlterUserScramCredentialsRequest",
+) -> "responses.AlterUserScramCredentials.Response":
+    """Give users credentials or take them; each user has an outcome."""
+    work = context.broker.work
+    errors, changes = await work.finish("AlterUserScramCredentials", _judged(request))
+    if changes:
+        result = await context.broker.controller.submit(
+            AlterScramCredentials(tuple(changes)),
+            timeout_ms=context.broker.config.request_timeout_ms,
+        )
+        for change, item in zip(changes, result.items, strict=False):
+            if item.error or result.error:
+                errors[change.name] = (item.error or result.error, item.message or result.message)
+    names = [each.name for each in (*request.deletions, *request.upsertions)]
+    return {
+        "results": [
+            {"user": name, "error_code": error, "error_message": message}
+            for name in dict.fromkeys(names)
+            for error, message in (errors.get(name, (ErrorCode.NONE, None)),)
+        ]
+    }
+
+
+def _judged(
+    request: "requests.AlterUserScramCredentialsRequest",
+) -> Steps[tuple[dict[str, tuple[int, str | None]], list[ScramChange]]]:
+    """Return what is wrong by user, and the changes of all others."""
+    errors: dict[str, tuple[int, str | None]] = {}
+    seen: set[tuple[str, int]] = set()
+    for each in (*request.deletions, *request.upsertions):
+        problem = _problem(each)
+        if (each.name, each.mechanism) in seen:
+            problem = (
+                ErrorCode.DUPLICATE_RESOURCE,
+                "A user credential cannot be altered twice in the same request",
+            )
+        seen.add((each.name, each.mechanism))
+        if problem is not None:
+            errors.setdefault(each.name, problem)
+    changes = [
+        ScramChange(each.name, each.mechanism)
+        for each in request.deletions
+        if each.name not in errors
+    ]
+    for each in request.upsertions:
+        if each.name not in errors:
+            salt, salted = bytes(each.salt), bytes(each.salted_password)
+            kept = credential_of(MECHANISM_NAMES[each.mechanism], salted, salt, each.iterations)
+            changes.append(ScramChange(each.name, each.mechanism, *kept))
+            if len(changes) % HASHED_AT_ONCE == 0:
+                yield
+    return errors, changes
+
+
+def _problem(each: Any) -> tuple[ErrorCode, str] | None:
+    """Return what is wrong with one alteration by itself."""
+    if not each.name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    if len(each.name.encode()) > NAME_BYTES_MAX:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "The username is too long"
+    if each.mechanism not in MECHANISM_NAMES:
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    iterations = getattr(each, "iterations", None)
+    if iterations is None:
+        return None
+    if iterations > ITERATIONS_MOST:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    if iterations < ITERATIONS_LEAST:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if not 0 < len(each.salt) <= SALT_BYTES_MAX:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt is empty or too long"
+    if len(each.salted_password) != SALTED_BYTES[each.mechanism]:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salted password has another length"
+    return None
+
+
+def _refused_users(
+    request: "requests.AlterUserScramCredentialsRequest", error: KafkaError
+) -> "responses.AlterUserScramCredentials.Response":
+    names: Sequence[str] = [each.name for each in (*request.deletions, *request.upsertions)]
+    return {
+        "results": [
+            {"user": name, "error_code": error.code, "error_message": str(error)}
+            for name in dict.fromkeys(names)
+        ]
+    }
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(
+            api_keys.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            (0, 0),
+            describe,
+            code_with_message,
+            rights=(on_cluster(AclOperation.DESCRIBE),),
+        ),
+        control_api(
+            api_keys.ALTER_USER_SCRAM_CREDENTIALS,
+            (0, 0),
+            alter,
+            _refused_users,
+            rights=(on_cluster(AclOperation.ALTER),),
+        ),
+    )

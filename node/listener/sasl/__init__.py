@@ -1,0 +1,1 @@
+"""Logins of a listener: who a connection acts for, and until when."""

@@ -1,0 +1,36 @@
+"""The dispatcher of a connection on a listener with logins: what may pass before one, and after."""
+
+from collections.abc import Callable
+
+from ..closing import CloseConnection
+from ..dispatch import Api, Dispatcher
+from ..pending_answer import PendingAnswer
+from ..request_context import RequestContext
+from .login import Login
+
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+_OPEN = (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE)
+
+
+class GuardedDispatcher:
+    """Lets the APIs of a login pass, and all others while the login lasts."""
+
+    def __init__(self, dispatcher: Dispatcher, login: Login, now_ms: Callable[[], int]) -> None:
+        self._dispatcher, self._login, self._now_ms = dispatcher, login, now_ms
+
+    def find(self, frame: memoryview) -> Api | None:
+        """Return the API of a frame, as `Dispatcher.find`; raises CloseConnection."""
+        api, login = self._dispatcher.find(frame), self._login
+        if api is None or api.key in _OPEN:
+            return api
+        if not login.is_complete:
+            raise CloseConnection(f"it sent API {api.key} before it had logged in")
+        if login.is_over(self._now_ms()):
+            raise CloseConnection("its login has expired, and it has not logged in again")
+        return api
+
+    def dispatch(
+        self, context: RequestContext, api: Api | None, frame: memoryview
+    ) -> "list[bytes | bytearray | memoryview] | PendingAnswer | None":
+        """Handle a frame; see `Dispatcher.dispatch`."""
+        return self._dispatcher.dispatch(context, api, frame)

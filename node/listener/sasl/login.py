@@ -1,0 +1,135 @@
+"""The login of one connection: a table of states over the server's half of a mechanism.
+
+Pure: the time is given. Before a login is done only ApiVersions and the two SASL APIs pass; with
+`connections.max.reauth.ms` a login lasts so long, and the client logs in again on the same
+connection (KIP-368), by the same mechanism and as the same principal.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+
+from ....coordinator.security.principal import USER, Principal
+from ....wire.errors import (
+    IllegalSaslState,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanism,
+)
+from ....wire.security.sasl import FailedLogin, SaslServer
+
+AGAIN_AFTER_MS = 1_000  # a connection may log in again so often
+Mechanisms = Mapping[str, Callable[[], SaslServer]]
+
+
+class LoginState(Enum):
+    AWAITS_HANDSHAKE = auto()
+    AWAITS_TOKEN = auto()
+    COMPLETE = auto()
+    AWAITS_TOKEN_AGAIN = auto()
+    FAILED = auto()
+
+
+_S = LoginState
+ALLOWED: Mapping[LoginState, frozenset[LoginState]] = {
+    _S.AWAITS_HANDSHAKE: frozenset({_S.AWAITS_TOKEN, _S.FAILED}),
+    _S.AWAITS_TOKEN: frozenset({_S.COMPLETE, _S.FAILED}),
+    _S.COMPLETE: frozenset({_S.AWAITS_TOKEN_AGAIN, _S.FAILED}),
+    _S.AWAITS_TOKEN_AGAIN: frozenset({_S.COMPLETE, _S.FAILED}),
+    _S.FAILED: frozenset(),
+}
+
+
+class Login:
+    """One connection's; `principal` is there once it is complete."""
+
+    def __init__(self, mechanisms: Mechanisms, session_max_ms: int) -> None:
+        """session_max_ms: how long a login lasts; 0 for as long as the connection."""
+        self.state, self.principal = LoginState.AWAITS_HANDSHAKE, None
+        self._mechanisms, self._session_max_ms = mechanisms, session_max_ms
+        self._mechanism, self._server = "", None
+        self._begun_ms = self._ends_ms = 0
+
+    state: LoginState
+    principal: Principal | None
+    _server: SaslServer | None
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The names that a client may choose from."""
+        return list(self._mechanisms)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the client has logged in; it stays so while it logs in again."""
+        return self.principal is not None and self.state is not LoginState.FAILED
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether the session has ended, and the client has not logged in again."""
+        return 0 < self._ends_ms <= now_ms
+
+    def choose(self, mechanism: str, now_ms: int) -> None:
+        """Begin with a mechanism (SaslHandshake). Raises the error that the client is told."""
+        if self.state is LoginState.COMPLETE and now_ms - self._begun_ms >= AGAIN_AFTER_MS:
+            state = LoginState.AWAITS_TOKEN_AGAIN
+        elif self.state is LoginState.AWAITS_HANDSHAKE:
+            state = LoginState.AWAITS_TOKEN
+        else:
+            raise IllegalSaslState
+        if mechanism not in self._mechanisms:
+            self._move(LoginState.FAILED)
+            raise UnsupportedSaslMechanism(f"Unsupported SASL mechanism {mechanism}")
+        if self._mechanism not in ("", mechanism):
+            self._move(LoginState.FAILED)
+            raise SaslAuthenticationFailed(
+                "Unable to change SASL mechanisms during re-authentication. "
+                f"Original: {self._mechanism}, Requested: {mechanism}"
+            )
+        self._move(state)
+        self._mechanism, self._begun_ms = mechanism, now_ms
+        self._server = self._mechanisms[mechanism]()
+
+    def take(self, token: bytes, now_ms: int) -> tuple[bytes, int]:
+        """Return the next token and the lifetime of the session in ms, 0 for an unlimited one.
+
+        Raises the error that the client is told; after SaslAuthenticationFailed the connection
+        ends.
+        """
+        server = self._server
+        if server is None:
+            raise IllegalSaslState(
+                "SaslAuthenticate request received after successful authentication"
+                if self.is_complete
+                else "SaslAuthenticate request received without a handshake"
+            )
+        try:
+            answer = server.respond(token)
+        except (FailedLogin, KafkaError) as problem:
+            raise self._failed(str(problem) if isinstance(problem, FailedLogin) else "") from None
+        if not server.is_done:
+            return answer, 0
+        principal = Principal(USER, server.username)
+        if self.principal not in (None, principal):
+            raise self._failed(
+                "Cannot change principals during re-authentication from "
+                f"{self.principal} to {principal}"
+            )
+        self._server = None
+        self._move(LoginState.COMPLETE)
+        self.principal = principal
+        self._ends_ms = now_ms + self._session_max_ms if self._session_max_ms else 0
+        return answer, self._session_max_ms
+
+    def _failed(self, sentence: str) -> KafkaError:
+        again = self.state is LoginState.AWAITS_TOKEN_AGAIN
+        self._server = None
+        self._move(LoginState.FAILED)
+        return SaslAuthenticationFailed(
+            sentence
+            or f"Authentication failed during {'re-' * again}authentication due to invalid "
+            f"credentials with SASL mechanism {self._mechanism}"
+        )
+
+    def _move(self, state: LoginState) -> None:
+        if state not in ALLOWED[self.state]:
+            raise IllegalSaslState(f"{self.state.name} does not lead to {state.name}")
+        self.state = state

@@ -1,0 +1,43 @@
+"""Credentials of users: given, replaced, taken, and kept in snapshots."""
+
+from oncelog.coordinator.metadata.cluster_snapshot import decode_tables, encode_tables
+from oncelog.coordinator.metadata.commands import AlterScramCredentials, decode_command
+from oncelog.coordinator.metadata.commands import encode_command as encoded
+from oncelog.coordinator.security.scram_changes import ScramChange
+from oncelog.runtime.steps import run_to_end
+from oncelog.wire.errors import ErrorCode
+from oncelog.wire.security.scram_server import ScramCredential
+
+from ..metadata_cluster import MetadataCluster
+
+FIRST, SECOND = (b"s1", b"stored", b"server", 4096), (b"s2", b"other", b"keys", 8192)
+
+
+def altered(cluster: MetadataCluster, *changes: ScramChange) -> list[int]:
+    command, _ = decode_command(encoded(AlterScramCredentials(changes)))
+    return [item.error for item in cluster.do(command).items]
+
+
+def test_credentials_are_given_replaced_and_taken_by_mechanism() -> None:
+    cluster = MetadataCluster(())
+    found = cluster.state.scram_credentials
+    assert altered(cluster, ScramChange("a", 1, *FIRST), ScramChange("a", 2, *FIRST)) == [0, 0]
+    assert altered(cluster, ScramChange("a", 1, *SECOND)) == [0]
+    assert found == {"a": {1: ScramCredential(*SECOND), 2: ScramCredential(*FIRST)}}
+    gone = [ScramChange("a", 1), ScramChange("a", 1), ScramChange("b", 1), ScramChange("a", 2)]
+    missing = ErrorCode.RESOURCE_NOT_FOUND
+    assert altered(cluster, *gone) == [0, missing, missing, 0]
+    assert found == {}
+
+
+def test_credentials_come_back_from_a_snapshot() -> None:
+    cluster = MetadataCluster(())
+    altered(cluster, ScramChange("b", 2, *FIRST), ScramChange("a", 1, *SECOND))
+    pieces = run_to_end(encode_tables(cluster.state, {}))
+    tables, _ = run_to_end(decode_tables(b"".join(pieces)))
+    assert tables.scram_credentials == cluster.state.scram_credentials
+
+
+def test_keys_of_a_user_are_not_shown() -> None:
+    shown = repr(ScramChange("a", 1, *FIRST))
+    assert "stored" not in shown and "server" not in shown and "'a'" in shown

@@ -1,0 +1,61 @@
+"""What the server's mechanisms have in common, and PLAIN (RFC 4616)."""
+
+import hmac
+from collections.abc import Mapping
+from typing import Protocol
+
+from .secret import Secret
+
+NO_USER = Secret("")
+
+
+class FailedLogin(Exception):
+    """A login is refused. What the client is told is its text; empty: the usual words."""
+
+
+class SaslServer(Protocol):
+    """The server's half of a mechanism: one conversation."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the client is who `username` names."""
+        ...
+
+    username: str
+
+    def respond(self, message: bytes) -> bytes:
+        """Return the server's next message; raises FailedLogin."""
+        ...
+
+
+class PlainServer:
+    """PLAIN: name and password in one message, for listeners with TLS."""
+
+    def __init__(self, users: Mapping[str, Secret]) -> None:
+        self.username, self.is_done = "", False
+        self._users = users
+
+    def respond(self, message: bytes) -> bytes:
+        """Return an empty message for the right password of a user."""
+        try:
+            parts = message.decode().split("\0")
+        except UnicodeDecodeError:
+            raise FailedLogin from None
+        if len(parts) != 3:
+            raise FailedLogin
+        asked, self.username, password = parts
+        if not self.username:
+            raise FailedLogin("Authentication failed: username not specified")
+        if not password:
+            raise FailedLogin("Authentication failed: password not specified")
+        expected = self._users.get(self.username, NO_USER).reveal()
+        is_right = hmac.compare_digest(password.encode(), expected.encode())
+        if not is_right or self.username not in self._users:
+            raise FailedLogin("Authentication failed: Invalid username or password")
+        if asked not in ("", self.username):
+            raise FailedLogin(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
+        self.is_done = True
+        return b""
