@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from oncelog.coordinator.groups.classic_group import ClassicGroup
-from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup
+from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup, held_partitions
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.node.groups.coordinator import GroupCoordinator
 from oncelog.node.groups.turn_execution import TurnExecution
@@ -45,6 +45,27 @@ def no_member_epoch() -> AbstractContextManager[Any]:
 
     def check(self: Any, member_id: str, *_: Any, **__: Any) -> None:
         self.check_member(member_id)
+
+    return replaced(ConsumerGroup, "check_offset_commit", check)
+
+
+def no_assignment_epoch() -> AbstractContextManager[Any]:
+    """A member's older epochs count for all that it has, also for what it was given later."""
+    sound = ConsumerGroup.check_offset_commit
+
+    def check(
+        self: Any,
+        member_id: str,
+        instance_id: Any,
+        generation: int,
+        *,
+        partitions: Any,
+        **more: Any,
+    ) -> None:
+        asked, now = set(partitions), self.assignments.get(member_id)
+        if now is not None and generation >= 0 and asked <= set(held_partitions(now)):
+            generation = now.member_epoch
+        sound(self, member_id, instance_id, generation, partitions=asked, **more)
 
     return replaced(ConsumerGroup, "check_offset_commit", check)
 

@@ -101,6 +101,8 @@ _ALL = (
     _switch("failed-load", broken_groups.failed_load, "random", "unhandled"),
     _switch("taken-too-early", broken_groups.taken_too_early, "random", "held-twice"),
     _switch("no-member-epoch", broken_groups.no_member_epoch, "stale-epoch", "fenced-commit"),
+    _switch("no-assignment-epoch", broken_groups.no_assignment_epoch, "returned-partition",
+            "fenced-commit"),
     _switch("early-heartbeats", broken_groups.early_heartbeats, "lone-coordinator",
             "member-epoch-fell"),
     _switch("last-epoch", broken_epochs.last_epoch, "random", "not alive", "unhandled"),

@@ -26,7 +26,23 @@ async def _read_one(context: Context, topic: str) -> None:
 
 async def stale_epoch(context: Context) -> None:
     """A member commits with an epoch of its past what another member has been given since."""
-    topic = await context.topic("stale-epoch", partitions=2)
+    first, _, given_since, before = await _shared(context, "stale-epoch")
+    await asyncio.sleep(0.01)  # virtual time stands still in between
+    await first.commit(given_since, 0, before)
+
+
+async def returned_partition(context: Context) -> None:
+    """A member commits with its first epoch what another member has had since, and has given up."""
+    first, second, given_since, before = await _shared(context, "returned-partition")
+    await second.leave()
+    await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions again")
+    await asyncio.sleep(0.01)
+    await first.commit(given_since, 0, before)
+
+
+async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMadeMember, int, int]:
+    """One member has both partitions, then another one of them: which, and the epoch before."""
+    topic = await context.topic(name, partitions=2)
     await _read_one(context, topic)
     first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))
     await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions")
@@ -39,9 +55,8 @@ async def stale_epoch(context: Context) -> None:
         return len(first.owned), len(second.owned)
 
     await context.until(both, lambda counts: counts == (1, 1), "a partition for each")
-    await asyncio.sleep(0.01)  # virtual time stands still in between
     (given_since,) = second.owned
-    await first.commit(given_since, 0, before)
+    return first, second, given_since, before
 
 
 async def lone_coordinator(context: Context) -> None:
@@ -66,5 +81,6 @@ async def lone_coordinator(context: Context) -> None:
 
 SCENARIOS: dict[str, Scenario] = {
     "stale-epoch": stale_epoch,
+    "returned-partition": returned_partition,
     "lone-coordinator": lone_coordinator,
 }

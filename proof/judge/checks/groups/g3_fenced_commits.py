@@ -2,7 +2,8 @@
 
 When another member was given the partition after this one, and before this one asked for its
 commit, then its epoch is fenced there: plainly, and in a transaction. It was given it later where
-it asked for it when this one had its answer already.
+it asked for it when this one had its answer already. A member that has had the partition twice
+commits for the time that its epoch is of.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from ...analysis.view import View
 from ...history.schema import OpOutcome
 from .tenures import by_partition, tenure_column
 
+INT_MAX = 2**31 - 1
 FENCED_COMMIT = Anomaly(
     "fenced-commit", "G3", "a commit was accepted of a member whose partition another one had since"
 )
@@ -45,20 +47,27 @@ def _accepted(view: View) -> Iterator[tuple[str, Array]]:
 def _fenced(view: View, evidence: Evidence) -> Iterator[Case]:
     history = view.history
     tenures = {(group, where): rows for group, where, rows in by_partition(history)}
-    asked, taken, owner = (
-        tenure_column(history, name) for name in ("asked_ns", "taken_ns", "process")
+    asked, taken, owner, epoch = (
+        tenure_column(history, name) for name in ("asked_ns", "taken_ns", "process", "epoch")
     )
     for table, rows in _accepted(view):
         group, partition, process, invoked = (
             history.column(table, name) for name in ("group", "partition", "process", "invoked_ns")
+        )
+        epoch_max = (
+            history.column(table, "generation")
+            if table == "group_commits"
+            else np.full(len(group), INT_MAX)  # the history does not tell it of transactions
         )
         for row in rows:
             of_partition = tenures.get((int(group[row]), int(partition[row])))
             if of_partition is None:
                 continue
             before = of_partition[taken[of_partition] < invoked[row]]
-            own = before[owner[before] == process[row]]
-            later = before[asked[before] >= taken[own[-1]]] if len(own) else own
+            is_own = owner[before] == process[row]
+            own = before[is_own & (epoch[before] <= epoch_max[row])]
+            others = before[~is_own]
+            later = others[asked[others] >= taken[own[-1]]] if len(own) else own
             if len(later):
                 told = evidence.row(table, int(row))
                 yield Case(

@@ -142,6 +142,16 @@ def test_commit_of_a_member_that_has_the_partition_again_is_right() -> None:
     assert members.names() == set()
 
 
+def test_commit_with_the_epoch_of_an_earlier_time_is_fenced_though_the_partition_came_back() -> (
+    None
+):
+    members = Members()
+    for process, epoch in ((7, 1), (8, 2), (7, 3)):
+        members.takes(process, epoch)
+    members.commits(7, epoch=1)
+    assert members.names() == {"fenced-commit"}
+
+
 def test_offsets_of_a_transaction_that_a_fenced_member_committed_are_found() -> None:
     members, story = Members(), None
     story = members.story
