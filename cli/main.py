@@ -33,7 +33,7 @@ from . import (
     topics,
     transactions,
 )
-from .look import page
+from .look import events, metrics, page
 from .proof import conformance
 from .security import acls
 
@@ -43,7 +43,7 @@ GROUPS = {
         "kill", "stop", "start", "restart", "pause", "resume", "partition", "slow", "heal",
     ),
     "Data": ("topic", "produce", "consume", "group", "acl", "log"),
-    "To look at": ("ui", "top"),
+    "To look at": ("ui", "top", "events", "metrics"),
     "Transactions": ("why", "txn"),
     "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
     "Figures": ("demo", "bench"),
@@ -67,7 +67,8 @@ def build(width: int | None = None) -> App:
     )
     for family in (
         cluster, clock, topics, groups, acls, transactions, data, bench, check, chaos, inject,
-        observe, prove, profile, conformance, page,
+        observe, prove, profile, conformance, page, metrics,
+        events,
     ):  # fmt: skip
         family.register(app)
 

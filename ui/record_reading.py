@@ -11,7 +11,7 @@ from ..client.admin import EARLIEST, LATEST, Admin
 from ..wire.errors import OffsetOutOfRange, error_for
 from ..wire.identifiers import TopicPartition
 from ..wire.messages import fetch
-from .record_rows import record_rows
+from .record_rows import COMMITTED, PLAIN, record_rows
 
 FETCH, BY_NAME_NEWEST = 1, 12
 FETCH_BYTES_MAX, ROWS_MAX = 256 * 1024, 200
@@ -52,6 +52,7 @@ async def read_records(
             () if is_past else answer.aborted_transactions or (),
             from_offset=position,
             last_stable=stable,
+            end=end,
             limit=limit - len(rows) if not is_committed else ROWS_MAX * 10,
         )
         if not new:
@@ -74,7 +75,7 @@ async def read_records(
 
 def _is_visible(row: dict[str, Any]) -> bool:
     """Whether a reader of committed data is given it."""
-    return row["marker"] is None and row["outcome"] not in ("aborted", "open")
+    return row["marker"] is None and row["outcome"] in (COMMITTED, PLAIN, None)
 
 
 async def _fetch(

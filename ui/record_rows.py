@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..wire.control_record import ControlType, decode_marker
@@ -13,6 +14,8 @@ DECOMPRESSED_BYTES_MAX = 8 * 1024 * 1024  # of one batch
 TEXT_MAX = 400  # characters of a key, a value or a header
 HEADERS_MAX = 20
 COMMITTED, ABORTED, OPEN, PLAIN = "committed", "aborted", "open", "not transactional"
+HELD_BACK = "committed, held back"  # behind the last stable offset
+UNKNOWN = "not known"  # its marker is further on than what was read
 Row = dict[str, Any]
 
 
@@ -22,14 +25,16 @@ def record_rows(
     *,
     from_offset: int,
     last_stable: int,
+    end: int,
     limit: int,
 ) -> list[Row]:
     """Return a row for each record and each marker from an offset on.
 
-    aborted: (producer id, first offset) as a read_committed fetch names them.
+    aborted: (producer id, first offset) as a read_committed fetch names them. end: of the log; what
+    lies behind the last stable offset is told by the markers in the data.
     """
     rows: list[Row] = []
-    for row in _rows(data, aborted, last_stable):
+    for row in _rows(data, aborted, last_stable, end):
         if row["offset"] >= from_offset:
             rows.append(row)
             if len(rows) >= limit:
@@ -37,7 +42,11 @@ def record_rows(
     return rows
 
 
-def _rows(data: Buffer, aborted: Sequence[tuple[int, int]], last_stable: int) -> Iterator[Row]:
+def _rows(
+    data: Buffer, aborted: Sequence[tuple[int, int]], last_stable: int, end: int
+) -> Iterator[Row]:
+    markers, next_offset = _markers(data, last_stable)
+    undecided = OPEN if next_offset >= end else UNKNOWN
     upcoming = deque(sorted(aborted, key=lambda each: each[1]))
     aborting = set[int]()
     for position, header in iterate_batches(data):
@@ -55,17 +64,39 @@ def _rows(data: Buffer, aborted: Sequence[tuple[int, int]], last_stable: int) ->
         except (InvalidRecord, CorruptMessage, UnsupportedCompressionType) as problem:
             yield {**_row(header, header.base_offset), "problem": str(problem)}
             continue
-        fate = _fate(header, aborting, last_stable)
+        fate = _fate(header, aborting, last_stable) or _later(header, markers) or undecided
         for record in found:
             yield {**_row(header, record.offset), **_contents(record, header), "outcome": fate}
 
 
-def _fate(header: BatchHeader, aborting: set[int], last_stable: int) -> str:
+def _markers(data: Buffer, last_stable: int) -> tuple[list[tuple[int, int, bool]], int]:
+    """(offset, producer id, whether it aborts) behind the last stable offset; where data ends."""
+    found: list[tuple[int, int, bool]] = []
+    next_offset = -1
+    for position, header in iterate_batches(data):
+        next_offset = header.next_offset
+        if header.is_control and header.base_offset >= last_stable:
+            with suppress(InvalidRecord, UnsupportedCompressionType):
+                kind, _ = decode_marker(data, position)
+                found.append((header.base_offset, header.producer_id, kind is ControlType.ABORT))
+    return found, next_offset
+
+
+def _later(header: BatchHeader, markers: Sequence[tuple[int, int, bool]]) -> str | None:
+    """How the next marker of its producer ends it."""
+    for offset, producer_id, aborts in markers:
+        if producer_id == header.producer_id and offset > header.base_offset:
+            return ABORTED if aborts else HELD_BACK
+    return None
+
+
+def _fate(header: BatchHeader, aborting: set[int], last_stable: int) -> str | None:
+    """None: the last stable offset does not tell."""
     if not header.is_transactional:
         return PLAIN
     if header.producer_id in aborting:
         return ABORTED
-    return OPEN if header.base_offset >= last_stable else COMMITTED
+    return None if header.base_offset >= last_stable else COMMITTED
 
 
 def _row(header: BatchHeader, offset: int) -> Row:

@@ -31,8 +31,11 @@ class WatchedCluster:
     own: Cluster | None = None
 
 
-def observing(watched: WatchedCluster) -> Observer:
-    """Return an observer that has begun to look; inside an event loop."""
+def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
+    """Return an observer that has begun to look; inside an event loop.
+
+    has_doctor: what `oncelog doctor` finds belongs to it, where the cluster lies on this machine.
+    """
     observer = Observer(watched.choice.client_config())
     others: dict[str, Any] = {}
     if (own := watched.own) is not None:
@@ -43,7 +46,9 @@ def observing(watched: WatchedCluster) -> Observer:
         async def checks() -> Mapping[str, Any]:
             return await asyncio.to_thread(doctor_checks, own.data)
 
-        others = {"nodes": (NODES_EVERY_S, nodes), "doctor": (DOCTOR_EVERY_S, checks)}
+        others["nodes"] = NODES_EVERY_S, nodes
+        if has_doctor:
+            others["doctor"] = DOCTOR_EVERY_S, checks
     observer.start(others)
     return observer
 

@@ -59,7 +59,7 @@ def ui(
     from ...ui.running import run_page
 
     opens = browser and (sys.platform == "darwin" or _has_display())
-    watched = _watched(cluster)
+    watched = watched_cluster(cluster)
     say("Ctrl-C ends the page")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(
@@ -81,7 +81,7 @@ def top(
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("top needs a terminal; for a program: oncelog top --once", exit_code=2)
     with contextlib.suppress(KeyboardInterrupt):
-        return asyncio.run(_top(_watched(cluster), is_once=once))
+        return asyncio.run(_top(watched_cluster(cluster), is_once=once))
     return 0
 
 
@@ -103,7 +103,7 @@ async def _top(watched: "WatchedCluster", *, is_once: bool) -> int:
         await observer.close()
 
 
-def _watched(cluster: ClusterOptions) -> "WatchedCluster":
+def watched_cluster(cluster: ClusterOptions) -> "WatchedCluster":
     """Return the cluster that is meant, with its nodes where it lies on this machine."""
     from ...ui.running import WatchedCluster
 

@@ -55,6 +55,7 @@ SHELLS = {
     "client/producer.py",
     "client/consumer.py",
     "client/admin.py",
+    "ui/metrics_server.py",
     "ui/observer.py",
     "ui/own_nodes.py",
     "ui/paced_connection.py",

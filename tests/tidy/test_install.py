@@ -49,7 +49,7 @@ def test_links_lead_to_pages_and_headings_that_exist(page) -> None:
 
 def test_each_extra_is_explained() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(re.findall(r"^\| `(\w+)` \|", INSTALL, re.MULTILINE)) == set(
+    assert set(re.findall(r"^\| `([\w-]+)` \|", INSTALL, re.MULTILINE)) == set(
         project["optional-dependencies"]
     )
 

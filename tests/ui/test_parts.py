@@ -126,7 +126,7 @@ def test_record_rows_tell_aborted_from_committed_and_open(limit) -> None:
         + marker(ControlType.COMMIT, 4, 2)
         + batch(5, 3, b"d")
     )
-    rows = record_rows(data, [(1, 0)], from_offset=0, last_stable=5, limit=limit)
+    rows = record_rows(data, [(1, 0)], from_offset=0, last_stable=5, end=6, limit=limit)
     found = [(row["offset"], row["outcome"] or row["marker"]) for row in rows]
     assert (
         found
@@ -141,10 +141,24 @@ def test_record_rows_tell_aborted_from_committed_and_open(limit) -> None:
     )
 
 
+@pytest.mark.parametrize(("end", "undecided"), [(5, "open"), (6, "not known")])
+def test_record_rows_behind_an_open_transaction_go_by_the_markers_read(end, undecided) -> None:
+    data = (
+        batch(0, 1, b"a")
+        + batch(1, 2, b"b")
+        + marker(ControlType.COMMIT, 2, 2)
+        + batch(3, 3, b"c")
+        + marker(ControlType.ABORT, 4, 3)
+    )
+    rows = record_rows(data, [], from_offset=0, last_stable=0, end=end, limit=9)
+    found = [row["outcome"] for row in rows if row["marker"] is None]
+    assert found == [undecided, "committed, held back", "aborted"]
+
+
 def test_record_rows_of_a_damaged_batch_are_one_problem() -> None:
     data = bytearray(batch(0, 1, b"a") + batch(1, 1, b"b"))
     data[64] ^= 1
-    rows = record_rows(bytes(data), [], from_offset=0, last_stable=9, limit=9)
+    rows = record_rows(bytes(data), [], from_offset=0, last_stable=9, end=9, limit=9)
     assert [row["problem"] is None for row in rows] == [False, True]
 
 

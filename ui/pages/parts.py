@@ -106,11 +106,24 @@ def table(
     body = [
         element(
             "tr",
-            element("th", row[0], scope="row", class_="n" if 0 in numbers else None),
+            element(
+                "th",
+                row[0],
+                scope="row",
+                role="rowheader",
+                class_="n" if 0 in numbers else None,
+            ),
             [
-                element("td", value, class_="n" if at in numbers else None)
+                element(
+                    "td",
+                    value,
+                    class_="n" if at in numbers else None,
+                    data_label=headings[at],
+                    role="cell",
+                )
                 for at, value in enumerate(row[1:], 1)
             ],
+            role="row",
         )
         for row in rows
     ]
@@ -118,7 +131,8 @@ def table(
         "table",
         element("caption", caption, class_="unseen"),
         element("thead", element("tr", head)),
-        element("tbody", body),
+        element("tbody", body, role="rowgroup"),
+        role="table",  # also where a narrow screen shows rows as blocks
     )
     return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=caption)
 

@@ -10,7 +10,14 @@ from .parts import clock, facts, link, number, section, state, table
 
 Document = Mapping[str, Any]
 YEAR_10_000_MS = 253_402_300_800_000
-GLYPHS = {"committed": "✓", "aborted": "✕", "open": "◐", "not transactional": "·"}
+GLYPHS = {
+    "committed": "✓",
+    "committed, held back": "◑",
+    "aborted": "✕",
+    "open": "◐",
+    "not known": "?",
+    "not transactional": "·",
+}
 
 
 def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -> str:
@@ -86,7 +93,7 @@ def _row(row: Document, owners: Mapping[int, str]) -> list[Child]:
         fate = f"{row['marker']} marker"
     else:
         glyph = element("span", GLYPHS[row["outcome"]], aria_hidden="true")
-        kind = row["outcome"].split()[0]
+        kind = row["outcome"].replace(",", "").replace(" ", "-")
         fate = element("span", glyph, " ", row["outcome"], class_=f"outcome {kind}")
     at = row["timestamp_ms"]
     return [

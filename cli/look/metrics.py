@@ -1,0 +1,65 @@
+"""`oncelog metrics`: figures of any Kafka for Prometheus and its kin."""
+
+import asyncio
+import contextlib
+import signal
+from importlib.util import find_spec
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from ...deploy.cluster.ends.interrupts import ENDING
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.terminal import say, tell
+from ..common import DEFAULT_CLUSTER, ClusterOptions
+from .page import PORT_MAX, watched_cluster
+
+
+def register(app: App) -> None:
+    """Add this file's command."""
+    app.command(metrics)
+
+
+def metrics(
+    *,
+    port: Annotated[int | None, Parameter(help="Where the page is; else a free port.")] = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Serve what the Kafka protocol tells of a cluster as OpenMetrics, on this machine only.
+
+    Names are those of Kafka's JMX exporter where Kafka has such a figure (docs/metrics.md). The
+    first line of stdout is the address; Ctrl-C ends it. A scrape asks the brokers nothing.
+    """
+    if port is not None and not 0 < port <= PORT_MAX:
+        raise Failure(f"--port is 1 to {PORT_MAX}.", exit_code=2)
+    if find_spec("prometheus_client") is None:
+        raise Failure(
+            "The figures need the extra metrics: pip install '.[metrics]' in a checkout.",
+            exit_code=2,
+        )
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(port, cluster))
+    return 0
+
+
+async def _serve(port: int | None, cluster: ClusterOptions) -> None:
+    from ...ui.metrics_server import MetricsServer
+    from ...ui.running import observing
+
+    observer = observing(watched_cluster(cluster), has_doctor=False)
+    try:
+        server = MetricsServer(lambda: observer.facts, port)
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, ended.set)
+        server.start()
+        try:
+            tell(server.url)
+            say("Ctrl-C ends it")
+            await ended.wait()
+        finally:
+            server.close()
+    finally:
+        await observer.close()

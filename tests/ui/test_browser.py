@@ -1,0 +1,175 @@
+"""The page in a real browser, of a broker that runs in the test."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from oncelog.client.admin import LATEST
+
+from ..awaiting import until
+
+pytest.importorskip("selenium", reason="the extra test-ui is not installed")
+pytest.importorskip("uvicorn", reason="the extra ui is not installed")
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from .sites import OpenSite, open_site
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no chromium here"),
+    pytest.mark.filterwarnings("ignore"),  # selenium's own
+]
+SHOWN_S = 30
+VIEWS = (
+    "/", "/topics", "/topics/orders", "/topics/orders/0", "/topics/orders/0/records",
+    "/transactions", "/transactions/app-1", "/groups", "/groups/readers", "/timeline",
+)  # fmt: skip
+T = TypeVar("T")
+
+
+class Browser:
+    """A chromium without a window, on one site."""
+
+    def __init__(self, opened: OpenSite) -> None:
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM or ""
+        for option in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage"):
+            options.add_argument(option)
+        if os.geteuid() == 0:
+            options.add_argument("--no-sandbox")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.ChromeService(DRIVER)
+        self.driver = webdriver.Chrome(options=options, service=service)
+        self.base = f"http://127.0.0.1:{opened.visitor.port}"
+        self.driver.get(f"{self.base}/?token={opened.site.access.token}")
+        self.wait(lambda: "token" not in self.driver.current_url)
+
+    def go(self, address: str) -> None:
+        self.driver.get(self.base + address)
+
+    def wait(self, holds: Callable[[], Any]) -> Any:
+        return WebDriverWait(self.driver, SHOWN_S, 0.1).until(lambda _: holds())
+
+    def text(self) -> str:
+        return self.driver.find_element(By.TAG_NAME, "body").text
+
+    def shows(self, words: str) -> None:
+        self.wait(lambda: words in self.text())
+
+    def width(self, pixels: int) -> None:
+        size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": pixels < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def press(self, words: str) -> None:
+        self.driver.find_element(By.LINK_TEXT, words).click()
+
+
+@asynccontextmanager
+async def browser(root: Path, **options: Any) -> AsyncIterator[tuple[OpenSite, Browser, Any]]:
+    """A site with orders/0, which app-1 holds, and a group before it; a browser that is in."""
+    async with open_site(root, **options) as opened:
+        await opened.admin.create_topic("orders", partitions=1)
+        producer = await opened.open_transaction("app-1", "orders")
+        await opened.admin.groups.commit("readers", {("orders", 0): 0})
+        await until(lambda: "readers" in opened.site.facts.groups, 30)
+        await until(lambda: ("orders", 0) in opened.site.facts.holders, 30)
+        chrome = await asyncio.to_thread(Browser, opened)
+        try:
+            yield opened, chrome, producer
+        finally:
+            await asyncio.to_thread(chrome.driver.quit)
+            await producer.close()
+
+
+async def test_token_becomes_a_cookie_that_no_script_can_read(tmp_path: Path) -> None:
+    async with browser(tmp_path) as (_, chrome, _):
+        (cookie,) = await asyncio.to_thread(chrome.driver.get_cookies)
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        assert not await asyncio.to_thread(chrome.driver.execute_script, "return document.cookie")
+
+
+async def test_each_view_fits_1280_and_390_pixels_without_an_error(tmp_path: Path) -> None:
+    def look(chrome: Browser) -> None:
+        for width in (1280, 390):
+            chrome.width(width)
+            for address in VIEWS:
+                chrome.go(address)
+                script = "return document.documentElement.scrollWidth"
+                assert chrome.driver.execute_script(script) <= width, (address, width)
+                headings = chrome.driver.find_elements(By.TAG_NAME, "h1")
+                assert [h.text != "" for h in headings] == [True], address
+        assert chrome.driver.get_log("browser") == []
+
+    async with browser(tmp_path) as (_, chrome, _):
+        await asyncio.to_thread(look, chrome)
+
+
+async def test_open_partition_follows_what_is_written_without_a_reload(tmp_path: Path) -> None:
+    async with browser(tmp_path) as (opened, chrome, producer):
+        await asyncio.to_thread(chrome.go, "/topics/orders/0")
+        await asyncio.to_thread(chrome.shows, "stop at offset 0; the log goes on to 3.")
+        await asyncio.to_thread(chrome.driver.execute_script, "window.here = 1")
+        await producer.send("orders", value=b"more", partition=0)
+        await producer.flush()
+        end = (await opened.admin.list_offsets({("orders", 0): LATEST}))[("orders", 0)]
+        await asyncio.to_thread(chrome.shows, f"the log goes on to {end}.")
+        await producer.commit_transaction()
+        await asyncio.to_thread(chrome.shows, "nothing is open; everything up to offset 5")
+        assert await asyncio.to_thread(chrome.driver.execute_script, "return window.here") == 1
+
+
+async def test_why_a_consumer_stands_still_is_two_clicks_away(tmp_path: Path) -> None:
+    def look(chrome: Browser) -> None:
+        chrome.go("/groups/readers")
+        chrome.press("why")
+        chrome.shows("readers of committed data stop at offset 0")
+        chrome.press("app-1")
+        chrome.shows("app-1 has had a transaction open for")
+
+    async with browser(tmp_path) as (_, chrome, _):
+        await asyncio.to_thread(look, chrome)
+
+
+async def test_abort_is_typed_and_ends_the_transaction(tmp_path: Path) -> None:
+    def abort(chrome: Browser, typed: str, answer: str) -> None:
+        chrome.go("/transactions/app-1")
+        field = chrome.wait(lambda: chrome.driver.find_element(By.ID, "confirm"))
+        field.send_keys(typed)
+        chrome.driver.find_element(By.TAG_NAME, "button").click()
+        chrome.shows(answer)
+
+    async with browser(tmp_path, can_write=True) as (opened, chrome, _):
+        await asyncio.to_thread(abort, chrome, "app", "Not confirmed")
+        assert (await opened.admin.transactions.describe("app-1")).state == "Ongoing"
+        await asyncio.to_thread(abort, chrome, "app-1", "Done")
+        assert (await opened.admin.transactions.describe("app-1")).state != "Ongoing"
+
+
+async def test_keys_reach_every_link_and_what_has_the_focus_keeps_it(tmp_path: Path) -> None:
+    def walk(chrome: Browser) -> None:
+        chrome.go("/topics/orders/0")
+        chrome.shows("app-1")
+        script = """
+          const able = [...document.querySelectorAll("a[href],button,input,select,[tabindex='0']")];
+          const named = (e) => e.innerText || e.ariaLabel || e.labels;
+          return able.filter((e) => e.tabIndex < 0 || !named(e)).length;
+        """
+        assert chrome.driver.execute_script(script) == 0
+        link = chrome.driver.find_element(By.CSS_SELECTOR, "#open a")
+        chrome.driver.execute_script("arguments[0].focus()", link)
+        chrome.driver.execute_script("document.querySelector('#open').dataset.old = 1")
+        has_new = "return document.querySelector('#open').dataset.old === undefined"
+        chrome.wait(lambda: chrome.driver.execute_script(has_new))
+        focused = "return document.activeElement.getAttribute('href')"
+        assert chrome.driver.execute_script(focused) == "/transactions/app-1"
+
+    async with browser(tmp_path) as (_, chrome, _):
+        await asyncio.to_thread(walk, chrome)
