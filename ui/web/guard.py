@@ -17,7 +17,7 @@ BROWSERS_OBEY = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-PageFrame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer the Origin of a POST would be null
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
