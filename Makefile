@@ -1,7 +1,7 @@
 # The usual commands. `make check` and `make test` together are what CI runs (.ci/run).
 PYTHON = .venv/bin/python
 
-.PHONY: help dev check docs test chaos soak simulation bench
+.PHONY: help dev check docs test chaos soak simulation bench screenshots
 
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/ -/'
@@ -36,3 +36,6 @@ simulation: ## some seeds of the cluster in one process
 
 bench: ## what replicas cost
 	.venv/bin/oncelog bench replication
+
+screenshots: ## pictures of the page, with chromium
+	$(PYTHON) -m tests.ui.screenshots

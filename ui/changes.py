@@ -161,7 +161,9 @@ def _nodes(before: ClusterFacts, after: ClusterFacts, at_ms: int) -> Iterator[Cl
 
 
 def _named(keys: Iterable[TopicPartition], limit: int = NAMED_MAX) -> str:
-    return _listed([name_of(key) for key in sorted(keys)], limit)
+    """Names of partitions, those of internal topics last."""
+    ordered = sorted(keys, key=lambda key: (key[0].startswith("__"), key))
+    return _listed([name_of(key) for key in ordered], limit)
 
 
 def _listed(names: list[str], limit: int = NAMED_MAX) -> str:
@@ -170,4 +172,4 @@ def _listed(names: list[str], limit: int = NAMED_MAX) -> str:
 
 
 def _first_address(keys: Iterable[TopicPartition]) -> str:
-    return partition_address(min(keys))
+    return partition_address(min(keys, key=lambda key: (key[0].startswith("__"), key)))

@@ -5,17 +5,14 @@ with a label `broker` where each broker would say its own. What no broker of Kaf
 `oncelog_`. The table of all is in docs/metrics.md.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from ..wire.identifiers import TopicPartition
 from . import documents
 from .facts import ClusterFacts
 
 SERIES_MAX = 20_000  # of one family; more are counted and left out
-BY_PARTITION = ("topic", "partition")
-BY_GROUP = ("group", "topic", "partition")
 
 
 class _Page:
@@ -91,8 +88,8 @@ def _of_brokers(page: _Page, facts: ClusterFacts, now_ms: int) -> None:
 
 
 def _of_partitions(page: _Page, facts: ClusterFacts) -> None:
-    for key, info in _sorted(facts.partitions):
-        labels = dict(zip(BY_PARTITION, key, strict=True))
+    for key, info in sorted(facts.partitions.items()):
+        labels: dict[str, object] = {"topic": key[0], "partition": key[1]}
         is_behind = float(len(info.isr) < len(info.replicas))
         for name, about, value in (
             ("underreplicated", "Whether not all replicas are in sync.", is_behind),
@@ -121,7 +118,7 @@ def _of_transactions(page: _Page, facts: ClusterFacts) -> None:
     at_ms = facts.as_of_ms.get("transactions")
     if at_ms is None:
         return
-    counts = dict.fromkeys(documents.OPEN, 0)
+    counts: dict[str, int] = {state: 0 for state in documents.OPEN}
     for each in facts.transactions.values():
         counts[each.state] = counts.get(each.state, 0) + 1
     for state, count in sorted(counts.items()):
@@ -148,7 +145,3 @@ def _of_groups(page: _Page, facts: ClusterFacts, now_ms: int) -> None:
                 if each[part] is not None:
                     words = f"Offsets from what is committed {about}."
                     page.add(f"oncelog_group_{part}", words, each[part], labels)
-
-
-def _sorted(partitions: Mapping[TopicPartition, object]) -> Iterator[tuple[TopicPartition, object]]:
-    yield from sorted(partitions.items(), key=lambda item: item[0])

@@ -1,12 +1,10 @@
 """The page in a real browser, of a broker that runs in the test."""
 
 import asyncio
-import os
-import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -16,62 +14,19 @@ from ..awaiting import until
 
 pytest.importorskip("selenium", reason="the extra test-ui is not installed")
 pytest.importorskip("uvicorn", reason="the extra ui is not installed")
-from selenium import webdriver
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
+from .chromium import CHROMIUM, DRIVER, Browser
 from .sites import OpenSite, open_site
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no chromium here"),
     pytest.mark.filterwarnings("ignore"),  # selenium's own
 ]
-SHOWN_S = 30
 VIEWS = (
     "/", "/topics", "/topics/orders", "/topics/orders/0", "/topics/orders/0/records",
     "/transactions", "/transactions/app-1", "/groups", "/groups/readers", "/timeline",
 )  # fmt: skip
-T = TypeVar("T")
-
-
-class Browser:
-    """A chromium without a window, on one site."""
-
-    def __init__(self, opened: OpenSite) -> None:
-        options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM or ""
-        for option in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage"):
-            options.add_argument(option)
-        if os.geteuid() == 0:
-            options.add_argument("--no-sandbox")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        service = webdriver.ChromeService(DRIVER)
-        self.driver = webdriver.Chrome(options=options, service=service)
-        self.base = f"http://127.0.0.1:{opened.visitor.port}"
-        self.driver.get(f"{self.base}/?token={opened.site.access.token}")
-        self.wait(lambda: "token" not in self.driver.current_url)
-
-    def go(self, address: str) -> None:
-        self.driver.get(self.base + address)
-
-    def wait(self, holds: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.driver, SHOWN_S, 0.1).until(lambda _: holds())
-
-    def text(self) -> str:
-        return self.driver.execute_script("return document.body.innerText")
-
-    def shows(self, words: str) -> None:
-        self.wait(lambda: words in self.text())
-
-    def width(self, pixels: int) -> None:
-        size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": pixels < 600}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    def press(self, words: str) -> None:
-        """Click on a link; at once, since the page may replace it meanwhile."""
-        script = "[...document.links].find((each) => each.innerText === arguments[0]).click()"
-        self.driver.execute_script(script, words)
 
 
 @asynccontextmanager
@@ -83,7 +38,8 @@ async def browser(root: Path, **options: Any) -> AsyncIterator[tuple[OpenSite, B
         await opened.admin.groups.commit("readers", {("orders", 0): 0})
         await until(lambda: "readers" in opened.site.facts.groups, 30)
         await until(lambda: ("orders", 0) in opened.site.facts.holders, 30)
-        chrome = await asyncio.to_thread(Browser, opened)
+        address = f"http://127.0.0.1:{opened.visitor.port}/?token={opened.site.access.token}"
+        chrome = await asyncio.to_thread(Browser, address)
         try:
             yield opened, chrome, producer
         finally:
@@ -101,7 +57,7 @@ async def test_token_becomes_a_cookie_that_no_script_can_read(tmp_path: Path) ->
 async def test_each_view_fits_1280_and_390_pixels_without_an_error(tmp_path: Path) -> None:
     def look(chrome: Browser) -> None:
         for width in (1280, 390):
-            chrome.width(width)
+            chrome.size(width, 900)
             for address in VIEWS:
                 chrome.go(address)
                 script = "return document.documentElement.scrollWidth"

@@ -154,7 +154,7 @@ def _open(transactions: Document) -> Html:
             link(transaction_address(each["transactional_id"]), each["transactional_id"]),
             state(each["state"]),
             duration(each["age_ms"]),
-            "never by itself" if each["ends_in_ms"] is None else duration(each["ends_in_ms"]),
+            ends_words(each),
             partition_links(each["partitions"]),
         ]
         for each in opened[:TRANSACTIONS_MAX]
@@ -164,6 +164,13 @@ def _open(transactions: Document) -> Html:
     headings = ("Transactional id", "State", "Open for", "Aborted in", "Partitions")
     body = table("Open transactions", headings, rows, numbers=(2, 3))
     return section("open", "Open transactions, oldest first", body, words)
+
+
+def ends_words(transaction: Document) -> str:
+    """When a transaction is aborted at the latest, if ever."""
+    if transaction["ends_in_ms"] is not None:
+        return duration(max(0, transaction["ends_in_ms"]))
+    return "never by itself" if transaction["state"] == "Ongoing" else "it is decided"
 
 
 def partition_links(keys: Sequence[Document], limit: int = 4) -> Html:
