@@ -6,6 +6,7 @@ import tempfile
 import webbrowser
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,7 @@ async def run_page(
     observer = observing(watched)
     site = Site(observer=observer, access=access, cluster_name=cluster_name(watched))
     if can_write:
-
-        async def abort(fields: Mapping[str, str]) -> str:
-            return await _abort(watched.choice, observer, fields)
-
-        site.abort = abort
+        site.abort = partial(end_transaction, watched.choice, observer)
     with contextlib.ExitStack() as stack:
 
         def ready() -> None:
@@ -94,7 +91,9 @@ def cluster_name(watched: WatchedCluster) -> str:
     return f"{watched.own.data.name} at {line}" if watched.own is not None else line
 
 
-async def _abort(choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]) -> str:
+async def end_transaction(
+    choice: ClusterChoice, observer: Observer, fields: Mapping[str, str]
+) -> str:
     """End a transaction by its id, or one that hangs in a partition; what was done, in words."""
     if name := fields.get("transactional_id"):
         return f"{name}: {await asyncio.to_thread(abort_id, choice, name)}"

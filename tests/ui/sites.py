@@ -5,20 +5,23 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
 from oncelog.client import Producer
 from oncelog.client.admin import Admin
+from oncelog.deploy.cluster.lookup import DEFAULT_DATA, ClusterChoice
 from oncelog.deploy.cluster.ports import free_ports
 from oncelog.ui.observer import Observer
+from oncelog.ui.running import end_transaction
 from oncelog.ui.web.access import PageAccess
 from oncelog.ui.web.server import listening_socket, serve
 from oncelog.ui.web.site import Site
 
 from ..awaiting import until
-from ..node.own_broker import OwnBroker, running
+from ..node.own_broker import running
 
 ANSWER_S = 20
 
@@ -73,7 +76,6 @@ class Visitor:
 class OpenSite:
     """A site that serves; `visitor` has its cookie."""
 
-    broker: OwnBroker
     bootstrap: str
     admin: Admin
     site: Site
@@ -98,40 +100,40 @@ class OpenSite:
 
 
 @asynccontextmanager
-async def open_site(
-    root: Path, *, can_write: bool = False, settings: Mapping[str, str] | None = None
-) -> AsyncIterator[OpenSite]:
+async def open_site(root: Path, *, can_write: bool = False) -> AsyncIterator[OpenSite]:
     """Serve the page of one broker, which runs here too."""
     (port,) = free_ports(1)
     listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "offsets.topic.num.partitions": "2"}
-    async with running(root, settings=listeners | dict(settings or {})) as broker:
-        bootstrap = f"127.0.0.1:{port}"
-        observer = Observer({"bootstrap.servers": bootstrap})
-        observer.start({})
-        sock = listening_socket(None)
-        access = PageAccess(sock.getsockname()[1])
-        site = Site(observer=observer, access=access, cluster_name=bootstrap)
-        if can_write:
+    async with (
+        running(root, settings=listeners),
+        site_of(f"127.0.0.1:{port}", can_write=can_write) as opened,
+    ):
+        yield opened
 
-            async def abort(fields: Mapping[str, str]) -> str:
-                name = fields["transactional_id"]
-                return f"aborted as {await observer.admin.transactions.end(name)}"
 
-            site.abort = abort
-        is_ready = asyncio.Event()
-        serving = asyncio.create_task(serve(site, sock, is_ready.set))
-        try:
-            await is_ready.wait()
-            visitor = Visitor(access.port)
-            entered = await visitor.get(f"/?token={access.token}")
-            cookie = SimpleCookie(entered.headers["set-cookie"])[access.cookie_name].value
-            visitor.headers["Cookie"] = f"{access.cookie_name}={cookie}"
-            async with Admin(bootstrap) as admin:
-                yield OpenSite(
-                    broker=broker, bootstrap=bootstrap, admin=admin, site=site, visitor=visitor
-                )
-        finally:
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
-            await observer.close()
-            sock.close()
+@asynccontextmanager
+async def site_of(bootstrap: str, *, can_write: bool = False) -> AsyncIterator[OpenSite]:
+    """Serve the page of any cluster."""
+    observer = Observer({"bootstrap.servers": bootstrap})
+    observer.start({})
+    sock = listening_socket(None)
+    access = PageAccess(sock.getsockname()[1])
+    site = Site(observer=observer, access=access, cluster_name=bootstrap)
+    if can_write:
+        choice = ClusterChoice(data=DEFAULT_DATA, bootstrap=bootstrap)
+        site.abort = partial(end_transaction, choice, observer)
+    is_ready = asyncio.Event()
+    serving = asyncio.create_task(serve(site, sock, is_ready.set))
+    try:
+        await is_ready.wait()
+        visitor = Visitor(access.port)
+        entered = await visitor.get(f"/?token={access.token}")
+        cookie = SimpleCookie(entered.headers["set-cookie"])[access.cookie_name].value
+        visitor.headers["Cookie"] = f"{access.cookie_name}={cookie}"
+        async with Admin(bootstrap) as admin:
+            yield OpenSite(bootstrap=bootstrap, admin=admin, site=site, visitor=visitor)
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await observer.close()
+        sock.close()
