@@ -5,6 +5,7 @@ from typing import Any
 
 from oncelog.coordinator.groups.classic_group import ClassicGroup
 from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup, held_partitions
+from oncelog.coordinator.groups.consumer_groups import ConsumerGroups
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.node.groups.coordinator import GroupCoordinator
 from oncelog.node.groups.turn_execution import TurnExecution
@@ -68,6 +69,21 @@ def no_assignment_epoch() -> AbstractContextManager[Any]:
         sound(self, member_id, instance_id, generation, partitions=asked, **more)
 
     return replaced(ConsumerGroup, "check_offset_commit", check)
+
+
+def lent_instance() -> AbstractContextManager[Any]:
+    """The former process of a static member commits as if it were the one that has its place."""
+    sound = ConsumerGroup.check_offset_commit
+
+    def check(self: Any, member_id: str, instance_id: Any, generation: int, **more: Any) -> None:
+        sound(self, self.instances.get(instance_id, member_id), instance_id, generation, **more)
+
+    return replaced(ConsumerGroup, "check_offset_commit", check)
+
+
+def no_session_after_load() -> AbstractContextManager[Any]:
+    """A new coordinator waits for ever for the members of consumer groups that it has loaded."""
+    return replaced(ConsumerGroups, "on_loaded", lambda *_: None)
 
 
 def early_heartbeats() -> AbstractContextManager[Any]:

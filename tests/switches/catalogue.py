@@ -31,7 +31,7 @@ class Switch:
     @property
     def plays_on_processes(self) -> bool:
         """Whether its scenario needs nothing that only a simulation can do, or does soon."""
-        apart = ("raft-", "power-", "cleaned-")
+        apart = ("raft-", "power-", "cleaned-", "silent-")
         return not self.is_left_to_chance and not self.scenario.startswith(apart)
 
     @property
@@ -103,6 +103,9 @@ _ALL = (
     _switch("no-member-epoch", broken_groups.no_member_epoch, "stale-epoch", "fenced-commit"),
     _switch("no-assignment-epoch", broken_groups.no_assignment_epoch, "returned-partition",
             "fenced-commit"),
+    _switch("lent-instance", broken_groups.lent_instance, "replaced-member", "fenced-commit"),
+    _switch("no-session-after-load", broken_groups.no_session_after_load, "silent-member",
+            "probe-failed"),
     _switch("early-heartbeats", broken_groups.early_heartbeats, "lone-coordinator",
             "member-epoch-fell"),
     _switch("last-epoch", broken_epochs.last_epoch, "random", "not alive", "unhandled"),

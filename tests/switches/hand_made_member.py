@@ -15,15 +15,18 @@ from .context import Context
 
 HEARTBEAT, HEARTBEAT_VERSION = 68, 1
 OFFSET_COMMIT, COMMIT_VERSION = 8, 9
-JOINS, LEAVES = 0, -1
+JOINS, LEAVES, LEAVES_FOR_NOW = 0, -1, -2
 REBALANCE_TIMEOUT_MS = 60_000
 
 
 class HandMadeMember:
-    """One member, subscribed to one topic."""
+    """One member, subscribed to one topic; instance_id: of a static one."""
 
-    def __init__(self, context: Context, group: str, topic: str) -> None:
+    def __init__(
+        self, context: Context, group: str, topic: str, instance_id: str | None = None
+    ) -> None:
         self.context, self.group, self.topic = context, group, topic
+        self.instance_id = instance_id
         self.process = context.recorder.new_process()
         self.member_id = f"member-{self.process}"
         self.epoch = JOINS
@@ -41,7 +44,7 @@ class HandMadeMember:
             "group_id": self.group,
             "member_id": self.member_id,
             "member_epoch": self.epoch,
-            "instance_id": None,
+            "instance_id": self.instance_id,
             "rack_id": None,
             "rebalance_timeout": REBALANCE_TIMEOUT_MS if joins else -1,
             "subscribed_topic_names": [self.topic] if joins else None,
@@ -66,8 +69,13 @@ class HandMadeMember:
         return self.owned
 
     async def leave(self) -> None:
-        """Leave the group, with all that it owns. Raises what was answered."""
-        fields = {"group_id": self.group, "member_id": self.member_id, "member_epoch": LEAVES}
+        """Leave the group, a static member for now. Raises what was answered."""
+        fields = {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "member_epoch": LEAVES if self.instance_id is None else LEAVES_FOR_NOW,
+            "instance_id": self.instance_id,
+        }
         self._tenures.end((self.topic, p) for p in self.owned)
         self.owned = set()
         answer = await self._ask(HEARTBEAT, HEARTBEAT_VERSION, fields, None, 5_000)
@@ -89,7 +97,7 @@ class HandMadeMember:
             "group_id": self.group,
             "generation_id_or_member_epoch": epoch,
             "member_id": self.member_id,
-            "group_instance_id": None,
+            "group_instance_id": self.instance_id,
             "topics": [{"name": self.topic, "partitions": [one]}],
         }
         answer = await self._ask(OFFSET_COMMIT, COMMIT_VERSION, fields, None, 5_000)

@@ -12,6 +12,7 @@ from .reader import Reader
 
 GROUP = "team"
 INTERVAL_S = 1.2  # between two assignments of a group at least
+SESSIONS_S = 20  # three sessions of the simulation's brokers
 LONE_ANSWER_MS = 700  # a lone coordinator must not answer; this is how long it is waited for
 
 
@@ -38,6 +39,38 @@ async def returned_partition(context: Context) -> None:
     await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions again")
     await asyncio.sleep(0.01)
     await first.commit(given_since, 0, before)
+
+
+async def replaced_member(context: Context) -> None:
+    """A static member commits once more after another process has taken its place."""
+    topic = await context.topic("replaced-member")
+    await _read_one(context, topic)
+    first, second = (HandMadeMember(context, GROUP, topic, "one") for _ in range(2))
+    await context.until(first.heartbeat, lambda owned: owned == {0}, "the partition")
+    before = first.epoch
+    assert await first.commit(0, 0, before) == ErrorCode.NONE
+    await first.leave()
+    await context.until(second.heartbeat, lambda owned: owned == {0}, "the place of the first one")
+    await asyncio.sleep(0.01)
+    await first.commit(0, 0, before)
+
+
+async def silent_member(context: Context) -> None:
+    """The coordinator dies, and a member is silent from then on: the other one gets all it had."""
+    first, _, _, _ = await _shared(context, "silent-member")
+    dies = await first.coordinator()
+    await context.cluster.kill(dies)
+    await context.until(first.coordinator, lambda now: now != dies, "another coordinator")
+    for _ in range(SESSIONS_S):
+        with contextlib.suppress(KafkaError):
+            await first.heartbeat()
+        if first.owned == {0, 1}:
+            break
+        await asyncio.sleep(1)
+    is_whole = first.owned == {0, 1}
+    await context.cluster.heal()
+    await context.until_whole([first.topic])
+    await context.probe("following a silent member", first.topic, is_whole, f"{first.owned}")
 
 
 async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMadeMember, int, int]:
@@ -82,5 +115,7 @@ async def lone_coordinator(context: Context) -> None:
 SCENARIOS: dict[str, Scenario] = {
     "stale-epoch": stale_epoch,
     "returned-partition": returned_partition,
+    "replaced-member": replaced_member,
+    "silent-member": silent_member,
     "lone-coordinator": lone_coordinator,
 }
