@@ -17,6 +17,7 @@ from .connection_ids import ConnectionIds
 from .controller.client import ControllerClient
 from .controller.metadata_barrier import MetadataBarrier
 from .groups.coordinator import GroupCoordinator
+from .listener.client_quotas import ClientQuotas
 from .listener.large_answers import LargeAnswers
 from .listener.large_requests import LargeRequests
 from .membership.recently_fenced_brokers import RecentlyFencedBrokers
@@ -61,6 +62,7 @@ class BrokerServices:
     suspected_brokers: SuspectedBrokers = field(default_factory=SuspectedBrokers)
     recently_fenced_brokers: RecentlyFencedBrokers = field(default_factory=RecentlyFencedBrokers)
     refusals: LimitedLog = field(default_factory=lambda: LimitedLog(_refusals))  # of the authorizer
+    quotas: ClientQuotas = field(init=False)
     broker_epoch: int = -1
     authorizer: AclAuthorizer | None = field(init=False)  # None: everybody may do everything
     groups: GroupCoordinator = field(init=False)
@@ -72,6 +74,12 @@ class BrokerServices:
     )  # of TxnOffsetCommit
 
     def __post_init__(self) -> None:
+        self.quotas = ClientQuotas(
+            self.state,
+            samples=self.config.quota_window_num,
+            window_ms=self.config.quota_window_size_seconds * 1000,
+            now_ms=self.clock.monotonic_ms,
+        )
         self.authorizer = authorizer_of(self.config, self.state)
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots

@@ -7,6 +7,7 @@ from ...replication.messages import PeerMessage
 from ..metadata.commands import (
     AdvanceClock,
     AllocateProducerIds,
+    AlterClientQuotas,
     AlterConfigs,
     AlterPartition,
     AlterPartitionReassignments,
@@ -36,6 +37,7 @@ MESSAGE_OF: dict[type, PeerMessage] = {
     FailReplicas: PeerMessage.ADMIN,
     AlterPartitionReassignments: PeerMessage.ADMIN,
     AdvanceClock: PeerMessage.ADMIN,
+    AlterClientQuotas: PeerMessage.ADMIN,
     CreateAcls: PeerMessage.ADMIN,
     DeleteAcls: PeerMessage.ADMIN,
     AlterScramCredentials: PeerMessage.ADMIN,

@@ -5,15 +5,17 @@ order, topics in the order in which the log made them, which a snapshot keeps. T
 fields is for ever; a new layout gets a new version.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
+from typing import Any
 
 import msgpack
 
 from ...runtime.sliced_work import Steps
 from ...wire.security.scram_server import ScramCredential
 from ..acls.bindings import AclBinding
+from ..quotas.quota_table import QuotaEntity
 from ..snapshot_reader import SnapshotReader
 from .clock_advances import ClockAdvances
 from .cluster_model import BrokerRegistration, Changes, PartitionRegistration, Topic
@@ -24,7 +26,9 @@ WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced
 WITH_GROUPS_VERSION = 3  # and one more; written only where groups have configs
 WITH_ACLS_VERSION = 4  # and one more; written only where there are ACLs
 WITH_USERS_VERSION = 5  # and one more; written only where users have credentials
+WITH_QUOTAS_VERSION = 6  # and one more; written only where there are quotas
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
+_List = tuple[Callable[[Any], Any], Sequence[object]]  # how an entry is written, entries
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
 _broker_fields = attrgetter(*(field.name for field in fields(BrokerRegistration)))
 _partition_fields = attrgetter(*(field.name for field in fields(PartitionRegistration)))
@@ -50,6 +54,8 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     ]
     version = WITH_ACLS_VERSION if acls else version
     version = WITH_USERS_VERSION if users else version
+    quotas = [(*entity, sorted(values.items())) for entity, values in tables.quotas.items()]
+    version = WITH_QUOTAS_VERSION if quotas else version
     head = (
         version,
         tables.cluster_id,
@@ -66,7 +72,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
     ]
-    lists: list[list[tuple[object, ...]]] = [[_acl_fields(acl) for acl in acls], [*users]]
+    lists: list[_List] = [(_acl_fields, acls), (tuple, users), (tuple, quotas)]
     return _encode(head, topics, tail, lists[: max(0, version - WITH_GROUPS_VERSION)])
 
 
@@ -84,7 +90,7 @@ def _encode(
     head: tuple[object, ...],
     topics: list[_TopicCut],
     tail: tuple[object, ...],
-    lists: Sequence[Sequence[tuple[object, ...]]],
+    lists: Sequence[_List],
 ) -> Steps[list[bytes]]:
     packer = msgpack.Packer()
     pieces = [packer.pack_array_header(len(head) + 1 + len(tail) + len(lists))]
@@ -101,10 +107,10 @@ def _encode(
             if written % SLICE_PARTITIONS == 0:
                 yield
     pieces += map(packer.pack, tail)
-    for entries in lists:
+    for fields_of, entries in lists:
         pieces.append(packer.pack_array_header(len(entries)))
         for number, entry in enumerate(entries, 1):
-            pieces.append(packer.pack(entry))
+            pieces.append(packer.pack(fields_of(entry)))
             if number % SLICE_PARTITIONS == 0:
                 yield
     return pieces
@@ -132,10 +138,10 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in range(VERSION, WITH_USERS_VERSION + 1):
+    if version not in range(VERSION, WITH_QUOTAS_VERSION + 1):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} to {WITH_USERS_VERSION}."
+            f"versions {VERSION} to {WITH_QUOTAS_VERSION}."
         )
     if count != 9 + version:
         raise ValueError(f"it has {count} parts, not {9 + version}")
@@ -171,6 +177,12 @@ def _decode(
     for number in range(1, 1 + (reader.array() if version >= WITH_USERS_VERSION else 0)):
         name, mechanism, *values = reader.value()
         tables.put_scram_credential(name, mechanism, ScramCredential(*values))
+        if number % SLICE_PARTITIONS == 0:
+            yield
+    for number in range(1, 1 + (reader.array() if version >= WITH_QUOTAS_VERSION else 0)):
+        user, client_id, quotas = reader.value()
+        for key, value in quotas:
+            tables.put_quota(QuotaEntity(user, client_id), key, value)
         if number % SLICE_PARTITIONS == 0:
             yield
     reader.end()

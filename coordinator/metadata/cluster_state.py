@@ -22,7 +22,17 @@ from .cluster_snapshot import decode_tables, difference, discarding, encode_tabl
 from .cluster_tables import ClusterTables
 from .commands import AdvanceClock, AllocateProducerIds, Command, RegisterBroker, decode_command
 from .results import Result, decode_result, encode_result
-from .rules import acls, brokers, clock, configs, credentials, partitions, reassignment, topics
+from .rules import (
+    acls,
+    brokers,
+    clock,
+    configs,
+    credentials,
+    partitions,
+    quotas,
+    reassignment,
+    topics,
+)
 
 # Retries come within seconds; a cluster makes a few dozen such operations in that time at most.
 OUTCOMES_MAX = 512
@@ -45,6 +55,7 @@ _RULES: dict[type, Callable[[ClusterTables, Any], Steps[Result]]] = {
     commands.CreateAcls: acls.create_acls,
     commands.DeleteAcls: acls.delete_acls,
     commands.AlterScramCredentials: credentials.alter_credentials,
+    commands.AlterClientQuotas: quotas.alter_client_quotas,
 }
 
 

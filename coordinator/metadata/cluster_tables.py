@@ -13,6 +13,7 @@ from ...wire.security.scram_server import ScramCredential
 from ..acls.acl_table import AclTable
 from ..acls.bindings import AclBinding
 from ..partition_set import PartitionSet
+from ..quotas.quota_table import QuotaEntity, QuotaTable
 from .clock_advances import ClockAdvances
 from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
 
@@ -48,6 +49,7 @@ class ClusterTables:
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; of groups to come, too
         self.acls = AclTable()
         self.scram_credentials: dict[str, dict[int, ScramCredential]] = {}  # user, mechanism
+        self.quotas = QuotaTable()
         self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
         self._names_by_id: dict[bytes, str] = {}
         self._names_by_metric: dict[str, dict[str, None]] = {}  # see `colliding_topic`
@@ -233,6 +235,11 @@ class ClusterTables:
         if found:
             self.scram_credentials[name] = found
         self._changes.others_changed = True
+
+    def put_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        """Set a quota, or remove it (None)."""
+        if self.quotas.put(entity, key, value):
+            self._changes.others_changed = True
 
     def put_defaults(self, defaults: dict[str, str]) -> None:
         """Replace the static defaults of the cluster."""

@@ -19,6 +19,7 @@ from ...runtime.sliced_work import Steps
 from ...wire.errors import InvalidRequest, PolicyViolation
 from ...wire.identifiers import TopicPartition
 from ..acls.bindings import AclBinding
+from ..quotas.quota_table import QuotaChange
 from ..security.scram_changes import ScramChange
 
 COMMAND_BYTES_MAX = 60_000
@@ -279,6 +280,13 @@ class AlterScramCredentials:
     changes: tuple[ScramChange, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AlterClientQuotas:
+    """Set or remove quotas of each entity (KIP-546)."""
+
+    changes: tuple[QuotaChange, ...]
+
+
 # Its place here is the number of a kind, for ever: only append.
 Command = (
     SetClusterId
@@ -300,6 +308,7 @@ Command = (
     | CreateAcls
     | DeleteAcls
     | AlterScramCredentials
+    | AlterClientQuotas
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
@@ -316,6 +325,7 @@ _ITEMS_OF: dict[type[Command], str] = {
     CreateAcls: "acls",
     DeleteAcls: "acls",
     AlterScramCredentials: "changes",
+    AlterClientQuotas: "changes",
 }
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...coordinator.security.principal import Principal
 from .keys import BOOLEAN, STRING, one_of, setting
-from .listener_keys import ListenerSettings
+from .quota_keys import QuotaSettings
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -24,7 +24,7 @@ def principals_of(text: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizerSettings(ListenerSettings):
+class AuthorizerSettings(QuotaSettings):
     """The typed values of these keys."""
 
     authorizer_class_name: str = setting(

@@ -25,6 +25,7 @@ from .metadata import (
     configs,
     fixed_facts,
     metadata,
+    quotas,
     replicas,
     topic_partitions,
     topics,
@@ -44,6 +45,7 @@ def control_plane_apis(log: logging.Logger) -> tuple[Api, ...]:
     return (
         *cluster.apis(),
         *acls.apis(),
+        *quotas.apis(),
         *metadata.apis(creation),
         *topic_partitions.apis(),
         *topics.apis(),

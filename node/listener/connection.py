@@ -122,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = self._unsent_bytes = 0
         self._server.removed(self)
         if self.context is not None:
-            self.context.is_closed = True
+            self.context.is_closed, self.context.resume = True, None
             callbacks, self.context.on_close = self.context.on_close, []
             for callback in callbacks:
                 callback()
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_s = self._server.now_s
         self._server.budget.release(self._unsent_bytes)
         self._unsent_bytes = 0
-        self._advance_soon()
+        self.advance_soon()
 
     # -- called by the server
 
@@ -254,14 +254,14 @@ class Connection(asyncio.BufferedProtocol):
             while frames and not self._is_writing_paused and self.closing_since_s is None:
                 frame = frames[0]
                 api = dispatcher.find(frame)
-                if in_flight and not self._may_overtake_answers(api):
+                assert self.context is not None
+                if self.context.is_muted or (in_flight and not self._may_overtake_answers(api)):
                     return
                 if started == stretch or server.share.is_spent():
-                    self._advance_soon()
+                    self.advance_soon()
                     return
                 started += 1
                 frames.popleft()
-                assert self.context is not None
                 answer = dispatcher.dispatch(self.context, api, frame)
                 if self.silent_since_s is not None and self.context.is_let_in:
                     self.silent_since_s = None
@@ -340,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(ready)
         if released:
             self._release(released)
-            self._advance_soon()
+            self.advance_soon()
         if close_reason is not None:
             self.close(close_reason)
 
@@ -352,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.writelines(buffers)
             self._writing = []
 
-    def _advance_soon(self) -> None:
+    def advance_soon(self) -> None:
         """Start waiting requests, but not from inside another request's handler."""
         is_due = self._frames or self._is_reading_paused or self._has_ended
         if is_due and not self._is_advance_due:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..handlers.produce.queue import ProduceQueue
     from ..services import BrokerServices
     from .dispatch import Api
+    from .muting import Mute
 
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
 
@@ -28,6 +29,8 @@ class RequestContext:
     told (KIP-511): name, version. `produce_queue` is there while produces wait to be verified,
     `repeated_fetch` once a large fetch has come.
     `login` is there on listeners with SASL.
+    `client_id` is that of the newest fetch, where quotas are counted.
+    While `is_muted` no request starts; `mute` has the timer, and `resume` goes on after it.
     `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
     is that of all connections. `is_closed` before the callbacks of `on_close` are called.
     """
@@ -47,6 +50,10 @@ class RequestContext:
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
     connected_at_ms: int = 0
     login: Login | None = None
+    client_id: str | None = None
+    is_muted: bool = False
+    mute: "Mute | None" = None
+    resume: Callable[[], None] | None = None
     _access: Access | None = None
 
     @property

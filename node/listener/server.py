@@ -178,6 +178,7 @@ class KafkaServer:
             budget=self.budget,
             connected_at_ms=self._services.clock.monotonic_ms(),
             login=login,
+            resume=connection.advance_soon,
         )
 
     def _login(self, listener: Listener) -> Login | None:

@@ -8,7 +8,7 @@ from .compare import Reason
 from .survey import Survey
 
 NO_SECURITY = "listeners are plain text: no TLS, SASL, SCRAM, delegation tokens"
-NO_QUOTAS = "there are no quotas"
+NO_QUOTAS = "quotas are producer_byte_rate and consumer_byte_rate of users and client ids"
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
 NO_TIERS = "there is no tiered storage"
@@ -20,7 +20,6 @@ NO_STATE_TOPIC = "transactions are kept by Raft shards, not in __transaction_sta
 
 _APIS = {
     NO_SECURITY: ("Sasl*", "*ScramCredentials"),
-    NO_QUOTAS: ("*ClientQuotas",),
     NO_SHARE: ("Share*", "*Share*"),
     NO_STREAMS: ("Streams*",),
     FIXED_VOTERS: ("UnregisterController",),
@@ -43,7 +42,6 @@ _BROKER_KEYS = {
         "connections.max.reauth.ms",
     ),
     NO_QUOTAS: (
-        "quota.window.*",
         "controller.quota.*",
         "replication.quota.*",
         "alter.log.dirs.replication.quota.*",

@@ -34,6 +34,7 @@ from ..answers import nested
 from . import repeated_fetch, session_fetch
 from .partition_reader import FetchLook, FetchRead, fetched
 from .session_fetch import SessionFetch
+from .throttling import throttled
 
 FETCH = 1
 PARTITIONS_AT_ONCE_MAX = 200  # about 1 ms
@@ -66,9 +67,18 @@ _Asked = _PlainFetch | SessionFetch
 
 def handle(
     context: RequestContext, header: RequestHeader, body: memoryview
-) -> list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]]:
+) -> list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer] | None]:
     """Answer at once when there is enough, else when there is or the wait is over."""
-    version = header.api_version
+    if context.broker.quotas.counts_fetched:
+        context.client_id = header.client_id
+        outcome = _fetch(context, header.api_version, body)
+        return throttled(context, header.client_id, outcome)
+    return _fetch(context, header.api_version, body)
+
+
+def _fetch(
+    context: RequestContext, version: int, body: memoryview
+) -> list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]]:
     if len(body) > BODY_AT_ONCE_BYTES_MAX:
         return _decode_in_slices(context, body, version)
     request = fetch.decode_request(body, version)

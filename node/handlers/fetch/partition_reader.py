@@ -81,6 +81,9 @@ class PartitionReader:
         self._limit_bytes = min(
             request.max_bytes, context.broker.config.fetch_max_bytes, context.budget.share_bytes
         )
+        if context.broker.quotas.counts_fetched:
+            most = context.broker.quotas.fetch_bytes_max(context)
+            self._limit_bytes = min(self._limit_bytes, most)
         self.bytes_read = self.batches_read = 0
         self.must_answer = self.is_partial = self.is_void = self.is_cut = False
         self.awaited: dict[TopicPartition, None] = {}

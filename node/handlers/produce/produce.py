@@ -36,11 +36,16 @@ def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> 
     is late (`connection_fence`).
     """
     queue, version = context.produce_queue, header.api_version
+    throttle_ms = 0
+    if context.broker.quotas.counts_produced:
+        size_bytes = header.body_offset + len(body)
+        throttle_ms = context.broker.quotas.produced(context, header.client_id, size_bytes)
     try:
         request = produce.decode_request(body, version, ELEMENTS_AT_ONCE_MAX)
     except TooManyElements:
         return (queue or ProduceQueue(context)).put_large(body, version)
     operation = ProduceOperation(context, request, version)
+    operation.response.throttle_time_ms = throttle_ms
     if request.acks not in (-1, 0, 1):
         return operation.refuse(InvalidRequiredAcks())
     producer = operation.producer = producer_of(

@@ -14,6 +14,7 @@ _SIMPLE = {
     str: st.one_of(st.sampled_from(["", "0", "1", "t"]), st.text("ab._-é", max_size=4)),
     bytes: st.one_of(st.just(bytes(16)), st.just(b"t" * 16), st.binary(max_size=17)),
     bool: st.booleans(),
+    float: st.floats(allow_nan=False),
     type(None): st.none(),
 }
 

@@ -184,6 +184,9 @@ BY_API: dict[str, tuple[Asked, ...]] = {
     "OffsetDelete": (
         Asked(("Delete Group", "Read Topic"), {"group_id": GROUP, **_topic(partitions=_ONE)}),
     ),
+    "DescribeClientQuotas": (Asked(("DescribeConfigs Cluster",)),),
+    "AlterClientQuotas": (Asked(("AlterConfigs Cluster",), {"entries": [
+        {"entity": [{"entity_type": "ip", "entity_name": "::1"}], "ops": []}]}),),
     "DescribeQuorum": (Asked(_DESCRIBE),),
     "UpdateFeatures": (Asked(_ALTER),),
     "DescribeCluster": (Asked(()),),

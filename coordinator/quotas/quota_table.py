@@ -1,0 +1,113 @@
+"""The quotas of users and client ids, and which of them counts for a client.
+
+An entity names a user, a client id, or both; the default of either is the empty name, which no user
+has, and None is a part that the entity lacks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...wire.errors import InvalidRequest
+
+DEFAULT = ""
+PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
+KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+NAME_BYTES_MAX = 1_000
+RATE_MAX = 2**63 - 1
+
+
+class QuotaEntity(NamedTuple):
+    """Whom a quota is for."""
+
+    user: str | None
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """Quotas of one entity, each with its value, None to remove it."""
+
+    user: str | None
+    client_id: str | None
+    values: tuple[tuple[str, float | None], ...]
+
+
+class ClientLimit(NamedTuple):
+    """A quota that counts for a client, and who share it: all clients with the same entity."""
+
+    rate: float
+    shared_by: QuotaEntity
+
+
+class QuotaTable:
+    """All quotas of a cluster, in the order in which they were first set."""
+
+    def __init__(self) -> None:
+        self._values: dict[QuotaEntity, dict[str, float]] = {}
+        self._entities_with: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, entity: QuotaEntity) -> bool:
+        return entity in self._values
+
+    def items(self) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
+        """Each entity with its quotas."""
+        return iter(self._values.items())
+
+    def has(self, key: str) -> bool:
+        """Whether any entity has this quota."""
+        return self._entities_with[key] > 0
+
+    def put(self, entity: QuotaEntity, key: str, value: float | None) -> bool:
+        """Set a quota, or remove it (None); whether that changes anything."""
+        before = self._values.get(entity, {})
+        if before.get(key) == value:
+            return False
+        after = {name: each for name, each in before.items() if name != key}
+        if value is not None:
+            after[key] = value
+        self._entities_with[key] += (value is not None) - (key in before)
+        if after:
+            self._values[entity] = after
+        else:
+            del self._values[entity]
+        return True
+
+    def limit(self, key: str, user: str, client_id: str) -> ClientLimit | None:
+        """The most specific quota of a client, None where it has none."""
+        for entity in (
+            QuotaEntity(user, client_id),
+            QuotaEntity(user, DEFAULT),
+            QuotaEntity(user, None),
+            QuotaEntity(DEFAULT, client_id),
+            QuotaEntity(DEFAULT, DEFAULT),
+            QuotaEntity(DEFAULT, None),
+            QuotaEntity(None, client_id),
+            QuotaEntity(None, DEFAULT),
+        ):
+            rate = self._values.get(entity, {}).get(key)
+            if rate is not None:
+                shared_by = QuotaEntity(
+                    None if entity.user is None else user,
+                    None if entity.client_id is None else client_id,
+                )
+                return ClientLimit(rate, shared_by)
+        return None
+
+
+def check_quota(key: str, value: float | None) -> None:
+    """Raise INVALID_REQUEST for a quota that cannot be; None removes one."""
+    if key not in KEYS:
+        raise InvalidRequest(f"Invalid configuration key {key}; served are {', '.join(KEYS)}")
+    if value is None:
+        return
+    if not value > 0:
+        raise InvalidRequest(f"Quota {key} must be greater than 0")
+    if value > RATE_MAX:
+        raise InvalidRequest(f"Proposed value for {key} is too large for a LONG.")
+    if value % 1.0 > 1e-6:
+        raise InvalidRequest(f"{key} cannot be a fractional value.")

@@ -1,0 +1,66 @@
+"""The rate of a client over the last samples, and for how long it must pause: Kafka's arithmetic.
+
+A sample collects what comes within its window; those count that have anything in the last
+`samples` windows. As in Kafka, the elapsed time is taken for at least all windows but one, so
+that a client that has just begun is not throttled for its first bytes.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Sample:
+    start_ms: int
+    last_ms: int
+    value: float = 0.0
+
+
+class QuotaRate:
+    """What one client, or those that share a quota, sent or got."""
+
+    def __init__(self, *, samples: int, window_ms: int) -> None:
+        self._count, self._window_ms = samples, window_ms
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, value: float, limit: float, now_ms: int) -> int:
+        """Take in a value; the milliseconds until the rate is within the limit again."""
+        sample = self._sample_of(now_ms)
+        sample.value += value
+        sample.last_ms = now_ms
+        self._purge(now_ms)
+        window_ms = self._elapsed_ms(now_ms)
+        rate = sum(each.value for each in self._samples) * 1000 / window_ms
+        if rate <= limit:
+            return 0
+        return round((rate - limit) / limit * window_ms)
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nothing that was recorded counts any more."""
+        expire_ms = self._count * self._window_ms
+        return all(now_ms - each.last_ms >= expire_ms for each in self._samples)
+
+    def _sample_of(self, now_ms: int) -> _Sample:
+        if not self._samples:
+            self._samples.append(_Sample(now_ms, now_ms))
+        current = self._samples[self._current]
+        if now_ms - current.start_ms < self._window_ms:
+            return current
+        self._current = (self._current + 1) % (self._count + 1)
+        fresh = _Sample(now_ms, now_ms)
+        if self._current == len(self._samples):
+            self._samples.append(fresh)
+        else:
+            self._samples[self._current] = fresh
+        return fresh
+
+    def _purge(self, now_ms: int) -> None:
+        expire_ms = self._count * self._window_ms
+        for place, sample in enumerate(self._samples):
+            if now_ms - sample.last_ms >= expire_ms:
+                self._samples[place] = _Sample(now_ms, now_ms)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        elapsed_ms = now_ms - min(sample.start_ms for sample in self._samples)
+        missing = self._count - 1 - elapsed_ms // self._window_ms
+        return max(1, elapsed_ms + max(0, missing) * self._window_ms)

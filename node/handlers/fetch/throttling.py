@@ -1,0 +1,53 @@
+"""Fetch under a quota: the answer says for how long its client is throttled.
+
+Against Kafka, which sends a throttled client an empty answer and lets it ask again: here the
+records go out at once, and the pause comes behind them. The rate is the same.
+"""
+
+import asyncio
+import struct
+from collections.abc import Coroutine
+from typing import Any
+
+from ....wire.framing import Buffer
+from ...listener.dispatch import CloseConnection, RequestContext
+from ...listener.pending_answer import PendingAnswer
+
+_THROTTLE = struct.Struct(">i")  # with which each version of the answer begins
+
+
+async def throttled(
+    context: RequestContext,
+    client_id: str | None,
+    outcome: list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]],
+) -> list[Buffer] | None:
+    """Record the answer, when it is there, and write the throttle time into it."""
+    if isinstance(outcome, PendingAnswer):
+        body = await _completed(outcome)
+    elif isinstance(outcome, list):
+        body = outcome
+    else:
+        body = await outcome
+    if not body:
+        return body
+    size_bytes = sum(map(len, body))
+    throttle_ms = context.broker.quotas.fetched(context, client_id, size_bytes)
+    if throttle_ms:
+        first = bytearray(body[0])
+        _THROTTLE.pack_into(first, 0, throttle_ms)
+        body = [memoryview(first), *body[1:]]
+    return body
+
+
+async def _completed(pending: PendingAnswer) -> list[Buffer] | None:
+    if not pending.is_done:
+        done = asyncio.Event()
+        pending.notify(done.set)
+        try:
+            await done.wait()
+        except asyncio.CancelledError:
+            pending.abandon()
+            raise
+    if pending.close_reason is not None:
+        raise CloseConnection(pending.close_reason)
+    return pending.buffers

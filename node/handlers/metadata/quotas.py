@@ -1,0 +1,203 @@
+"""Client quotas: what administrators ask and change (KIP-546).
+
+DescribeClientQuotas, AlterClientQuotas 0-1  users and client ids, by name or their defaults, with
+                                             producer_byte_rate and consumer_byte_rate.
+
+Other keys, and quotas of IP addresses, are refused: no broker of ours would hold anybody to them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....coordinator.metadata.commands import AlterClientQuotas
+from ....coordinator.quotas.quota_table import (
+    DEFAULT,
+    NAME_BYTES_MAX,
+    QuotaChange,
+    QuotaEntity,
+    check_quota,
+)
+from ....runtime.steps import StepCounter, Steps, made
+from ....wire.acls import AclOperation
+from ....wire.errors import InvalidRequest, KafkaError, UnsupportedVersion, error_for
+from ....wire.framing import RequestHeader
+from ....wire.messages import api_keys, requests, responses
+from ...listener.dispatch import Api, RequestContext, control_api
+from ...security.rights import on_cluster
+from ..answers import NO_ERROR, CodeAndMessage, code_and_message, entries_bytes, of_each
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+EXACT, OF_DEFAULT, ANY = 0, 1, 2  # how a component of a filter is matched
+OPERATIONS_MAX = 100  # on one entity
+
+
+def describe_client_quotas(
+    context: RequestContext, header: RequestHeader, request: "requests.DescribeClientQuotasRequest"
+) -> "Steps[responses.DescribeClientQuotas.Response]":
+    """The quotas of the entities that a filter finds."""
+    wanted = _wanted(request)
+    entries: list[responses.DescribeClientQuotas.EntryData] = []
+    counter = StepCounter()
+    for entity, quotas in list(context.broker.state.quotas.items()):
+        parts = _parts_of(entity)
+        if all(
+            kind in parts and match in (None, parts[kind]) for kind, match in wanted.items()
+        ) and not (request.strict and len(parts) != len(wanted)):
+            values = [{"key": key, "value": value} for key, value in sorted(quotas.items())]
+            entries.append({"entity": _entity_fields(parts), "values": values})  # type: ignore[typeddict-item]
+        if counter.ends_step():
+            yield
+    return {"error_code": 0, "entries": entries}
+
+
+def _wanted(request: "requests.DescribeClientQuotasRequest") -> dict[str, str | None]:
+    """The name that each part must have; DEFAULT for the default, None for any."""
+    wanted: dict[str, str | None] = {}
+    for component in request.components:
+        kind, match = component.entity_type, component.match
+        if not kind:
+            raise InvalidRequest("Invalid empty entity type.")
+        if kind in wanted:
+            raise InvalidRequest(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise UnsupportedVersion(f"Unsupported entity type {kind}")
+        if component.match_type == EXACT:
+            if match is None:
+                raise InvalidRequest(
+                    "Request specified MATCH_TYPE_EXACT, but set match string to null."
+                )
+            wanted[kind] = match or "\0"  # no entity has an empty name
+        elif component.match_type in (OF_DEFAULT, ANY):
+            if match is not None:
+                raise InvalidRequest("Only MATCH_TYPE_EXACT has a match string.")
+            wanted[kind] = DEFAULT if component.match_type == OF_DEFAULT else None
+        else:
+            raise InvalidRequest(f"Unknown match type {component.match_type}")
+    if IP in wanted and len(wanted) > 1:
+        raise InvalidRequest(
+            "Invalid entity filter component combination. IP filter component should not be used "
+            "with user or clientId filter component."
+        )
+    return wanted
+
+
+def _parts_of(entity: QuotaEntity) -> dict[str, str]:
+    parts = {USER: entity.user, CLIENT_ID: entity.client_id}
+    return {kind: name for kind, name in parts.items() if name is not None}
+
+
+def _entity_fields(parts: Mapping[str, str]) -> list[dict[str, str | None]]:
+    return [{"entity_type": kind, "entity_name": name or None} for kind, name in parts.items()]
+
+
+def _described_bytes(
+    context: RequestContext, request: "requests.DescribeClientQuotasRequest"
+) -> Steps[int]:
+    return entries_bytes(lambda count: 5 * count, [len(context.broker.state.quotas)])
+
+
+async def alter_client_quotas(
+    context: RequestContext, header: RequestHeader, request: "requests.AlterClientQuotasRequest"
+) -> "responses.AlterClientQuotas.Response":
+    """Per entity: what came of it."""
+    broker = context.broker
+    asked = await broker.work.finish("AlterClientQuotas", made(_change, request.entries))
+    changes: dict[QuotaEntity, QuotaChange] = {}
+    twice = InvalidRequest("Ignoring duplicate entity")
+    outcomes: list[KafkaError | QuotaChange] = []
+    for each in asked:
+        if isinstance(each, QuotaChange):
+            entity = QuotaEntity(each.user, each.client_id)
+            outcomes.append(twice if entity in changes else each)
+            changes.setdefault(entity, each)
+        else:
+            outcomes.append(each)
+    items = iter(())
+    if changes and not request.validate_only:
+        command = AlterClientQuotas(tuple(changes.values()))
+        timeout_ms = broker.config.request_timeout_ms
+        result = await broker.controller.submit(command, timeout_ms=timeout_ms)
+        if result.error:
+            raise error_for(result.error, result.message)
+        items = iter(result.items)
+    entries: list[responses.AlterClientQuotas.EntryData] = []
+    for entry, outcome in zip(request.entries, outcomes, strict=True):
+        error = outcome if isinstance(outcome, KafkaError) else None
+        if error is None and (item := next(items, None)) is not None and item.error:
+            error = error_for(item.error, item.message)
+        entries.append(_altered(entry, NO_ERROR if error is None else code_and_message(error)))
+    return {"entries": entries}
+
+
+def _change(
+    entry: "requests.AlterClientQuotasRequest.EntryData",
+) -> QuotaChange | KafkaError:
+    try:
+        parts: dict[str, str] = {}
+        for part in entry.entity:
+            kind, name = part.entity_type, part.entity_name
+            if kind in parts:
+                raise InvalidRequest(f"Invalid client quota entity, duplicate entity entry {kind}")
+            if kind == IP:
+                raise InvalidRequest("Quotas of IP addresses are not served.")
+            if kind not in (USER, CLIENT_ID):
+                raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
+            if name == "":
+                raise InvalidRequest(f"Empty {kind} not supported")
+            if name is not None and len(name.encode()) > NAME_BYTES_MAX:
+                raise InvalidRequest(f"A {kind} takes at most {NAME_BYTES_MAX} bytes.")
+            parts[kind] = DEFAULT if name is None else name
+        if not parts:
+            raise InvalidRequest("Invalid empty client quota entity")
+        if len(entry.ops) > OPERATIONS_MAX:
+            raise InvalidRequest(f"At most {OPERATIONS_MAX} quotas of an entity are changed.")
+        values: dict[str, float | None] = {}
+        for operation in entry.ops:
+            value = None if operation.remove else operation.value
+            if operation.key in values:
+                raise InvalidRequest(f"Duplicate quota key {operation.key}")
+            check_quota(operation.key, value)
+            values[operation.key] = value
+    except KafkaError as error:
+        return error
+    return QuotaChange(parts.get(USER), parts.get(CLIENT_ID), tuple(values.items()))
+
+
+def _altered(
+    entry: "requests.AlterClientQuotasRequest.EntryData", outcome: CodeAndMessage
+) -> "responses.AlterClientQuotas.EntryData":
+    entity: Any = [
+        {"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity
+    ]
+    return {**outcome, "entity": entity}
+
+
+def _not_described(request: object, error: KafkaError) -> Any:
+    return {**code_and_message(error), "entries": None}
+
+
+def _not_altered(
+    entry: "requests.AlterClientQuotasRequest.EntryData", error: KafkaError
+) -> "responses.AlterClientQuotas.EntryData":
+    return _altered(entry, code_and_message(error))
+
+
+def apis() -> tuple[Api, ...]:
+    """The rows of this file."""
+    return (
+        control_api(
+            api_keys.DESCRIBE_CLIENT_QUOTAS,
+            (0, 1),
+            describe_client_quotas,
+            _not_described,
+            rights=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+            answer_bytes=_described_bytes,
+        ),
+        control_api(
+            api_keys.ALTER_CLIENT_QUOTAS,
+            (0, 1),
+            alter_client_quotas,
+            of_each("entries", "entries", _not_altered),
+            rights=(on_cluster(AclOperation.ALTER_CONFIGS),),
+        ),
+    )

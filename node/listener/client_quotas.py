@@ -1,0 +1,86 @@
+"""Client quotas as a broker holds its clients to them (KIP-13, KIP-124's answers, KIP-219).
+
+What a client sends or gets is recorded; where that is too much, the answer says for how long the
+client is throttled, and the brake of its connection holds for that time. Each broker counts for
+itself. While no quota of a kind is set nothing is recorded, and nothing is called.
+"""
+
+from collections.abc import Callable
+
+from ...coordinator.metadata.cluster_model import Changes
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...coordinator.quotas.quota_table import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    ClientLimit,
+    QuotaEntity,
+)
+from ...coordinator.quotas.rate import QuotaRate
+from .muting import Mute
+from .request_context import RequestContext
+
+RATES_MAX = 10_000  # more clients than that are counted anew from time to time
+THROTTLE_MS_MAX = FETCH_BYTES_MAX = 2**31 - 1
+
+
+class ClientQuotas:
+    """One for each broker. `counts_produced`, `counts_fetched`: whether any such quota is set."""
+
+    def __init__(
+        self, state: ClusterState, *, samples: int, window_ms: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._state, self._now_ms = state, now_ms
+        self._samples, self._window_ms = samples, window_ms
+        self._rates: dict[tuple[str, QuotaEntity], QuotaRate] = {}
+        self.counts_produced = self.counts_fetched = False
+        self._look(Changes())
+        state.on_change(self._look)
+
+    def produced(self, context: RequestContext, client_id: str | None, size_bytes: int) -> int:
+        """Record what came; for how long the client is throttled, in milliseconds."""
+        return self._record(PRODUCER_BYTE_RATE, context, client_id, size_bytes)
+
+    def fetched(self, context: RequestContext, client_id: str | None, size_bytes: int) -> int:
+        """Record what is sent; for how long the client is throttled, in milliseconds."""
+        return self._record(CONSUMER_BYTE_RATE, context, client_id, size_bytes)
+
+    def fetch_bytes_max(self, context: RequestContext) -> int:
+        """The most bytes of one answer: what the quota allows within its windows but one."""
+        limit = self._limit(CONSUMER_BYTE_RATE, context, context.client_id)
+        if limit is None:
+            return FETCH_BYTES_MAX
+        return int(limit.rate * (self._samples - 1) * self._window_ms / 1000)
+
+    def _record(
+        self, key: str, context: RequestContext, client_id: str | None, size_bytes: int
+    ) -> int:
+        limit = self._limit(key, context, client_id)
+        if limit is None:
+            return 0
+        now_ms = self._now_ms()
+        rate = self._rates.get((key, limit.shared_by))
+        if rate is None:
+            if len(self._rates) >= RATES_MAX:
+                self._forget(now_ms)
+            rate = QuotaRate(samples=self._samples, window_ms=self._window_ms)
+            self._rates[key, limit.shared_by] = rate
+        throttle_ms = min(THROTTLE_MS_MAX, rate.record(size_bytes, limit.rate, now_ms))
+        if throttle_ms > 0 and not context.is_closed:
+            if context.mute is None:
+                context.mute = Mute(context)
+            context.mute.begin(throttle_ms)
+        return throttle_ms
+
+    def _limit(
+        self, key: str, context: RequestContext, client_id: str | None
+    ) -> ClientLimit | None:
+        return self._state.quotas.limit(key, context.principal.name, client_id or "")
+
+    def _forget(self, now_ms: int) -> None:
+        busy = {key: rate for key, rate in self._rates.items() if not rate.is_idle(now_ms)}
+        self._rates = busy if len(busy) < RATES_MAX else {}
+
+    def _look(self, _: Changes) -> None:
+        quotas = self._state.quotas
+        self.counts_produced = quotas.has(PRODUCER_BYTE_RATE)
+        self.counts_fetched = quotas.has(CONSUMER_BYTE_RATE)

@@ -1,0 +1,156 @@
+"""Which quota counts for a client, and for how long one that exceeds it must pause: as in Kafka."""
+
+import math
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.coordinator.metadata.cluster_state import ClusterState
+from oncelog.coordinator.metadata.commands import AlterClientQuotas
+from oncelog.coordinator.metadata.rules import quotas as rules
+from oncelog.coordinator.quotas.quota_table import (
+    CONSUMER_BYTE_RATE,
+    DEFAULT,
+    PRODUCER_BYTE_RATE,
+    QuotaChange,
+    QuotaEntity,
+    QuotaTable,
+    check_quota,
+)
+from oncelog.coordinator.quotas.rate import QuotaRate
+from oncelog.wire.errors import ErrorCode, InvalidRequest
+
+from ..metadata.metadata_cluster import MetadataCluster
+
+MOST_SPECIFIC_FIRST = [
+    ("u", "c"), ("u", DEFAULT), ("u", None), (DEFAULT, "c"), (DEFAULT, DEFAULT), (DEFAULT, None),
+    (None, "c"), (None, DEFAULT),
+]  # fmt: skip
+
+
+def rate() -> QuotaRate:
+    return QuotaRate(samples=11, window_ms=1_000)
+
+
+def test_the_most_specific_quota_counts_and_is_shared_by_its_clients():
+    table = QuotaTable()
+    for number, (user, client_id) in reversed(list(enumerate(MOST_SPECIFIC_FIRST))):
+        table.put(QuotaEntity(user, client_id), PRODUCER_BYTE_RATE, float(number + 1))
+        found = table.limit(PRODUCER_BYTE_RATE, "u", "c")
+        assert found is not None and found.rate == number + 1
+        shared_by = None if user is None else "u", None if client_id is None else "c"
+        assert found.shared_by == shared_by
+    assert table.limit(CONSUMER_BYTE_RATE, "u", "c") is None
+
+
+def test_a_quota_of_another_key_hides_none():
+    table = QuotaTable()
+    table.put(QuotaEntity("u", "c"), CONSUMER_BYTE_RATE, 7.0)
+    table.put(QuotaEntity("u", None), PRODUCER_BYTE_RATE, 9.0)
+    found = table.limit(PRODUCER_BYTE_RATE, "u", "c")
+    assert found is not None and found.rate == 9.0
+
+
+def test_a_table_knows_whether_any_entity_has_a_key():
+    table = QuotaTable()
+    entity = QuotaEntity("u", None)
+    assert not table.put(entity, PRODUCER_BYTE_RATE, None)
+    assert table.put(entity, PRODUCER_BYTE_RATE, 5.0)
+    assert not table.put(entity, PRODUCER_BYTE_RATE, 5.0)
+    assert table.has(PRODUCER_BYTE_RATE) and not table.has(CONSUMER_BYTE_RATE)
+    assert table.put(entity, PRODUCER_BYTE_RATE, 6.0)
+    assert table.put(entity, PRODUCER_BYTE_RATE, None)
+    assert not table.has(PRODUCER_BYTE_RATE) and not len(table)
+
+
+@pytest.mark.parametrize(
+    ("records", "throttle_ms"),
+    [
+        ([(0, 10_000)], 0),  # all that ten windows allow
+        ([(0, 10_001)], 1),
+        ([(0, 20_000)], 10_000),
+        ([(0, 20_000), (10_000, 0)], 10_000),  # as Kafka: its window is as long as it was
+        ([(0, 5_000), (500, 15_000)], 9_500),  # 20 kB within 10.5 s
+        ([(0, 20_000), (11_000, 1_000)], 0),  # the old sample is over
+        ([(0, 20_000), (5_000, 0)], 10_000),  # as Kafka: less than ten windows count as ten
+    ],
+)
+def test_the_pause_is_what_kafkas_arithmetic_gives(
+    records: list[tuple[int, int]], throttle_ms: int
+):
+    client, found = rate(), 0
+    for now_ms, value in records:
+        found = client.record(value, 1_000, now_ms)
+    assert found == throttle_ms
+
+
+def test_a_client_that_pauses_as_it_is_told_sends_at_its_rate():
+    client, now_ms, sent = rate(), 0, 0
+    while now_ms < 200_000:
+        throttle_ms = client.record(1_500, 1_000, now_ms)
+        sent += 1_500
+        now_ms += throttle_ms + 20
+    assert math.isclose(sent / (now_ms / 1000), 1_000, rel_tol=0.1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 50_000)), min_size=1, max_size=30),
+    st.integers(100, 10_000),
+)
+def test_a_client_that_pauses_for_all_windows_begins_anew(
+    records: list[tuple[int, int]], limit: int
+):
+    client, now_ms = rate(), 0
+    for pause_ms, value in records:
+        now_ms += pause_ms
+        assert client.record(value, limit, now_ms) >= 0
+    assert client.is_idle(now_ms + 11_000)
+    assert client.record(limit, limit, now_ms + 11_000) == 0
+
+
+def test_a_rate_is_idle_when_nothing_of_it_counts():
+    client = rate()
+    client.record(1, 1_000, 0)
+    assert not client.is_idle(10_999)
+    assert client.is_idle(11_000)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("request_percentage", 1.0), ("x", 1.0), (PRODUCER_BYTE_RATE, 0.0), (PRODUCER_BYTE_RATE, -1.0),
+     (PRODUCER_BYTE_RATE, 1.5), (PRODUCER_BYTE_RATE, 1e19), (PRODUCER_BYTE_RATE, math.nan)],
+)  # fmt: skip
+def test_a_quota_that_cannot_be_is_refused(key: str, value: float):
+    with pytest.raises(InvalidRequest):
+        check_quota(key, value)
+
+
+def test_quotas_are_state_of_the_metadata_and_of_its_snapshots():
+    cluster = MetadataCluster()
+    without = cluster.state.snapshot()
+    changes = tuple(
+        QuotaChange(user, client_id, ((PRODUCER_BYTE_RATE, 5.0), (CONSUMER_BYTE_RATE, 7.0)))
+        for user, client_id in product(("u", DEFAULT, None), ("c", DEFAULT))
+    )
+    cluster.do(AlterClientQuotas(changes))
+    state = ClusterState()
+    state.restore(cluster.state.snapshot())
+    assert list(state.quotas.items()) == list(cluster.state.quotas.items())
+    assert state.quotas.has(PRODUCER_BYTE_RATE)
+    gone = tuple(
+        QuotaChange(each.user, each.client_id, tuple((key, None) for key, _ in each.values))
+        for each in changes
+    )
+    cluster.do(AlterClientQuotas(gone))
+    assert len(cluster.state.snapshot()) == len(without)
+
+
+def test_entities_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rules, "QUOTAS_MAX", 1)
+    cluster = MetadataCluster()
+    values = ((PRODUCER_BYTE_RATE, 5.0),)
+    changes = tuple(QuotaChange(user, None, values) for user in ("a", "b", "a"))
+    items = cluster.do(AlterClientQuotas(changes)).items
+    assert [item.error for item in items] == [0, ErrorCode.POLICY_VIOLATION, 0]
