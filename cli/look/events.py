@@ -1,7 +1,5 @@
 """`oncelog events`: what happens in a cluster, a line each."""
 
-import asyncio
-import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +10,7 @@ from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.terminal import say, tell
 from ..common import QUERY, Query
 from .page import watched_cluster
+from .until_signal import run_until_signal
 
 if TYPE_CHECKING:
     from ...ui.facts import ClusterEvent
@@ -34,8 +33,7 @@ def events(
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_follow(query, seconds))
+    run_until_signal(_follow(query, seconds))
     return 0
 
 

@@ -1,18 +1,16 @@
 """`oncelog metrics`: figures of any Kafka for Prometheus and its kin."""
 
 import asyncio
-import contextlib
-import signal
 from importlib.util import find_spec
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from ...deploy.cluster.ends.interrupts import ENDING
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.terminal import say, tell
 from ..common import DEFAULT_CLUSTER, ClusterOptions
 from .page import PORT_MAX, watched_cluster
+from .until_signal import run_until_signal
 
 
 def register(app: App) -> None:
@@ -37,8 +35,7 @@ def metrics(
             "The figures need the extra metrics: pip install '.[metrics]' in a checkout.",
             exit_code=2,
         )
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(port, cluster))
+    run_until_signal(_serve(port, cluster))
     return 0
 
 
@@ -49,16 +46,11 @@ async def _serve(port: int | None, cluster: ClusterOptions) -> None:
     observer = observing(watched_cluster(cluster), has_doctor=False)
     try:
         server = MetricsServer(lambda: observer.facts, port)
-        ended = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in ENDING:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                loop.add_signal_handler(number, ended.set)
         server.start()
         try:
             tell(server.url)
             say("Ctrl-C ends it")
-            await ended.wait()
+            await asyncio.Event().wait()  # until a signal comes
         finally:
             server.close()
     finally:

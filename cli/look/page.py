@@ -14,6 +14,7 @@ from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.lookup import open_cluster
 from ...deploy.cluster.terminal import say, tell
 from ..common import DEFAULT_CLUSTER, ClusterOptions
+from .until_signal import run_until_signal
 
 if TYPE_CHECKING:
     from ...ui.running import WatchedCluster
@@ -80,9 +81,7 @@ def top(
     """
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("top needs a terminal; for a program: oncelog top --once", exit_code=2)
-    with contextlib.suppress(KeyboardInterrupt):
-        return asyncio.run(_top(watched_cluster(cluster), is_once=once))
-    return 0
+    return run_until_signal(_top(watched_cluster(cluster), is_once=once)) or 0
 
 
 async def _top(watched: "WatchedCluster", *, is_once: bool) -> int:

@@ -72,3 +72,26 @@ def test_wrong_options_are_refused_with_one_sentence(arguments, capsys) -> None:
     assert out == ""
     assert err.startswith("oncelog: ")
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_metrics_and_events_end_cleanly_by_each_signal(
+    tmp_path: Path, number: signal.Signals
+):
+    pytest.importorskip("prometheus_client", reason="the extra metrics is not installed")
+    async with open_site(tmp_path) as opened, asyncio.timeout(ENDS_S * 2):
+        where = ("--bootstrap", opened.bootstrap)
+        metrics, events = (
+            await started(tmp_path, "metrics", *where),
+            await started(tmp_path, "events", *where),
+        )
+        assert metrics.stdout is not None
+        assert events.stderr is not None
+        line = (await metrics.stdout.readline()).decode()
+        assert line.startswith("http://127.0.0.1:")
+        assert b"looks every 2 s" in await events.stderr.readline()
+        for process in (metrics, events):
+            process.send_signal(number)
+            _, err = await process.communicate()
+            assert (process.returncode, b"Traceback" in err) == (0, False), err
+        assert is_refused(int(line.split(":")[2].split("/")[0]))

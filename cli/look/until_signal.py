@@ -1,0 +1,40 @@
+"""Commands that look on until a signal comes, which is their usual end: exit code 0."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ...deploy.cluster.ends.interrupts import ENDING
+
+T = TypeVar("T")
+
+
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
+    """Run a coroutine; SIGINT, SIGTERM and SIGHUP cancel it, and None comes back.
+
+    A signal that is ignored, as under nohup, stays so.
+    """
+    return asyncio.run(_until_signal(work))
+
+
+async def _until_signal(work: Coroutine[Any, Any, T]) -> T | None:
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    ended = asyncio.Event()
+
+    def end() -> None:
+        ended.set()
+        task.cancel()
+
+    for number in heard:
+        loop.add_signal_handler(number, end)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not ended.is_set():
+            raise
+        return None
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
