@@ -83,7 +83,8 @@ class ListenerSettings:
     )  # fmt: skip
     plain_sasl_jaas_config: Secret = setting(  # noqa: RUF009
         "plain.sasl.jaas.config", PASSWORD, "",
-        "The users of PLAIN: ...PlainLoginModule required user_alice=\"PASSWORD\";",
+        "The users of PLAIN, one user_NAME=\"PASSWORD\" each: ...PlainLoginModule required "
+        "user_alice=\"PASSWORD\"; as in Kafka.",
     )  # fmt: skip
     scram_256_sasl_jaas_config: Secret = setting(  # noqa: RUF009
         "scram-sha-256.sasl.jaas.config", PASSWORD, "",

@@ -115,7 +115,7 @@ def test_a_key_like_nothing_is_just_refused() -> None:
         ("oncelog.voters", "2,3,4", "not among"),
         ("oncelog.voters", "1,1,2", "different numbers"),
         ("oncelog.voters", "1,x,2", "different numbers"),
-        ("listeners", "SSL://127.0.0.1:9092", "only PLAINTEXT"),
+        ("listeners", "FOO://127.0.0.1:9092", "No security protocol defined"),
         ("listeners", "127.0.0.1:9092", "must look like"),
         ("listeners", "PLAINTEXT://127.0.0.1", "must look like"),
         ("listeners", "PLAINTEXT://127.0.0.1:99999", "must look like"),
