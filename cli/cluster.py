@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from ..deploy.cluster import layout
-from ..deploy.cluster.advice import repeat_options, shell_command, shell_word
+from ..deploy.cluster.advice import repeat_options, shell_command
 from ..deploy.cluster.failure import Failure
-from ..deploy.cluster.lookup import bootstrap_line, open_cluster
+from ..deploy.cluster.lookup import open_cluster
 from ..deploy.cluster.targets import SYNTAX
 from ..deploy.cluster.terminal import say, show, show_one, tell
 from ..wire.printable import printable
@@ -30,6 +30,7 @@ from .common import (
     pairs,
     print_report,
 )
+from .security.environment import env
 
 if TYPE_CHECKING:
     from ..deploy.cluster.local_cluster import Cluster
@@ -82,6 +83,9 @@ def up(
         Literal["system", "controlled"] | None,
         Parameter(help="controlled: `oncelog clock advance` lets time pass."),
     ] = None,
+    secure: Annotated[
+        bool, Parameter(help="TLS, logins and an authorizer; files for clients.", negative=())
+    ] = False,
     config: Pairs = None,
     profile: Annotated[
         Literal["local", "kafka"], Parameter(help="Defaults: made to be watched, or Kafka's own.")
@@ -103,6 +107,7 @@ def up(
         min_isr=min_isr,
         txn_shards=txn_shards,
         clock=clock,
+        secure=secure,
         config=pairs(config),
         profile=profile,
     )
@@ -114,6 +119,8 @@ def up(
         return
     show(_node_rows(cluster), format, columns=STARTED_COLUMNS)
     tell(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
+    if cluster.file.is_secured:
+        tell(f"clients: {cluster.data}/client/{{admin,alice,bob}}.{{librdkafka,java}}.properties")
     create = shell_command("topic create", "orders", partitions=6)
     tell(f'next: eval "$({shell_command("env")})"   {create}')
 
@@ -134,15 +141,6 @@ def ps(
     rows = _node_rows(open_cluster(data))
     columns = BROKEN_COLUMNS if any(row["faults"] for row in rows) else NODE_COLUMNS
     show(rows, format, columns=columns, optional=NODE_OPTIONAL)
-
-
-def env(*, data: Data = DEFAULT_DATA, format: Format = "table") -> None:
-    """Shell lines that tell clients where the cluster is: eval "$(oncelog env)"."""
-    line = bootstrap_line(data)
-    values = {"ONCELOG_BOOTSTRAP": line, "KAFKA_BOOTSTRAP_SERVERS": line}
-    print_report(
-        values, (f"export {key}={shell_word(value)}" for key, value in values.items()), format
-    )
 
 
 def doctor(
@@ -349,7 +347,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
         from ..deploy.cluster.blocking_admin import blocking_admin
 
         try:
-            with blocking_admin(cluster.bootstrap, timeout_ms=2_000) as admin:
+            with blocking_admin(cluster.client_config(), timeout_ms=2_000) as admin:
                 leads = Counter(p.leader for p in admin.describe_topics())
                 controller = admin.controller()
         except KafkaError as problem:

@@ -22,6 +22,7 @@ from pathlib import Path
 from ...storage.directory.lock import close_to_others
 from .failure import Failure, told_by_system
 from .private import opener, require_ours
+from .secured.files import DIRECTORIES
 from .terminal import say
 
 FORMAT = 1
@@ -51,6 +52,7 @@ class ClusterFile:
     nodes: list[NodeEntry]
     settings: dict[str, str] = field(default_factory=dict[str, str])
     is_complete: bool = False  # False while `up` has not finished
+    is_secured: bool = False  # TLS, logins, an authorizer
     owner: str = ""  # a token of the `up` that started it last
     format: int = FORMAT
 
@@ -132,6 +134,8 @@ def remove(data: Path, cluster: ClusterFile | None) -> None:
     """Remove what `up` has put into a directory, and the directory if nothing else is in it."""
     for node_id in cluster.node_ids if cluster is not None else ():
         shutil.rmtree(node_directory(data, node_id), ignore_errors=True)
+    for name in DIRECTORIES if cluster is not None and cluster.is_secured else ():
+        shutil.rmtree(data / name, ignore_errors=True)
     for name in (CLUSTER_FILE, PART_FILE, LOCK_FILE):
         (data / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ from .failure import Failure
 from .layout import ClusterFile
 from .node_process import NodeNotReady, NodeProcess, NodeStatus, end_nodes
 from .plan import ClusterPlan
-from .private import write_private
+from .secured.files import admin_values, prepare
 
 READY_TIMEOUT_S = 30.0
 T = TypeVar("T")
@@ -51,6 +51,7 @@ class Cluster:
         min_isr: int | None = None,
         txn_shards: int | None = None,
         clock: str | None = None,
+        secure: bool = False,
         config: Mapping[str, Any] | None = None,
         profile: str = "local",
         seed: int | None = None,
@@ -64,6 +65,7 @@ class Cluster:
             min_insync_replicas=min_isr,
             transaction_shards=txn_shards,
             clock=clock,
+            is_secured=secure,
             overrides={k: _text(v) for k, v in (config or {}).items()},
         )
         self.is_temporary = self.is_guarded = data is None
@@ -120,7 +122,7 @@ class Cluster:
 
     def client_config(self, **settings: Any) -> dict[str, Any]:
         """A configuration for confluent-kafka; give dotted keys by `**{"acks": "all"}`."""
-        return {"bootstrap.servers": self.bootstrap, **settings}
+        return {"bootstrap.servers": self.bootstrap, **admin_values(self.data), **settings}
 
     def node(self, node_id: int) -> NodeProcess:
         """One node as a process."""
@@ -137,7 +139,7 @@ class Cluster:
 
         with self._admin_lock:
             if self._admin is None:
-                self._admin = blocking_admin(self.bootstrap)
+                self._admin = blocking_admin(self.client_config())
         return self._admin.run(work)
 
     def leader(self, topic: str, partition: int) -> int:
@@ -377,21 +379,20 @@ class Cluster:
         self, node_ids: Iterable[int], on_ready: Callable[[int], None] = lambda _: None
     ) -> None:
         layout.make_peer_directory(self.peer_directory)
+        if self.file.is_secured:
+            prepare(self.data, self.bootstrap)
         started = [self._nodes[i] for i in node_ids]
         for node in started:
             node.directory.mkdir(mode=0o700, exist_ok=True)
-            values = properties.node_properties(node.entry, self.file, node.directory)
-            write_private(node.properties, properties.render(values))
+            properties.write_properties(node, self.file)
             node.spawn()
         # Only now, when the nodes are on their way: these imports cost.
         from ...client.loop_thread import LoopThread
         from .readiness import wait_until_ready
 
-        thread = LoopThread("oncelog-readiness")  # an event loop of the caller's is no bar to it
-        try:
-            thread.run(wait_until_ready(started, self.file.cluster_id, READY_TIMEOUT_S, on_ready))
-        finally:
-            thread.close()
+        ready = wait_until_ready(started, self.file.cluster_id, READY_TIMEOUT_S, on_ready)
+        with contextlib.closing(LoopThread("oncelog-readiness")) as thread:
+            thread.run(ready)  # an event loop of the caller's is no bar to it
 
 
 def _text(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import layout
 from .advice import repeat_options
 from .failure import Failure
+from .secured.files import admin_values
 from .terminal import say
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class ClusterChoice:
         )
         config = self._file_config()
         if "bootstrap.servers" not in config:
-            config |= self._elsewhere() or {"bootstrap.servers": bootstrap_line(self.data)}
+            here = {"bootstrap.servers": bootstrap_line(self.data)}
+            config |= self._elsewhere() or {**admin_values(self.data.resolve()), **here}
         return config
 
     def registry(self) -> str | None:

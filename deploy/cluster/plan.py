@@ -26,6 +26,7 @@ class ClusterPlan:
     min_insync_replicas: int | None = None
     transaction_shards: int | None = None
     clock: str | None = None
+    is_secured: bool = False
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -65,7 +66,8 @@ class ClusterPlan:
         entries = self._entries(range(self.first_id, self.first_id + self.nodes))
         cluster_id = new_cluster_id()
         peers = str(layout.peer_directory_for(cluster_id))
-        return ClusterFile(cluster_id, peers, self.profile, entries, self.settings)
+        return ClusterFile(cluster_id, peers, self.profile, entries, self.settings,
+                           is_secured=self.is_secured)  # fmt: skip
 
     def reused_file(self, data: Path, known: ClusterFile, running: Sequence[int]) -> ClusterFile:
         """The cluster that a directory holds, with what was asked for on top.
@@ -86,6 +88,11 @@ class ClusterPlan:
                 "or choose another --data."
             )
         layout.require_same_cluster(data, known)
+        if self.is_secured and not known.is_secured:
+            raise Failure(
+                f"{data} holds a cluster in plain text, and --secure is for a new one: choose "
+                "another --data."
+            )
         if self.first_port is not None:
             known.nodes = self._entries(known.node_ids)
         known.settings |= self._asked_for

@@ -6,8 +6,14 @@ leaves every key at Kafka's own default. Whatever a person gives with --config w
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .layout import ClusterFile, NodeEntry
+from .private import write_private
+from .secured.files import node_settings
+
+if TYPE_CHECKING:
+    from .node_process import NodeProcess
 
 PROFILES: dict[str, dict[str, str]] = {
     "local": {
@@ -49,7 +55,15 @@ def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> 
         "oncelog.voters": ",".join(map(str, cluster.node_ids)),
         "oncelog.peer.directory": cluster.peer_directory,
     }
+    if cluster.is_secured:
+        own |= node_settings(directory.parent, entry.host, entry.port)
     return own | cluster.settings
+
+
+def write_properties(node: "NodeProcess", cluster: ClusterFile) -> None:
+    """Write the server.properties of a node; it may hold passwords."""
+    values = node_properties(node.entry, cluster, node.directory)
+    write_private(node.properties, render(values))
 
 
 def render(properties: Mapping[str, str]) -> str:

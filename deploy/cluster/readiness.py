@@ -9,13 +9,19 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...client.admin import DESCRIBE_CLUSTER
 from ...client.cluster_view import METADATA, read_metadata
 from ...client.connection import BrokerConnection
 from ...wire.errors import KafkaError, UnknownTopicOrPartition
 from .node_process import NodeNotReady, NodeProcess
+from .secured.files import admin_values
+
+if TYPE_CHECKING:
+    from ...client.security.session import Security
 
 POLL_S = 0.01
 ANSWER_TIMEOUT_MS = 2_000
@@ -76,10 +82,26 @@ async def _wait_for(
         await asyncio.sleep(POLL_S)
 
 
+@cache
+def _security(data: Path) -> "Security | None":
+    """How the admin of a secured cluster logs in; None in plain text."""
+    if not (values := admin_values(data)):
+        return None
+    from ...client.security.session import Security
+    from ...client.settings import ADMIN, read_settings
+
+    return Security.of(read_settings(ADMIN, {"bootstrap.servers": "unused:1", **values}, {}))
+
+
 async def _what_is_missing(node: NodeProcess, cluster_id: str) -> str:
     """Ask the listener; a sentence about what does not fit yet, empty when all does."""
     entry = node.entry
-    connection = await BrokerConnection.open(entry.host, entry.port, timeout_ms=ANSWER_TIMEOUT_MS)
+    connection = await BrokerConnection.open(
+        entry.host,
+        entry.port,
+        timeout_ms=ANSWER_TIMEOUT_MS,
+        security=_security(node.directory.parent),
+    )
     try:
         seen = read_metadata(await connection.call(METADATA, {"topics": []}))
         if seen.cluster_id != cluster_id:

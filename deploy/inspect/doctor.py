@@ -138,7 +138,7 @@ def _cluster(data: Path) -> list[HealthCheck]:
     checks += [_links(cluster, [n for n in metrics if n not in silent]), *_disks(metrics)]
     checks += _unserved(metrics)
     try:
-        with blocking_admin(cluster.bootstrap, timeout_ms=3_000) as admin:
+        with blocking_admin(cluster.client_config(), timeout_ms=3_000) as admin:
             described = admin.describe_cluster()
             partitions = admin.describe_topics()
             controller = admin.controller()

@@ -50,6 +50,8 @@ ELSEWHERE: dict[Key, str] = {
     "test_produce_encodes_what_consume_decodes",
     ("docs/security.md", "oncelog acl add --allow User:bob"): "tests/cli/security/"
     "test_acl_commands.py::test_the_commands_of_the_page_do_what_it_says",
+    ("docs/security.md", "oncelog up --secure"): "tests/deploy/cluster/secured/"
+    "test_secured_cluster.py::test_command_line_logs_in_as_admin_and_prints_passwords",
     ("docs/security.md", "refused User:alice"): "tests/node/security/test_refusals.py::"
     "test_a_refusal_is_a_line_that_says_which_acl_would_help",
     ("docs/spark.md", "KAFKA_CA_FILE"): "tests/pipeline/test_secured.py::"

@@ -1,0 +1,50 @@
+"""`oncelog env`: how clients reach the cluster, as shell lines or as the file of a user."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from ...deploy.cluster.advice import shell_word
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.lookup import bootstrap_line
+from ...deploy.cluster.secured.files import CLIENT_KINDS, client_file, client_values, passwords_of
+from ..common import DEFAULT_DATA, Data, Format, print_report
+
+HIDDEN = "[hidden]"
+
+
+def env(
+    *,
+    client: Annotated[
+        Literal["librdkafka", "java"] | None,
+        Parameter(help="Of a secured cluster: a user's configuration for such a client."),
+    ] = None,
+    user: Annotated[str, Parameter(name=["--user", "-U"], help="admin, alice or bob.")] = "admin",
+    show_secrets: Annotated[bool, Parameter(help="Print passwords, too.", negative=())] = False,
+    data: Data = DEFAULT_DATA,
+    format: Format = "table",
+) -> None:
+    """Shell lines that tell clients where the cluster is: eval "$(oncelog env)"."""
+    line = bootstrap_line(data)
+    if client is not None:
+        file, values = _of_user(data.resolve(), client, user, line, show_secrets)
+        lines = (f"{key}={value}" for key, value in values.items())
+        print_report({"file": str(file), **values}, [f"# {file}", *lines], format)
+        return
+    values = {"ONCELOG_BOOTSTRAP": line, "KAFKA_BOOTSTRAP_SERVERS": line}
+    print_report(
+        values, (f"export {key}={shell_word(value)}" for key, value in values.items()), format
+    )
+
+
+def _of_user(
+    data: Path, kind: str, user: str, bootstrap: str, show_secrets: bool
+) -> tuple[Path, dict[str, str]]:
+    passwords = passwords_of(data)
+    if user not in passwords:
+        have = ", ".join(passwords) or "none: it was not started with --secure"
+        raise Failure(f"The cluster has no user {user}; it has {have}.", exit_code=2)
+    assert kind in CLIENT_KINDS
+    password = passwords[user] if show_secrets else HIDDEN
+    return client_file(data, user, kind), client_values(data, kind, user, password, bootstrap)

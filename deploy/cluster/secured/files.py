@@ -1,0 +1,123 @@
+"""The certificates, users and client files of a secured cluster.
+
+All lie under the cluster's directory, for their owner alone: `tls/` holds the CA's certificate, the
+nodes' and the users' passwords, `client/` one file a user and kind of client. They are made by the
+first start and kept; client files are written again with each, since ports may change.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..failure import Failure
+from ..private import make_private_directory, write_private
+
+USERS = ("admin", "alice", "bob")  # admin may do everything, the others what ACLs allow
+LISTENER, MECHANISM = "SASL_SSL", "PLAIN"
+CLIENT_KINDS = ("librdkafka", "java")
+_JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_TLS, _CLIENT = "tls", "client"
+DIRECTORIES = (_TLS, _CLIENT)
+
+
+def prepare(data: Path, bootstrap: str) -> None:
+    """Make what a secured cluster needs before its nodes start."""
+    for name in DIRECTORIES:
+        make_private_directory(data / name)
+    if not (data / _TLS / "node.pem").exists():
+        _write_certificates(data / _TLS)
+    if not _passwords_file(data).exists():
+        passwords = {user: secrets.token_urlsafe(18) for user in USERS}
+        write_private(_passwords_file(data), json.dumps(passwords))
+    for user, password in passwords_of(data).items():
+        for kind in CLIENT_KINDS:
+            values = client_values(data, kind, user, password, bootstrap)
+            write_private(client_file(data, user, kind), _lines(values))
+
+
+def passwords_of(data: Path) -> dict[str, str]:
+    """Return the passwords by user; none before the first start."""
+    try:
+        return json.loads(_passwords_file(data).read_text())
+    except FileNotFoundError:
+        return {}
+
+
+def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
+    """Return what a node's file says of its one listener."""
+    users = "".join(f' user_{user}="{password}"' for user, password in passwords_of(data).items())
+    address = f"{LISTENER}://{host}:{port}"
+    return {
+        "listeners": address,
+        "advertised.listeners": address,
+        "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-512",
+        f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": f"{_JAAS}{users};",
+        "ssl.keystore.location": str(data / _TLS / "node.pem"),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+
+
+def client_values(
+    data: Path, kind: str, user: str, password: str, bootstrap: str
+) -> dict[str, str]:
+    """Return the configuration of a client that logs in as a user."""
+    common = {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": LISTENER,
+        "sasl.mechanism": MECHANISM,
+    }
+    ca_file = str(data / _TLS / "ca.pem")
+    if kind == "java":
+        return {
+            **common,
+            "sasl.jaas.config": f'{_JAAS} username="{user}" password="{password}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": ca_file,
+        }
+    return {
+        **common,
+        "sasl.username": user,
+        "sasl.password": password,
+        "ssl.ca.location": ca_file,
+    }
+
+
+def client_file(data: Path, user: str, kind: str) -> Path:
+    """Return where the configuration of a user's client lies."""
+    return data / _CLIENT / f"{user}.{kind}.properties"
+
+
+def admin_values(data: Path) -> dict[str, str]:
+    """Return how our own programs log in to the cluster of a directory; empty in plain text.
+
+    bootstrap.servers is not among them.
+    """
+    password = passwords_of(data).get(USERS[0])
+    if password is None:
+        return {}
+    values = client_values(data, CLIENT_KINDS[0], USERS[0], password, "")
+    return {key: value for key, value in values.items() if key != "bootstrap.servers"}
+
+
+def _passwords_file(data: Path) -> Path:
+    return data / _TLS / "passwords.json"
+
+
+def _write_certificates(folder: Path) -> None:
+    try:
+        import trustme
+    except ImportError:
+        raise Failure(
+            "--secure makes certificates with trustme, which is not installed: install oncelog "
+            "with its extra `secure`."
+        ) from None
+    authority = trustme.CA(organization_name="oncelog")
+    issued = authority.issue_cert("127.0.0.1", "::1", "localhost", common_name="oncelog")
+    write_private(folder / "ca.pem", authority.cert_pem.bytes().decode())
+    write_private(folder / "node.pem", issued.private_key_and_cert_chain_pem.bytes().decode())
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in values.items())

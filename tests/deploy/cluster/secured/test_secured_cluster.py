@@ -1,0 +1,120 @@
+"""A cluster of `up --secure`: what its files are, who gets in, and where its secrets are not."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, admin
+
+from oncelog.client.security.client_file import read_client_file
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.secured.files import CLIENT_KINDS, USERS, client_file, passwords_of
+
+ADMIN: Any = admin  # whose stubs lack ACLs
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    data = tmp_path_factory.mktemp("secured") / "data"
+    with Cluster(1, data=data, secure=True) as found:
+        yield found
+        found.down(purge=True)
+        assert not data.exists()
+
+
+def librdkafka(cluster: Cluster, user: str) -> dict[str, Any]:
+    lines = client_file(cluster.data, user, "librdkafka").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def produced(config: dict[str, Any], topic: str = "orders") -> Any:
+    errors: list[Any] = []
+    producer = Producer({**config, "message.timeout.ms": 15_000})
+    producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(20)
+    return errors[0]
+
+
+def test_admin_may_do_everything_and_others_what_acls_allow(cluster: Cluster) -> None:
+    client = ADMIN.AdminClient(librdkafka(cluster, "admin"))
+    client.create_topics([ADMIN.NewTopic("orders", 1, 1)])["orders"].result(20)
+    assert produced(librdkafka(cluster, "admin")) is None
+    refused = produced(librdkafka(cluster, "alice"))
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    allowed = ADMIN.AclBinding(
+        ADMIN.ResourceType.TOPIC, "orders", ADMIN.ResourcePatternType.LITERAL, "User:alice", "*",
+        ADMIN.AclOperation.WRITE, ADMIN.AclPermissionType.ALLOW,
+    )  # fmt: skip
+    for future in client.create_acls([allowed]).values():
+        future.result(20)
+    assert produced(librdkafka(cluster, "alice")) is None
+    assert produced(librdkafka(cluster, "bob")).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_wrong_password_and_plain_text_do_not_get_in(cluster: Cluster) -> None:
+    wrong = librdkafka(cluster, "alice") | {"sasl.password": "falsch"}
+    plain = {"bootstrap.servers": cluster.bootstrap}
+    for config in (wrong, plain):
+        client = ADMIN.AdminClient({**config, "socket.timeout.ms": 3_000})
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=3)
+
+
+def test_our_client_takes_both_kinds_of_files(cluster: Cluster) -> None:
+    for user in USERS:
+        for kind in CLIENT_KINDS:
+            config, unused = read_client_file(client_file(cluster.data, user, kind))
+            assert config["bootstrap.servers"] == cluster.bootstrap and unused == ()
+            assert config["security.protocol"] == "SASL_SSL"
+
+
+def test_command_line_logs_in_as_admin_and_prints_passwords(cluster: Cluster) -> None:
+    def run(*words: str) -> str:
+        command = [sys.executable, "-m", "oncelog.cli.main", *words, "--data", str(cluster.data)]
+        command[1:3] = ["-c", "import sys; from oncelog.cli.main import main; sys.exit(main())"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    run("topic", "create", "invoices", "--partitions", "1", "--rf", "1")
+    assert "invoices" in run("topic", "list")
+    password = passwords_of(cluster.data)["alice"]
+    hidden = run("env", "--client", "java", "--user", "alice")
+    assert password not in hidden and "[hidden]" in hidden
+    assert str(client_file(cluster.data, "alice", "java")) in hidden
+    shown = json.loads(
+        run(
+            "env", "--client", "librdkafka", "--user", "alice", "--show-secrets", "--format", "json"
+        )
+    )
+    assert shown["sasl.password"] == password
+
+
+def test_secrets_lie_in_files_of_their_owner_alone(cluster: Cluster) -> None:
+    node = cluster.node(1)
+    process = node.find()
+    assert process is not None
+    secrets = [value.encode() for value in passwords_of(cluster.data).values()]
+    secrets.append(b"PRIVATE KEY")
+    for place in ("cmdline", "environ"):
+        seen = Path(f"/proc/{process.pid}/{place}").read_bytes()
+        assert not any(secret in seen for secret in secrets)
+    for path in cluster.data.rglob("*"):
+        if not path.is_symlink():
+            assert stat.S_IMODE(os.lstat(path).st_mode) & 0o077 == 0, path
+        if path.is_file() and path.parent.name not in ("client", "tls"):
+            content = path.read_bytes()
+            found = [secret for secret in secrets if secret in content]
+            assert not found or path.name == "server.properties", path
+
+
+def test_cluster_in_plain_text_does_not_become_secured(tmp_path: Path) -> None:
+    with Cluster(1, data=tmp_path / "data"):
+        pass
+    with pytest.raises(Failure, match="holds a cluster in plain text"):
+        Cluster(1, data=tmp_path / "data", secure=True).up()
