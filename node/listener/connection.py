@@ -126,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
             callbacks, self.context.on_close = self.context.on_close, []
             for callback in callbacks:
                 callback()
+        self._transport = None  # one that speaks TLS knows this connection
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes shall go."""
@@ -319,8 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closing_since_s is not None:
             return
         ready: list[Buffer] = []
-        released = 0
-        close_reason = None
+        released, close_reason = 0, None
         in_flight = self._in_flight
         while in_flight:
             answer, size_bytes = in_flight[0]

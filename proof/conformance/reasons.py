@@ -7,7 +7,7 @@ missing without intent is seen.
 from .compare import Reason
 from .survey import Survey
 
-NO_SECURITY = "listeners are plain text: no TLS, SASL, SCRAM, delegation tokens"
+NO_SECURITY = "of TLS and logins PEM, PLAIN and SCRAM are served: no Kerberos, tokens, plug-ins"
 NO_QUOTAS = "quotas are producer_byte_rate and consumer_byte_rate of users and client ids"
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
@@ -19,7 +19,6 @@ ONE_DIRECTORY = "a broker has one data directory"
 NO_STATE_TOPIC = "transactions are kept by Raft shards, not in __transaction_state"
 
 _APIS = {
-    NO_SECURITY: ("Sasl*", "*ScramCredentials"),
     NO_SHARE: ("Share*", "*Share*"),
     NO_STREAMS: ("Streams*",),
     FIXED_VOTERS: ("UnregisterController",),

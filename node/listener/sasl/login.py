@@ -18,6 +18,7 @@ from ....wire.errors import (
 from ....wire.security.sasl import FailedLogin, SaslServer
 
 AGAIN_AFTER_MS = 1_000  # a connection may log in again so often
+NAMED_MAX = 64  # letters of a mechanism in a log
 Mechanisms = Mapping[str, Callable[[], SaslServer]]
 
 
@@ -77,7 +78,7 @@ class Login:
             raise IllegalSaslState
         if mechanism not in self._mechanisms:
             self._move(LoginState.FAILED)
-            raise UnsupportedSaslMechanism(f"Unsupported SASL mechanism {mechanism}")
+            raise UnsupportedSaslMechanism(f"Unsupported SASL mechanism {mechanism[:NAMED_MAX]}")
         if self._mechanism not in ("", mechanism):
             self._move(LoginState.FAILED)
             raise SaslAuthenticationFailed(

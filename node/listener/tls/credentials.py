@@ -8,11 +8,13 @@ import logging
 import os
 import ssl
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ....coordinator.security.principal import ANONYMOUS, USER, Principal
+from ....runtime.rate_limited_log import LimitedLog
 from ....wire.errors import InvalidConfig
 from ....wire.security.principal_rules import mapped_name, parse_principal_rules
 from ...config.broker_config import BrokerConfig
@@ -33,6 +35,7 @@ class TlsCredentials:
 
     def __init__(self, listener: str, settings: ListenerSettings, log: logging.Logger) -> None:
         self._listener, self._settings, self._log = listener, settings, log
+        self._limited_log = LimitedLog(log)
         self._rules = parse_principal_rules(settings.ssl_principal_mapping_rules)
         self._files = [
             Path(file)
@@ -62,7 +65,13 @@ class TlsCredentials:
         name = distinguished_name(certificate.get("subject", ()))
         mapped = mapped_name(self._rules, name)
         if mapped is None:
-            self._log.warning("no rule of ssl.principal.mapping.rules fits %r", name)
+            self._limited_log.log(
+                logging.WARNING,
+                "unmapped certificates",
+                time.monotonic(),
+                "no rule of ssl.principal.mapping.rules fits %r: the client is anonymous",
+                name,
+            )
             return ANONYMOUS
         return Principal(USER, mapped)
 

@@ -56,8 +56,8 @@ class TlsTransport(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the connection ask for a place before the handshake begins."""
         self._transport = cast(asyncio.Transport, transport)
-        self._connection.connection_made(cast(asyncio.BaseTransport, self))
         self._transport.set_write_buffer_limits(high=SLICE_BYTES)
+        self._connection.connection_made(cast(asyncio.BaseTransport, self))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop what is unsent, and tell the connection."""

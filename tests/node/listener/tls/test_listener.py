@@ -14,7 +14,7 @@ import pytest
 from oncelog.node.config.listeners import Listener, parse_listeners
 from oncelog.node.listener import server
 from oncelog.node.listener.protection import Protection
-from oncelog.node.listener.tls.channel import SLICE_BYTES
+from oncelog.node.listener.tls.channel import SLICE_BYTES, TlsChannel
 
 from ....awaiting import until
 from ..toy_server import ECHO, WAIT, Bench, Client, toy_server
@@ -194,6 +194,28 @@ async def test_handshakes_take_places_and_end_at_their_deadline(certificates: Ce
         assert await client.ask(ECHO, b"b") == b"b"
         for _, writer in half_open:
             writer.transport.abort()
+
+
+async def test_closed_connection_is_freed_without_the_collector(
+    certificates: Certificates,
+) -> None:
+    """A handshake takes some 50 kB, and a broker's collector seldom runs."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(certificates) as bench:
+            for _ in range(3):
+                client = await bench.connect("SSL", ssl=certificates.client())
+                assert await client.ask(ECHO, b"a") == b"a"
+                client.writer.transport.abort()
+            await until(lambda: not bench.server.connection_count)
+            await until(lambda: not channels(), timeout_s=5)
+    finally:
+        gc.enable()
+
+
+def channels() -> int:
+    return sum(type(each) is TlsChannel for each in gc.get_objects())
 
 
 async def test_connections_leave_nothing_behind(certificates: Certificates) -> None:
