@@ -6,7 +6,7 @@ from ...wire.security.principal_rules import parse_principal_rules
 from ...wire.security.secret import Secret
 from .keys import INT, LIST, LONG, PASSWORD, STRING, at_least, one_of, setting, some_of
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def check_principal_rules(text: str) -> str | None:
@@ -92,6 +92,31 @@ class ListenerSettings:
     )  # fmt: skip
     scram_512_sasl_jaas_config: Secret = setting(  # noqa: RUF009
         "scram-sha-512.sasl.jaas.config", PASSWORD, "", "As scram-sha-256.sasl.jaas.config."
+    )
+    oauthbearer_sasl_jaas_config: Secret = setting(  # noqa: RUF009
+        "oauthbearer.sasl.jaas.config", PASSWORD, "", "As scram-sha-256.sasl.jaas.config."
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str = setting(
+        "sasl.oauthbearer.jwks.endpoint.url", STRING, "",
+        "The keys that sign tokens, as a JWKS: file:///... or https://...",
+    )  # fmt: skip
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000",
+        "How often keys at a web address are read again; a file is read when it changes.",
+        at_least(1000),
+    )  # fmt: skip
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
+        "sasl.oauthbearer.expected.audience", LIST, "", "A token must be meant for one of these."
+    )
+    sasl_oauthbearer_expected_issuer: str = setting(
+        "sasl.oauthbearer.expected.issuer", STRING, "", "Who must have issued a token; empty: any."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        "sasl.oauthbearer.clock.skew.seconds", INT, "30",
+        "By how much the clocks of issuer and broker may differ.", at_least(0),
+    )  # fmt: skip
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim that names the principal."
     )
     connections_max_reauth_ms: int = setting(
         "connections.max.reauth.ms", LONG, "0",

@@ -1,13 +1,15 @@
 """What protects each listener: its certificates, and the mechanisms by which clients log in."""
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...coordinator.metadata.cluster_tables import ClusterTables
 from ..config.broker_config import BrokerConfig
 from .sasl.login import Mechanisms
-from .sasl.mechanisms import sasl_mechanisms
+from .sasl.mechanisms import sasl_mechanisms, token_verifiers
+from .sasl.tokens import TokenVerifier
 from .tls.credentials import TlsCredentials, tls_credentials
 
 
@@ -17,6 +19,7 @@ class Protection:
 
     tls: Mapping[str, TlsCredentials] = field(default_factory=dict)
     mechanisms: Mapping[str, Mechanisms] = field(default_factory=dict)
+    tokens: Mapping[str, TokenVerifier] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -24,4 +27,11 @@ class Protection:
     ) -> "Protection":
         """Return what a configuration asks for; raises InvalidConfig."""
         log = logging.getLogger("oncelog.server")
-        return cls(tls_credentials(config, log), sasl_mechanisms(config, tables, random_bytes))
+        tokens = token_verifiers(config, time.time, log)
+        mechanisms = sasl_mechanisms(config, tables, random_bytes, tokens)
+        return cls(tls_credentials(config, log), mechanisms, tokens)
+
+    def refresh(self) -> None:
+        """Take up files that have changed; reads them, so call it from a thread."""
+        for each in (*self.tls.values(), *self.tokens.values()):
+            each.refresh()

@@ -260,13 +260,10 @@ class KafkaServer:
             elif now_s - connection.last_active_s > idle_max_s and not connection.has_requests:
                 connection.close("idle")
         budget.let_one_pass()
-        if self._tls and (self._refreshing is None or self._refreshing.done()):
-            self._refreshing = self.loop.run_in_executor(None, self._refresh_certificates)
+        files = self._tls or self._protection.tokens
+        if files and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = self.loop.run_in_executor(None, self._protection.refresh)
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
-
-    def _refresh_certificates(self) -> None:
-        for credentials in self._tls.values():
-            credentials.refresh()
 
     def _log_limited(self, kind: str, message: str, *arguments: object) -> None:
         self._limited_log.log(logging.INFO, kind, self.loop.time(), message, *arguments)

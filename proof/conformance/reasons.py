@@ -7,7 +7,7 @@ missing without intent is seen.
 from .compare import Reason
 from .survey import Survey
 
-NO_SECURITY = "of TLS and logins PEM, PLAIN and SCRAM are served: no Kerberos, tokens, plug-ins"
+NO_SECURITY = "no Kerberos, Java keystores, delegation tokens, plug-ins: docs/security.md"
 NO_QUOTAS = "quotas are producer_byte_rate and consumer_byte_rate of users and client ids"
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
@@ -37,8 +37,6 @@ _BROKER_KEYS = {
         "delegation.token.*",
         "principal.builder.class",
         "early.start.listeners",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
     ),
     NO_QUOTAS: (
         "controller.quota.*",
@@ -95,4 +93,5 @@ REASONS: tuple[Reason, ...] = (
         for name in names
     ),
     Reason("config", "client-metrics *", NO_METRICS),
+    Reason("versions", "SaslHandshake", "after version 0 tokens are no requests; clients take 1"),
 )

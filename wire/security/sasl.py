@@ -22,6 +22,7 @@ class SaslServer(Protocol):
         ...
 
     username: str
+    lifetime_ms: int  # of what the client has shown; 0 where it does not end
 
     def respond(self, message: bytes) -> bytes:
         """Return the server's next message; raises FailedLogin."""
@@ -32,7 +33,7 @@ class PlainServer:
     """PLAIN: name and password in one message, for listeners with TLS."""
 
     def __init__(self, users: Mapping[str, Secret]) -> None:
-        self.username, self.is_done = "", False
+        self.username, self.is_done, self.lifetime_ms = "", False, 0
         self._users = users
 
     def respond(self, message: bytes) -> bytes:

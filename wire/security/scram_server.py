@@ -78,6 +78,7 @@ class ScramServer:
         secret: bytes,
     ) -> None:
         self.state, self.username = ServerState.AWAITS_FIRST, ""
+        self.lifetime_ms = 0
         self._hash, self._server_nonce = HASHES[mechanism], nonce
         self._find, self._secret = find, secret
         self._is_known = False

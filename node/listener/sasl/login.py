@@ -117,8 +117,10 @@ class Login:
         self._server = None
         self._move(LoginState.COMPLETE)
         self.principal = principal
-        self._ends_ms = now_ms + self._session_max_ms if self._session_max_ms else 0
-        return answer, self._session_max_ms
+        limits = [limit for limit in (self._session_max_ms, server.lifetime_ms) if limit]
+        lifetime_ms = min(limits, default=0)
+        self._ends_ms = now_ms + lifetime_ms if limits else 0
+        return answer, lifetime_ms
 
     def _failed(self, sentence: str) -> KafkaError:
         again = self.state is LoginState.AWAITS_TOKEN_AGAIN

@@ -1,5 +1,6 @@
 """The mechanisms of a listener: what its keys enable, over the users that it knows."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -7,19 +8,24 @@ from ....coordinator.metadata.cluster_tables import ClusterTables
 from ....coordinator.security.scram_changes import MECHANISM_IDS
 from ....wire.errors import InvalidConfig
 from ....wire.security.jaas import parse_jaas
+from ....wire.security.oauthbearer_server import OauthbearerServer
 from ....wire.security.sasl import PlainServer, SaslServer
 from ....wire.security.scram_server import ScramCredential, ScramServer
 from ....wire.security.secret import Secret
 from ...config.broker_config import BrokerConfig
 from ...config.listener_keys import ListenerSettings
 from .login import Mechanisms
+from .tokens import TokenVerifier
 
 USER_OPTION = "user_"
 NONCE_BYTES = 24
 
 
 def sasl_mechanisms(
-    config: BrokerConfig, tables: ClusterTables, random_bytes: Callable[[int], bytes]
+    config: BrokerConfig,
+    tables: ClusterTables,
+    random_bytes: Callable[[int], bytes],
+    tokens: Mapping[str, TokenVerifier],
 ) -> dict[str, Mechanisms]:
     """Return the mechanisms of each listener with logins, by its name; raises InvalidConfig."""
     secret = random_bytes(32)
@@ -33,10 +39,24 @@ def sasl_mechanisms(
                     "at least one mechanism."
                 )
             found[listener.name] = {
-                name: _mechanism(name, settings, tables, random_bytes, secret)
+                name: _mechanism(
+                    name, settings, tables, random_bytes, secret, tokens.get(listener.name)
+                )
                 for name in settings.sasl_enabled_mechanisms
             }
     return found
+
+
+def token_verifiers(
+    config: BrokerConfig, now_s: Callable[[], float], log: logging.Logger
+) -> dict[str, TokenVerifier]:
+    """Return what judges the tokens of each listener that takes some; raises InvalidConfig."""
+    return {
+        listener.name: TokenVerifier(settings, now_s, log)
+        for listener in config.endpoints
+        if listener.protocol.uses_sasl
+        and "OAUTHBEARER" in (settings := config.of_listener(listener)).sasl_enabled_mechanisms
+    }
 
 
 def _mechanism(
@@ -45,9 +65,13 @@ def _mechanism(
     tables: ClusterTables,
     random_bytes: Callable[[int], bytes],
     secret: bytes,
+    tokens: TokenVerifier | None,
 ) -> Callable[[], SaslServer]:
     if name == "PLAIN":
         return partial(PlainServer, plain_users(settings.plain_sasl_jaas_config))
+    if name == "OAUTHBEARER":
+        assert tokens is not None
+        return partial(OauthbearerServer, tokens.verify)
     number = MECHANISM_IDS[name]
 
     def find(user: str) -> ScramCredential | None:

@@ -1,0 +1,134 @@
+"""Tokens of OAUTHBEARER: signed by a key of a JWKS, and meant for this cluster.
+
+The keys come from `sasl.oauthbearer.jwks.endpoint.url`, a file or a web address, which is read in a
+thread: a file when it changes, an address every `sasl.oauthbearer.jwks.endpoint.refresh.ms`. Only
+signatures by private keys are taken, never `none` and never a shared secret.
+"""
+
+import json
+import logging
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ....wire.errors import InvalidConfig
+from ....wire.security.oauthbearer_server import TokenIdentity
+from ....wire.security.sasl import FailedLogin
+from ...config.listener_keys import ListenerSettings
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+KEYS_BYTES_MAX = 1024 * 1024
+FETCH_TIMEOUT_S = 10.0
+Read = Callable[[], bytes]
+
+
+class TokenVerifier:
+    """The keys of one listener, and what it asks of a token. Raises InvalidConfig."""
+
+    def __init__(
+        self, settings: ListenerSettings, now_s: Callable[[], float], log: logging.Logger
+    ) -> None:
+        """now_s: wall-clock seconds."""
+        self._settings, self._now_s, self._log = settings, now_s, log
+        url = urlsplit(settings.sasl_oauthbearer_jwks_endpoint_url)
+        if url.scheme not in ("file", "https", "http"):
+            raise InvalidConfig(
+                "OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url: file:///..., or https://..."
+            )
+        if not settings.sasl_oauthbearer_expected_audience:
+            raise InvalidConfig(
+                "OAUTHBEARER needs sasl.oauthbearer.expected.audience: without it tokens for "
+                "other services would be taken."
+            )
+        self._file = Path(unquote(url.path)) if url.scheme == "file" else None
+        self._keys: Mapping[str, Any] = {}
+        self._read_at: object = None
+        if self._file is not None:
+            self._read_at = self._due()
+            self._keys = read_keys(self._read())
+
+    def refresh(self) -> None:
+        """Read the keys when they are due; takes long, so call it from a thread."""
+        due = self._due()
+        if due == self._read_at:
+            return
+        self._read_at = due
+        try:
+            self._keys = read_keys(self._read())
+        except InvalidConfig as problem:
+            self._log.error("keys for tokens are not taken up: %s", problem)
+
+    def verify(self, token: str) -> TokenIdentity:
+        """Return who a token names; raises FailedLogin."""
+        import jwt
+
+        settings, now_s = self._settings, self._now_s()
+        try:
+            header = jwt.get_unverified_header(token)
+            key = self._key(header.get("kid"))
+            if key is None or header.get("alg") not in ALGORITHMS:
+                raise FailedLogin
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[header["alg"]],
+                audience=list(settings.sasl_oauthbearer_expected_audience),
+                issuer=settings.sasl_oauthbearer_expected_issuer or None,
+                options={"verify_exp": False, "verify_nbf": False, "verify_iat": False},
+            )
+        except jwt.PyJWTError:
+            raise FailedLogin from None
+        name = claims.get(settings.sasl_oauthbearer_sub_claim_name)
+        skew_s = settings.sasl_oauthbearer_clock_skew_seconds
+        ends_s, begins_s = claims.get("exp"), claims.get("nbf", claims.get("iat", 0))
+        if not isinstance(name, str) or not name:
+            raise FailedLogin
+        if not isinstance(ends_s, int | float) or not isinstance(begins_s, int | float):
+            raise FailedLogin
+        if not (begins_s - skew_s <= now_s < ends_s + skew_s):
+            raise FailedLogin
+        return TokenIdentity(name, max(1, int((ends_s + skew_s - now_s) * 1000)))
+
+    def _key(self, kid: object) -> Any:
+        if kid is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(kid) if isinstance(kid, str) else None
+
+    def _due(self) -> object:
+        """Return what changes when the keys are to be read."""
+        if self._file is None:
+            refresh_s = self._settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
+            return int(time.monotonic() / refresh_s)
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> bytes:
+        url = self._settings.sasl_oauthbearer_jwks_endpoint_url
+        try:
+            if self._file is not None:
+                return self._file.read_bytes()[: KEYS_BYTES_MAX + 1]
+            with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
+                return answer.read(KEYS_BYTES_MAX + 1)
+        except OSError as problem:
+            raise InvalidConfig(f"{url} cannot be read: {problem}") from None
+
+
+def read_keys(data: bytes) -> dict[str, Any]:
+    """Return the keys of a JWKS by their ids; raises InvalidConfig."""
+    try:
+        import jwt
+    except ImportError:
+        raise InvalidConfig("OAUTHBEARER needs PyJWT: the extra `secure` brings it.") from None
+    try:
+        if len(data) > KEYS_BYTES_MAX:
+            raise ValueError("it is too large")
+        found = jwt.PyJWKSet.from_dict(json.loads(data))
+    except (ValueError, TypeError, AttributeError, RecursionError, jwt.PyJWTError) as problem:
+        raise InvalidConfig(f"the JWKS of OAUTHBEARER cannot be used: {problem}") from None
+    return {key.key_id or "": key for key in found.keys if key.algorithm_name in ALGORITHMS}

@@ -1,0 +1,255 @@
+"""Tokens of OAUTHBEARER: which are taken, which are refused, and how a client meets both."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from confluent_kafka import Producer
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from hypothesis import given
+from hypothesis import strategies as st
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+from oncelog.client.security.oauthbearer import OauthbearerClient, Token
+from oncelog.deploy.cluster.ports import free_ports
+from oncelog.node.config.listener_keys import ListenerSettings
+from oncelog.node.listener.sasl.tokens import TokenVerifier, read_keys
+from oncelog.wire.errors import IllegalSaslState, InvalidConfig, SaslAuthenticationFailed
+from oncelog.wire.security.oauthbearer_server import (
+    ALLOWED,
+    REFUSAL,
+    OauthbearerServer,
+    OauthState,
+    TokenIdentity,
+)
+from oncelog.wire.security.sasl import FailedLogin
+from oncelog.wire.security.secret import Secret
+
+from ...own_broker import OwnBroker
+from ..tls.certificates import LOG
+
+JWT: Any = jwt  # whose stubs do not let a key be missing
+SHARED = "a secret of thirty-two bytes, or more"
+NOW_S = 1_800_000_000
+RSA = rsa.generate_private_key(65537, 2048)
+EC, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+CLAIMS: dict[str, Any] = {"sub": "alice", "aud": "kafka", "iss": "us", "exp": NOW_S + 60}
+
+
+def jwks() -> str:
+    rsa_key = json.loads(RSAAlgorithm.to_jwk(RSA.public_key()))
+    ec_key = json.loads(ECAlgorithm.to_jwk(EC.public_key()))
+    shared = {
+        "kty": "oct",
+        "k": base64.urlsafe_b64encode(SHARED.encode()).decode(),
+        "kid": "shared",
+        "alg": "HS256",
+    }
+    return json.dumps(
+        {"keys": [rsa_key | {"kid": "r", "alg": "PS384"}, ec_key | {"kid": "e"}, shared]}
+    )
+
+
+def token(changes: Mapping[str, Any] = {}, *, kid: str = "e", key: Any = EC, alg: str = "ES256"):
+    claims = {name: value for name, value in {**CLAIMS, **changes}.items() if value is not None}
+    return jwt.encode(claims, key, algorithm=alg, headers={"kid": kid})
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    file = tmp_path / "jwks.json"
+    file.write_text(jwks())
+    return file
+
+
+def verifier(keys: Path, **settings: Any) -> TokenVerifier:
+    given_settings = ListenerSettings(
+        sasl_oauthbearer_jwks_endpoint_url=f"file://{keys}",
+        sasl_oauthbearer_expected_audience=("kafka",),
+        sasl_oauthbearer_expected_issuer="us",
+        **settings,
+    )
+    return TokenVerifier(given_settings, lambda: NOW_S, LOG)
+
+
+def test_tokens_signed_by_the_keys_name_their_principal(keys: Path) -> None:
+    expected = TokenIdentity("alice", (60 + 30) * 1000)
+    assert verifier(keys).verify(token()) == expected
+    assert verifier(keys).verify(token(kid="r", key=RSA, alg="PS384")) == expected
+    named = verifier(keys, sasl_oauthbearer_sub_claim_name="client_id")
+    assert named.verify(token({"client_id": "job"})).name == "job"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        token({"exp": NOW_S - 30}),
+        token({"exp": None}),
+        token({"nbf": NOW_S + 31}),
+        token({"iat": NOW_S + 31}),
+        token({"aud": "another"}),
+        token({"aud": None}),
+        token({"iss": "them"}),
+        token({"sub": None}),
+        token({"sub": ""}),
+        token(key=OTHER),
+        token(kid="unknown"),
+        token(kid="shared", key=SHARED, alg="HS256"),
+        token(kid="r"),  # the key is of another kind than the signature
+        JWT.encode(CLAIMS, None, algorithm="none", headers={"kid": "e"}),
+        token() + "x",
+        "abc",
+        "",
+    ],
+)
+def test_tokens_that_are_not_for_us_are_refused(keys: Path, bad: str) -> None:
+    with pytest.raises(FailedLogin):
+        verifier(keys).verify(bad)
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_token_or_refused(tmp_path_factory: Any, text: str) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.json"
+    file.write_text(jwks())
+    with pytest.raises(FailedLogin):
+        verifier(file).verify(text)
+
+
+def test_keys_are_read_again_when_their_file_changes(keys: Path) -> None:
+    found = verifier(keys)
+    keys.write_text('{"keys": []} broken')
+    found.refresh()
+    assert found.verify(token()).name == "alice"  # the old keys stay
+    new = json.loads(ECAlgorithm.to_jwk(OTHER.public_key())) | {"kid": "e"}
+    keys.write_text(json.dumps({"keys": [new]}))
+    found.refresh()
+    assert found.verify(token(key=OTHER)).name == "alice"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"sasl_oauthbearer_jwks_endpoint_url": ""}, "needs sasl.oauthbearer.jwks.endpoint.url"),
+        ({"sasl_oauthbearer_jwks_endpoint_url": "file:///no.json"}, "cannot be read"),
+        ({"sasl_oauthbearer_expected_audience": ()}, "expected.audience"),
+    ],
+)
+def test_settings_that_would_take_any_token_are_refused(
+    keys: Path, settings: dict[str, Any], says: str
+) -> None:
+    usual: dict[str, Any] = {
+        "sasl_oauthbearer_jwks_endpoint_url": f"file://{keys}",
+        "sasl_oauthbearer_expected_audience": ("kafka",),
+    }
+    with pytest.raises(InvalidConfig) as caught:
+        TokenVerifier(ListenerSettings(**{**usual, **settings}), time.time, LOG)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"keys": 1}', b"x" * (1024 * 1024 + 1)])
+def test_keys_out_of_form_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidConfig):
+        read_keys(data)
+
+
+def accepting(text: str) -> TokenIdentity:
+    if text != "good":
+        raise FailedLogin
+    return TokenIdentity("alice", 5)
+
+
+def test_server_takes_what_the_client_sends_and_explains_a_refusal() -> None:
+    server, client = OauthbearerServer(accepting), OauthbearerClient(Token(Secret("good")))
+    assert client.respond(server.respond(client.start())) is None
+    assert (server.is_done, server.username, server.lifetime_ms) == (True, "alice", 5)
+    server, client = OauthbearerServer(accepting), OauthbearerClient(Token(Secret("bad")))
+    confirmed = client.respond(server.respond(client.start()))
+    assert confirmed is not None
+    with pytest.raises(FailedLogin, match="invalid_token"):
+        server.respond(confirmed)
+    with pytest.raises(SaslAuthenticationFailed, match="invalid_token"):
+        client.respond(b"")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"n,,\x01auth=Bearer good",
+        b"n,,\x01auth=Basic good\x01\x01",
+        b"y,,\x01auth=Bearer good\x01\x01",
+        b"n,a=bob,\x01auth=Bearer good\x01\x01",
+        b"n,,\x01auth=Bearer go od\x01\x01",
+        b"\xff",
+    ],
+)
+def test_message_out_of_form_or_for_another_is_refused(message: bytes) -> None:
+    server = OauthbearerServer(accepting)
+    with pytest.raises(FailedLogin):
+        server.respond(message)
+    with pytest.raises(IllegalSaslState):
+        server.respond(message)
+    assert not server.is_done
+
+
+def test_extensions_and_the_own_name_are_taken() -> None:
+    server = OauthbearerServer(accepting)
+    message = b"n,a=alice,\x01auth=Bearer good\x01traceId=1 2\x01\x01"
+    assert server.respond(message) == b"" and server.is_done
+
+
+def test_every_state_of_the_server_is_in_the_table() -> None:
+    assert set(ALLOWED) == set(OauthState)
+    assert json.loads(REFUSAL) == {"status": "invalid_token"}
+
+
+async def test_librdkafka_logs_in_by_tokens_and_again_before_they_end(
+    tmp_path: Path, keys: Path
+) -> None:
+    (port,) = free_ports(1)
+    settings = {
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{keys}",
+        "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.clock.skew.seconds": "0",
+    }
+    given_tokens: list[float] = []
+
+    def new_token(_config: str) -> tuple[str, float]:
+        ends_s = time.time() + 4
+        given_tokens.append(ends_s)
+        return token({"exp": ends_s}), ends_s
+
+    def produced() -> list[Any]:
+        errors: list[Any] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{port}",
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "oauth_cb": new_token,
+            }
+        )
+        ends_s = time.monotonic() + 6
+        while time.monotonic() < ends_s:
+            producer.produce("orders", b"x", on_delivery=lambda error, _: errors.append(error))
+            producer.flush(20)
+            producer.poll(0.2)
+        return errors
+
+    broker = OwnBroker(tmp_path, settings=settings)
+    await broker.start()
+    try:
+        await broker.create("orders", 1)
+        errors = await asyncio.to_thread(produced)
+        assert errors and set(errors) == {None}
+        assert len(given_tokens) > 1
+    finally:
+        await broker.stop()
