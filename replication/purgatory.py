@@ -13,44 +13,14 @@ Times are monotonic milliseconds.
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from ..wire.errors import ErrorCode
+from .delayed_operations import DelayedFetch, DelayedProduce
 from .standing_fetches import StandingFetches
 
 _REBUILD_BEYOND = 64
-BYTES_UNKNOWN = 1 << 62
-
-
-@dataclass(slots=True, eq=False)
-class DelayedProduce:
-    """A produce with acks=all; `required` maps each partition to the offset that must be
-    committed (the batch's next offset). `outcomes` fills with an error code for each."""
-
-    required: Mapping[Hashable, int]
-    deadline_ms: int
-    context: object = None  # the shell's: how to answer
-    outcomes: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
-    is_done: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class DelayedFetch:
-    """A fetch short of `missing_bytes`; `offsets` maps each partition to its fetch offset.
-
-    `hidden_bytes` is there for a reader of committed data: for each partition how much is
-    committed beyond its fetch offset that an open transaction hides (BYTES_UNKNOWN where
-    nobody has counted). It becomes readable all at once, when the last stable offset moves.
-    """
-
-    offsets: Mapping[Hashable, int]
-    missing_bytes: int
-    deadline_ms: int
-    context: object = None
-    is_done: bool = False
-    hidden_bytes: dict[Hashable, int] | None = None
 
 
 Operation = TypeVar("Operation", DelayedProduce, DelayedFetch, DelayedProduce | DelayedFetch)

@@ -10,10 +10,8 @@ and unlinked until it is read again: sessions that nobody uses any more cost not
 """
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .purgatory import DelayedFetch
+from .delayed_operations import DelayedFetch
 
 
 class StandingPlace:
@@ -81,7 +79,7 @@ class StandingFetches:
         upper_offset: int,
         added_bytes: int,
         stable_offset: Callable[[], int] | None = None,
-    ) -> "list[DelayedFetch]":
+    ) -> list[DelayedFetch]:
         """The fetches that have enough now; see `Purgatory.made_visible`."""
         places = self.places.get(key)
         if not places:
@@ -110,7 +108,7 @@ class StandingFetches:
                     enough.append(operation)
         return enough
 
-    def look_at(self, key: Hashable) -> "list[DelayedFetch]":
+    def look_at(self, key: Hashable) -> list[DelayedFetch]:
         """The fetches that wait, where leadership or epoch changed, or the log failed or went."""
         waiting: list[DelayedFetch] = []
         for place in list(self.places.get(key, ())):

@@ -11,16 +11,15 @@ started anew. What a node looks for (timeouts, expiries, retention) it has looke
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from . import admin_socket_client
 from .failure import Failure
-
-if TYPE_CHECKING:
-    from .local_cluster import Cluster
+from .node_process import NodeStatus
 
 UNITS_MS = {
     "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
@@ -53,10 +52,19 @@ class ClockStatus:
     behind: tuple[int, ...] = ()
 
 
+class ClockedCluster(Protocol):
+    """What is asked of a cluster."""
+
+    @property
+    def peer_directory(self) -> Path: ...
+
+    def status(self) -> Sequence[NodeStatus]: ...
+
+
 class ClockControl:
     """What `Cluster.clock` gives. note: called with what was done, in words."""
 
-    def __init__(self, cluster: "Cluster", note: Callable[[str], None] | None = None) -> None:
+    def __init__(self, cluster: ClockedCluster, note: Callable[[str], None] | None = None) -> None:
         self._cluster = cluster
         self._note = note or (lambda _: None)
 

@@ -5,21 +5,27 @@ A node keeps its faults in memory only: one that is started again has whole link
 
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .advice import shell_command
 from .failure import Failure
-
-if TYPE_CHECKING:
-    from .local_cluster import Cluster
+from .node_process import NodeProcess
 
 Fault = Mapping[str, Any]
 """One direction of a link as its node reports it: peer, is_outbound, is_cut, is_held, delay_ms."""
 Request = tuple[int, dict[str, Any]]
 
 
+class LinkedCluster(Protocol):
+    """What is asked of a cluster."""
+
+    def ask_node(self, node_id: int, request: dict[str, Any]) -> dict[str, Any]: ...
+
+    def node(self, node_id: int) -> NodeProcess: ...
+
+
 def cut(
-    cluster: "Cluster", one: Iterable[int], other: Iterable[int], *, one_way: bool = False
+    cluster: LinkedCluster, one: Iterable[int], other: Iterable[int], *, one_way: bool = False
 ) -> None:
     """Cut the links between two groups; Failure, and no cut, when one of them cannot be asked."""
     left, right = list(one), list(other)
@@ -51,7 +57,7 @@ def cut(
         raise
 
 
-def faults_of(cluster: "Cluster", node_id: int) -> list[Fault]:
+def faults_of(cluster: LinkedCluster, node_id: int) -> list[Fault]:
     """The faults on a node's links, as it says; Failure when it cannot be asked."""
     return cluster.ask_node(node_id, {"op": "links"}).get("faults", [])
 
@@ -87,7 +93,7 @@ def _of_a_peer(links: Mapping[bool, Fault]) -> Iterable[str]:
             yield f"holds messages {'to' if is_outbound else 'from'}"
 
 
-def _faults_or_refusal(cluster: "Cluster", node_id: int) -> list[Fault]:
+def _faults_or_refusal(cluster: LinkedCluster, node_id: int) -> list[Fault]:
     state = cluster.node(node_id).status().state
     if state != "running":
         verb = "resume" if state == "paused" else "start"
@@ -101,7 +107,7 @@ def _faults_or_refusal(cluster: "Cluster", node_id: int) -> list[Fault]:
         raise Failure(f"Nothing was cut. {problem}") from None
 
 
-def _restore(cluster: "Cluster", node_id: int, peer: int, before: Iterable[Fault]) -> None:
+def _restore(cluster: LinkedCluster, node_id: int, peer: int, before: Iterable[Fault]) -> None:
     cluster.ask_node(node_id, {"op": "heal", "peer": peer})
     for fault in [fault for fault in before if fault["peer"] == peer]:
         is_outbound, delay_ms = fault["is_outbound"], fault["delay_ms"]

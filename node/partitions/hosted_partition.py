@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...coordinator.metadata.cluster_model import PartitionRegistration
+from ...replication.delayed_operations import BYTES_UNKNOWN
 from ...replication.follower import PartitionFollower
 from ...replication.follower_progress import PeerView
 from ...replication.leader import PartitionLeader
-from ...replication.purgatory import BYTES_UNKNOWN
 from ...storage.partition_log import PartitionLog
 from ...wire.errors import (
     CorruptMessage,

@@ -13,8 +13,9 @@ import logging
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 
+from ...replication.delayed_operations import DelayedFetch, DelayedProduce
 from ...replication.follower_progress import PeerView
-from ...replication.purgatory import DelayedFetch, DelayedProduce, Purgatory
+from ...replication.purgatory import Purgatory
 from ...runtime.earliest_timer import EarliestTimer
 from ...runtime.fault_point import FaultPoint, no_fault_point
 from ...runtime.rate_limited_log import LimitedLog

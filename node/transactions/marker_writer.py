@@ -15,12 +15,12 @@ from itertools import repeat
 from typing import NamedTuple
 
 from ...coordinator.transactions.messages import TransactionMarker, WriteMarkers, WriteMarkersReply
+from ...replication.delayed_operations import DelayedProduce
 from ...replication.leader import PartitionLeader
 from ...replication.messages import PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
 from ...replication.peer.transport import PeerTransport
-from ...replication.purgatory import DelayedProduce
 from ...runtime.background_task import TaskSet
 from ...runtime.fault_point import FaultPoint, no_fault_point
 from ...runtime.steps import StepCounter, Steps

@@ -188,7 +188,7 @@ class ClusterThread:
         """Sweep until the next batch, or the end."""
 
         async def start(cluster: SinkCluster) -> None:
-            self._sweep = IdleSweep(cluster, leftovers)
+            self._sweep = IdleSweep(cluster.children, leftovers)
 
         self.run(start)
         _sweeping.add(self)

@@ -11,12 +11,9 @@ Never while a batch runs: its attempts' children are open, and nobody has decide
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
 
+from .child_requests import ChildRequests
 from .names import Leftovers, shown
-
-if TYPE_CHECKING:
-    from .cluster import SinkCluster
 
 log = logging.getLogger("oncelog.sink")
 
@@ -29,8 +26,8 @@ LAST_SWEEPS_S = 9.0  # that all of them together may
 class IdleSweep:
     """Sweeps from its making until `stop`; on the loop of its cluster."""
 
-    def __init__(self, cluster: "SinkCluster", leftovers: Leftovers) -> None:
-        self._cluster, self._leftovers = cluster, leftovers
+    def __init__(self, children: ChildRequests, leftovers: Leftovers) -> None:
+        self._children, self._leftovers = children, leftovers
         self._swept: list[str] = []
         self._task = asyncio.create_task(self._run())
 
@@ -50,10 +47,10 @@ class IdleSweep:
         """One sweep; what a cluster refuses now is tried again with the next. Raises nothing."""
         sink = self._leftovers.sink_id
         try:
-            names = self._leftovers.among((await self._cluster.children.list_open()).names)
+            names = self._leftovers.among((await self._children.list_open()).names)
             if names:
                 self._swept += names
                 log.warning("sink %s: attempts came too late; ended: %s", sink, shown(names))
-                await self._cluster.children.abort(names)
+                await self._children.abort(names)
         except Exception as problem:  # whatever it is, the query's next batch is not to die of it
             log.info("sink %s: what attempts left open is not known now: %s", sink, problem)

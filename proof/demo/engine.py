@@ -6,15 +6,11 @@ it, strikes it and the cluster, waits until it has done everything, and judges w
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.faults.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    from .spark_engine import SparkEngine
-    from .worker_engine import WorkerEngine
 
 FAILOVER_TIMEOUT_S = 25.0
 Processes = TypeVar("Processes", bound=Supervisor)
@@ -70,6 +66,3 @@ class EngineProcesses(Generic[Processes]):
 def last_ms(times: Iterable[float | None], from_s: float) -> float:
     """Milliseconds until the last of these times; 0 when there is none."""
     return (max((at for at in times if at), default=from_s) - from_s) * 1000
-
-
-Engine: TypeAlias = "WorkerEngine | SparkEngine"

@@ -13,7 +13,8 @@ from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.faults.engine import FaultContext
 from ...deploy.faults.schedule import Fault
 from .batch_trace import TraceCounts
-from .engine import FAILOVER_TIMEOUT_S, Effect, Engine, last_ms
+from .engine import FAILOVER_TIMEOUT_S, Effect, last_ms
+from .engines import Engine
 from .fault_plan import burst_s, outage_s
 from .stream import Stream
 

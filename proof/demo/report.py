@@ -11,7 +11,7 @@ from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.cluster.terminal import say, tell, terminal_width, wrapped
 from ..judge.contents import END_ANOMALIES, STREAM_ANOMALIES
 from . import verdict
-from .engine import Engine
+from .engines import Engine
 from .output_judge import OUTPUT_ANOMALIES
 from .run import ENRICHED, TOPIC, DemoReport, describe
 from .stream import Stream

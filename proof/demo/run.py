@@ -19,7 +19,8 @@ from ...deploy.faults.schedule import Fault, schedule
 from ..judge.analysis.findings import Finding
 from ..judge.contents import ContentsVerdict, compare_sums, judge_end, judge_stream
 from . import fault_plan, flights, reading
-from .engine import Account, Engine
+from .engine import Account
+from .engines import Engine
 from .faults import DemoFaults, FaultReport
 from .output_judge import OutputVerdict
 from .spark_engine import SparkEngine

@@ -24,11 +24,10 @@ from ...wire.record_batch import HEADER_BYTES, BatchHeader
 from ..disk_guard import OUT_OF_RESOURCES
 from ..log_config import LogConfig
 from ..topic_configs import INT_MAX
-from .abort_entry import checking_aborts
 from .advanced_clock import AdvancedSince, never_advanced
+from .entry_checks import REBUILT, check_time_entry, checking_aborts
 from .index import NO_TIMESTAMP, CorruptIndex, KeptEntries, OffsetIndex, TimeIndex
 from .log_file import Buffer, LogFile, check_crcs, scan_batches, scan_headers
-from .time_entry import REMEDY, check_time_entry
 from .transaction_index import TransactionIndex
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -257,7 +256,7 @@ class Segment:
             _, header, _ = next(batches, (0, None, None))
             if header is None or header.last_offset != last_offset:
                 path = self.offset_index.path
-                raise CorruptIndex(path, f"no batch ends with {last_offset}", REMEDY)
+                raise CorruptIndex(path, f"no batch ends with {last_offset}", REBUILT)
             self.size_bytes, self.next_offset = position + header.size_bytes, last_offset + 1
         self.time_index.truncate_to(self.next_offset)
         self._last_indexed_position = position
@@ -266,7 +265,7 @@ class Segment:
     def checking(self) -> Steps[None]:
         """CorruptIndex or CorruptTransactionIndex unless the indexes can be right."""
         if self._lacks_index and self.size_bytes:
-            raise CorruptIndex(self.offset_index.path, "it was missing", REMEDY)
+            raise CorruptIndex(self.offset_index.path, "it was missing", REBUILT)
         self.offset_index.check()
         self.time_index.check()
         yield from self.transaction_index.checking()
@@ -310,7 +309,7 @@ class Segment:
                 newest_ms, newest_offset = header.max_timestamp, header.last_offset
             next_offset, read_to = header.last_offset + 1, at + header.size_bytes
         if read_to != end:
-            raise CorruptIndex(self.offset_index.path, f"no batch begins at {read_to}", REMEDY)
+            raise CorruptIndex(self.offset_index.path, f"no batch begins at {read_to}", REBUILT)
         transactions = self.transaction_index.count_below(min(offset, end_offset))
         return KeptBatches(
             end, next_offset, newest_ms, newest_offset, offset_index, time_index, transactions

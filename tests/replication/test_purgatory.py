@@ -4,12 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.replication.purgatory import (
-    BYTES_UNKNOWN,
-    DelayedFetch,
-    DelayedProduce,
-    Purgatory,
-)
+from oncelog.replication.delayed_operations import BYTES_UNKNOWN, DelayedFetch, DelayedProduce
+from oncelog.replication.purgatory import Purgatory
 from oncelog.wire.errors import ErrorCode
 
 

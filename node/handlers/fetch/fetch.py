@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ....replication.purgatory import DelayedFetch
+from ....replication.delayed_operations import DelayedFetch
 from ....runtime.steps import Steps, run_to_end
 from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import InvalidRequest, KafkaError

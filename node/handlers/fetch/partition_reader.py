@@ -7,7 +7,7 @@ fetch session is `session_fetch.SessionRead`.
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
+from ....replication.delayed_operations import BYTES_UNKNOWN, DelayedFetch
 from ....runtime.steps import Steps
 from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import ErrorCode, KafkaError, KafkaStorageError, OffsetOutOfRange

@@ -9,7 +9,7 @@ that it got before.
 
 import asyncio
 
-from ....replication.purgatory import DelayedFetch
+from ....replication.delayed_operations import DelayedFetch
 from ....runtime.steps import Steps
 from ....wire.framing import Buffer
 from ....wire.messages.fetch import FetchRequest, FetchResponse

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import cast
 
 from ....coordinator.metadata.topic_names import NAME_CHARS_MAX
+from ....replication.delayed_operations import BYTES_UNKNOWN, DelayedFetch
 from ....replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -18,7 +19,6 @@ from ....replication.fetch_session import (
     SessionPartition,
     is_full,
 )
-from ....replication.purgatory import BYTES_UNKNOWN, DelayedFetch
 from ....runtime.steps import StepCounter, Steps
 from ....wire.errors import ErrorCode, error_for
 from ....wire.messages.fetch import (

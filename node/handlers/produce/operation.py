@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
-from ....replication.purgatory import DelayedProduce
+from ....replication.delayed_operations import DelayedProduce
 from ....storage.batch_checks import TimestampOutOfRange
 from ....storage.partition_log import AppendInfo
 from ....wire.errors import (

@@ -22,7 +22,7 @@ from oncelog.node.listener import dispatch
 from oncelog.node.listener.dispatch import Api, CloseConnection, Dispatcher, RequestContext
 from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.partitions.replica_manager import ReplicaManager
-from oncelog.replication.purgatory import DelayedFetch, DelayedProduce
+from oncelog.replication.delayed_operations import DelayedFetch, DelayedProduce
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request_header
 from oncelog.wire.messages import fetch, produce

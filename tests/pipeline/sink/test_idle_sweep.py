@@ -61,7 +61,7 @@ async def test_what_comes_too_late_is_ended_while_the_query_is_idle(driver: Manu
     effect = await driver.until(RunTasks, 1)
     assert driver.protocol.leftovers is None, "a batch runs"
     assert await driver.on(effect) == BatchOver(was_written=True)
-    sweep = IdleSweep(driver.cluster, present(driver.protocol.leftovers))
+    sweep = IdleSweep(driver.cluster.children, present(driver.protocol.leftovers))
     late = await come_late(driver, effect)
     await until_nothing_is_open(driver.bootstrap)
     swept = await sweep.stop()
@@ -80,13 +80,13 @@ async def test_what_is_decided_is_left_open_and_a_failed_batch_is_swept_after(
     assert driver.protocol.leftovers is None
     kept = frozenset(child.transactional_id for child in decided.children)
     leftovers = Leftovers(driver.sink_id, driver.protocol.generation, kept)
-    sweep = IdleSweep(driver.cluster, leftovers)
+    sweep = IdleSweep(driver.cluster.children, leftovers)
     await sweep.once()
     assert await sweep.stop() == []
     await driver.on(decided)
     effect = await driver.until(RunTasks, 1)
     assert await driver.on(driver.protocol.step(TasksFailed())) == BatchOver(was_written=False)
-    sweep = IdleSweep(driver.cluster, present(driver.protocol.leftovers))
+    sweep = IdleSweep(driver.cluster.children, present(driver.protocol.leftovers))
     await come_late(driver, effect)
     await until_nothing_is_open(driver.bootstrap)
     await sweep.stop()
@@ -121,7 +121,7 @@ def test_a_sweep_that_fails_in_any_way_is_tried_again_and_fails_no_batch(
 
     async def scene() -> list[str]:
         cluster: Any = SimpleNamespace(children=Children())
-        sweep = IdleSweep(cluster, Leftovers("s", 1, frozenset()))
+        sweep = IdleSweep(cluster.children, Leftovers("s", 1, frozenset()))
         async with asyncio.timeout(DEADLINE_S):
             while len(asked) < 3:
                 await asyncio.sleep(0.05)

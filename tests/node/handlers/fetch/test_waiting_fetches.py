@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
 from oncelog.node.partitions.hosted_partition import UNSEEN_ENTRIES_MAX
-from oncelog.replication.purgatory import BYTES_UNKNOWN
+from oncelog.replication.delayed_operations import BYTES_UNKNOWN
 from oncelog.wire.record_batch import restamp
 
 from ....awaiting import settle

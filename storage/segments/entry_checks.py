@@ -1,27 +1,60 @@
-"""What an entry of a transaction index says is compared with the batches that it names.
+"""Entries of time indexes and transaction indexes are compared with the batches that they name.
 
-Its marker lies in the segment, and bears the same producer id. The transaction begins with a batch,
-and so does the one at the last stable offset; where these lie in the segment, and compaction has
-not taken them, they are compared, too. So a damaged entry is told from a right one in nearly all
-cases, and the segment is not read for it.
+An entry of a time index names a batch and its timestamp. An aborted transaction's marker lies in
+the segment, and bears the same producer id; the transaction begins with a batch, and so does the
+one at the last stable offset: where these lie in the segment, and compaction has not taken them,
+they are compared, too. So a damaged entry is told from a right one in nearly all cases, and the
+segment is not read for it.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Protocol
 
 from ...runtime.steps import Steps
 from ...wire.control_record import ControlType, decode_marker
 from ...wire.errors import CorruptMessage, InvalidRecord
 from ...wire.record_batch import BatchHeader, check_crc, decode_header
-from .transaction_index import AbortedTransaction, CorruptTransactionIndex
+from .index import NO_TIMESTAMP, CorruptIndex, TimeIndex
+from .log_file import LogFile
+from .transaction_index import AbortedTransaction, CorruptTransactionIndex, TransactionIndex
 
-if TYPE_CHECKING:
-    from .segment import Segment
-
+REBUILT = "It is rebuilt when the broker starts again"
 _ENTRIES_A_STEP = 16
 _REMEDY = "It is made again from the log"
 
 
-def checking_aborts(segment: "Segment") -> Steps[None]:
+class IndexedSegment(Protocol):
+    """What is asked of a segment."""
+
+    file: LogFile
+    time_index: TimeIndex
+    transaction_index: TransactionIndex
+
+    @property
+    def base_offset(self) -> int: ...
+
+    def headers_near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]: ...
+
+    def position_of(self, offset: int) -> tuple[int, int, int] | None: ...
+
+
+def check_time_entry(segment: IndexedSegment, entry: tuple[int, int]) -> tuple[int, int]:
+    """The entry (timestamp, offset) of a segment, which may be that of an empty index.
+
+    Raises CorruptIndex unless the batch that ends with its offset has its timestamp.
+    """
+    timestamp_ms, offset = entry
+    if timestamp_ms == NO_TIMESTAMP:
+        return entry
+    for _, header in segment.headers_near(offset):
+        if header.last_offset >= offset:
+            if (header.last_offset, header.max_timestamp) == entry[::-1]:
+                return entry
+            break
+    raise CorruptIndex(segment.time_index.path, f"no {timestamp_ms} at offset {offset}", REBUILT)
+
+
+def checking_aborts(segment: IndexedSegment) -> Steps[None]:
     """Raise CorruptTransactionIndex unless the batches that its entries name are there."""
     index, least_stable = segment.transaction_index, 0
     for number, entry in enumerate(index.all(), 1):
@@ -36,7 +69,7 @@ def checking_aborts(segment: "Segment") -> Steps[None]:
             yield
 
 
-def _is_right(segment: "Segment", entry: AbortedTransaction) -> bool:
+def _is_right(segment: IndexedSegment, entry: AbortedTransaction) -> bool:
     producer_id, first_offset, last_offset, stable_offset = entry
     marker = _batch_at(segment, last_offset)
     if marker is None or not marker.is_control or marker.producer_id != producer_id:
@@ -59,7 +92,7 @@ def _is_right(segment: "Segment", entry: AbortedTransaction) -> bool:
     return stable is None or (stable.is_transactional and stable.producer_id != producer_id)
 
 
-def _batch_at(segment: "Segment", offset: int) -> BatchHeader | None:
+def _batch_at(segment: IndexedSegment, offset: int) -> BatchHeader | None:
     """The batch that begins at an offset; None in a gap. CorruptMessage inside of a batch."""
     for _, header in segment.headers_near(offset):
         if header.base_offset == offset:
