@@ -259,8 +259,7 @@ def txn(
 ) -> None:
     """What a transaction costs: commit latency and rate, beside plain idempotent writes."""
     require("bench", "confluent_kafka")
-    from ..proof.bench.transactions import TransactionGrid
-    from ..proof.bench.transactions_page import page, rows
+    from ..proof.bench.transactions import TransactionGrid, page, rows
 
     grid = TransactionGrid(
         records=_numbers(records),

@@ -24,8 +24,7 @@ from .common import (
     registry_url,
 )
 from .produce import produce
-from .records.decoders import Decode
-from .records.reading import Isolation
+from .records.reading import Decode, Isolation
 
 NULL = b"(null)"
 
@@ -81,9 +80,8 @@ async def consume(
 
     A line has PARTITION@OFFSET, the key and the value, with tabs between them.
     """
-    from .records.decoders import decoder
     from .records.places import parse_end, parse_start
-    from .records.reading import ReadOrder, read
+    from .records.reading import ReadOrder, decoder, read
 
     name, only = _partitions(topic, partition)
     if max_records is not None and max_records < 0:
@@ -124,8 +122,8 @@ def _partitions(topic: str, only: list[int] | None) -> tuple[str, tuple[int, ...
 
 def _printer(output: str, template: str | None, decoders: Any) -> Callable[[list[Any]], None]:
     """Return what prints records: bytes as they are for a program, printable in a terminal."""
-    from .records.decoders import decoded
     from .records.json_lines import Decoded, as_text, compact, fields_of
+    from .records.reading import decoded
     from .records.template import compiled
 
     shape = compiled(template) if template is not None else _columns

@@ -87,11 +87,11 @@ def prove(
 
     Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict: it never worked.
     """
+    from ..proof.prove.api import shrunk
     from ..proof.prove.page import keep_outcome
     from ..proof.prove.plan import FAULTS
     from ..proof.prove.run import Run
     from ..proof.prove.settings import ProveSettings
-    from ..proof.prove.shrinking import shrunk
 
     if faults == "help":
         tell(*FAULTS)

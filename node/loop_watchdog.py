@@ -3,7 +3,7 @@
 A timer on the loop looks every TICK_S, while there is little to do every IDLE_TICK_S: each look
 wakes the process up. When it comes late, one turn of the loop was too long. The same timer arms an
 alarm of the operating system; it goes off in the middle of a long turn, in the main thread, and
-reads off the stack what runs there (`loop_activity`). So a turn above STALL_S and a tick is always
+reads off the stack what runs there (`describe`). So a turn above STALL_S and a tick is always
 seen, one above STALL_S often, and no thread is needed.
 
 A turn is known by its wall time, by the CPU time of its thread, by how long that thread was ready
@@ -21,14 +21,67 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ..coordinator.metadata.commands import MalformedCommand, decode_command
 from ..runtime.garbage_collection import GarbageCollection
+from ..wire.messages.apis import APIS
 from .clock import until_tenth_s
 from .linux import open_process_file
-from .loop_activity import describe
+
+ROOT = str(Path(__file__).resolve().parents[1])
+
+
+def _request(variables: dict[str, Any]) -> str:
+    header = variables.get("header")
+    client = f" of client {header.client_id}" if header is not None and header.client_id else ""
+    return f"request {APIS[variables['api'].key].name}{client}"
+
+
+# By the qualified name of a function: what its local variables say of its work.
+_NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "Dispatcher.dispatch": _request,
+    "Dispatcher._run.<locals>.run": _request,
+    "ClusterState.apply_steps": lambda it: (
+        f"command {type(decode_command(it['command'])[0]).__name__}"
+    ),
+    "TransactionShard.apply": lambda it: f"entry {it['index']} of a transaction shard",
+    "SlicedWork._turn": lambda it: f"work {it['self'].running}",
+}
+
+
+def describe(frame: FrameType | None, task: "asyncio.Task[Any] | None") -> str:
+    """Name what the stack that ends in `frame` does; `task` is the one that runs, if any.
+
+    Nothing is noted in advance, so a name costs nothing until it is wanted: the local variables of
+    a few functions tell it. The outermost known frame names the activity (the request, the command,
+    the job, the task), the innermost of ours says where it stood.
+    """
+    name, where = "", ""
+    for one in _stack(frame):
+        tell = _NAMES.get(one.f_code.co_qualname)
+        if tell is not None:
+            # Right at its beginning a function has no variables to tell by.
+            with suppress(KeyError, AttributeError, MalformedCommand):
+                name = tell(one.f_locals)  # the outermost is met last
+        if not where and one.f_code.co_filename.startswith(ROOT):
+            file = one.f_code.co_filename[len(ROOT) + 1 :]
+            where = f"{one.f_code.co_name} ({file}:{one.f_lineno})"
+    if not name:
+        name = f"task {task.get_name()}" if task is not None else "a callback"
+    return f"{name}, in {where}" if where else name
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
 
 logger = logging.getLogger(__name__)
 TICK_S, IDLE_TICK_S = 0.05, 0.1

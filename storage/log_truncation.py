@@ -16,8 +16,8 @@ from .corrupt_file import UNREADABLE
 from .local_log import LocalLog
 from .producers.state import ProducerStateTable
 from .segments.damage import Damaged
+from .segments.entry_checks import REBUILT
 from .segments.index import CorruptIndex
-from .segments.segment import REMEDY
 
 CUT_BYTES_A_STEP = 2 << 20  # of one file; the kernel gives back some 3 MB in a millisecond
 
@@ -96,7 +96,7 @@ class LogTruncation:
                         kept = last.kept_below(max(offset, near))
                         if kept.next_offset >= log.log_end_offset:
                             path = last.offset_index.path
-                            raise CorruptIndex(path, f"it finds nothing above {offset}", REMEDY)
+                            raise CorruptIndex(path, f"it finds nothing above {offset}", REBUILT)
             except UNREADABLE as problem:
                 raise Damaged(f"what is to be cut cannot be read: {problem}") from problem
             log.fault_point("log.truncate.before-cut")

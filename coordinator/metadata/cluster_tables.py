@@ -6,16 +6,55 @@ ever depends on the order of a Python set.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...wire.identifiers import TopicPartition
 from ...wire.security.scram_server import ScramCredential
 from ..acls.acl_table import AclTable
 from ..acls.bindings import AclBinding
-from ..partition_set import PartitionSet
 from ..quotas.quota_table import QuotaEntity, QuotaTable
 from .clock_advances import ClockAdvances
 from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
+
+
+class PartitionSet:
+    """Nothing may depend on its order, which a snapshot does not keep."""
+
+    __slots__ = ("_indexes",)
+
+    def __init__(self) -> None:
+        self._indexes: dict[str, dict[int, None]] = {}  # of topics that have any in it
+
+    def __bool__(self) -> bool:
+        return bool(self._indexes)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for topic, indexes in self._indexes.items():
+            for index in indexes:
+                yield topic, index
+
+    def add(self, key: TopicPartition) -> None:
+        """Have it in the set."""
+        topic, index = key
+        self._indexes.setdefault(topic, {})[index] = None
+
+    def add_all(self, topic: str, indexes: Iterable[int]) -> None:
+        """Have these of a topic that has none in it yet."""
+        self._indexes[topic] = dict.fromkeys(indexes)
+
+    def discard(self, key: TopicPartition) -> None:
+        """Have it in the set no longer."""
+        topic, index = key
+        indexes = self._indexes.get(topic)
+        if indexes is not None:
+            indexes.pop(index, None)
+            if not indexes:
+                del self._indexes[topic]
+
+    def discard_topic(self, topic: str) -> None:
+        """Have no partition of the topic any longer."""
+        self._indexes.pop(topic, None)
+
 
 # What applies when neither the cluster's dynamic nor its static configuration says anything.
 BUILT_IN_DEFAULTS: Mapping[str, str] = {

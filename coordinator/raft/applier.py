@@ -10,18 +10,15 @@ checked and written in an executor: nothing here grows on the event loop.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ...runtime.sliced_work import Steps
+from .context import RaftHost
 from .library import COMMAND, NO_OP
 from .outcomes import CorruptJournal, InapplicableEntry, UnloadableSnapshot
 from .wal.group_log import GroupLog
 from .wal.records import RaftSnapshot, decode_snapshot, encode_snapshot
 from .wal.recovery import Entry
-
-if TYPE_CHECKING:
-    from .engine import RaftEngine
-
 
 Applied = Callable[[int, int, Any], None]  # index, term, and what came of the entry
 
@@ -58,7 +55,7 @@ class Applier:
     """Applies committed entries in order, each once, and writes and installs snapshots."""
 
     def __init__(
-        self, engine: "RaftEngine", group_id: int, machine: StateMachine, logger: logging.Logger
+        self, engine: RaftHost, group_id: int, machine: StateMachine, logger: logging.Logger
     ) -> None:
         self._engine = engine
         self._group_id = group_id

@@ -1,13 +1,65 @@
-"""What the parts of one group on one node share."""
+"""What the parts of one group on one node share, and those who hear what becomes of it."""
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from ...runtime.fault_point import FaultPoint
+from .jobs import Jobs
 from .library import RaftCore
 from .messages import Message
+from .queues import SnapshotQueue
 from .settings import RaftSettings
+from .wal.disk import Disk
 from .wal.group_log import GroupLog
+from .wal.journal import Journal
+
+
+class GroupListeners:
+    """`elected` get the term, `applied` the index of the last command; see RaftGroup.
+
+    A listener that raises keeps no other from hearing.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self.elected: list[Callable[[int], None]] = []
+        self.resigned: list[Callable[[], None]] = []
+        self.applied: list[Callable[[int], None]] = []
+        self._log = log
+
+    def call(self, callbacks: list[Callable[..., None]], *arguments: int) -> None:
+        for callback in callbacks:
+            try:
+                callback(*arguments)
+            except Exception:
+                self._log.exception("a callback raised")
+
+
+class RaftHost(Protocol):
+    """What a group asks of the engine that hosts it."""
+
+    node_id: int
+    others: tuple[int, ...]
+    majority: int
+    settings: RaftSettings
+    random: random.Random
+    fault_point: FaultPoint
+    disk: Disk
+    journal: Journal
+    jobs: Jobs
+    snapshots: SnapshotQueue
+
+    def now_ms(self) -> float: ...
+
+    def touch(self, group: Any) -> None: ...
+
+    def after_turn(self, call: Callable[[], None]) -> None: ...
+
+    def post(self, peer: int, group: Any, message: Message, *, durable: bool) -> None: ...
+
+    def may_lead(self, peer: int, now_ms: float, has_decided: bool) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

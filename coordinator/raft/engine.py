@@ -25,14 +25,12 @@ from .applier import StateMachine
 from .group import RaftGroup
 from .jobs import Jobs
 from .messages import MalformedMessage, Message, decode_frame, encode_frame, split
-from .outcome_queue import OutcomeQueue
 from .outcomes import ForeignJournal
+from .queues import OutcomeQueue, SnapshotQueue
 from .settings import RaftSettings, check_voters
-from .snapshot_queue import SnapshotQueue
 from .wal.disk import DirectoryDisk, Disk
-from .wal.journal import GroupCommit, Journal
+from .wal.journal import GroupCommit, Journal, SegmentKeeper
 from .wal.recovery import RecoveredGroup, recover
-from .wal.segment_keeper import SegmentKeeper
 
 _EARLY_MS = 0.5  # a timer may go off so much before its time
 _SEAL_AFTER_MS = 1_000

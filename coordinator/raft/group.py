@@ -7,35 +7,30 @@ owns what the rest of the broker sees. Nothing here blocks.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...runtime.c_calls import attribute_of
 from ...runtime.sliced_work import Steps
 from . import messages
 from .applier import Applier, StateMachine
-from .context import GroupContext
+from .context import GroupContext, GroupListeners, RaftHost
 from .election import RaftElection
 from .follower import Follower, SnapshotId
-from .group_listeners import GroupListeners
 from .library import COMMAND, LEADER, LibraryMessage, RaftCore
 from .messages import Message
 from .outcomes import BrokenInvariant, DefinitelyNot
-from .preference import Preference
+from .preference import Preference, Transfer
 from .progress import ProgressTracker
 from .proposals import OnDone, Proposals, as_future
 from .status import RaftStatus, describe
-from .transfer import Transfer
 from .wal.group_log import GroupLog
 from .wal.recovery import RecoveredGroup
-
-if TYPE_CHECKING:
-    from .engine import RaftEngine
 
 
 class RaftGroup:
     """A replicated state machine. Made by `RaftEngine.add_group`, alive once that has started."""
 
-    def __init__(self, engine: "RaftEngine", group_id: int, machine: StateMachine) -> None:
+    def __init__(self, engine: RaftHost, group_id: int, machine: StateMachine) -> None:
         self._engine = engine
         self._settings = engine.settings
         self._logger = logging.getLogger(f"{__name__}.{engine.node_id}.{group_id}")

@@ -47,3 +47,14 @@ ALLOWED_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
 MAY_EXPIRE = IDLE
 NEVER_WRITTEN = frozenset({_S.PREPARE_EPOCH_FENCE, _S.DEAD})  # Dead is a tombstone
 BY_NAME: Mapping[str, TransactionState] = {state.kafka_name: state for state in _S}
+
+
+BEFORE_ONGOING = "transactions.before-ongoing"
+AFTER_ONGOING = "transactions.after-ongoing"
+BEFORE_PREPARE = "transactions.before-prepare"
+AFTER_PREPARE = "transactions.after-prepare"  # durable; no marker is sent yet
+AFTER_SOME_MARKERS = "transactions.after-some-markers"
+AFTER_ALL_MARKERS = "transactions.after-all-markers"  # written; that is not durable yet
+AFTER_COMPLETE = "transactions.after-complete"
+BEFORE = {TransactionState.ONGOING: BEFORE_ONGOING} | dict.fromkeys(PREPARED, BEFORE_PREPARE)
+AFTER = {TransactionState.ONGOING: AFTER_ONGOING} | dict.fromkeys(PREPARED, AFTER_PREPARE)

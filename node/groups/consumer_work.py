@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ...coordinator.groups.consumer.consumer_group import ConsumerGroup, ConsumerRecord
 from ...coordinator.groups.consumer.known_topics import KnownTopics
-from ...coordinator.groups.consumer.pattern_topics import resolved, resolving
+from ...coordinator.groups.consumer.patterns import resolved, resolving
 from ...coordinator.groups.consumer.target_assignment import making_target_of
 from ...coordinator.groups.consumer_groups import TARGET
 from ...coordinator.groups.turn import Turn

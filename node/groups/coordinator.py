@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from ...coordinator.groups.consumer.known_topics import KnownTopics
+from ...coordinator.groups.consumer.settings import ConsumerGroupSettings
 from ...coordinator.groups.group_messages import GroupSettings
 from ...coordinator.groups.turn import Turn
 from ...coordinator.metadata.cluster_state import ClusterState
@@ -40,11 +41,26 @@ from ...wire.errors import (
 from ...wire.record_batch import decode_header
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
+from ..config.group_configs import consumer_group_settings
 from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
-from .consumer_settings import ConsumerSettingsByGroup
 from .shard import GroupShard, Replayed, ShardState
 from .turn_execution import TurnExecution, call_safely
+
+
+class ConsumerSettingsByGroup:
+    """Says what applies to a group; most have no configurations of their own."""
+
+    def __init__(self, config: BrokerConfig, state: ClusterState) -> None:
+        self._config = config
+        self._state = state
+        self._default = consumer_group_settings(config, {})
+
+    def of(self, group_id: str) -> ConsumerGroupSettings:
+        """Return what applies now."""
+        configs = self._state.group_configs.get(group_id)
+        return consumer_group_settings(self._config, configs) if configs else self._default
+
 
 logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"

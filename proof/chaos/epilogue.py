@@ -15,7 +15,7 @@ from ...wire.errors import KafkaError, RequestTimedOut
 from ..judge.history.recorder import Recorder
 from ..judge.history.schema import NONE, Isolation, OpOutcome
 from ..judge.logs.scan import scan_topics
-from .load.bank_check import BankCheck
+from .load.bank import BankCheck
 from .load.payloads import value_of
 from .load.settings import APPEND, BANK, LoadSettings
 

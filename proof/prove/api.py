@@ -9,7 +9,8 @@ import inspect
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,43 @@ def command_of(application: Callable[[], object] | Sequence[str] | str) -> list[
         )
     found = {"module": application.__module__, "name": name, "file": file, "path": sys.path}
     return [sys.executable, "-P", "-m", CHILD, json.dumps(found)]
+
+
+RUNS_MAX = 8
+SINGLES_MAX = 5
+REPEATED = 2  # each fault is made so often, since it may meet another record than before
+
+
+def candidates(names: Sequence[str], told: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Plans to try, the smallest first; told: the faults of the story, in their order. Pure."""
+    singles = list(dict.fromkeys([*reversed(told), *names]))
+    yield from (((name,) * REPEATED) for name in singles[:SINGLES_MAX])
+    half = len(names) // 2
+    if half > 1:
+        yield tuple(names[half:])
+        yield tuple(names[:half])
+
+
+def shrunk(outcome: ProveOutcome, say: Callable[[str], None]) -> str:
+    """Return the names of the faults, with commas, of the smallest plan that still breaks it.
+
+    Single faults that struck before the end of the story are tried first, the last ones first, then
+    halves. A violation by chance may not come again: what is not found stays as it was.
+    """
+    names = [struck.name for struck in outcome.made]
+    words = {what for _, _, what in outcome.story}
+    told = [struck.name for struck in outcome.made if f"FAULT {struck.what}" in words]
+    for number, plan in enumerate(candidates(names, told)):
+        if number >= RUNS_MAX:
+            break
+        text = ",".join(plan)
+        say(f"does it break by {text}?")
+        try:
+            again = Run(replace(outcome.settings, faults=text), None, lambda _: None).go()
+        except Failure as problem:
+            say(f"  not told: {problem}")
+            continue
+        say(f"  {again.verdict.line}")
+        if again.judgement.is_violated:
+            return text
+    return ",".join(names)

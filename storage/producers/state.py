@@ -21,7 +21,8 @@ its own clock (Kafka: the client's timestamps); the number of producers is bound
 are dropped first, never with an open transaction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import merge
 
 from ...runtime.c_calls import new_tuple
 from ...runtime.steps import Steps
@@ -38,8 +39,7 @@ from .entry import (
     refill_windows,
 )
 from .open_transactions import CompletedTransaction, OpenTransactions
-from .snapshot import ProducerSnapshotEntry
-from .snapshot_cut import SnapshotCut
+from .snapshot import ProducerSnapshotEntry, encoding
 from .verdicts import (
     ACCEPTED,
     Accepted,
@@ -49,6 +49,45 @@ from .verdicts import (
     judge_marker,
 )
 from .verification_guard import VerificationGuards
+
+_IDS_A_STEP = 2048
+
+
+class SnapshotCut:
+    """The producers of a partition as they were at one offset, while the log goes on.
+
+    A snapshot of many producers is encoded in steps, and between two of them batches are appended:
+    so `keep` notes each entry that is about to change, once. To note all at the beginning would
+    take as long as to encode them.
+    """
+
+    __slots__ = ("_ids", "_kept", "_unchanged", "end_offset")
+
+    def __init__(self, entries: Mapping[int, ProducerEntry], end_offset: int) -> None:
+        self.end_offset = end_offset
+        self._ids = list(entries)
+        self._unchanged = dict(entries)
+        self._kept: dict[int, ProducerSnapshotEntry] = {}
+
+    def keep(self, producer_id: int) -> None:
+        """Note an entry as it is, before it changes."""
+        entry = self._unchanged.pop(producer_id, None)
+        if entry is not None:
+            self._kept[producer_id] = entry.to_snapshot()
+
+    def encode(self) -> Steps[bytes]:
+        """The bytes of the snapshot."""
+        runs: list[list[int]] = []
+        for first in range(0, len(self._ids), _IDS_A_STEP):
+            runs.append(sorted(self._ids[first : first + _IDS_A_STEP]))
+            yield
+        ordered = map(self._take, merge(*runs))
+        return (yield from encoding(ordered, len(self._ids)))
+
+    def _take(self, producer_id: int) -> ProducerSnapshotEntry:
+        entry = self._unchanged.pop(producer_id, None)
+        return self._kept.pop(producer_id) if entry is None else entry.to_snapshot()
+
 
 PRODUCERS_MAX = 100_000
 # What is sent again must be known: librdkafka does so for five minutes (delivery.timeout.ms).

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from oncelog.client.admin import Admin
-from oncelog.coordinator.transactions import fault_points
+from oncelog.coordinator.transactions import states as fault_points
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.wire.control_record import ControlType, decode_marker

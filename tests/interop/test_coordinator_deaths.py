@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.coordinator.transactions import fault_points
+from oncelog.coordinator.transactions import states as fault_points
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
 

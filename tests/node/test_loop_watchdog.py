@@ -18,8 +18,7 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.node_process import NodeProcess
 from oncelog.deploy.inspect.doctor import examine
 from oncelog.deploy.inspect.loop_stalls import stalls_in_log
-from oncelog.node.loop_activity import describe
-from oncelog.node.loop_watchdog import Stall
+from oncelog.node.loop_watchdog import Stall, describe
 from oncelog.proof.pytest_plugin.handle import ClusterInTest, read_marker
 from oncelog.runtime.sliced_work import SlicedWork
 

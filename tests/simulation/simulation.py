@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from oncelog.client.consumer import ConsumerRecord
-from oncelog.proof.chaos.load.bank_check import BankCheck
+from oncelog.proof.chaos.load.bank import BankCheck
 from oncelog.proof.chaos.load.payloads import value_of
 from oncelog.proof.chaos.load.settings import BANK
 from oncelog.proof.judge.history.columns import History

@@ -17,7 +17,7 @@ from unittest import mock
 from oncelog.coordinator.groups import offset_table
 from oncelog.coordinator.metadata.rules import partitions
 from oncelog.node.groups import coordinator, removal, shard
-from oncelog.node.partitions import fetched_answers, log_maintenance, roles
+from oncelog.node.partitions import log_maintenance, replica_fetcher, roles
 from oncelog.node.transactions import (
     marker_sender,
     marker_writer,
@@ -45,7 +45,7 @@ STEP_SIZES: tuple[tuple[ModuleType, str], ...] = (
     (removal, "BATCH_RECORDS"),
     (removal, "OFFSETS_AT_ONCE"),
     (shard, "RECORDS_A_STEP"),
-    (fetched_answers, "ANSWERS_A_STEP"),
+    (replica_fetcher, "ANSWERS_A_STEP"),
     (log_maintenance, "LOGS_A_STEP"),
     (roles, "SETTLED_AT_ONCE_MAX"),
     (marker_sender, "ITEMS_A_STEP"),

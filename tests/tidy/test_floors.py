@@ -101,9 +101,9 @@ def test_a_core_does_no_io() -> None:
     assert {name(f): found for f in cores if (found := imports(f)[1] & IO_MODULES)} == {}
 
 
-def test_a_file_has_at_most_400_lines() -> None:
+def test_a_file_has_at_most_500_lines() -> None:
     sizes = {name(file): len(file.read_text().splitlines()) for file in FILES}
-    assert {file: lines for file, lines in sizes.items() if lines > 400} == {}
+    assert {file: lines for file, lines in sizes.items() if lines > 500} == {}
 
 
 def test_every_folder_with_code_is_packaged() -> None:

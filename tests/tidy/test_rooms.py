@@ -34,7 +34,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [
             {"config"},
             {"clock", "cluster_id", "connection_ids", "environment", "log_format"}
-            | {"loop_watchdog", "loop_activity", "linux"},
+            | {"loop_watchdog", "linux"},
         ],
     ],
 }

@@ -6,11 +6,15 @@ first expression. One expression is compiled at a time and forgotten afterwards,
 ones do not lie in memory (docs/decisions/0016-re2-for-patterns.md).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ....runtime.steps import Steps
 from ....wire.errors import InvalidRegularExpression
+from .consumer_group import ConsumerGroup, ConsumerRecord
+from .known_topics import Topics
+from .records import GroupEpoch, GroupEpochKey, ResolvedPattern, ResolvedPatternKey
+from .subscriptions import metadata_hash
 
 if TYPE_CHECKING:
     import re2
@@ -89,3 +93,35 @@ def _compiled(pattern: str) -> "re2._Regexp":  # pyright: ignore[reportPrivateUs
 def _reason(error: Exception) -> str:
     reason = error.args[0] if error.args else ""
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+def resolving(group: ConsumerGroup, topics: Topics) -> Steps[dict[str, tuple[str, ...]]]:
+    """Return the topics of each pattern that members are subscribed to now."""
+    return resolving_patterns(list(group.subscribed_patterns), list(topics))
+
+
+def resolved(
+    group: ConsumerGroup, found: Mapping[str, tuple[str, ...]], topics: Topics, now_ms: int
+) -> list[ConsumerRecord]:
+    """Return the records of what was found, and of a new epoch if it is other topics than before.
+
+    Patterns that no member is subscribed to any more are left out.
+    """
+    records: list[ConsumerRecord] = []
+    names, is_other = set(group.named), False
+    for pattern in group.subscribed_patterns:
+        before = group.patterns.get(pattern)
+        if pattern not in found:
+            names.update(() if before is None else before.topics)
+            continue
+        names.update(found[pattern])
+        is_other |= found[pattern] != (() if before is None else before.topics)
+        value = ResolvedPattern(found[pattern], 0, now_ms)
+        records.append((ResolvedPatternKey(group.group_id, pattern), value))
+    if not records:
+        return []
+    hashed = metadata_hash(names, topics)
+    if is_other or hashed != group.metadata_hash:
+        epoch = GroupEpoch(group.epoch + 1, hashed)
+        records.append((GroupEpochKey(group.group_id), epoch))
+    return records

@@ -2,16 +2,61 @@
 
 A transfer takes from one account and gives to others; an account is a partition, a record is one
 side of a transfer. How much moves depends on what was read before. All sides of all transfers
-together make zero: that is the invariant (`bank_check`), and it fails when a transaction is torn,
+together make zero: that is the invariant (`BankCheck`), and it fails when a transaction is torn,
 doubled or read although it was aborted.
 """
 
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...judge.history.recorder import Begun
 from .incarnations import LoadContext, WorkloadClient, one_after_another, pause
 from .payloads import leg, leg_of
 from .settings import BANK
+
+EXAMPLES_MAX = 5
+
+
+@dataclass(slots=True)
+class BankCheck:
+    """Checks the invariant on every record that the last reading shows; pure.
+
+    Only transfers that do not add up yet are kept.
+    """
+
+    sides: int = 0
+    total: int = 0
+    _open: dict[int, int] = field(default_factory=dict[int, int])
+
+    def saw(self, content: bytes | None) -> None:
+        """One visible record of the bank."""
+        found = leg_of(content)
+        if found is None:
+            return
+        transfer, amount = found
+        self.sides += 1
+        self.total += amount
+        left = self._open.pop(transfer, 0) + amount
+        if left:
+            self._open[transfer] = left
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether nothing came from nowhere or went there."""
+        return self.total == 0 and not self._open
+
+    def words(self) -> str:
+        """What was found, in a sentence."""
+        if self.is_balanced:
+            return f"bank: {self.sides:,} sides of transfers, all in balance"
+        examples = ", ".join(
+            f"{t} by {left}" for t, left in list(self._open.items())[:EXAMPLES_MAX]
+        )
+        return (
+            f"VIOLATION bank: the sum is {self.total}, {len(self._open):,} transfers are torn "
+            f"or doubled: {examples}"
+        )
+
 
 AMOUNT_MAX = 1_000
 

@@ -2,7 +2,8 @@
 
 Members of one group read what `append` writes; a transaction takes what one poll gave, writes one
 record for each to the partition of the same number (so the order can be judged), and commits the
-offsets with it (KIP-447). After a transaction that did not commit the consumer goes back.
+offsets with it (KIP-447). After a transaction that did not commit the consumer goes back. Other
+members read and commit without transactions.
 """
 
 from functools import partial
@@ -14,8 +15,46 @@ from ...judge.history.recorder import Begun
 from ...judge.history.schema import OpOutcome
 from .incarnations import LoadContext, WorkloadClient, one_after_another, pause
 from .payloads import plain
-from .recorded_consumer import Polled
+from .recorded_consumer import Polled, RecordedConsumer
 from .settings import APPEND, OUTPUTS
+
+
+async def read_commit(context: LoadContext) -> None:
+    """Be a member of the readers until `stop()`, client after client."""
+    await one_after_another(partial(_Reader, context), context)
+
+
+class _Reader:
+    """One incarnation of a member that reads what `append` writes and commits offsets plainly.
+
+    The offset that was committed last, and acknowledged, is where the group stands in the end
+    (check A6).
+    """
+
+    is_over = False
+
+    def __init__(self, context: LoadContext) -> None:
+        settings = self._settings = context.settings
+        self._rng = context.rng
+        self._consumer = RecordedConsumer(
+            context.source,
+            context.recorder,
+            context.recorder.new_process(),
+            settings,
+            group=settings.readers,
+            protocol=settings.protocol_of(settings.readers),
+        )
+        self.close = self._consumer.close
+
+    async def open(self) -> None:
+        self._consumer.subscribe([APPEND])
+
+    async def work(self) -> None:
+        """One poll, and the commit of what it brought."""
+        settings = self._settings
+        records = await self._consumer.poll(5 * settings.poll_ms, settings.job_records_max)
+        await self._consumer.commit({(r.topic, r.partition): r.offset + 1 for r in records})
+        await pause(settings.pause_ms, self._rng)
 
 
 async def read_process_write(context: LoadContext, *, name: str) -> None:

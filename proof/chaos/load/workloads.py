@@ -13,8 +13,7 @@ from ...judge.history.recorder import Recorder
 from .append import append
 from .bank import bank
 from .incarnations import LoadContext, Stop, Tally
-from .read_commit import read_commit
-from .read_process_write import read_process_write
+from .read_process_write import read_commit, read_process_write
 from .rough import rough
 from .settings import LoadSettings
 

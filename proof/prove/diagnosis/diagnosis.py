@@ -8,12 +8,11 @@
 """
 
 from .catalogue import CATALOGUE, ORDER, ApplicationFinding
-from .cluster_rules import LateRequests, MinInsync
+from .cluster_rules import LateRequests, MinInsync, ReadUncommitted
 from .commit_rules import CommitBeforeOutput, PlainCommits
 from .fencing_rules import GroupFencing, RandomIds, RefusedOffsets, SharedIds
 from .hindsight_rules import OffsetsApart, PassedOver, SinkNotAtomic, StateNotRebuilt
 from .producer_rules import FreshProducer, PlainProducer, ProducerSettings
-from .reading_rules import ReadUncommitted
 from .rule import FindingRule
 from .seen import Sighting
 from .sequence_rules import CommitBeforeProduce, FreshTransaction, OtherBytes

@@ -17,7 +17,7 @@ from oncelog.coordinator.raft import (
     RaftEngine,
     RaftGroup,
 )
-from oncelog.coordinator.raft.outcome_queue import OUTCOMES_AT_ONCE
+from oncelog.coordinator.raft.queues import OUTCOMES_AT_ONCE
 from oncelog.runtime.sliced_work import Steps
 
 from ...awaiting import until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.partitions import fetched_answers
+from oncelog.node.partitions import replica_fetcher
 
 from ...awaiting import turns_until
 from ...present import present
@@ -60,7 +60,7 @@ async def test_a_large_answer_leaves_the_loop_free_and_is_acknowledged_when_it_i
     await turns_until(is_whole)
     assert ends[-1] == BATCHES
     steps = {later - earlier for earlier, later in pairwise(ends)}
-    assert max(steps) <= fetched_answers.BATCHES_A_STEP
+    assert max(steps) <= replica_fetcher.BATCHES_A_STEP
     await turns_until(follower.moved_to)
     assert follower.moved_to() == [BATCHES]
 
@@ -85,7 +85,7 @@ async def test_answers_of_many_partitions_leave_the_loop_free(
 
     await turns_until(are_whole)
     steps = {later - earlier for earlier, later in pairwise(ends)}
-    assert max(steps) <= fetched_answers.ANSWERS_A_STEP
+    assert max(steps) <= replica_fetcher.ANSWERS_A_STEP
 
 
 async def test_a_small_answer_is_taken_at_once(follower: Follower) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from oncelog.coordinator.transactions import fault_points
+from oncelog.coordinator.transactions import states as fault_points
 from oncelog.coordinator.transactions.connection_fence import StaleConnection
 from oncelog.coordinator.transactions.messages import VerifyTransaction
 from oncelog.node.transactions import shard_timeouts

@@ -8,9 +8,10 @@ from oncelog.proof.bench.transactions import (
     TransactionGrid,
     TransactionResult,
     TransactionRun,
+    page,
     percentile,
+    rows,
 )
-from oncelog.proof.bench.transactions_page import page, rows
 
 
 def result() -> TransactionResult:

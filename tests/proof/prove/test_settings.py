@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.prove.api import candidates
 from oncelog.proof.prove.settings import ProveSettings
-from oncelog.proof.prove.shrinking import candidates
 
 
 @pytest.mark.parametrize(

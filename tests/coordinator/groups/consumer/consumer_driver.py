@@ -15,7 +15,7 @@ from oncelog.coordinator.groups.consumer.known_topics import (
     ListedTopics,
     SubscribedTopic,
 )
-from oncelog.coordinator.groups.consumer.pattern_topics import resolved, resolving
+from oncelog.coordinator.groups.consumer.patterns import resolved, resolving
 from oncelog.coordinator.groups.consumer.record_codec import (
     decode_consumer_key,
     decode_consumer_value,

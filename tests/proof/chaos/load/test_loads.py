@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.proof.chaos.load.bank_check import BankCheck
+from oncelog.proof.chaos.load.bank import BankCheck
 from oncelog.proof.chaos.load.order import WorkerOrder
 from oncelog.proof.chaos.load.payloads import FILLER, leg, leg_of, plain, value_of
 from oncelog.proof.chaos.load.settings import LoadSettings

@@ -16,9 +16,9 @@ from oncelog.node.listener.dispatch import BODY_AT_ONCE_BYTES_MAX
 from oncelog.wire.messages import fetch
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
+from ..node import garbage_node
 from ..size.connection import FETCH, Connection
 from ..waiting import until
-from . import garbage_node
 
 DEADLINE_S = 30
 FETCH_VERSION = 4  # the oldest: without sessions
