@@ -4,7 +4,7 @@ A full collection looks at every object there is: 50 ms with 100,000 small entri
 with a million committed offsets, at a moment that nobody chose. So young objects are collected in
 portions that take a few milliseconds, and full collections do not happen by themselves. What is
 dropped without a cycle needs no collector; that nothing which lives long (connections, groups,
-topics, partitions, logs) ends in a cycle is what tests/node/test_garbage.py shows.
+topics, partitions, logs) ends in a cycle is what tests/runtime/test_garbage_collection.py shows.
 """
 
 import gc

@@ -21,6 +21,7 @@ from .compiled_once import compile_once
 from .interop.client_peers import KAFKA, running
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import KafkaPeer, archive_classes, is_enabled
+from .pipeline.spark_session import spark  # noqa: F401 (a fixture)
 
 pytest_plugins = ["pytester"]  # of tests/proof/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
@@ -78,6 +79,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("kafka") and not is_enabled():
             item.add_marker(pytest.mark.skip(reason="ONCELOG_KAFKA is not 1"))
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.filterwarnings("default"))  # pyspark's own, by the dozen
         fixtures: Any = getattr(item, "_fixtureinfo", None)  # pytest gives scopes nowhere else
         if fixtures is None or item.get_closest_marker("xdist_group"):
             continue
