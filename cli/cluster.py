@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from ..deploy.cluster import layout
-from ..deploy.cluster.advice import repeat_options, shell_command, shell_word
+from ..deploy.cluster.advice import repeat_options, shell_command
 from ..deploy.cluster.failure import Failure, told_by_system
-from ..deploy.cluster.lookup import bootstrap_line, open_cluster
+from ..deploy.cluster.lookup import open_cluster
 from ..deploy.cluster.targets import SYNTAX
 from ..deploy.cluster.terminal import say, show, show_one, tell
 from ..wire.printable import printable
