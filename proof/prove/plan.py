@@ -56,7 +56,9 @@ IN_WORDS = {Point.BEFORE: "before its", Point.DONE: "at the executed", Point.AFT
 class AimedFault:
     """apis: it strikes at a request of one of them; none: whenever work is open. unless: not at who
     uses one of these; needs: only at who uses all of these. needs_brokers: of a cluster of our own.
-    seconds: so long it lasts; side: what is late. Where they are not given, the striker draws."""
+    seconds: how long it lasts; side: what is late; refusal: name of an error code. Where they are
+    not given, the striker draws. sure_tries: so often it is tried until it meets a request, also
+    when the time for faults is over."""
 
     act: Act
     apis: frozenset[str] = frozenset()
@@ -67,6 +69,8 @@ class AimedFault:
     needs: frozenset[str] = frozenset()
     seconds: float = 0.0
     side: str = ""
+    refusal: str = ""
+    sure_tries: int = 0
 
     @property
     def name(self) -> str:
@@ -98,7 +102,7 @@ class Traits:
 
 # Output that does not go to Kafka is written between two commits, where no request can be met.
 AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
-AT_WORK_IN_A_ROW = 2
+AT_WORK_IN_A_ROW = 3
 AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
 # Until a group has gone on a transaction that is open may have timed out, which spares who is not
 # fenced otherwise. One that begins when its sender wakes has all its time before it.
@@ -142,23 +146,28 @@ MORE = (
 STALL = AimedFault(Act.STALL, PRODUCE, Point.BEFORE, "leader")
 SLOW_PRODUCE = AimedFault(Act.SLOW, PRODUCE, None, "Produce")
 SLOW_END = AimedFault(Act.SLOW, END_TXN, None, "EndTxn")
+REFUSED_PRODUCE = AimedFault(Act.ERROR, PRODUCE, None, "Produce")
+# Of the topic, after which librdkafka forgets its partitions, and of the records of one batch.
+REFUSALS = ("INVALID_RECORD", "TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD")
 SURE = (
-    STALL,  # first: the slow ones come while it lasts
+    STALL,
     SLOW_PRODUCE,
     SLOW_END,
     AimedFault(Act.SLOW, frozenset(("OffsetCommit",)), None, "OffsetCommit"),
     AimedFault(Act.SLOW, frozenset(("TxnOffsetCommit",)), None, "TxnOffsetCommit"),
     AimedFault(Act.HOLD, PRODUCE, Point.BEFORE, "Produce", needs=END_TXN),
-    AimedFault(Act.ERROR, PRODUCE, None, "Produce"),
+    REFUSED_PRODUCE,
     AimedFault(Act.ERROR, frozenset(("OffsetFetch",)), None, "OffsetFetch"),
 )
 ALL_FROM_S = 60.0  # of --seconds; below, the seed chooses
 CHOSEN_MIN, CHOSEN_FROM_S = 3, 40.0  # one more from there on
 SIDES = ("request", "answer")
 SLOW_S, SHORT_S, LONG_S = (2.0, 15.0), (2.0, 6.0), (11.0, 15.0)
+MIDDLE_S = (4.5, 8.0)
 STALL_MIN_S, STALL_MAX_S, STALL_FROM_S = 12.0, 40.0, 30.0
-BESIDE = (Act.SLOW, Act.STALL)  # of other instances, at the same time
-SURE_EXTRA_S = 40.0  # beyond --seconds, which the sure ones may take
+LASTING = (Act.SLOW, Act.STALL)
+SURE_TRIES = 2
+SURE_EXTRA_S = 55.0  # beyond --seconds, which the sure ones may take
 FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
 PAUSES = (Act.PAUSE, Act.PAUSE_AT_WORK, Act.PAUSE_LONG)
@@ -186,7 +195,7 @@ class Timeouts:
         """So long a fault takes at least; 0: not worth a word."""
         if fault.act is Act.PAUSE_LONG:
             return self.transaction_s + SETTLE_S + AWAKE_S
-        if fault.act in BESIDE:
+        if fault.act in LASTING:
             return fault.seconds or (STALL_MAX_S if fault.act is Act.STALL else SLOW_S[1])
         return self.session_s + AWAKE_S if fault.act in PAUSES else 0.0
 
@@ -231,11 +240,15 @@ def draw(seed: int) -> Iterator[AimedFault]:
 
 
 def plan(
-    seed: int, sure: Sequence[Sequence[AimedFault]], is_over: Callable[[], bool]
+    seed: int, sure: list[list[AimedFault]], is_over: Callable[[], bool]
 ) -> Iterator[AimedFault]:
-    """What is drawn, and the sure ones between it, as long as there is time; then those that are
-    left of the sure ones."""
-    drawn, groups = draw(seed), list(sure)
+    """Yield the drawn faults with the sure ones between them as long as there is time, then the
+    sure ones that are left.
+
+    `sure` is emptied meanwhile: a caller appends the sure faults that met no request, so that they
+    are tried again.
+    """
+    drawn = draw(seed)
     following = next(drawn)
     while not is_over():
         while True:  # what belongs together stays together
@@ -243,10 +256,10 @@ def plan(
             yield current
             if following not in (AT_WORK, AT_BEGIN):
                 break
-        if groups:
-            yield from groups.pop(0)
-    for group in groups:
-        yield from group
+        if sure:
+            yield from sure.pop(0)
+    while sure:
+        yield from sure.pop(0)
 
 
 def sure_ones(
@@ -261,30 +274,43 @@ def sure_ones(
         count = CHOSEN_MIN + (seconds >= CHOSEN_FROM_S)
         chosen = chance.sample(fitting, min(count, len(fitting)))
         kinds = [kind for kind in kinds if kind in chosen]
-    beside = [
-        each
+    chosen = [
+        replace(each, sure_tries=SURE_TRIES)
         for kind in kinds
-        if kind.act in BESIDE
-        for each in _lasting(kind, seconds, chance, is_short=is_short)
+        for each in _several(kind, seconds, chance, is_short)
     ]
-    beside.sort(key=lambda each: (each.act is not Act.STALL, -each.seconds))  # the longest first
-    groups = [[kind] for kind in kinds if kind.act not in BESIDE]
-    groups += [beside] if beside else []
+    slow = sorted((each for each in chosen if each.act is Act.SLOW), key=lambda each: -each.seconds)
+    groups = [[each] for each in chosen if each.act is not Act.SLOW]
+    groups += [slow] if slow else []  # of different instances, at the same time; the longest first
     return chance.sample(groups, len(groups))
 
 
-def _lasting(
-    kind: AimedFault, seconds: float, chance: random.Random, *, is_short: bool
+def _several(
+    kind: AimedFault, seconds: float, chance: random.Random, is_short: bool
 ) -> list[AimedFault]:
-    """How long, and what is late. A whole plan has an answer to Produce beyond ten seconds, which
-    is a timeout of many, and both sides of EndTxn."""
+    """Return the faults of a kind that a plan has: one in a short plan.
+
+    A whole plan has answers to Produce beyond the usual timeouts of ten, four and two seconds, both
+    sides of EndTxn, and Produces that are refused in two ways.
+    """
     if kind is STALL:
-        most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, seconds / 3)
+        most_s = STALL_MIN_S + 3 if is_short else min(STALL_MAX_S, max(15.0, seconds / 5))
         return [replace(kind, seconds=chance.uniform(STALL_MIN_S, most_s))]
+    if kind is REFUSED_PRODUCE:
+        refusals = [chance.choice(REFUSALS)] if is_short else REFUSALS
+        return [replace(kind, refusal=refusal) for refusal in refusals]
+    if kind.act is not Act.SLOW:
+        return [kind]
     if is_short:
         return [_slow(kind, SHORT_S, chance)]
     if kind is SLOW_PRODUCE:
-        return [_slow(kind, LONG_S, chance), _slow(kind, SHORT_S, chance)]
+        other, side = chance.sample(SIDES, 2)
+        return [
+            _slow(kind, LONG_S, chance),
+            _slow(kind, MIDDLE_S, chance, side),
+            _slow(kind, SHORT_S, chance, "answer"),
+            _slow(kind, MIDDLE_S, chance, other),
+        ]
     if kind is SLOW_END:
         return [_slow(kind, SLOW_S, chance, "answer"), _slow(kind, SHORT_S, chance, "request")]
     return [_slow(kind, SLOW_S, chance)]

@@ -299,11 +299,10 @@ class Run:
         s, left = self.settings, _Time(self.settings.seconds)
         traits = Traits(observed.apis, len(application.instances), cluster is not None)
         groups = sure_ones(s.seed, s.seconds, traits, s.instances) if s.seconds else []
-        sure = frozenset(id(fault) for group in groups for fault in group)
         planned: Iterator[AimedFault] = plan(s.seed, groups, left.is_over)
         made = 0
         for fault in planned if s.faults is None else named(s.faults):
-            is_sure, is_named = id(fault) in sure, s.faults is not None
+            is_sure, is_named = fault.sure_tries > 0, s.faults is not None
             is_fed = feeder.fed >= INPUTS_MAX  # what strikes from now on would meet nothing
             if left.is_over(at_last=is_sure) or made >= FAULTS_MAX or is_fed:
                 return
@@ -319,6 +318,8 @@ class Run:
                     self._say(f"{name} asked the brokers for nothing any more, and was restarted")
                     self._silent.append(name)
                 yield struck
+                if not struck.is_made and fault.sure_tries > 1:
+                    groups.append([replace(fault, sure_tries=fault.sure_tries - 1)])
                 worked_s = max(observed.worked_at_s, striker.late.until_s)
                 if time.monotonic() - worked_s > self._timeouts.still_s:
                     self._say("it stands still: all instances are restarted")

@@ -30,7 +30,19 @@ from ...wire.error_codes import ErrorCode
 from .application import Application
 from .facts import Struck
 from .observed import Observed, wait_for
-from .plan import AWAKE_S, FETCH, INIT, PAUSES, SETTLE_S, Act, AimedFault, Point, Timeouts
+from .plan import (
+    AWAKE_S,
+    FETCH,
+    INIT,
+    PAUSES,
+    PRODUCE,
+    REFUSALS,
+    SETTLE_S,
+    Act,
+    AimedFault,
+    Point,
+    Timeouts,
+)  # fmt: skip
 from .strikes.brokers import BrokerStrikes
 from .strikes.lateness import LateStrikes, later
 
@@ -44,7 +56,6 @@ HOLD_MARGIN_S = 10.0
 LOOK_EACH_S = 0.25  # after who is silent, while something is waited for
 WORK_S = 0.1  # within which inputs that have come are at work
 ANSWERED = (Act.SLOW, Act.ERROR)  # what has no answer cannot be refused, nor be told late
-REFUSALS = {"Produce": ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # else of the group
 WhileHeld = Callable[[AimedFault, Request], tuple[Ending, str]]
 BACKLOG_S = 2.5  # far from its session
 JUST_NOW_S, STALL_S = 2.0, 1.0
@@ -233,7 +244,10 @@ class Striker:
         return Struck(time.monotonic(), "", fault.name, what, is_made=False)
 
     def _refuse(self, fault: AimedFault) -> Struck:
-        error = REFUSALS.get(fault.about, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        name = fault.refusal or "GROUP_AUTHORIZATION_FAILED"
+        if fault.apis == PRODUCE and not fault.refusal:
+            name = self._chance.choice(REFUSALS)
+        error = ErrorCode[name]
         return self._ruled(fault, AnswerError(error), f"refused with {error.name}")
 
     def _ruled(self, fault: AimedFault, action: Action, words: str) -> Struck:

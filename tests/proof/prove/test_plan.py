@@ -1,5 +1,6 @@
 """The plan follows from the seed and from what was observed."""
 
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import pytest
@@ -9,11 +10,11 @@ from oncelog.proof.prove.plan import (
     AIM_MIN_S,
     AT_BEGIN,
     AT_WORK,
-    BESIDE,
     FAULTS,
     FIRST,
     INSTANCES_MORE_MAX,
     MORE,
+    REFUSALS,
     SIDES,
     SURE,
     THEN,
@@ -62,11 +63,16 @@ def test_whole_plan_has_every_slow_or_refused_request_that_can_meet_the_applicat
         possible = {fault.name for fault in SURE if is_possible(fault, traits, 2)}
         groups = sure_ones(seed, seconds, traits, 2)
         assert {fault.name for group in groups for fault in group} == possible
-        (beside,) = [group for group in groups if group[0].act in BESIDE]
-        assert beside[0].act is Act.STALL and 12 <= beside[0].seconds <= 40
-        slow = [fault for fault in beside if fault.act is Act.SLOW]
+        (stall,) = [group for group in groups if group[0].act is Act.STALL]
+        assert len(stall) == 1, "nothing is slow while a broker stands still: it would meet nothing"
+        assert 12 <= stall[0].seconds <= 40
+        (slow,) = [group for group in groups if group[0].act is Act.SLOW]
         assert all(2 <= fault.seconds <= 15 and fault.side in SIDES for fault in slow)
-        assert max(f.seconds for f in slow if f.about == "Produce") > 10
+        produces = [fault for fault in slow if fault.about == "Produce"]
+        late = sorted(fault.seconds for fault in produces)
+        assert late[-1] > 10 and late[1] > 4 and {each.side for each in produces} == set(SIDES)
+        refused = [group[0].refusal for group in groups if group[0].name == "error@Produce"]
+        assert sorted(refused) == sorted(REFUSALS)
     assert {"stall@leader", "slow@EndTxn", "slow@TxnOffsetCommit", "hold@Produce"} & possible == {
         "stall@leader"
     }, "of an application without transactions"
@@ -87,6 +93,16 @@ def test_short_plan_has_three_slow_or_refused_requests_that_the_seed_chooses(
     assert "stall@leader" not in {f.name for g in sure_ones(seed, 60, foreign) for f in g}
 
 
+def test_sure_fault_that_met_no_request_is_tried_again_at_the_end() -> None:
+    groups = sure_ones(7, 60.0, Traits(TRANSACTIONAL | FETCHES, 2, True), 2)
+    missed, made = groups[0][0], list[AimedFault]()
+    for fault in plan(7, groups, lambda: True):
+        made.append(fault)
+        if fault is missed:
+            groups.append([replace(fault, sure_tries=fault.sure_tries - 1)])
+    assert made[-1] == replace(missed, sure_tries=1)
+
+
 def test_sure_faults_are_chosen_by_the_seed() -> None:
     traits = Traits(TRANSACTIONAL | FETCHES, 2, True)
     chosen = [sure_ones(seed, 20.0, traits, 2) for seed in range(30)]
@@ -101,10 +117,10 @@ def test_sure_faults_come_between_the_drawn_ones_and_behind_them_when_time_is_ov
     seed: int, at_most: int
 ) -> None:
     groups = sure_ones(seed, 60.0, Traits(TRANSACTIONAL | FETCHES, 2, True), 2)
+    sure = [fault for group in groups for fault in group]
     made: list[AimedFault] = []
     for fault in plan(seed, groups, lambda: len(made) >= at_most):
         made.append(fault)
-    sure = [fault for group in groups for fault in group]
     assert [fault for fault in made if any(fault is each for each in sure)][: len(sure)] == sure
     drawn = [fault for fault in made if not any(fault is each for each in sure)]
     assert drawn == list(islice(draw(seed), len(drawn)))
