@@ -228,6 +228,12 @@ class Timeouts:
         return max(self.session_s + self.transaction_s, self.still_s)
 
 
+def lowered_timeouts(seconds: float) -> Timeouts:
+    """Return the timeouts of a run: a whole plan has Produces that are 15 s late, and their
+    transactions have to outlast that."""
+    return Timeouts(transaction_s=20.0 if seconds >= ALL_FROM_S else 10.0)
+
+
 def draw(seed: int) -> Iterator[AimedFault]:
     """All faults again and again, each time in another order; without end."""
     chance = random.Random(f"oncelog prove {seed}")

@@ -51,6 +51,7 @@ from .plan import (
     Timeouts,
     Traits,
     is_possible,
+    lowered_timeouts,
     named,
     plan,
     sure_ones,
@@ -91,7 +92,7 @@ class Run:
         self._feed = None if s.feed is None else function("--feed", s.feed)
         self._begun_s = time.monotonic()
         self._aborted_ids = frozenset[str]()
-        self._timeouts = AS_IS if s.as_is else Timeouts()
+        self._timeouts = AS_IS if s.as_is else lowered_timeouts(s.seconds)
         self._restarts = 0  # of all instances, since they did nothing any more
         self._silent: list[str] = []  # of one, which asked the brokers for nothing any more
         self._prefix = f"r{secrets.token_hex(2)}"
@@ -135,7 +136,8 @@ class Run:
         begin = self._topics(admin, cluster)
         observed = Observed(s.inputs, s.outputs)
         diagnosis = DiagnosisListener(is_aggregate=s.final is not None)
-        proxy = ProtocolProxy(bootstrap, [observed, diagnosis], lowers_timeouts=not s.as_is)
+        lowest_ms = 0 if s.as_is else round(1000 * self._timeouts.transaction_s)
+        proxy = ProtocolProxy(bootstrap, [observed, diagnosis], transaction_timeout_ms=lowest_ms)
         stack.enter_context(proxy)
         application = Application(
             s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,

@@ -60,8 +60,8 @@ class ProxiedConnection(TwoEnds):
         services = self._services
         request = Request(self.info, header, frame, services.now_s(), services.topic_names)
         travels: bytes | memoryview = frame
-        if services.lowers_timeouts:
-            travels, lowered = with_lower_timeouts(request, frame)
+        if lowest_ms := services.transaction_timeout_ms:
+            travels, lowered = with_lower_timeouts(request, frame, lowest_ms)
             request.lowered = (lowered,) if lowered else ()
         services.emit(request)
         if (refused := refused_api_versions(request)) is not None:

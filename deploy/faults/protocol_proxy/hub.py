@@ -29,9 +29,12 @@ class Hub:
     """What all connections share. Its methods run in the loop; the rules have a lock."""
 
     def __init__(
-        self, bootstrap: Iterable[Address], listeners: Iterable[Listener], lowers_timeouts: bool
+        self,
+        bootstrap: Iterable[Address],
+        listeners: Iterable[Listener],
+        transaction_timeout_ms: int,
     ) -> None:
-        self.lowers_timeouts = lowers_timeouts
+        self.transaction_timeout_ms = transaction_timeout_ms
         self.topic_names = TopicNames()
         self.brokers = Brokers(bootstrap)
         self.ports = Ports(self.brokers, self._listen)

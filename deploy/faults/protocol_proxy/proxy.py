@@ -38,18 +38,19 @@ class ProtocolProxy:
         bootstrap: str,
         listeners: Iterable[Listener] = (),
         *,
-        lowers_timeouts: bool = False,
+        transaction_timeout_ms: int = 0,
     ) -> None:
         """Failure in words when the cluster cannot be reached, or speaks TLS.
 
-        listeners: each gets every event, in the proxy's loop. lowers_timeouts: session timeouts in
-        JoinGroup are lowered to 6 s, transaction timeouts in InitProducerId to 10 s.
+        listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: transaction
+        timeouts in InitProducerId are lowered to it, and session timeouts in JoinGroup to 6 s; 0:
+        all stay.
         """
         try:
             known = parse_bootstrap(bootstrap)
         except ValueError as error:
             raise Failure(f"{error}.", exit_code=2) from None
-        self._hub = Hub(known, listeners, lowers_timeouts)
+        self._hub = Hub(known, listeners, transaction_timeout_ms)
         self._thread = LoopThread("protocol proxy")
         try:
             self._thread.run(self._find_brokers(bootstrap))

@@ -1,9 +1,10 @@
 """Timeouts that are lowered on their way, so that what waits for them happens within a short run.
 
 A member is out of its group after 6 s (the least that Kafka allows by default,
-group.min.session.timeout.ms), a transaction is aborted after 10 s. How long a member may take to
-join anew stays: an application that is slow to rebalance is not to be thrown out by us. In version
-0 of JoinGroup one value says both, so it stays, too. Groups of KIP-848 have their broker's.
+group.min.session.timeout.ms), a transaction is aborted after the time that is given. How long a
+member may take to join anew stays: an application that is slow to rebalance is not to be thrown out
+by us. In version 0 of JoinGroup one value says both, so it stays, too. Groups of KIP-848 have their
+broker's.
 """
 
 from ....wire.messages import control
@@ -12,11 +13,12 @@ from .bodies import is_known
 from .events import Request
 
 SESSION_TIMEOUT_MS = 6_000
-TRANSACTION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_FROM = 1
 
 
-def with_lower_timeouts(request: Request, frame: memoryview) -> tuple[bytes | memoryview, str]:
+def with_lower_timeouts(
+    request: Request, frame: memoryview, transaction_timeout_ms: int
+) -> tuple[bytes | memoryview, str]:
     """The frame for the broker, and what was changed ("" if nothing: then it is the same one).
 
     Raises MalformedFrame.
@@ -30,7 +32,7 @@ def with_lower_timeouts(request: Request, frame: memoryview) -> tuple[bytes | me
         name, at_most = "session_timeout", SESSION_TIMEOUT_MS
         is_meant = version >= REBALANCE_TIMEOUT_FROM
     else:
-        name, at_most = "transaction_timeout", TRANSACTION_TIMEOUT_MS
+        name, at_most = "transaction_timeout", transaction_timeout_ms
         is_meant = bool(body.transactional_id) and not getattr(body, "enable2_pc", False)
     before: int = getattr(body, name)
     if not is_meant or before <= at_most:

@@ -32,7 +32,7 @@ TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a pla
 class Services(Protocol):
     """What a connection needs of its proxy."""
 
-    lowers_timeouts: bool
+    transaction_timeout_ms: int  # to which timeouts are lowered; 0: they stay
     topic_names: TopicNames
 
     def now_s(self) -> float: ...

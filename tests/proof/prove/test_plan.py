@@ -24,6 +24,7 @@ from oncelog.proof.prove.plan import (
     Traits,
     draw,
     is_possible,
+    lowered_timeouts,
     named,
     plan,
     sure_ones,
@@ -101,6 +102,13 @@ def test_sure_fault_that_met_no_request_is_tried_again_at_the_end() -> None:
         if fault is missed:
             groups.append([replace(fault, sure_tries=fault.sure_tries - 1)])
     assert made[-1] == replace(missed, sure_tries=1)
+
+
+def test_transaction_timeout_of_a_whole_plan_outlasts_its_slowest_produce() -> None:
+    groups = sure_ones(1, 60.0, Traits(TRANSACTIONAL, 2, True), 2)
+    slowest_s = max(f.seconds for group in groups for f in group if f.act is Act.SLOW)
+    assert lowered_timeouts(60.0).transaction_s > slowest_s + 2
+    assert lowered_timeouts(20.0).transaction_s == 10.0
 
 
 def test_sure_faults_are_chosen_by_the_seed() -> None:

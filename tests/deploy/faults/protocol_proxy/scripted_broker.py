@@ -95,11 +95,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(lowers_timeouts: bool = False) -> AsyncIterator[Bench]:
+async def bench(transaction_timeout_ms: int = 0) -> AsyncIterator[Bench]:
     broker, events = ScriptedBroker(), list[Event]()
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
-    hub = Hub([("127.0.0.1", broker.port)], [events.append], lowers_timeouts)
+    hub = Hub([("127.0.0.1", broker.port)], [events.append], transaction_timeout_ms)
     hub.brokers.addresses[7] = ("127.0.0.1", broker.port)
     one = Bench(hub, broker, events)
     try:

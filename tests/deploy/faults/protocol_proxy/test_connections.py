@@ -444,7 +444,7 @@ async def test_a_failing_where_or_listener_changes_nothing_and_is_remembered(ben
 
 
 async def test_lower_timeouts_on_the_wire():
-    async with new_bench(lowers_timeouts=True) as bench:
+    async with new_bench(transaction_timeout_ms=10_000) as bench:
         client = await bench.client()
         client.send(request_frame("InitProducerId", 4, SAMPLES["InitProducerId"], 1))
         await until(lambda: bench.broker.heard)

@@ -14,7 +14,7 @@ JOIN, INIT = SAMPLES["JoinGroup"], SAMPLES["InitProducerId"]
 
 def lowered(api: str, version: int, values: dict[str, Any]) -> tuple[Any, Any, str]:
     frame = memoryview(request_frame(api, version, values, client_id="it"))
-    changed, what = with_lower_timeouts(request_from(frame), frame)
+    changed, what = with_lower_timeouts(request_from(frame), frame, 10_000)
     if not what:
         assert changed is frame
     return request_from(frame).body, request_from(memoryview(changed)).body, what
