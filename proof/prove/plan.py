@@ -102,7 +102,7 @@ class Traits:
 
 # Output that does not go to Kafka is written between two commits, where no request can be met.
 AT_WORK = AimedFault(Act.KILL_AT_WORK, COMMITS, unless=PRODUCE)
-AT_WORK_IN_A_ROW = 3
+AT_WORK_IN_A_ROW = 4
 AT_COMMIT = AimedFault(Act.PAUSE, COMMITS, Point.BEFORE, "before-commit")
 # Until a group has gone on a transaction that is open may have timed out, which spares who is not
 # fenced otherwise. One that begins when its sender wakes has all its time before it.
@@ -167,6 +167,7 @@ MIDDLE_S = (4.5, 8.0)
 STALL_MIN_S, STALL_MAX_S, STALL_FROM_S = 12.0, 40.0, 30.0
 LASTING = (Act.SLOW, Act.STALL)
 SURE_TRIES = 2
+SURE_BETWEEN = 2  # groups behind each drawn fault, so that all of them have time
 SURE_EXTRA_S = 55.0  # beyond --seconds, which the sure ones may take
 FAULTS = {fault.name: fault for fault in (*FIRST, AT_BEGIN, *THEN, *MORE, *SURE)}
 INSTANCES_MORE_MAX = 2  # that `add` brings beyond those that were asked for
@@ -262,7 +263,7 @@ def plan(
             yield current
             if following not in (AT_WORK, AT_BEGIN):
                 break
-        if sure:
+        for _ in range(min(SURE_BETWEEN, len(sure))):
             yield from sure.pop(0)
     while sure:
         yield from sure.pop(0)
