@@ -1,5 +1,8 @@
 """A chromium that looks at the page, in tests and for pictures."""
 
+# Selenium is in the extra test-ui only.
+# pyright: reportMissingImports=false
+
 import os
 import shutil
 from collections.abc import Callable

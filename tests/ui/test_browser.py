@@ -1,5 +1,8 @@
 """The page in a real browser, of a broker that runs in the test."""
 
+# Selenium is in the extra test-ui only.
+# pyright: reportMissingImports=false
+
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
