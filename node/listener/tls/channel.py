@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....wire.framing import Buffer
+from .reasons import reason_of
 
 SLICE_BYTES = 64 * 1024  # of plain text that is encrypted at once; some 0.3 ms
 _HANDSHAKE_RECORD = 0x16
@@ -30,6 +31,7 @@ class TlsChannel:
         "_outgoing",
         "_tls",
         "_unsent",
+        "broken_by",
         "has_ended",
         "is_established",
         "unsent_bytes",
@@ -43,6 +45,7 @@ class TlsChannel:
         self.unsent_bytes = 0
         self.is_established = False
         self.has_ended = False  # the peer has said that nothing more will come
+        self.broken_by = ""  # the peer's mistake, after which OpenSSL neither reads nor encrypts
 
     # -- from the peer
 
@@ -80,9 +83,10 @@ class TlsChannel:
                 filled += count  # type: ignore[operator]
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLError:
+        except ssl.SSLError as error:
             if not filled:
-                raise  # else what came before the mistake counts, and the next read fails
+                raise
+            self.broken_by = reason_of(error)  # what came before the mistake counts
         return filled
 
     def certificate(self) -> dict[str, Any] | None:

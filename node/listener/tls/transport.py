@@ -70,7 +70,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._received
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take encrypted bytes."""
+        """Take encrypted bytes; those that come behind the client's end are nobody's."""
+        if self._has_ended:
+            return
         try:
             self._channel.receive(self._received[:nbytes])
         except NotTls:
@@ -148,9 +150,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         try:
             self._read_within_share()
         except ssl.SSLError as error:
-            self._connection.close(reason_of(error))
+            self._break(reason_of(error))
         else:
             self._send_outgoing()
+
+    def _break(self, reason: str) -> None:
+        """Close after a mistake of the client: what is queued can be encrypted no more."""
+        self._channel.drop_unsent()
+        self._connection.close(self._channel.broken_by or reason)
 
     def _read_within_share(self) -> None:
         channel, connection, share = self._channel, self._connection, self._share
@@ -170,6 +177,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             share.ended()
             if count:
                 connection.buffer_updated(count)
+            if channel.broken_by:
+                self._break(channel.broken_by)
             if channel.has_ended:
                 self._end_reading()
             if channel.has_ended or not count or not channel.unread_bytes:
@@ -215,7 +224,12 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._is_write_put_off = True
                 share.put(self._send_on)
                 return
-            transport.write(channel.encrypt_slice())
+            try:
+                encrypted = channel.encrypt_slice()
+            except ssl.SSLError as error:  # never for whoever has completed the answer
+                self._break(reason_of(error))
+                return
+            transport.write(encrypted)
             share.ended()
         if not channel.unsent_bytes:
             if self._has_paused_connection:
