@@ -1,7 +1,8 @@
 """Tokens of OAUTHBEARER: signed by a key of a JWKS, and meant for this cluster.
 
 The keys come from `sasl.oauthbearer.jwks.endpoint.url`, a file or a web address, which is read in a
-thread: a file when it changes, an address every `sasl.oauthbearer.jwks.endpoint.refresh.ms`. Only
+thread: a file when it changes, an address every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and
+soon again when it fails. Only
 signatures by private keys are taken, never `none` and never a shared secret.
 """
 
@@ -10,6 +11,8 @@ import logging
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,6 +25,7 @@ from ...config.listener_keys import ListenerSettings
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 KEYS_BYTES_MAX = 1024 * 1024
 FETCH_TIMEOUT_S = 10.0
+AGAIN_S = 10.0  # after an address has failed
 Read = Callable[[], bytes]
 
 
@@ -46,6 +50,7 @@ class TokenVerifier:
         self._file = Path(unquote(url.path)) if url.scheme == "file" else None
         self._keys: Mapping[str, Any] = {}
         self._read_at: object = None
+        self._again_s = -inf  # an address that failed is not asked before
         if self._file is not None:
             self._read_at = self._due()
             self._keys = read_keys(self._read())
@@ -55,11 +60,16 @@ class TokenVerifier:
         due = self._due()
         if due == self._read_at:
             return
-        self._read_at = due
+        if self._file is None and time.monotonic() < self._again_s:
+            return
         try:
             self._keys = read_keys(self._read())
         except InvalidConfig as problem:
             self._log.error("keys for tokens are not taken up: %s", problem)
+            if self._file is None:
+                self._again_s = time.monotonic() + AGAIN_S
+                return
+        self._read_at = due
 
     def verify(self, token: str) -> TokenIdentity:
         """Return who a token names; raises FailedLogin."""
@@ -115,7 +125,7 @@ class TokenVerifier:
                 return self._file.read_bytes()[: KEYS_BYTES_MAX + 1]
             with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
                 return answer.read(KEYS_BYTES_MAX + 1)
-        except OSError as problem:
+        except (OSError, HTTPException) as problem:
             raise InvalidConfig(f"{url} cannot be read: {problem}") from None
 
 

@@ -19,6 +19,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from oncelog.client.security.oauthbearer import OauthbearerClient, Token
 from oncelog.deploy.cluster.ports import free_ports
 from oncelog.node.config.listener_keys import ListenerSettings
+from oncelog.node.listener.sasl import tokens
 from oncelog.node.listener.sasl.tokens import TokenVerifier, read_keys
 from oncelog.wire.errors import IllegalSaslState, InvalidConfig, SaslAuthenticationFailed
 from oncelog.wire.security.oauthbearer_server import (
@@ -130,6 +131,33 @@ def test_keys_are_read_again_when_their_file_changes(keys: Path) -> None:
     keys.write_text(json.dumps({"keys": [new]}))
     found.refresh()
     assert found.verify(token(key=OTHER)).name == "alice"
+
+
+async def test_address_that_fails_is_asked_again_soon(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "AGAIN_S", 0.0)
+    answers = [b"no HTTP at all\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n" + keys.read_bytes()]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answers.pop(0))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as provider:
+        port = provider.sockets[0].getsockname()[1]
+        settings = ListenerSettings(
+            sasl_oauthbearer_jwks_endpoint_url=f"http://127.0.0.1:{port}/keys",
+            sasl_oauthbearer_expected_audience=("kafka",),
+        )
+        found = TokenVerifier(settings, lambda: NOW_S, LOG)
+        await asyncio.to_thread(found.refresh)
+        with pytest.raises(FailedLogin):
+            found.verify(token())
+        await asyncio.to_thread(found.refresh)
+        assert found.verify(token()).name == "alice"
+        await asyncio.to_thread(found.refresh)  # is not due
+        assert answers == []
 
 
 @pytest.mark.parametrize(
