@@ -213,8 +213,9 @@ class Connection(asyncio.BufferedProtocol):
         return now_s - self.partial_since_s > receive_timeout_s
 
     def is_silent(self, now_s: float, first_request_timeout_s: float) -> bool:
-        """Whether the client has sent no request since it has connected."""
-        if self.silent_since_s is None or self._is_reading_paused:
+        """Whether the client has sent no request, or not logged in, since it has connected."""
+        is_kept_waiting = self._is_reading_paused and not self._is_writing_paused  # by us
+        if self.silent_since_s is None or is_kept_waiting:
             return False
         return now_s - self.silent_since_s > first_request_timeout_s
 
@@ -253,10 +254,12 @@ class Connection(asyncio.BufferedProtocol):
         stretch = REQUESTS_AT_A_STRETCH if self.silent_since_s is None else REQUESTS_AT_FIRST
         try:
             while frames and not self._is_writing_paused and self.closing_since_s is None:
+                assert self.context is not None
+                if self.context.is_muted or (in_flight and not self._is_pipelining):
+                    return  # nothing may start, and nothing may close what earlier ones wait for
                 frame = frames[0]
                 api = dispatcher.find(frame)
-                assert self.context is not None
-                if self.context.is_muted or (in_flight and not self._may_overtake_answers(api)):
+                if in_flight and not self._may_overtake_answers(api):
                     return
                 if started == stretch or server.share.is_spent():
                     self.advance_soon()
@@ -288,12 +291,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(reason))
 
     def _may_overtake_answers(self, api: Api | None) -> bool:
-        return (
-            api is not None
-            and api.is_pipelined
-            and self._is_pipelining
-            and len(self._in_flight) < PIPELINED_MAX
-        )
+        return api is not None and api.is_pipelined and len(self._in_flight) < PIPELINED_MAX
 
     def _needs_no_client(self) -> bool:
         """Whether requests wait here that have an effect without an answer.

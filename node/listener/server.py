@@ -247,7 +247,9 @@ class KafkaServer:
                     connection.abort()
             elif connection.stalled_since_s is not None:
                 stalled_s = now_s - connection.stalled_since_s
-                if stalled_s > idle_max_s or (budget.is_short and stalled_s > STALLED_MAX_S):
+                is_due = budget.is_short and stalled_s > STALLED_MAX_S
+                is_due = is_due or connection.is_silent(now_s, first_request_timeout_s)
+                if stalled_s > idle_max_s or is_due:
                     connection.close("it does not take its answers")
                     connection.abort()
             elif connection.is_deserted(now_s):

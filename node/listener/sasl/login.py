@@ -19,6 +19,7 @@ from ....wire.security.sasl import FailedLogin, SaslServer
 
 AGAIN_AFTER_MS = 1_000  # a connection may log in again so often
 NAMED_MAX = 64  # letters of a mechanism in a log
+TOKEN_BYTES_MAX = 32 * 1024  # some milliseconds of work for somebody who has not logged in
 Mechanisms = Mapping[str, Callable[[], SaslServer]]
 
 
@@ -102,6 +103,8 @@ class Login:
                 if self.is_complete
                 else "SaslAuthenticate request received without a handshake"
             )
+        if len(token) > TOKEN_BYTES_MAX:
+            raise self._failed("")
         try:
             answer = server.respond(token)
         except (FailedLogin, KafkaError) as problem:
