@@ -18,6 +18,7 @@ from ...wire.errors import (
 )
 
 REMEMBERED_MAX = 4_096  # decisions of a connection
+REMEMBERED_NAME_MAX = 256  # letters; longer ones would cost a connection its memory
 _FAILURES: dict[int, type[KafkaError]] = {
     ResourceType.TOPIC: TopicAuthorizationFailed,
     ResourceType.GROUP: GroupAuthorizationFailed,
@@ -54,9 +55,11 @@ class Access:
         key = (operation, resource_type, name)
         is_allowed = self._known.get(key)
         if is_allowed is None:
-            is_allowed = self._known[key] = self._authorizer.allows(
+            is_allowed = self._authorizer.allows(
                 self._name, self.host, operation, resource_type, name
             )
+            if len(name) <= REMEMBERED_NAME_MAX:
+                self._known[key] = is_allowed
         return is_allowed
 
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> Steps[bool]:
