@@ -6,6 +6,7 @@ first start and kept; client files are written again with each, since ports may 
 """
 
 import json
+import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ def prepare(data: Path, bootstrap: str) -> None:
         _write_certificates(data / _TLS)
     if not _passwords_file(data).exists():
         passwords = {user: secrets.token_urlsafe(18) for user in USERS}
-        write_private(_passwords_file(data), json.dumps(passwords))
+        _write_whole(_passwords_file(data), json.dumps(passwords))
     for user, password in passwords_of(data).items():
         for kind in CLIENT_KINDS:
             values = client_values(data, kind, user, password, bootstrap)
@@ -115,8 +116,17 @@ def _write_certificates(folder: Path) -> None:
         ) from None
     authority = trustme.CA(organization_name="oncelog")
     issued = authority.issue_cert("127.0.0.1", "::1", "localhost", common_name="oncelog")
-    write_private(folder / "ca.pem", authority.cert_pem.bytes().decode())
-    write_private(folder / "node.pem", issued.private_key_and_cert_chain_pem.bytes().decode())
+    _write_whole(folder / "ca.pem", authority.cert_pem.bytes().decode())
+    _write_whole(folder / "node.pem", issued.private_key_and_cert_chain_pem.bytes().decode())
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that is kept: after a power cut it is whole, or not there and made again."""
+    part = path.with_name(f"{path.name}.part")
+    write_private(part, text)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.replace(path)
 
 
 def _lines(values: Mapping[str, str]) -> str:

@@ -1,0 +1,34 @@
+"""The files of a secured cluster when their writing is cut off."""
+
+import json
+import ssl
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster.private import make_private_directory, write_private
+from oncelog.deploy.cluster.secured import files
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "node.pem", "passwords.json"])
+def test_file_whose_writing_was_cut_off_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def cut_off(path: Path, text: str) -> None:
+        is_cut = path.name.startswith(name)
+        write_private(path, text[: len(text) // 2] if is_cut else text)
+        if is_cut:
+            raise InterruptedError
+
+    make_private_directory(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(files, "write_private", cut_off)
+        files.prepare(tmp_path, "127.0.0.1:9092")
+
+    files.prepare(tmp_path, "127.0.0.1:9092")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls" / "node.pem")
+    context.load_verify_locations(tmp_path / "tls" / "ca.pem")
+    assert set(json.loads((tmp_path / "tls" / "passwords.json").read_text())) == set(files.USERS)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.rglob("*"))
