@@ -352,10 +352,10 @@ def _show_topics(
     if "groups" not in values:
         topics = yield from shown(values.get("topics", ()), request.topics is None)
         return {**values, "topics": topics}
-    asked = {group.group_id: group.topics is None for group in request.groups}
+    asks_for_all = {group.group_id for group in request.groups if group.topics is None}
     groups: list[Any] = []
     for group in values["groups"]:
-        topics = yield from shown(group.get("topics", ()), asked[group["group_id"]])
+        topics = yield from shown(group.get("topics", ()), group["group_id"] in asks_for_all)
         groups.append({**group, "topics": topics})
     return {**values, "groups": groups}
 

@@ -13,6 +13,7 @@ from oncelog.coordinator.security.principal import Principal
 from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.listener.dispatch import Dispatcher, RequestContext
+from oncelog.proof.conformance.harmless import HARMLESS
 from oncelog.wire.acls import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import api_keys
@@ -105,6 +106,35 @@ def test_refused_items_are_answered_beside_the_others(tmp_path: Path):
             answer = await alice.ask(api_keys.LIST_OFFSETS, 7, replica_id=-1, topics=topics)
             errors = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
             assert errors == {"a": REFUSED, "b": 0, "c": REFUSED}
+
+    asyncio.run(scenario())
+
+
+def test_group_that_is_asked_for_twice_shows_no_hidden_topic(tmp_path: Path):
+    async def scenario() -> None:
+        async with secured(tmp_path) as (admin, alice):
+            partition = {"partition_index": 0, "committed_offset": 1}
+            values = {**HARMLESS[api_keys.OFFSET_COMMIT], "group_id": "g"}
+            values |= {"topics": [{"name": "a", "partitions": [partition]}]}
+            found, error = {"key_type": 0, "coordinator_keys": ["g"]}, -1
+            async with asyncio.timeout(30):
+                while error != 0:
+                    await admin.ask(api_keys.FIND_COORDINATOR, 4, **found)
+                    answer = await admin.ask(api_keys.OFFSET_COMMIT, 8, **values)
+                    error = answer.topics[0].partitions[0].error_code
+            creation = {
+                "resource_type": ResourceType.GROUP,
+                "resource_name": "g",
+                "resource_pattern_type": PatternType.LITERAL,
+                "principal": "User:alice",
+                "host": "*",
+                "operation": AclOperation.DESCRIBE,
+                "permission_type": AclPermission.ALLOW,
+            }
+            await admin.ask(api_keys.CREATE_ACLS, 3, creations=[creation])
+            groups = [{"group_id": "g", "topics": None}, {"group_id": "g", "topics": []}]
+            answer = await alice.ask(api_keys.OFFSET_FETCH, 8, groups=groups, require_stable=False)
+            assert [group.topics for group in answer.groups] == [[], []]
 
     asyncio.run(scenario())
 
