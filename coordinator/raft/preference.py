@@ -1,4 +1,4 @@
-"""Leadership of a Raft group goes to another voter, and back to its preferred leader.
+"""A leadership transfer gives the lead of a Raft group to another voter, or back to the preferred.
 
 Commands are refused while a lead is handed over, so it is only tried with a voter that can take
 it at once: it has answered lately, and counts for commits near the end of the log. An attempt
