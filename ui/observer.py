@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..client.admin import EARLIEST, LATEST, Admin
-from ..client.transaction_admin import TransactionListing
+from ..client.transaction_admin import DescribedTransaction
 from ..client.view_source import view_of
+from ..deploy.cluster.failure import Failure
 from ..deploy.inspect.explain import PartitionTransaction
-from ..deploy.inspect.transaction_facts import OPEN_STATES, holders
+from ..deploy.inspect.transaction_facts import OPEN_STATES, holders, without_ended
 from ..wire.errors import ClusterAuthorizationFailed, KafkaError, UnsupportedVersion
 from ..wire.identifiers import TopicPartition
 from .changes import changes
@@ -114,7 +115,7 @@ class Observer:
                     self.facts, not_exposed={**self.facts.not_exposed, part: sentence}
                 )
                 pause_s = REFUSED_AGAIN_S
-            except KafkaError as problem:
+            except (KafkaError, Failure, OSError) as problem:
                 silent = {**self.facts.silent, part: str(problem)}
                 self.facts = replace(self.facts, silent=silent)
                 self.tell()
@@ -185,30 +186,28 @@ class Observer:
         by_importance = sorted(listed, key=lambda each: each.state not in OPEN_STATES)
         described = await admin.describe_listed(by_importance[:DESCRIBED_MAX])
         behind = [key for key, each in self.facts.offsets.items() if each.held_back]
-        found = await self._holders(behind, described.values(), listed)
+        found = await self._holders(behind, described.values())
         return {"transactions": described, "holders": found}
 
     async def _holders(
         self,
         keys: list[TopicPartition],
-        described: Iterable[Any],
-        listed: list[TransactionListing],
+        described: Iterable[DescribedTransaction],
     ) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
         """What is open in partitions whose last stable offset is behind, oldest first."""
         if not keys:
             return {}
         known = {each.producer_id: each for each in described}
-        ids = {each.producer_id for each in listed}
         producers = await self.admin.transactions.producers(keys)
         found: dict[TopicPartition, tuple[PartitionTransaction, ...]] = {}
         doubtful: list[TopicPartition] = []
         for key, each in producers.items():
             opened = sorted((p for p in each if p.is_open), key=lambda p: p.first_offset)
-            if any(p.producer_id not in ids for p in opened):
-                doubtful.append(key)
             found[key] = tuple(PartitionTransaction(p, known.get(p.producer_id)) for p in opened)
-        if doubtful:  # listed before they were found: only a second look tells that they hang
-            found |= await holders(self.admin, doubtful)
+            if any(not each.is_known(key) for each in found[key]):
+                doubtful.append(key)
+        if doubtful:  # described before they were found: only more looks tell that they hang
+            found |= await without_ended(self.admin, await holders(self.admin, doubtful))
         return {key: each for key, each in found.items() if each}
 
     async def _groups(self) -> Changes:

@@ -15,6 +15,7 @@ from .record_rows import COMMITTED, PLAIN, record_rows
 
 FETCH, BY_NAME_NEWEST = 1, 12
 FETCH_BYTES_MAX, ROWS_MAX = 256 * 1024, 200
+FETCHES_MAX = 8  # of one look, however much was aborted; the next one goes on from there
 WAIT_MS = 0
 
 
@@ -43,7 +44,9 @@ async def read_records(
         offset = until - limit
     position = offset = min(max(offset, start), until)
     rows: list[dict[str, Any]] = []
-    while len(rows) < limit and position < until:
+    fetches = 0
+    while len(rows) < limit and position < until and fetches < FETCHES_MAX:
+        fetches += 1
         is_past = position >= stable
         answer = await _fetch(admin, key, position, is_committed=not is_past)
         new = await asyncio.to_thread(

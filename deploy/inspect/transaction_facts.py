@@ -6,7 +6,7 @@ here and not there has ended meanwhile, or hangs; a second look at the partition
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ...client.cluster_view import PartitionInfo
@@ -45,7 +45,7 @@ async def of_partition(
             stable = (await admin.list_offsets({key: LATEST}, read_committed=True))[key]
             high = (await admin.list_offsets({key: LATEST}))[key]
             start = (await admin.list_offsets({key: EARLIEST}))[key]
-            held = (await holders(admin, [key]))[key]
+            held = (await without_ended(admin, await holders(admin, [key])))[key]
         facts = None if group is None else await _of_group(admin, group, key)
     except KafkaError as problem:
         if not problem.retriable or isinstance(problem, UnknownTopicOrPartition):
@@ -92,15 +92,25 @@ async def hanging(
     """Open transactions that their coordinator does not have; None: in all topics."""
     described = await admin.describe_topics(topics)
     keys = [(p.topic, p.partition) for p in described if p.leader >= 0]
-    found = await holders(admin, keys)
-    suspects = [(key, h) for key, held in found.items() for h in held if not h.is_known(key)]
-    still = await admin.transactions.producers({key for key, _ in suspects})
+    found = await without_ended(admin, await holders(admin, keys))
+    return [(key, h) for key, held in found.items() for h in held if not h.is_known(key)]
+
+
+async def without_ended(
+    admin: "Admin", found: Mapping[TopicPartition, tuple[PartitionTransaction, ...]]
+) -> dict[TopicPartition, tuple[PartitionTransaction, ...]]:
+    """Drop the transactions that ended before their coordinator was asked; real hangs stay."""
+    suspects = {key for key, held in found.items() if any(not h.is_known(key) for h in held)}
+    still = await admin.transactions.producers(suspects) if suspects else {}
     opened = {(key, p.producer_id, p.first_offset) for key, ps in still.items() for p in ps}
-    return [
-        (key, held)
-        for key, held in suspects
-        if (key, held.producer.producer_id, held.producer.first_offset) in opened
-    ]
+    return {
+        key: tuple(
+            h
+            for h in held
+            if h.is_known(key) or (key, h.producer.producer_id, h.producer.first_offset) in opened
+        )
+        for key, held in found.items()
+    }
 
 
 async def explanation(admin: "Admin", transactional_id: str) -> Explanation:

@@ -15,6 +15,7 @@ GLYPHS = {
 GOOD = ("serves", "running", "Stable", "ok", "in sync", "CompleteCommit")
 BAD = ("bad", "down", "paused", "fenced", "Dead")
 CALM = ("Empty", "CompleteAbort")
+YEAR_9999_MS = 253_370_764_800_000
 
 
 def number(value: float | None) -> str:
@@ -56,7 +57,9 @@ def size(value: int | None) -> str:
 
 
 def clock(at_ms: int) -> Html:
-    """A moment: the time of day, with the date for machines."""
+    """A moment: the time of day, with the date for machines; producers may choose any time."""
+    if not 0 <= at_ms < YEAR_9999_MS:
+        return element("span", "-")
     at = datetime.fromtimestamp(at_ms / 1000)
     return element("time", f"{at:%H:%M:%S}", datetime=f"{at:%Y-%m-%dT%H:%M:%S}")
 
@@ -135,6 +138,11 @@ def table(
         role="table",  # also where a narrow screen shows rows as blocks
     )
     return element("div", inner, class_="wide", tabindex="0", role="region", aria_label=caption)
+
+
+def more(count: int, address: str) -> Html:
+    """Tell how many rows a table leaves out, and which JSON twin has them."""
+    return element("p", f"and {count} more: see {address}") if count > 0 else NOTHING
 
 
 def facts(pairs: Sequence[tuple[str, Child]]) -> Html:

@@ -5,11 +5,10 @@ from typing import Any
 
 from ..addresses import partition_address, records_address, transaction_address
 from .frame import PageFrame, page
-from .markup import Child, Html, element, joined
+from .markup import NOTHING, Child, Html, element, joined
 from .parts import clock, facts, link, number, section, state, table
 
 Document = Mapping[str, Any]
-YEAR_10_000_MS = 253_402_300_800_000
 GLYPHS = {
     "committed": "✓",
     "committed, held back": "◑",
@@ -26,7 +25,7 @@ def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -
     heading = joined("Records of ", link(partition_address(key), f"{key[0]}/{key[1]}"))
     rows = [_row(each, owners) for each in found["records"]]
     headings = ("Offset", "Time", "Key", "Value", "Headers", "Written by", "Outcome")
-    body = table("Records", headings, rows, numbers=(0,), empty="no record from here on")
+    body = table("Records", headings, rows, numbers=(0,), empty=_empty(found))
     return page(
         frame,
         f"Records of {key[0]}/{key[1]}",
@@ -34,6 +33,17 @@ def records_page(frame: PageFrame, found: Document, owners: Mapping[int, str]) -
         section("records", f"From offset {number(found['offset'])}", body, _ways(key, found)),
         heading=heading,
     )
+
+
+def _empty(found: Document) -> str:
+    if found["next_offset"] < _until(found):
+        return f"no record before offset {number(found['next_offset'])}: look for later ones"
+    return "no record from here on"
+
+
+def _until(found: Document) -> int:
+    is_committed = found["isolation"] == "read_committed"
+    return found["last_stable"] if is_committed else found["high_watermark"]
 
 
 def _where(found: Document) -> Html:
@@ -96,11 +106,12 @@ def _row(row: Document, owners: Mapping[int, str]) -> list[Child]:
         kind = row["outcome"].replace(",", "").replace(" ", "-")
         fate = element("span", glyph, " ", row["outcome"], class_=f"outcome {kind}")
     at = row["timestamp_ms"]
+    is_record = row["marker"] is None and row["problem"] is None
     return [
         number(row["offset"]),
-        "-" if at is None or not 0 <= at < YEAR_10_000_MS else clock(at),
-        _bytes(row["key"]),
-        _bytes(row["value"]),
+        "-" if at is None else clock(at),
+        _bytes(row["key"]) if is_record else NOTHING,
+        _bytes(row["value"]) if is_record else NOTHING,
         [element("div", _bytes(h["name"]), ": ", _bytes(h["value"])) for h in row["headers"]],
         _writer(row, owners),
         fate,

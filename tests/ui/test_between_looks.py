@@ -1,0 +1,87 @@
+"""The observer while the cluster, or the machine, changes between two questions of one look."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.inspect.explain import PartitionTransaction
+from oncelog.deploy.inspect.transaction_facts import holders, without_ended
+from oncelog.wire.identifiers import TopicPartition
+
+from ..awaiting import until
+
+pytest.importorskip("uvicorn", reason="the extra ui is not installed")
+from oncelog.ui.observer import Observer
+
+from .sites import open_site
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+KEY = ("orders", 0)
+
+
+async def test_transaction_begun_after_its_id_was_described_does_not_hang(tmp_path: Path):
+    async with open_site(tmp_path) as opened:
+        await opened.admin.create_topic("orders", partitions=1)
+        producer = await opened.open_transaction("app-1", "orders", 1)
+        await producer.commit_transaction()
+        described = await opened.admin.transactions.describe("app-1")
+        await producer.begin_transaction()
+        await producer.send("orders", value=b"more", partition=0)
+        await producer.flush()
+        found = await opened.site.observer._holders([KEY], [described])  # type: ignore[attr-defined]
+        assert [each.is_known(KEY) for each in found[KEY]] == [True]
+        await producer.close()
+
+
+async def test_transaction_ended_before_its_coordinator_was_asked_does_not_hang(tmp_path: Path):
+    async with open_site(tmp_path) as opened:
+        await opened.admin.create_topic("orders", partitions=1)
+        producer = await opened.open_transaction("app-1", "orders", 1)
+        (held,) = (await holders(opened.admin, [KEY]))[KEY]
+        unknown: dict[TopicPartition, tuple[PartitionTransaction, ...]]
+        unknown = {KEY: (PartitionTransaction(held.producer, None),)}
+        assert await without_ended(opened.admin, unknown) == unknown
+        await producer.commit_transaction()
+        assert await without_ended(opened.admin, unknown) == {KEY: ()}
+        await producer.close()
+
+
+@pytest.mark.parametrize("problem", [OSError("gone"), Failure("gone")])
+async def test_part_that_fails_is_named_and_asked_for_again(problem: Exception):
+    asked: list[int] = []
+
+    async def ask() -> dict[str, Any]:
+        asked.append(1)
+        if len(asked) == 1:
+            raise problem
+        return {"checks": ()}
+
+    observer = Observer({"bootstrap.servers": "127.0.0.1:1"})
+    observer.start({"doctor": (0.05, ask)})
+    try:
+        await until(lambda: "doctor" in observer.facts.as_of_ms)
+    finally:
+        await observer.close()
+
+
+async def test_records_of_aborted_data_only_are_looked_for_within_bounds(tmp_path: Path):
+    async with open_site(tmp_path) as opened:
+        await opened.admin.create_topic("orders", partitions=1)
+        producer = await opened.open_transaction("app-1", "orders", 0)
+        for _ in range(10):
+            await producer.send("orders", value=b"x" * 300_000, partition=0)
+            await producer.flush()
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send("orders", value=b"last", partition=0)
+        await producer.commit_transaction()
+        where = "orders&partition=0&isolation=read_committed&offset="
+        found = (await opened.visitor.get(f"/api/records?topic={where}0")).json()
+        assert (found["records"], found["next_offset"]) == ([], 8)
+        page = await opened.visitor.get(f"/topics/orders/0/records?{where[19:]}0")
+        assert "no record before offset 8: look for later ones" in page.body
+        found = (await opened.visitor.get(f"/api/records?topic={where}8")).json()
+        assert [each["value"] for each in found["records"]] == ["last"]
+        await producer.close()
