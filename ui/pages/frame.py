@@ -41,7 +41,7 @@ def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) 
         "header",
         element("a", "Skip to the content", href="#content", class_="skip"),
         element("strong", "oncelog"),
-        element("span", frame.cluster_name, class_="cluster"),
+        element("span", frame.cluster_name, class_="cluster", title=frame.cluster_name),
         element("nav", links, aria_label="Views"),
         element("span", mode, class_="mode"),
         _age(frame),

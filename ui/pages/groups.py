@@ -7,7 +7,7 @@ from ..addresses import group_address, partition_address
 from .frame import PageFrame, page
 from .markup import Child, Html, element, joined
 from .now import recent_events
-from .parts import facts, link, number, section, state, table
+from .parts import facts, link, more, number, section, state, table
 
 Document = Mapping[str, Any]
 ROWS_MAX = 500
@@ -26,15 +26,16 @@ def groups_page(frame: PageFrame, groups: Document) -> str:
             _held(each),
             f"node {each['coordinator']}",
         ]
-        for each in groups["groups"]
+        for each in groups["groups"][:ROWS_MAX]
     ]
     headings = (
         "Group", "State", "Protocol", "Members", "Lag to last stable", "Lag to end", "Stands",
         "Coordinator",
     )  # fmt: skip
     body = table("Groups", headings, rows, numbers=(3, 4, 5))
+    words = more(len(groups["groups"]) - ROWS_MAX, "/api/groups")
     about = "A group without lag to the last stable offset has read all that is committed."
-    return page(frame, "Groups", section("groups", "All groups", body, about=about))
+    return page(frame, "Groups", section("groups", "All groups", body, words, about=about))
 
 
 def _held(group: Document) -> str:
@@ -93,7 +94,8 @@ def _offsets(group: Document) -> Html:
         "Member", "Stands",
     )  # fmt: skip
     body = table("Offsets", headings, rows, numbers=(1, 2, 3, 4, 5), empty="nothing is committed")
-    return section("offsets", "How far it is, and why", body)
+    words = more(len(group["offsets"]) - ROWS_MAX, "/api/groups")
+    return section("offsets", "How far it is, and why", body, words)
 
 
 def _partition(offset: Document) -> Html:
@@ -126,11 +128,12 @@ def _members(group: Document) -> Html:
             number(len(each["partitions"])),
             _waits(each),
         ]
-        for each in group["members"]
+        for each in group["members"][:ROWS_MAX]
     ]
     headings = ("Member", "Instance", "Client", "Host", "Epoch", "Partitions", "Waits")
     body = table("Members", headings, rows, numbers=(4, 5), empty="nobody reads for it")
-    return section("members", "Members", body)
+    words = more(len(group["members"]) - ROWS_MAX, "/api/groups")
+    return section("members", "Members", body, words)
 
 
 def _waits(member: Document) -> str:
@@ -144,5 +147,5 @@ def _waits(member: Document) -> str:
 
 def _names(keys: Sequence[Document], limit: int = 4) -> str:
     names = [f"{key['topic']}/{key['partition']}" for key in keys[:limit]]
-    more = len(keys) - limit
-    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    left = len(keys) - limit
+    return ", ".join(names) + (f" and {left} more" if left > 0 else "")

@@ -9,9 +9,9 @@ from ..facts import ClusterSample
 from .curves import curve
 from .frame import PageFrame, page
 from .markup import NOTHING, Child, Html, element, joined
-from .parts import advice, clock, duration, facts, link, number, section, size, state, table
+from .parts import advice, clock, duration, facts, link, more, number, section, size, state, table
 
-TRANSACTIONS_MAX, EVENTS_MAX = 20, 12
+TRANSACTIONS_MAX, EVENTS_MAX, TROUBLES_MAX = 20, 12, 100
 Document = Mapping[str, Any]
 
 
@@ -73,7 +73,7 @@ def _summary(cluster: Document) -> Html:
 def _troubles(cluster: Document) -> Html:
     rows = [
         [state(each["state"]), _about(each["about"]), each["found"], advice(each["advice"])]
-        for each in cluster["troubles"]
+        for each in cluster["troubles"][:TROUBLES_MAX]
     ]
     body = table(
         "What is wrong",
@@ -81,18 +81,19 @@ def _troubles(cluster: Document) -> Html:
         rows,
         empty="● Nothing is wrong that this page can see.",
     )
-    return section("troubles", "What is wrong", body)
+    words = more(len(cluster["troubles"]) - TROUBLES_MAX, "/api/cluster")
+    return section("troubles", "What is wrong", body, words)
 
 
 def _about(words: str) -> Child:
-    topic, slash, index = words.rpartition("/")
-    if slash and index.isdecimal():
-        return link(partition_address((topic, int(index))), words)
     if words.startswith("transaction "):
         name = words.removeprefix("transaction ")
         return link(transaction_address(name), name)
     if words.startswith("group "):
         return link(group_address(words.removeprefix("group ")), words)
+    topic, slash, index = words.rpartition("/")
+    if slash and index.isdecimal():
+        return link(partition_address((topic, int(index))), words)
     return words
 
 
@@ -159,8 +160,8 @@ def _open(transactions: Document) -> Html:
         ]
         for each in opened[:TRANSACTIONS_MAX]
     ]
-    more = len(opened) - TRANSACTIONS_MAX
-    words = element("p", link("/transactions", f"and {more} more")) if more > 0 else NOTHING
+    left = len(opened) - TRANSACTIONS_MAX
+    words = element("p", link("/transactions", f"and {left} more")) if left > 0 else NOTHING
     headings = ("Transactional id", "State", "Open for", "Aborted in", "Partitions")
     body = table("Open transactions", headings, rows, numbers=(2, 3))
     return section("open", "Open transactions, oldest first", body, words)
@@ -179,5 +180,5 @@ def partition_links(keys: Sequence[Document], limit: int = 4) -> Html:
     for each in keys[:limit]:
         key = (each["topic"], each["partition"])
         links += [link(partition_address(key), f"{key[0]}/{key[1]}"), " "]
-    more = len(keys) - limit
-    return joined(links, f"and {more} more" if more > 0 else "", "none yet" if not keys else "")
+    left = len(keys) - limit
+    return joined(links, f"and {left} more" if left > 0 else "", "none yet" if not keys else "")

@@ -11,11 +11,24 @@ from ..addresses import (
     transaction_address,
 )
 from .frame import PageFrame, page
-from .markup import NOTHING, Child, Html, element, joined
-from .parts import clock, duration, explanation, facts, link, number, section, size, state, table
+from .markup import Child, Html, element, joined
+from .parts import (
+    clock,
+    duration,
+    explanation,
+    facts,
+    link,
+    more,
+    number,
+    section,
+    size,
+    state,
+    table,
+)
 from .strips import strips
 
 Document = Mapping[str, Any]
+TOPICS_MAX = READERS_MAX = 500
 PARTITIONS_MAX = 500  # shown of a topic; the JSON twin has all
 
 
@@ -32,13 +45,14 @@ def topics_page(frame: PageFrame, topics: Document) -> str:
             number(each["held_back"]),
             number(each["open_transactions"]),
         ]
-        for each in listed
+        for each in listed[:TOPICS_MAX]
     ]
     headings = (
         "Topic", "Partitions", "Replicas", "In sync", "Offsets", "Held back", "Open transactions",
     )  # fmt: skip
     body = table("Topics", headings, rows, numbers=(1, 2, 4, 5, 6))
-    return page(frame, "Topics", section("topics", "All topics", body))
+    words = more(len(listed) - TOPICS_MAX, "/api/topics")
+    return page(frame, "Topics", section("topics", "All topics", body, words))
 
 
 def _replicas(topic: Document) -> Html:
@@ -71,8 +85,7 @@ def topic_page(frame: PageFrame, topic: str, partitions: Document) -> str:
         "Held back", "Open", "Look",
     )  # fmt: skip
     body = table(f"Partitions of {topic}", headings, rows, numbers=(0, 3, 4, 5, 6, 7))
-    more = len(found) - PARTITIONS_MAX
-    words = element("p", f"and {more} more: see /api/partitions") if more > 0 else NOTHING
+    words = more(len(found) - PARTITIONS_MAX, "/api/partitions")
     return page(frame, topic, section("partitions", "Partitions", body, words))
 
 
@@ -171,12 +184,13 @@ def _readers(row: Document) -> Html:
             number(each["lag"]),
             _reading(each),
         ]
-        for each in row["groups"]
+        for each in row["groups"][:READERS_MAX]
     ]
     headings = ("Group", "State", "Committed", "Lag to last stable", "Lag to end", "Reads")
     body = table("Readers", headings, rows, numbers=(2, 3, 4), empty="no group has committed here")
+    words = more(len(row["groups"]) - READERS_MAX, "/api/partitions")
     about = "A reader of committed data can catch up to the last stable offset, and no further."
-    return section("readers", "Readers, with both lags", body, about=about)
+    return section("readers", "Readers, with both lags", body, words, about=about)
 
 
 def _reading(reader: Document) -> str:

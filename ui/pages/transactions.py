@@ -5,9 +5,9 @@ from typing import Any
 
 from ..addresses import partition_address, transaction_address
 from .frame import PageFrame, page
-from .markup import NOTHING, Html, element
+from .markup import Html, element
 from .now import partition_links, recent_events
-from .parts import duration, explanation, facts, link, number, section, state, table
+from .parts import duration, explanation, facts, link, more, number, section, state, table
 
 Document = Mapping[str, Any]
 ROWS_MAX = 500
@@ -23,8 +23,7 @@ def transactions_page(frame: PageFrame, transactions: Document) -> str:
     coordinators = sorted({each["coordinator"] for each in shown})
     parts = [_coordinator(node, [e for e in shown if e["coordinator"] == node])
              for node in coordinators]  # fmt: skip
-    more = len(found) - len(shown)
-    words = element("p", f"and {more} more: see /api/transactions") if more > 0 else NOTHING
+    words = more(len(found) - len(shown), "/api/transactions")
     empty = element("p", "No coordinator knows a transactional id.", class_="empty")
     return page(frame, "Transactions", parts or empty, words)
 
@@ -94,7 +93,8 @@ def _machine(current: str) -> Html:
 def _participants(row: Document) -> Html:
     holds = {(h["topic"], h["partition"]): h for h in row["holds"]}
     keys = [(p["topic"], p["partition"]) for p in row["partitions"]]
-    keys += [key for key in holds if key not in keys]
+    known = set(keys)
+    keys += [key for key in holds if key not in known]
     is_decided = row["state"] in ("PrepareCommit", "PrepareAbort")
     rows = [
         [
@@ -103,11 +103,12 @@ def _participants(row: Document) -> Html:
             number(holds[key]["first_offset"]) if key in holds else "-",
             number(holds[key]["held_back"]) if key in holds else "-",
         ]
-        for key in keys
+        for key in keys[:ROWS_MAX]
     ]
     headings = ("Partition", "Part", "Open since offset", "Offsets held back")
     body = table("Participants", headings, rows, numbers=(2, 3), empty="no partition")
-    return section("participants", "Participants", body)
+    words = more(len(keys) - ROWS_MAX, "/api/transactions")
+    return section("participants", "Participants", body, words)
 
 
 def _abort_form(name: str) -> Html:

@@ -1,0 +1,66 @@
+"""Pages of large clusters: what a view shows is bounded, and it says what it leaves out."""
+
+from dataclasses import replace
+
+import pytest
+
+from oncelog.ui import documents
+from oncelog.ui.facts import ClusterFacts
+from oncelog.ui.pages.frame import PageFrame
+from oncelog.ui.pages.groups import group_page, groups_page
+from oncelog.ui.pages.now import now_page
+from oncelog.ui.pages.topics import topics_page
+from oncelog.ui.pages.transactions import transaction_page
+
+from .known_facts import NOW_MS, facts, group, member, partition, transaction
+
+COUNT = 1_500
+EVENTS = {"events": ()}
+FRAME = PageFrame(address="/", cluster_name="many", now_ms=NOW_MS, as_of_ms=NOW_MS)
+
+
+def many() -> ClusterFacts:
+    """A cluster with a lot of everything; each group has lost what it has yet to read."""
+    keys = [(f"t-{n}", 0) for n in range(COUNT)]
+    known = facts()
+    starts = {key: replace(known.offsets["orders", 0], log_start=5) for key in keys}
+    first = replace(group("g-0", 1), committed=dict.fromkeys(keys, 1))
+    assert first.described is not None
+    members = tuple(member(f"m-{n}") for n in range(COUNT))
+    first = replace(first, described=replace(first.described, members=members))
+    others = {f"g-{n}": group(f"g-{n}", 1) for n in range(1, COUNT)}
+    return replace(
+        known,
+        partitions={key: partition(*key) for key in keys},
+        offsets=starts,
+        groups={"g-0": first, **others},
+        transactions={"app-1": transaction(partitions=tuple(keys))},
+    )
+
+
+@pytest.mark.parametrize("view", ["now", "topics", "groups", "group", "transaction"])
+def test_view_of_a_large_cluster_has_at_most_500_rows_a_table(view) -> None:
+    known = many()
+    cluster = documents.cluster(known, NOW_MS)
+    transactions = documents.transactions(known, NOW_MS)
+    groups = documents.groups(known, NOW_MS)
+    (row,) = documents.transaction(known, "app-1", NOW_MS)["transactions"]
+    pages = {
+        "now": lambda: now_page(FRAME, cluster, transactions, EVENTS, ()),
+        "topics": lambda: topics_page(FRAME, documents.topics(known, NOW_MS)),
+        "groups": lambda: groups_page(FRAME, groups),
+        "group": lambda: group_page(FRAME, groups["groups"][0], EVENTS),
+        "transaction": lambda: transaction_page(FRAME, row, EVENTS),
+    }
+    made = pages[view]()
+    assert all(table.count('role="row"') <= 500 for table in made.split("<table")[1:])
+    assert "more: see /api/" in made
+
+
+def test_trouble_of_an_id_that_ends_like_a_partition_leads_to_the_transaction() -> None:
+    known = facts(transactions={"app/1": transaction("app/1")})
+    holder = replace(known.holders["orders", 0][0], transaction=known.transactions["app/1"])
+    known = replace(known, holders={("orders", 0): (holder,)})
+    found = documents.cluster(known, NOW_MS)
+    made = now_page(FRAME, found, documents.transactions(known, NOW_MS), EVENTS, ())
+    assert "/topics/transaction" not in made
