@@ -21,6 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..wire.printable import printable
 from .facts import ClusterFacts
 from .observer import Observer
 from .top_rows import COLUMNS, LISTS, SORTS, WIDTH_MIN, Choice, listed, node_rows, plain_table
@@ -134,7 +135,7 @@ def _screen(facts: ClusterFacts, keys: Keys, cluster_name: str, console: Console
         foot = f"filter: {choice.filter}_   Enter keeps it, Esc drops it"
     else:
         foot = f"q end  s sort ({choice.sort})  Tab next list  / filter"
-    silent = "".join(f"no news of {part}: {why}"[:width] for part, why in facts.silent.items())
+    silent = "; ".join(f"no news of {part}: {printable(why)}" for part, why in facts.silent.items())
     last = Text(foot[:width], style="reverse")
     middle = [Text(title[:width], style="bold"), below] if lines else [Text(f"{title}: none")]
     return Group(head, nodes, *middle, Text(silent[:width], style="red"), last)

@@ -87,6 +87,19 @@ async def test_open_partition_follows_what_is_written_without_a_reload(tmp_path:
         assert await asyncio.to_thread(chrome.driver.execute_script, "return window.here") == 1
 
 
+async def test_page_that_nobody_sees_keeps_no_stream(tmp_path: Path) -> None:
+    script = """
+      Object.defineProperty(document, "hidden", { value: arguments[0], configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    """
+    async with browser(tmp_path) as (opened, chrome, _):
+        await until(lambda: opened.site.streams == 1, 30)
+        await asyncio.to_thread(chrome.driver.execute_script, script, True)
+        await until(lambda: opened.site.streams == 0, 30)
+        await asyncio.to_thread(chrome.driver.execute_script, script, False)
+        await until(lambda: opened.site.streams == 1, 30)
+
+
 async def test_why_a_consumer_stands_still_is_two_clicks_away(tmp_path: Path) -> None:
     def look(chrome: Browser) -> None:
         chrome.go("/groups/readers")

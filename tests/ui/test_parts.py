@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oncelog.ui.addresses import group_address, records_address, transaction_address
 from oncelog.ui.pages.markup import element
-from oncelog.ui.pages.parts import duration, number, size
+from oncelog.ui.pages.parts import clock, duration, number, size
 from oncelog.ui.record_rows import record_rows, text
 from oncelog.ui.request_pace import RequestPace
 from oncelog.ui.web.access import PageAccess
@@ -91,6 +91,31 @@ def test_access_takes_only_its_own_host_origin_and_secrets() -> None:
     assert access.knows({"authorization": f"Bearer {access.token}"})
     assert not access.knows({"authorization": f"Bearer {access.cookie}"})
     assert "HttpOnly; SameSite=Strict" in access.cookie_header()
+
+
+@pytest.mark.parametrize("others", ['a={"x": 1}', "a=b c", "oncelog_ui_8080=other", "a"])
+def test_access_knows_its_cookie_beside_those_of_other_ports(others) -> None:
+    access = PageAccess(8080)
+    ours = f"{access.cookie_name}={access.cookie}"
+    assert access.knows({"cookie": f"{others}; {ours}"})
+    assert access.knows({"cookie": f"{ours}; {others}"})
+    assert not access.knows({"cookie": others})
+
+
+@pytest.mark.parametrize("site", ["same-site", "cross-site"])
+def test_access_lets_other_pages_link_here_and_load_nothing(site) -> None:
+    access = PageAccess(8080)
+    sent = {"host": "127.0.0.1:8080", "sec-fetch-site": site}
+    assert access.refused("GET", {**sent, "sec-fetch-mode": "navigate"}) is None
+    for mode in ("cors", "no-cors"):
+        assert access.refused("GET", {**sent, "sec-fetch-mode": mode}) is not None
+    same = {**sent, "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}
+    assert access.refused("GET", same) is None
+
+
+@pytest.mark.parametrize("at_ms", [-1, 2**62, -(2**63)])
+def test_clock_of_a_time_that_no_calendar_has_is_a_dash(at_ms) -> None:
+    assert "-" in clock(at_ms)
 
 
 def batch(offset: int, producer_id: int, *values: bytes) -> bytes:

@@ -137,6 +137,7 @@ async def test_names_and_contents_of_a_hostile_cluster_are_never_markup(tmp_path
             assert "<b>" not in answer.body, address
             assert "\x07" not in answer.body, address
             assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert answer.headers["x-frame-options"] == "DENY"
         known = await opened.visitor.get(f"/transactions?{named}")
         assert known.status == 200
         await producer.close()
@@ -172,6 +173,8 @@ async def test_visitor_without_cookie_or_token_sees_nothing(tmp_path: Path):
         assert answer.status == 200
         entered = await stranger.get(f"//evil.example/?a=1&token={token}")
         assert "url=/evil.example/?a=1" in entered.body
+        entered = await stranger.get(f"/\\evil.example/?token={token}")
+        assert 'url=/evil.example/"' in entered.body
 
 
 async def test_site_asked_by_another_host_name_refuses(tmp_path: Path):
@@ -201,6 +204,8 @@ async def test_abort_needs_permission_origin_and_the_typed_id(tmp_path: Path):
             assert refused.status == 403
         assert (await opened.visitor.get(f"/abort?{body}")).status == 404
         assert (await opened.visitor.post("/abort", unconfirmed, **ours)).status == 400
+        huge = {"topic": "orders", "partition": "9" * 5_000, "producer_id": "1", "confirm": "1"}
+        assert (await opened.visitor.post("/abort", urlencode(huge), **ours)).status == 400
         assert (await opened.admin.transactions.describe("app-1")).state == "Ongoing"
         done = await opened.visitor.post("/abort", body, **ours)
         assert done.status == 200

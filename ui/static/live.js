@@ -94,11 +94,31 @@
 
   setInterval(tick, 500);
   if (body.dataset.live !== "yes") return;
-  const stream = new EventSource("/changes");
-  let first = true;
-  stream.onmessage = () => {
-    if (first) { first = false; return; }
-    if (!document.hidden) refresh();
+  let stream = null;
+  // A browser opens six connections to a server at most: only a page that is seen keeps one.
+  const follow = () => {
+    if (document.hidden) {
+      if (stream) stream.close();
+      stream = null;
+      return;
+    }
+    if (stream) return;
+    const opened = new EventSource("/changes");
+    let first = true;
+    stream = opened;
+    opened.onmessage = () => {
+      if (!first) refresh();
+      first = false;
+    };
+    opened.onerror = () => {
+      if (opened.readyState !== EventSource.CLOSED) return; // else the browser tries again
+      if (stream === opened) stream = null;
+      setTimeout(() => { if (!document.hidden && !stream) { refresh(); follow(); } }, 5000);
+    };
   };
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  document.addEventListener("visibilitychange", () => {
+    follow();
+    if (!document.hidden) refresh();
+  });
+  follow();
 })();

@@ -3,6 +3,7 @@
 - The Host header must name this server, or a name of another site could lead to it (DNS rebinding).
 - The token is shown once, in the address that the command prints. It is exchanged for a cookie that
   scripts cannot read and that no other site's page can send.
+- Pages of other addresses, also of other ports of this machine, may link here and no more.
 - What changes something is a POST whose Origin is this server.
 """
 
@@ -10,12 +11,11 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 
 SAFE = ("GET", "HEAD")
 REFUSED_HOST = "This address is not the one that the page is served at."
 REFUSED_TOKEN = "Open the address that `oncelog ui` has printed: it has the token."
-REFUSED_ORIGIN = "Changes are taken from this page only."
+REFUSED_ORIGIN = "Only this page may ask for that, no page of another address."
 REFUSED_METHOD = "The page is asked with GET, and changes something by POST only."
 
 
@@ -46,6 +46,10 @@ class PageAccess:
         host = headers.get("host", "").lower()
         if host not in self.hosts:
             return REFUSED_HOST
+        # To a browser all ports of this machine are one site, so it sends them the cookie.
+        is_elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+        if is_elsewhere and headers.get("sec-fetch-mode") != "navigate":
+            return REFUSED_ORIGIN
         if method in SAFE:
             return None
         if method != "POST":
@@ -59,7 +63,9 @@ class PageAccess:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self.is_token(given.strip()):
             return True
-        return _equal(_cookies(headers.get("cookie", "")).get(self.cookie_name, ""), self.cookie)
+        # Other servers of this machine may have set cookies in any form, and under this name.
+        pairs = [part.strip() for part in headers.get("cookie", "").split(";")]
+        return any(_equal(pair, f"{self.cookie_name}={self.cookie}") for pair in pairs)
 
     def is_token(self, given: str) -> bool:
         """Whether a text is the token."""
@@ -68,14 +74,6 @@ class PageAccess:
     def cookie_header(self) -> str:
         """Return what Set-Cookie says."""
         return f"{self.cookie_name}={self.cookie}; Path=/; HttpOnly; SameSite=Strict"
-
-
-def _cookies(header: str) -> dict[str, str]:
-    try:
-        found = SimpleCookie(header)
-    except CookieError:
-        return {}
-    return {name: morsel.value for name, morsel in found.items()}
 
 
 def _equal(given: str, ours: str) -> bool:

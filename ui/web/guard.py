@@ -16,7 +16,7 @@ BROWSERS_OBEY = {
         "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "X-PageFrame-Options": "DENY",
+    "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",  # with no-referrer the Origin of a POST would be null
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -62,8 +62,8 @@ class Guard:
             if not self._access.is_token(given[0]):
                 return _refusal(path, REFUSED_TOKEN)
             rest = urlencode([pair for pair in query if pair[0] != "token"])
-            # Two slashes would begin the name of another host.
-            address = "/" + scope["raw_path"].decode("latin-1").lstrip("/")
+            # Two slashes would begin the name of another host; browsers take \\ for one.
+            address = "/" + scope["raw_path"].decode("latin-1").lstrip("/\\")
             page = welcome(f"{address}?{rest}" if rest else address)
             return HTMLResponse(page, headers={"Set-Cookie": self._access.cookie_header()})
         if not self._access.knows(headers):

@@ -41,7 +41,7 @@ class Writes:
         back, subject = transaction_address(name) if name else "/", name
         if not name:
             subject = fields.get("producer_id", "")
-            if not subject.isdecimal() or not index.isdecimal() or not fields.get("topic"):
+            if not _is_number(subject, 18) or not _is_number(index, 9) or not fields.get("topic"):
                 return _page("Not understood", "The form names no transaction.", "/", 400)
             back = partition_address((fields["topic"], int(index)))
         if fields.get("confirm", "").strip() != subject:
@@ -66,6 +66,10 @@ async def _fields(request: Request) -> dict[str, str] | None:
     except ValueError:
         return {}
     return dict(pairs)
+
+
+def _is_number(text: str, digits_max: int) -> bool:
+    return text.isdecimal() and len(text) <= digits_max
 
 
 def _page(title: str, sentence: str, back: str, status: int) -> Response:
