@@ -123,9 +123,14 @@ class ProduceOperation:
             self._led_by_ms = replicas.awaited.deadline_ms(self.timeout_ms)
 
     def look_up(self) -> None:
-        """Find the replicas again, after a wait."""
+        """Find the replicas again, after a wait: an id that was not known may be a topic's now."""
+        broker = self.context.broker
+        access = None if broker.authorizer is None else self.context.access
         for append in self.appends:
-            append.look_up(self.context.broker.replicas)
+            if access is not None and append.topic_id is not None and not append.is_denied:
+                append.is_denied = not may_write(access, broker.state, append)
+                append.partition = None
+            append.look_up(broker.replicas)
 
     def is_awaited(self) -> bool:
         """Whether this broker will soon lead a partition that it does not lead, or may not know it.
