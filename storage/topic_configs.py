@@ -142,6 +142,7 @@ def _list(text: str) -> list[str]:
 _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
     ConfigType.BOOLEAN: _boolean,
     ConfigType.STRING: str,
+    ConfigType.PASSWORD: str,
     ConfigType.SHORT: _whole_number(16, "SHORT"),
     ConfigType.INT: _whole_number(32, "INT"),
     ConfigType.LONG: _whole_number(64, "LONG"),

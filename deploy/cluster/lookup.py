@@ -61,8 +61,7 @@ class ClusterChoice:
         )
         config = self._file_config()
         if "bootstrap.servers" not in config:
-            here = {"bootstrap.servers": bootstrap_line(self.data)}
-            config |= self._elsewhere() or {**admin_values(self.data.resolve()), **here}
+            config |= self._elsewhere() or self._here()
         return config
 
     def registry(self) -> str | None:
@@ -71,6 +70,11 @@ class ClusterChoice:
             return named
         profile = self._profile(self.profile)
         return profile and profile.registry
+
+    def _here(self) -> dict[str, str]:
+        """Return what logs in to the cluster of the directory; Failure where there is none."""
+        servers = bootstrap_line(self.data)
+        return {**admin_values(self.data.resolve()), "bootstrap.servers": servers}
 
     def _elsewhere(self) -> dict[str, Any] | None:
         """How to connect where no cluster lies and no option names one; it is said aloud."""

@@ -26,7 +26,7 @@ topic alter a retention.ms=1000; topic delete a nosuch
 produce orders lines.txt; consume orders -n 3
 log dump orders/0
 group list; group describe readers; group reset readers --to earliest; group delete nosuch
-acl list; acl add --allow User:a --topic orders; acl remove --topic orders
+top --once; acl list; acl add --allow User:a --topic orders; acl remove --topic orders
 txn list; txn describe billing; txn describe open; txn explain open; txn producers orders/0
 txn hanging; txn log 0
 why orders/0; txn check-back --resolver sqlite:///none.db --once
@@ -46,7 +46,10 @@ prove --in orders-in --out invoices --seconds 5 --seed 7 -- python transactional
 demo --job transfers --seconds 10; down
 """
 REWRITTEN = re.compile(r"\r(?:\x1b\[K)?")  # what comes behind it is written over the line
-NO_SCREEN = {"node": "its log, for a file", "completion": "a script, for a shell"}
+NO_SCREEN = {
+    "node": "its log, for a file", "completion": "a script, for a shell",
+    **dict.fromkeys(("ui", "metrics", "events"), "until it is ended: tests/ui"),
+}  # fmt: skip
 
 
 def listed(text: str) -> Iterator[list[str]]:

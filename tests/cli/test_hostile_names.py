@@ -52,6 +52,7 @@ NO_NAMES = {
     "acl",  # of administrators
     "topic create", "topic alter", "topic delete", "txn check-back",
     "completion", "help", "profile",
+    "ui", "top", "metrics", "events",  # tried in tests/ui
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ CONNECTING = {
     "txn list", "txn describe", "txn producers", "txn hanging", "txn abort", "txn check-back",
     "txn explain", "why", "inject", "observe",
     "produce", "consume", "check", "conformance", "bench replication", "bench txn", "doctor",
+    "acl list", "acl add", "acl remove", "ui", "top", "metrics", "events",
 }  # fmt: skip
 PLAINTEXT_ONLY = {"prove"}  # its proxy reads what passes, and cannot log in
 REMEMBERED = {"profile set"}  # address and login for other commands

@@ -39,7 +39,7 @@ def interrupted(
     """A consumer whose poll was left when the loop had ended it, and another poll."""
     with BlockingConsumer("127.0.0.1:1", group_id="g") as consumer:
 
-        async def commit(listed: Any) -> None:
+        async def commit(listed: Any, **_: Any) -> None:
             committed.extend(each.offset for each in listed.values())
 
         committed.clear()

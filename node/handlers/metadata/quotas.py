@@ -22,6 +22,7 @@ from ....wire.acls import AclOperation
 from ....wire.errors import InvalidRequest, KafkaError, UnsupportedVersion, error_for
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...security.rights import on_cluster
 from ..answers import NO_ERROR, CodeAndMessage, code_and_message, entries_bytes, of_each
@@ -105,13 +106,16 @@ async def alter_client_quotas(
     changes: dict[QuotaEntity, QuotaChange] = {}
     twice = InvalidRequest("Ignoring duplicate entity")
     outcomes: list[KafkaError | QuotaChange] = []
-    for each in asked:
+
+    def sort(each: QuotaChange | KafkaError) -> None:
         if isinstance(each, QuotaChange):
             entity = QuotaEntity(each.user, each.client_id)
             outcomes.append(twice if entity in changes else each)
             changes.setdefault(entity, each)
         else:
             outcomes.append(each)
+
+    await broker.work.finish("AlterClientQuotas", made(sort, asked))
     items = iter(())
     if changes and not request.validate_only:
         command = AlterClientQuotas(tuple(changes.values()))
@@ -120,13 +124,18 @@ async def alter_client_quotas(
         if result.error:
             raise error_for(result.error, result.message)
         items = iter(result.items)
-    entries: list[responses.AlterClientQuotas.EntryData] = []
-    for entry, outcome in zip(request.entries, outcomes, strict=True):
+
+    def answer(
+        decided: tuple["requests.AlterClientQuotasRequest.EntryData", KafkaError | QuotaChange],
+    ) -> "responses.AlterClientQuotas.EntryData":
+        entry, outcome = decided
         error = outcome if isinstance(outcome, KafkaError) else None
         if error is None and (item := next(items, None)) is not None and item.error:
             error = error_for(item.error, item.message)
-        entries.append(_altered(entry, NO_ERROR if error is None else code_and_message(error)))
-    return {"entries": entries}
+        return _altered(entry, NO_ERROR if error is None else code_and_message(error))
+
+    decided = zip(request.entries, outcomes, strict=True)
+    return {"entries": await broker.work.finish("AlterClientQuotas", made(answer, decided))}
 
 
 def _change(
@@ -166,9 +175,10 @@ def _change(
 def _altered(
     entry: "requests.AlterClientQuotasRequest.EntryData", outcome: CodeAndMessage
 ) -> "responses.AlterClientQuotas.EntryData":
-    entity: Any = [
-        {"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity
-    ]
+    def echo(part: Any) -> Any:
+        return {"entity_type": part.entity_type, "entity_name": part.entity_name}
+
+    entity: Any = Each(echo, entry.entity)
     return {**outcome, "entity": entity}
 
 
