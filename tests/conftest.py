@@ -30,8 +30,8 @@ HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Kafka's jars, once, before there are workers; and Ctrl-C, which a shell has ignored by what
-    it runs in the background, and so by all that is started there.
+    """Kafka's jars, once, before there are workers; and signals that a shell has ignored by what it
+    runs in the background, or nohup by what it runs, and so by all that is started there.
     """
     control.prepare(18, 0)  # before Hypothesis is there: kio would make strategies of its types
     from hypothesis import settings
@@ -43,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("oncelog")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if is_enabled() and shutil.which("java"):
         archive_classes()
     _compile_plugins_once()
