@@ -16,6 +16,7 @@ from ....wire.acls import AclOperation
 from ....wire.errors import ErrorCode, KafkaError
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
+from ....wire.messages.schema_encoder import Each
 from ....wire.security.scram_server import ITERATIONS_LEAST, ITERATIONS_MOST, credential_of
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...security.rights import on_cluster
@@ -80,14 +81,13 @@ async def alter(
         for change, item in zip(changes, result.items, strict=False):
             if item.error or result.error:
                 errors[change.name] = (item.error or result.error, item.message or result.message)
-    names = [each.name for each in (*request.deletions, *request.upsertions)]
-    return {
-        "results": [
-            {"user": name, "error_code": error, "error_message": message}
-            for name in dict.fromkeys(names)
-            for error, message in (errors.get(name, (ErrorCode.NONE, None)),)
-        ]
-    }
+    names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+
+    def answer(name: str) -> Any:
+        error, message = errors.get(name, (ErrorCode.NONE, None))
+        return {"user": name, "error_code": error, "error_message": message}
+
+    return {"results": Each(answer, names)}
 
 
 def _judged(
@@ -96,7 +96,9 @@ def _judged(
     """Return what is wrong by user, and the changes of all others."""
     errors: dict[str, tuple[int, str | None]] = {}
     seen: set[tuple[str, int]] = set()
-    for each in (*request.deletions, *request.upsertions):
+    for number, each in enumerate((*request.deletions, *request.upsertions), 1):
+        if number % 64 == 0:
+            yield
         problem = _problem(each)
         if (each.name, each.mechanism) in seen:
             problem = (
