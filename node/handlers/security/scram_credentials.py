@@ -108,11 +108,12 @@ def _judged(
         seen.add((each.name, each.mechanism))
         if problem is not None:
             errors.setdefault(each.name, problem)
-    changes = [
-        ScramChange(each.name, each.mechanism)
-        for each in request.deletions
-        if each.name not in errors
-    ]
+    changes: list[ScramChange] = []
+    for number, each in enumerate(request.deletions, 1):
+        if number % 64 == 0:
+            yield
+        if each.name not in errors:
+            changes.append(ScramChange(each.name, each.mechanism))
     for each in request.upsertions:
         if each.name not in errors:
             salt, salted = bytes(each.salt), bytes(each.salted_password)
