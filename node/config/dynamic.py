@@ -19,9 +19,9 @@ def topic_defaults_in_force(
     """
     dynamic = broker_configs.get(WHOLE_CLUSTER, {})
     return dict(config.topic_defaults) | {
-        key.topic_config: dynamic[name]
-        for name, key in BROKER_KEYS.items()
-        if key.topic_config is not None and name in dynamic
+        key.topic_config: value
+        for name, value in dynamic.items()
+        if (key := BROKER_KEYS.get(name)) is not None and key.topic_config is not None
     }
 
 

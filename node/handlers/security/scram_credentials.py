@@ -34,8 +34,11 @@ def describe(
 ) -> "Steps[responses.DescribeUserScramCredentials.Response]":
     """Show which mechanisms users have, and with how many iterations."""
     credentials = context.broker.state.scram_credentials
-    asked = Counter(user.name for user in request.users or ())
-    counter = StepCounter()
+    asked, counter = Counter[str](), StepCounter()
+    for user in request.users or ():
+        asked[user.name] += 1
+        if counter.ends_step():
+            yield
     results: list[responses.DescribeUserScramCredentials.DescribeUserScramCredentialsResult] = []
     for name in list(asked or credentials):
         error, message = ErrorCode.NONE, None
@@ -96,8 +99,9 @@ def _judged(
     """Return what is wrong by user, and the changes of all others."""
     errors: dict[str, tuple[int, str | None]] = {}
     seen: set[tuple[str, int]] = set()
-    for number, each in enumerate((*request.deletions, *request.upsertions), 1):
-        if number % 64 == 0:
+    counter = StepCounter(HASHED_AT_ONCE)
+    for each in (*request.deletions, *request.upsertions):
+        if counter.ends_step():
             yield
         problem = _problem(each)
         if (each.name, each.mechanism) in seen:
@@ -109,18 +113,18 @@ def _judged(
         if problem is not None:
             errors.setdefault(each.name, problem)
     changes: list[ScramChange] = []
-    for number, each in enumerate(request.deletions, 1):
-        if number % 64 == 0:
+    for each in request.deletions:
+        if counter.ends_step():
             yield
         if each.name not in errors:
             changes.append(ScramChange(each.name, each.mechanism))
     for each in request.upsertions:
+        if counter.ends_step():
+            yield
         if each.name not in errors:
             salt, salted = bytes(each.salt), bytes(each.salted_password)
             kept = credential_of(MECHANISM_NAMES[each.mechanism], salted, salt, each.iterations)
             changes.append(ScramChange(each.name, each.mechanism, *kept))
-            if len(changes) % HASHED_AT_ONCE == 0:
-                yield
     return errors, changes
 
 

@@ -23,7 +23,7 @@ from .large_requests import LargeRequest, large_requests
 
 ITEMS = 4_500
 LINES_AT_ONCE_MAX = LINES_A_SLICE + 2 * ITEMS
-TOPICS = 2  # one described with all its configs is 3,800 lines
+TOPICS = 3  # one described with all its configs is 2,000 lines
 COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
 APIS = served_apis(None)  # type: ignore[arg-type]
 

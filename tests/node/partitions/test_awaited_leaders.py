@@ -141,6 +141,7 @@ async def test_produce_after_an_election_of_many_waits_for_its_partition(tmp_pat
 
         broker.state.on_change(elected)
         await broker.metadata_group.submit(encode_command(UnfenceBroker(1, epoch)))
+        await until(lambda: answers)  # the change is heard of in another turn than its outcome
         assert await answers[0].errors() == {count - 1: 0}
 
 
