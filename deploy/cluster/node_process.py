@@ -26,6 +26,7 @@ from .layout import NodeEntry, node_directory
 from .private import opener, write_private
 
 POLL_S = 0.002
+ROUNDS_OF_ENDING = 3
 STOP_TIMEOUT_S = 30.0
 FAULT_TIMEOUT_S = 10.0
 LOG_TAIL_BYTES = 64 * 1024
@@ -256,20 +257,29 @@ class NodeNotReady(Failure):
 
 
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
-    """End nodes at once, also those of a killed `up`; those that did not when they were asked."""
-    alive = [node for node in nodes if node.find(thorough=True) is not None]
-    killed: list[int] = []
-    ending = [
-        threading.Thread(target=_end, args=(node, is_graceful, killed), daemon=True)
-        for node in alive
-    ]
-    for thread in ending:
-        thread.start()
-    for thread in ending:
-        thread.join()
-    if left := [n.node_id for n in alive if n.find(thorough=True) is not None]:
-        raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
-    return sorted(killed)
+    """End nodes at once, also those of a killed `up`; those that did not when they were asked.
+
+    A node that a fault has just started again is a new process, and is ended in the next round.
+    """
+    alive, killed = _alive(nodes), list[int]()
+    for _ in range(ROUNDS_OF_ENDING):
+        ending = [
+            threading.Thread(target=_end, args=(node, is_graceful, killed), daemon=True)
+            for node in alive
+        ]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
+        alive = _alive(alive)
+        if not alive:
+            return sorted(set(killed))
+    left = [node.node_id for node in alive]
+    raise Failure(f"Nodes {left} could not be ended; see `oncelog ps`.")
+
+
+def _alive(nodes: Iterable[NodeProcess]) -> list[NodeProcess]:
+    return [node for node in nodes if node.find(thorough=True) is not None]
 
 
 def _end(node: NodeProcess, is_graceful: bool, killed: list[int]) -> None:

@@ -15,7 +15,7 @@ from oncelog.cli import main
 from oncelog.deploy.cluster import ports
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.deploy.cluster.node_process import NodeProcess
+from oncelog.deploy.cluster.node_process import NodeProcess, end_nodes
 
 from ...present import present
 
@@ -150,6 +150,20 @@ class Impatient(NodeProcess):
 
     def terminate(self, timeout_s=30.0):
         return super().terminate(0.0 if self.node_id == 2 else timeout_s)
+
+
+def test_node_that_a_fault_starts_again_while_nodes_end_is_ended_too(tmp_path, monkeypatch):
+    kill, started = NodeProcess.kill, list[int]()
+    with Cluster(1, data=tmp_path / "data") as cluster:
+
+        def kill_and_start(node: NodeProcess) -> None:
+            kill(node)
+            if not started:
+                started.append(cluster.start(1))
+
+        monkeypatch.setattr(NodeProcess, "kill", kill_and_start)
+        end_nodes([cluster.node(1)], is_graceful=False)
+        assert started == [1] and cluster.node(1).find(thorough=True) is None
 
 
 def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, capsys):
