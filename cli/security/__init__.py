@@ -1,1 +1,1 @@
-"""security: commands about who may do what; begin with acls.py."""
+"""security: the commands that list and change ACLs; begin with acls.py."""

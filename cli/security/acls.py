@@ -35,7 +35,7 @@ Flag = Parameter(negative=())
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What ACLs are about; * stands for all."""
+    """The resources that an ACL names; * stands for all of a kind."""
 
     topic: Annotated[Texts, Parameter(help="A topic.", negative=())] = None
     group: Annotated[Texts, Parameter(help="A group.", negative=())] = None

@@ -98,7 +98,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._due.set()
 
     async def poll(self, deadline_ms: int) -> bool:
-        """As every member, with heartbeats from the first one on."""
+        """Do what a poll does for any member, and begin the heartbeats with the first one."""
         if self._membership.state is not _S.OUTSIDE:
             self._heartbeats.begin(self._beat)
         return await super().poll(deadline_ms)
@@ -204,7 +204,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._names = {place: key for place, key in self._names.items() if key in held}
 
     async def _take(self, wanted: dict[Place, TopicPartition]) -> None:
-        """Of what is there now what it has not, but for names that are still in use."""
+        """Take the target partitions that are not owned yet and whose names are free."""
         places = (wanted.keys() & self._membership.target) - self._names.keys()
         held = self.holding.partitions
         added = {place: wanted[place] for place in places if wanted[place] not in held}

@@ -38,7 +38,7 @@ class CoordinatorRequests:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who the member is to the offsets that it commits in transactions."""
+        """Return the group metadata that goes with offsets committed in a transaction."""
         raise NotImplementedError
 
     def mark_coordinator_unknown(self) -> None:

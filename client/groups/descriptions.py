@@ -128,7 +128,7 @@ async def described_group(
 
 
 def classic_group(group: Any, node_id: int) -> GroupDescription:
-    """What an answer to DescribeGroups says of one group."""
+    """Return one classic group as DescribeGroups describes it."""
     members = tuple(_member(member, group.protocol_type) for member in group.members)
     return GroupDescription(
         group.group_id,
@@ -141,7 +141,7 @@ def classic_group(group: Any, node_id: int) -> GroupDescription:
 
 
 def consumer_group(group: Any, node_id: int) -> GroupDescription:
-    """What an answer to ConsumerGroupDescribe says of one group."""
+    """Return one consumer group as ConsumerGroupDescribe describes it."""
     return GroupDescription(
         group.group_id,
         group.group_state,

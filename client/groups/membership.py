@@ -144,9 +144,9 @@ class Membership:
         return self._leaving() if was in SPEAKING | {_S.LEAVING} else None
 
     def left(self) -> None:
-        """It has left to come back, if it wants to: as somebody whom no offset is judged by.
+        """Note that the member has left: its offsets carry no epoch until it joins again.
 
-        Where it was subscribed while it left, it may have come back already.
+        A member that subscribed while it left may have joined again already.
         """
         if self.state is _S.OUTSIDE:
             self.epoch = -1

@@ -100,7 +100,7 @@ class MembershipRequests(CoordinatorRequests):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, by_itself: bool = False
     ) -> None:
-        """As every member, for the epoch that it has now, and topics by their ids."""
+        """Commit offsets for the member's current epoch, with topics named by their ids."""
         identity, tenures = self._membership.identity, self._holding.tenures(offsets)
         topic_ids = self._topic_ids()
 

@@ -1,4 +1,4 @@
-"""What a consumer's polls do with its membership of a group, of either protocol.
+"""The part of a group membership that polls drive, the same for both group protocols.
 
 Rules of this file. Partitions come and go inside polls alone, so that a program does not lose one
 while it works on records of it; a poll that is over leaves what is under way to the next ones.
@@ -50,7 +50,7 @@ class PolledMember(Generic[Requests]):
         return is_settled
 
     def polled(self) -> GroupMetadata:
-        """Return who it is to the offsets of what a poll is about to give out."""
+        """Return the group metadata for offsets of the records that a poll is about to return."""
         self.holding.polled()
         return self.requests.metadata
 

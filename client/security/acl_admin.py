@@ -16,7 +16,7 @@ DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """One access control list entry: who may, or may not, do what, from where."""
+    """One ACL: it allows or denies a principal an operation on a resource, from a host."""
 
     resource_type: ResourceType
     pattern_type: PatternType
