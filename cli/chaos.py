@@ -59,6 +59,7 @@ def run(
         pause_ms=pause,
         assignor=ASSIGNORS[seed // 2 % len(ASSIGNORS)],
         consumer_groups=(GROUPS[seed % len(GROUPS)],),
+        visitors=2,
     )
     settings = RunSettings(
         seconds=seconds, seed=seed, nodes=nodes, faults_per_minute=rate, workers=workers,

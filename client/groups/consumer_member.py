@@ -43,8 +43,11 @@ class HeartbeatWatcher(Protocol):
         """It is about to leave."""
         ...
 
-    def hears(self, epoch: int, *, is_given: bool) -> None:
-        """It was answered, without an error; `is_given`: with an assignment."""
+    def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
+        """It was answered, without an error; `is_given`: with an assignment.
+
+        is_settled: the member has what it is to have, and has said so.
+        """
         ...
 
 
@@ -263,7 +266,8 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             backoff = self._new_backoff()
             member.answered(heartbeat, *answer)
             if self.watcher is not None:
-                self.watcher.hears(answer[0], is_given=answer[2] is not None)
+                is_settled = member.state is not _S.RECONCILING
+                self.watcher.hears(answer[0], is_given=answer[2] is not None, is_settled=is_settled)
             self._tell()
             if not member.is_urgent:
                 await wait_for(self._due, min(member.interval_ms, max(left_ms, 1)))

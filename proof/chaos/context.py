@@ -33,12 +33,13 @@ class ChaosContext(NodeContext):
         extra_order: WorkerOrder,
     ) -> None:
         partitions = range(settings.append_partitions)
+        groups = settings.group, settings.readers
         super().__init__(cluster)
         self.victims = {
             "kill": lambda fault: str(fault.pick(0, cluster.node_ids)),
             "kill-leader": lambda fault: f"leader:{APPEND}/{fault.pick(0, partitions)}",
             "kill-transaction-coordinator": lambda fault: f"txn:{fault.pick(0, transactional_ids)}",
-            "kill-group-coordinator": lambda fault: f"group:{settings.group}",
+            "kill-group-coordinator": lambda fault: f"group:{fault.pick(0, groups)}",
             "kill-controller": lambda fault: "controller",
         }
         self.processes, self.proxies = processes, proxies

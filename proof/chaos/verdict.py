@@ -12,6 +12,7 @@ from ..judge.history.schema import OpOutcome
 from ..judge.report import verdict_fields, verdict_words
 from ..judge.verdict import Verdict, judge
 from .plan_settings import RunSettings
+from .reconciliations import faults_in_reconciliations
 from .run import RunOutcome
 
 SHOWN_MISSES = 8
@@ -24,7 +25,7 @@ def judge_run(run: Path) -> Verdict:
 
 
 def counts_of(run: Path) -> dict[str, int]:
-    """How much was done: records, polls, transactions, and how many of them succeeded."""
+    """How much was done, what became of the transactions, and what the faults met."""
     history = History.open(run)
     outcome = history.column("transactions", "outcome")
     return {
@@ -33,6 +34,8 @@ def counts_of(run: Path) -> dict[str, int]:
         "transactions": history.count("transactions"),
         "transactions_committed": int((outcome == OpOutcome.OK).sum()),
         "transactions_in_doubt": int((outcome == OpOutcome.INFO).sum()),
+        "reconciliations": history.count("reconciliations"),
+        "faults_in_reconciliations": faults_in_reconciliations(history),
     }
 
 
@@ -55,6 +58,11 @@ def words(run: Path, settings: RunSettings, outcome: RunOutcome, verdict: Verdic
         f"{counts['transactions_in_doubt']:,} in doubt), {rate:,.0f} operations/s, "
         f"{outcome.clients:,} clients"
     )
+    if settings.load.consumer_groups:
+        yield (
+            f"{counts['faults_in_reconciliations']} faults met a reconciliation in flight, of "
+            f"{counts['reconciliations']:,} in {', '.join(settings.load.consumer_groups)} (KIP-848)"
+        )
     if outcome.client_errors:
         met = ", ".join(f"{name} {count:,}" for name, count in outcome.client_errors.items())
         yield f"clients met: {met}"

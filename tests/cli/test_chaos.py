@@ -33,7 +33,7 @@ def test_options_become_settings(asked: list) -> None:
                 "kill, isolate", "--rate", "60", "--pause", "3"]) == 0  # fmt: skip
     ((settings, out),) = asked
     assert out == Path("chaos-4")
-    load = LoadSettings(pause_ms=3, assignor="range", consumer_groups=("job",))
+    load = LoadSettings(pause_ms=3, assignor="range", consumer_groups=("job",), visitors=2)
     assert settings == RunSettings(
         seconds=5, seed=4, nodes=5, faults_per_minute=60, kinds=("kill", "isolate"), load=load
     )

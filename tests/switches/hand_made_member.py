@@ -59,7 +59,7 @@ class HandMadeMember:
         if answer.error_code:
             raise error_for(int(answer.error_code), answer.error_message)
         given = answer.assignment
-        self._tenures.hears(answer.member_epoch, is_given=given is not None)
+        self._tenures.hears(answer.member_epoch, is_given=given is not None, is_settled=True)
         self.epoch = answer.member_epoch
         if given is not None:
             places = {p for topic in given.topic_partitions for p in topic.partitions}

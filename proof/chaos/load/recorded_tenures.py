@@ -1,5 +1,7 @@
 """What a member of a consumer group (KIP-848) was told, and when: for the checks G1 to G3.
 
+While it has not what it was told to have, it reconciles (`reconciliations.py`).
+
 A partition is the member's from the answer that brought its assignment: from a moment between the
 heartbeat and its answer. The member takes it in a later poll. If it was stopped before it read the
 answer, or before that poll, others may have the partition already.
@@ -22,13 +24,16 @@ class RecordedTenures:
         self._open: dict[TopicPartition, tuple[Handle, int]] = {}
         self._said, self._said_ns, self._epoch = NONE, NONE, NONE
         self._given = NONE, NONE  # when the heartbeat began and was answered
+        self._reconciliation: Handle | None = None
 
     def says(self, epoch: int) -> None:
         """A heartbeat is about to leave."""
         self._said, self._said_ns = epoch, self._recorder.now_ns()
+        if epoch <= 0:  # the target that it had is no longer its own
+            self._reconciliation = None
 
-    def hears(self, epoch: int, *, is_given: bool) -> None:
-        """It was answered well; `is_given`: with an assignment."""
+    def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
+        """It was answered well; see `HeartbeatWatcher`."""
         if is_given:
             self._given = self._said_ns, self._recorder.now_ns()
         if epoch >= 0 and (epoch != self._epoch or self._said == 0):
@@ -38,6 +43,15 @@ class RecordedTenures:
         if self._said > 0:
             for handle, _ in self._open.values():
                 self._recorder.tenure_confirmed(handle, self._said_ns)
+        self._note_reconciliation(is_settled=is_settled)
+
+    def _note_reconciliation(self, *, is_settled: bool) -> None:
+        if self._reconciliation is not None:
+            self._recorder.reconciliation_confirmed(self._reconciliation, self._said_ns)
+        if is_settled:
+            self._reconciliation = None
+        elif self._reconciliation is None:
+            self._reconciliation = self._recorder.reconciliation_begun(self._process, self._group)
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """It takes these."""

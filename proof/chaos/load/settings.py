@@ -39,6 +39,8 @@ class LoadSettings:
     transaction_timeout_ms: int = 5_000
     session_timeout_ms: int = 3_000
     assignor: str = "range"  # of the job's members; or cooperative-sticky
+    visitors: int = 0  # of a process: further members of each consumer group that stay briefly
+    visit_ms_max: int = 2_000
     static_share: float = 0.25  # of the job's members: those that keep their place (KIP-345)
     v1_share: float = 0.25  # of transactional clients: those that speak as before KIP-890
 

@@ -6,6 +6,7 @@ rng. A number makes names different, so that any number of loads can run side by
 
 import asyncio
 import random
+from dataclasses import replace
 
 from ....client.view_source import Source
 from ...judge.history.progress import UnreadPartitions
@@ -35,10 +36,10 @@ async def load(
     tally, unread = Tally(), UnreadPartitions()
     ids = tuple(f"append-{number}-{i}" for i in range(transactional_clients))
 
-    def context() -> LoadContext:
+    def context(of: LoadSettings = settings) -> LoadContext:
         """Each with random numbers of its own."""
         own_rng = random.Random(rng.getrandbits(64))
-        return LoadContext(source, recorder, settings, stop, own_rng, tally)
+        return LoadContext(source, recorder, of, stop, own_rng, tally)
 
     running = []
     if "append" in workloads:
@@ -52,6 +53,12 @@ async def load(
             ))  # fmt: skip
     if "job" in workloads:
         running.append(read_process_write(context(), name=f"job-{number}"))
+    guests = replace(settings, life_ms_max=settings.visit_ms_max)
+    for i in range(settings.visitors):
+        if "job" in workloads and settings.protocol_of(settings.group) == "consumer":
+            running.append(read_process_write(context(guests), name=f"job-{number}-{i}"))
+        if "readers" in workloads and settings.protocol_of(settings.readers) == "consumer":
+            running.append(read_commit(context(guests)))
     if "bank" in workloads:
         running.append(bank(context(), name=f"bank-{number}"))
     if "readers" in workloads:

@@ -245,6 +245,15 @@ class Recorder:
     def tenure_ended(self, handle: Handle) -> None:
         self._rows["tenures"].change(handle, ended_ns=self._clock_ns())
 
+    def reconciliation_begun(self, process: int, group: str) -> Handle:
+        """A member of a consumer group was told to have other partitions than it has."""
+        now_ns = self._clock_ns()
+        return self.add("reconciliations", process, group, now_ns, now_ns)
+
+    def reconciliation_confirmed(self, handle: Handle, said_ns: int) -> None:
+        """A heartbeat that began then, before it had them, was answered well."""
+        self._rows["reconciliations"].change(handle, until_ns=said_ns)
+
     def add(self, table: str, *values: int | str | None) -> Handle:
         """A row of any table, its values in the order of the columns; names as strings or None."""
         numbers = [

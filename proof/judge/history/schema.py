@@ -175,6 +175,13 @@ TABLES: dict[str, Table] = {
             "process:i4 group:name owner:name said:i4 epoch:i4 invoked_ns:i8 returned_ns:i8",
         ),
         Table(
+            "reconciliations",
+            "a while in which a member of a consumer group had not the partitions that it had been "
+            "told to have; begun_ns: when the answer came that told it; until_ns: when the last "
+            "heartbeat began that was answered well, up to the one that said that it has them",
+            "process:i4 group:name begun_ns:i8 until_ns:i8",
+        ),
+        Table(
             "derivations",
             "of a read-process-write job: the record that a sent value was made from",
             "value:i8 group:name partition:name offset:i8",

@@ -158,14 +158,14 @@ async def test_commit_of_positions_is_refused_where_some_of_them_went(scene: Sce
 
 
 async def test_watcher_hears_which_answers_brought_an_assignment(scene: Scene) -> None:
-    heard: list[tuple[int, bool]] = []
+    heard: list[tuple[int, bool, bool]] = []
 
     class Watcher:
         def says(self, epoch: int) -> None:
             pass
 
-        def hears(self, epoch: int, *, is_given: bool) -> None:
-            heard.append((epoch, is_given))
+        def hears(self, epoch: int, *, is_given: bool, is_settled: bool) -> None:
+            heard.append((epoch, is_given, is_settled))
 
     async with scene.consumer:
         scene.consumer.watch_heartbeats(Watcher())
@@ -173,4 +173,4 @@ async def test_watcher_hears_which_answers_brought_an_assignment(scene: Scene) -
         await scene.is_given(OF_P)
         await scene.has(OF_P)
         await until(lambda: len(heard) > 2)
-        assert heard[:3] == [(5, True), (5, False), (5, False)]
+        assert heard[:3] == [(5, True, False), (5, False, True), (5, False, True)]

@@ -17,14 +17,14 @@ def test_tenure_lasts_until_the_last_heartbeat_that_was_answered_in_it() -> None
     recorder = Recorder.in_memory(clock_ns=lambda: next(times))
     member = RecordedTenures(recorder, 7, "g")
     member.says(0)
-    member.hears(3, is_given=True)
+    member.hears(3, is_given=True, is_settled=True)
     member.begin([("t", 0), ("t", 1)])
     for _ in range(2):
         member.says(3)
-        member.hears(3, is_given=False)
+        member.hears(3, is_given=False, is_settled=True)
     member.end([("t", 0)])
     member.says(3)
-    member.hears(4, is_given=True)
+    member.hears(4, is_given=True, is_settled=True)
     member.says(4)  # and no answer
     member.begin([("t", 2)])
     found = rows(recorder, "tenures")
@@ -42,12 +42,12 @@ def test_heartbeat_that_joins_again_confirms_nothing() -> None:
     recorder = Recorder.in_memory()
     member = RecordedTenures(recorder, 7, "g")
     member.says(0)
-    member.hears(3, is_given=True)
+    member.hears(3, is_given=True, is_settled=True)
     member.begin([("t", 0)])
     member.says(0)
-    member.hears(4, is_given=False)
+    member.hears(4, is_given=False, is_settled=True)
     member.says(-1)
-    member.hears(-1, is_given=False)
+    member.hears(-1, is_given=False, is_settled=True)
     assert rows(recorder, "tenures")[0]["confirmed_ns"] == -1
     assert [row["epoch"] for row in rows(recorder, "member_epochs")] == [3, 4]
 
@@ -58,10 +58,43 @@ def test_tenure_begins_with_the_answer_that_gave_it_and_not_when_the_member_take
     first_ns = recorder.now_ns()
     member.says(0)
     before_ns = recorder.now_ns()
-    member.hears(3, is_given=True)
+    member.hears(3, is_given=True, is_settled=True)
     after_ns = recorder.now_ns()
     member.says(3)
-    member.hears(3, is_given=False)
+    member.hears(3, is_given=False, is_settled=True)
     member.begin([("t", 0)])
     (found,) = rows(recorder, "tenures")
     assert first_ns <= found["asked_ns"] <= before_ns <= found["taken_ns"] <= after_ns
+
+
+def test_reconciliation_lasts_until_the_heartbeat_that_says_it_is_done() -> None:
+    times = iter(range(1, 100))
+    recorder = Recorder.in_memory(clock_ns=lambda: next(times))
+    member = RecordedTenures(recorder, 7, "g")
+    member.says(0)
+    member.hears(3, is_given=True, is_settled=False)
+    member.says(3)
+    member.hears(3, is_given=False, is_settled=False)
+    member.says(3)  # and no answer
+    member.says(3)
+    member.hears(3, is_given=False, is_settled=True)
+    member.says(3)
+    member.hears(3, is_given=False, is_settled=True)
+    (found,) = rows(recorder, "reconciliations")
+    (told,) = rows(recorder, "member_epochs")
+    assert told["returned_ns"] < found["begun_ns"] < found["until_ns"]
+    member.says(3)
+    assert member._said_ns - found["until_ns"] == 2, "the one that was answered with `is_settled`"
+
+
+def test_reconciliation_of_a_fenced_member_ends_with_its_last_answer() -> None:
+    recorder = Recorder.in_memory()
+    member = RecordedTenures(recorder, 7, "g")
+    member.says(0)
+    member.hears(3, is_given=True, is_settled=False)
+    for _ in range(2):
+        member.says(0)
+        member.hears(5, is_given=True, is_settled=False)
+    found = rows(recorder, "reconciliations")
+    assert len(found) == 3
+    assert all(row["until_ns"] == row["begun_ns"] for row in found)

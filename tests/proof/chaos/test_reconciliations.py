@@ -1,0 +1,33 @@
+"""Which faults met a reconciliation, in histories that were written by hand."""
+
+import pytest
+
+from oncelog.proof.chaos.reconciliations import faults_in_reconciliations
+from oncelog.proof.judge.history.columns import History
+from oncelog.proof.judge.history.recorder import Recorder
+
+
+def counted(faults: list[int], spans: list[tuple[int, int]]) -> int:
+    recorder = Recorder.in_memory()
+    for begun_ns, until_ns in spans:
+        recorder.add("reconciliations", 1, "g", begun_ns, until_ns)
+    for started_ns in faults:
+        recorder.add("faults", "kill", "node 1", started_ns, started_ns + 1_000, 7)
+    return faults_in_reconciliations(History.of(recorder))
+
+
+@pytest.mark.parametrize(("started_ns", "expected"), [(9, 0), (10, 1), (20, 1), (21, 0), (31, 0)])
+def test_fault_counts_when_it_began_within_a_reconciliation(started_ns: int, expected: int) -> None:
+    assert counted([started_ns], [(10, 20), (32, 40)]) == expected
+
+
+def test_fault_within_two_reconciliations_counts_once() -> None:
+    assert counted([15, 36, 50], [(30, 31), (12, 40), (10, 20)]) == 2
+
+
+def test_fault_within_a_long_reconciliation_counts_behind_a_short_one() -> None:
+    assert counted([25], [(10, 30), (12, 14)]) == 1
+
+
+def test_run_without_reconciliations_or_without_faults_counts_none() -> None:
+    assert counted([1], []) == counted([], [(1, 2)]) == counted([], []) == 0
