@@ -41,6 +41,7 @@ NODE_COLUMNS = headings(
 BROKEN_COLUMNS = {**NODE_COLUMNS, **headings("faults")}  # where a node has some
 NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
 STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
+LOG_FORMAT_KEY = "oncelog.log.format"
 PROBE_COLUMNS = headings(
     "node", "answers", "p50_ms", "p99_ms", "max_ms", "less_wait_ms", "silent_ms", "lost", "fences",
     "waited_ms", "cpu_s", "rss_mb",
@@ -82,6 +83,9 @@ def up(
         Literal["system", "controlled"] | None,
         Parameter(help="controlled: `oncelog clock advance` lets time pass."),
     ] = None,
+    log_format: Annotated[
+        Literal["text", "json"] | None, Parameter(help="Of the lines of each node.log.")
+    ] = None,
     secure: Annotated[
         bool, Parameter(help="TLS, logins and an authorizer; files for clients.", negative=())
     ] = False,
@@ -97,6 +101,7 @@ def up(
     started = time.monotonic()
     repeat_options(data=None if data == DEFAULT_DATA else data)
     known = layout.read(data.resolve()) if nodes is None else None
+    own = {} if log_format is None else {LOG_FORMAT_KEY: log_format}
     cluster = Cluster(
         nodes or (len(known.nodes) if known is not None else 3),
         data=data,
@@ -107,7 +112,7 @@ def up(
         txn_shards=txn_shards,
         clock=clock,
         secure=secure,
-        config=pairs(config),
+        config={**own, **pairs(config)},
         profile=profile,
     )
     cluster.up(lambda node_id: say(f"node {node_id} serves"))

@@ -35,10 +35,9 @@ from .broker import Broker
 from .clock import until_tenth_s
 from .config.broker_config import BrokerConfig
 from .config.tuning_keys import without_effect
-from .log_format import INDENT, PrintableFormatter
+from .log_format import INDENT, set_format
 from .membership.liveness import Replaced
 
-FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 # What a person can do something about: told in a sentence, without a traceback.
 _REPORTED_IN_WORDS = (
     CorruptFile,
@@ -140,14 +139,15 @@ def main(
     parser = argparse.ArgumentParser(prog="oncelog node", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="server.properties of this node")
     options = parser.parse_args(arguments)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter(FORMAT, "%Y-%m-%d %H:%M:%S"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, handlers=[logging.StreamHandler(sys.stderr)])
+    set_format("text")
     os.umask(0o077)  # logs, journals and snapshots hold every record: for their owner alone
     _allow_many_files()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        uvloop.run(_serve(BrokerConfig.from_file(options.config), make))
+        config = BrokerConfig.from_file(options.config)
+        set_format(config.log_format)
+        uvloop.run(_serve(config, make))
     except _REPORTED_IN_WORDS as problem:
         logging.getLogger(__name__).debug("the end", exc_info=True)
         first, *more = f"oncelog: this node stops: {problem}".split("\n")

@@ -10,6 +10,7 @@ owner of the cluster comes in). One JSON object a line, answered by one a line:
     {"op": "keep", "peer": 2, "count": 1}              single messages, which others overtake
     {"op": "links"}                                    what is broken, how often it was met
     {"op": "heal"}
+    {"op": "level", "level": "DEBUG", "logger": "oncelog.node"}    of the log
     {"op": "clock"}, {"op": "advance-clock", ...}      see `controlled_clock`
 
 Faults live in this process only: a restart heals them.
@@ -24,6 +25,8 @@ from typing import Any
 
 from ..replication.messages import PeerMessage
 from ..replication.peer.link_gate import LinkGate
+from ..runtime.event_log import EventLog
+from .log_format import set_level
 
 LINE_BYTES_MAX = 4096
 Metrics = Callable[[], dict[str, Any]]
@@ -39,11 +42,15 @@ class AdminSocket:
         gate: LinkGate,
         metrics: Metrics,
         long_operations: Mapping[str, LongOperation] | None = None,
+        *,
+        node_id: int = -1,
+        events: EventLog | None = None,
     ) -> None:
         self._path = path
         self._gate = gate
         self._metrics = metrics
         self._long_operations = long_operations or {}
+        self._node_id, self._events = node_id, events
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -80,6 +87,7 @@ class AdminSocket:
             return {"error": f"not understood: {error}"}
 
     def _answer(self, line: bytes) -> dict[str, Any]:
+        before = self._gate.faults()
         try:
             asked = json.loads(line)
             match asked["op"]:
@@ -109,8 +117,24 @@ class AdminSocket:
                     }
                 case "heal":
                     self._gate.heal(asked.get("peer"))
+                case "level":
+                    set_level(str(asked["level"]), str(asked.get("logger", "")))
                 case other:
                     return {"error": f"unknown op {other}"}
+            if self._events is not None and self._gate.faults() != before:
+                self._note_fault(asked)
         except (KeyError, TypeError, ValueError) as error:
             return {"error": f"not understood: {error}"}
         return {"ok": True}
+
+    def _note_fault(self, asked: Mapping[str, Any]) -> None:
+        """Tell of a fault on the links, or of its end."""
+        assert self._events is not None
+        operation, peer, delay_ms = str(asked["op"]), asked.get("peer"), asked.get("delay_ms")
+        link = "all its links" if peer is None else f"its link to node {peer}"
+        ways = asked.get("inbound", True), asked.get("outbound", True)
+        way = {(True, False): " inbound", (False, True): " outbound"}.get(ways, "")
+        delay = f" by {delay_ms} ms" if delay_ms is not None else ""
+        words = f"node {self._node_id}: {operation} {link}{way}{delay}"
+        terms = {"node": self._node_id, "peer": peer, "delay_ms": delay_ms}
+        self._events.tell("fault", f"node {self._node_id}", operation, words, **terms)

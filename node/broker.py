@@ -26,6 +26,7 @@ from ..coordinator.metadata.results import Result
 from ..coordinator.raft.engine import RaftEngine
 from ..replication.messages import PeerMessage
 from ..replication.peer.link_gate import LinkGate
+from ..runtime.event_log import EventLog
 from ..runtime.fault_point import FaultPoint, no_fault_point
 from ..runtime.sliced_work import SlicedWork
 from ..storage.directory.log_directory import LogDirectory
@@ -38,6 +39,7 @@ from .config.dynamic import config_validators, topic_defaults_in_force
 from .controlled_clock import ControlledClock
 from .controller.client import ControllerClient
 from .controller.metadata_barrier import MetadataBarrier
+from .controller.metadata_events import MetadataEvents
 from .controller.service import ControllerService
 from .environment import Surroundings
 from .groups.removal import OffsetExpiry, forget_deleted_topics
@@ -86,6 +88,7 @@ class Broker:
         self._gate = gate or LinkGate()
         self._clock = ClusterClock(self._outside.clock, self.state)
         self._work = SlicedWork(self._outside.slice_clock)
+        self.events = EventLog()
         self.watchdog = LoopWatchdog()  # watches once the process starts it
         self._failure: asyncio.Future[None] | None = None
 
@@ -162,6 +165,8 @@ class Broker:
                 "clock": self._controlled_clock.clock,
                 "advance-clock": self._controlled_clock.advance,
             },
+            node_id=config.node_id,
+            events=self.events,
         )
         await self._admin.start()
         self._isolated_leader = IsolatedLeader(
@@ -170,8 +175,16 @@ class Broker:
         self._isolated_leader.start()
         self.liveness.start(self._isolated_leader.on_heartbeat_answered)
         await self.liveness.until_unfenced()
-        served = config.node_id, self.server.port, broker_epoch
-        logger.info("node %d serves on port %d, broker epoch %d", *served)
+        port = self.server.port
+        words = f"node {config.node_id} serves on port {port}, broker epoch {broker_epoch}"
+        self.events.tell(
+            "node",
+            f"node {config.node_id}",
+            "started",
+            words,
+            node=config.node_id,
+            pid=os.getpid(),
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or until something makes going on wrong."""
@@ -187,7 +200,14 @@ class Broker:
         """Hand over, answer what was asked, and leave the logs clean."""
         if self.config.controlled_shutdown_enable and len(self.config.voter_ids) > 1:
             handed_over = await self.liveness.shut_down(CONTROLLED_SHUTDOWN_S)
-            logger.info("controlled shutdown %s", "done" if handed_over else "timed out")
+            words = "done" if handed_over else "timed out"
+            self.events.tell(
+                "node",
+                f"node {self.config.node_id}",
+                "shut down",
+                f"node {self.config.node_id}: controlled shutdown {words}",
+                node=self.config.node_id,
+            )
             await self._transactions.hand_over()
         await self._admin.stop()
         await self._controlled_clock.stop()
@@ -239,6 +259,7 @@ class Broker:
             on_fatal=self._outside.on_fatal,
         )
         self.metadata_group = self.engine.add_group(METADATA_GROUP, self.state)
+        MetadataEvents(config.node_id, self.state, self.metadata_group, self.events, self._work)
         self._transactions = Transactions(
             config,
             engine=self.engine,
@@ -303,6 +324,7 @@ class Broker:
             metadata_group=self.metadata_group,
             replicas=self.replicas,
             clock=self._clock,
+            events=self.events,
             work=self._work.clients,
         )
         self.services.metadata_barrier = MetadataBarrier(self._controller, self.transport)

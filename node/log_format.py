@@ -1,5 +1,6 @@
-"""Lines of node.log: one for each message, whatever a client has called its groups."""
+"""Lines of node.log: one for each message, as text or JSON; and their levels."""
 
+import json
 import logging
 from typing import Any
 
@@ -23,3 +24,43 @@ class PrintableFormatter(logging.Formatter):
 
 def _indented(text: str) -> str:
     return "\n".join(INDENT + printable(line, keep="\t") for line in text.split("\n"))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, escaped to ASCII; an event has its terms beside its sentence."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at_ms": int(record.created * 1_000),
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        if (event := getattr(record, "event", None)) is not None:
+            line |= {"event": event, "terms": getattr(record, "terms", {})}
+            line["message"] = getattr(record, "sentence", "")
+        else:
+            line["message"] = record.getMessage()
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
+FORMATS = ("text", "json")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def set_format(name: str) -> None:
+    """Have every handler of this process write lines of a format, one of FORMATS."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(
+            JsonFormatter() if name == "json" else PrintableFormatter(FORMAT, TIME_FORMAT)
+        )
+
+
+def set_level(level: str, logger: str) -> None:
+    """Set the level of a logger and those below it; "" is all. Raises ValueError."""
+    if level.upper() not in LEVELS:
+        raise ValueError(f"the level {level!r} is none of {', '.join(LEVELS)}")
+    logging.getLogger(logger).setLevel(level.upper())

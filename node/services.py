@@ -9,6 +9,7 @@ from ..coordinator.acls.authorizer import AclAuthorizer
 from ..coordinator.metadata.cluster_state import ClusterState
 from ..coordinator.raft.group import RaftGroup
 from ..replication.fetch_session_cache import FetchSessionCache
+from ..runtime.event_log import EventLog
 from ..runtime.rate_limited_log import LimitedLog
 from ..runtime.sliced_work import SlicedWork, WorkLine
 from .clock import Clock, SystemClock
@@ -52,6 +53,7 @@ class BrokerServices:
     transactions: TransactionCoordinators = field(init=False)
     verifier: TransactionVerifier = field(init=False)
     clock: Clock = field(default_factory=SystemClock)
+    events: EventLog = field(default_factory=EventLog)
     work: WorkLine = field(default_factory=lambda: SlicedWork().clients)
     connection_ids: ConnectionIds = field(default_factory=ConnectionIds)
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
@@ -85,7 +87,11 @@ class BrokerServices:
             self.config.max_incremental_fetch_session_cache_slots
         )
         self.groups = GroupCoordinator(
-            config=self.config, state=self.state, replicas=self.replicas, clock=self.clock
+            config=self.config,
+            state=self.state,
+            replicas=self.replicas,
+            clock=self.clock,
+            events=self.events,
         )
 
     @property

@@ -155,9 +155,6 @@ def _nodes(before: ClusterFacts, after: ClusterFacts, at_ms: int) -> Iterator[Cl
         elif old.pid != new.pid:
             words = f"node {node_id} was started again (pid {old.pid} to {new.pid})"
             yield ClusterEvent(at_ms, "node", f"node {node_id}", words, "/")
-        if old.faults != new.faults:
-            words = f"links of node {node_id}: {new.faults or 'whole again'}"
-            yield ClusterEvent(at_ms, "fault", f"node {node_id}", words, "/")
 
 
 def _named(keys: Iterable[TopicPartition], limit: int = NAMED_MAX) -> str:

@@ -171,8 +171,10 @@ def events(facts: ClusterFacts, now_ms: int, limit: int = 1_000) -> Document:
                 "subject": each.subject,
                 "sentence": each.sentence,
                 "address": each.address or None,
+                "node": each.node,
+                "line": each.line or None,
             }
-            for each in reversed(facts.events[-limit:])
+            for each in sorted(reversed(facts.events[-limit:]), key=lambda e: -e.at_ms)
         ],
     }
 

@@ -84,13 +84,18 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something that happened. `about` is an address of a view, "" for none."""
+    """Something that happened. `address` is that of a view, "" for none.
+
+    node and line: whose log it was read from, and how it stands there; only of own clusters.
+    """
 
     at_ms: int
-    kind: str  # election, isr, broker, controller, transaction, fence, abort, group
+    kind: str  # election, isr, broker, controller, topic, fence, abort, group, fault, node
     subject: str
     sentence: str
     address: str = ""
+    node: int | None = None
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,16 +19,19 @@ from ..client.transaction_admin import DescribedTransaction
 from ..client.view_source import view_of
 from ..deploy.cluster.failure import Failure
 from ..deploy.inspect.explain import PartitionTransaction
+from ..deploy.inspect.logged_events import EventLogs
 from ..deploy.inspect.transaction_facts import OPEN_STATES, holders, without_ended
 from ..wire.errors import ClusterAuthorizationFailed, KafkaError, UnsupportedVersion
 from ..wire.identifiers import TopicPartition
 from .changes import changes
 from .facts import ClusterEvent, ClusterFacts, ClusterSample, ObservedGroup, ObservedOffsets
+from .logged import cluster_event
 from .paced_connection import PacedConnection
 
 TIMEOUT_MS, REQUEST_TIMEOUT_MS = 4_000, 2_000
 REFUSED_AGAIN_S = 60.0
 LOG_STARTS_EVERY_S = 10.0
+LOGS_EVERY_S = 0.5
 DESCRIBED_MAX = 1_000  # transactional ids, those with something open first
 EVENTS_MAX, SAMPLES_MAX = 2_000, 900
 PERIODS_S = {"cluster": 2.0, "offsets": 2.0, "transactions": 2.0, "groups": 5.0, "replicas": 10.0}
@@ -44,9 +47,14 @@ Listener = Callable[[ClusterFacts], None]
 
 
 class Observer:
-    """See the top of the file; between `start` and `close` the facts are kept fresh."""
+    """See the top of the file; between `start` and `close` the facts are kept fresh.
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    logs: of a cluster on this machine. They tell its events, instead of the difference of two
+    looks; what its processes do is seen by looking in any case.
+    """
+
+    def __init__(self, config: Mapping[str, Any], logs: EventLogs | None = None) -> None:
+        self._logs = logs
         view = view_of({"request.timeout.ms": REQUEST_TIMEOUT_MS, **config})
         view.connection_type = PacedConnection
         self.admin = Admin(view, timeout_ms=TIMEOUT_MS)
@@ -71,6 +79,8 @@ class Observer:
             self._tasks.append(asyncio.create_task(self._keep(part, PERIODS_S[part], ask)))
         for part, (period_s, ask) in others.items():
             self._tasks.append(asyncio.create_task(self._keep(part, period_s, ask)))
+        if self._logs is not None:
+            self._tasks.append(asyncio.create_task(self._follow(self._logs)))
 
     async def close(self) -> None:
         """Stop asking, and close all connections."""
@@ -128,11 +138,21 @@ class Observer:
         hidden = {name: why for name, why in before.not_exposed.items() if name != part}
         as_of_ms = {**before.as_of_ms, part: at_ms}
         after = replace(before, as_of_ms=as_of_ms, silent=silent, not_exposed=hidden, **found)
-        self._events.extend(changes(part, before, after, at_ms))
+        if self._logs is None or part == "nodes":
+            self._events.extend(changes(part, before, after, at_ms))
         if part == "offsets":
             self._samples.append(_sample(after, at_ms))
         self.facts = replace(after, events=tuple(self._events), samples=tuple(self._samples))
         self.tell()
+
+    async def _follow(self, logs: EventLogs) -> None:
+        while True:
+            if found := await asyncio.to_thread(logs.new):
+                self._events.extend(map(cluster_event, found))
+                self.facts = replace(self.facts, events=tuple(self._events))
+                self.tell()
+            else:
+                await asyncio.sleep(LOGS_EVERY_S)
 
     def tell(self) -> None:
         """Wake everybody who waits in `changed`."""

@@ -14,6 +14,7 @@ from typing import Any
 from ..deploy.cluster.local_cluster import Cluster
 from ..deploy.cluster.lookup import ClusterChoice
 from ..deploy.inspect.abort_transactions import abort_hanging, abort_id
+from ..deploy.inspect.logged_events import EventLogs
 from .observer import Observer
 from .own_nodes import doctor_checks, node_facts
 from .web.access import PageAccess
@@ -37,7 +38,8 @@ def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
 
     has_doctor: what `oncelog doctor` finds belongs to it, where the cluster lies on this machine.
     """
-    observer = Observer(watched.choice.client_config())
+    logs = None if watched.own is None else event_logs(watched.own)
+    observer = Observer(watched.choice.client_config(), logs)
     others: dict[str, Any] = {}
     if (own := watched.own) is not None:
 
@@ -52,6 +54,11 @@ def observing(watched: WatchedCluster, *, has_doctor: bool = True) -> Observer:
             others["doctor"] = DOCTOR_EVERY_S, checks
     observer.start(others)
     return observer
+
+
+def event_logs(cluster: Cluster) -> EventLogs:
+    """Return the logs that the nodes of a cluster on this machine write."""
+    return EventLogs({node_id: cluster.node(node_id).log for node_id in cluster.node_ids})
 
 
 async def run_page(

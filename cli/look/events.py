@@ -14,6 +14,9 @@ from .until_signal import run_until_signal
 
 if TYPE_CHECKING:
     from ...ui.facts import ClusterEvent
+    from ...ui.running import WatchedCluster
+
+SHOWN_S = 3600.0
 
 
 def register(app: App) -> None:
@@ -23,34 +26,48 @@ def register(app: App) -> None:
 
 def events(
     *,
-    seconds: Annotated[float | None, Parameter(help="End after this time; else by Ctrl-C.")] = None,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], help="Go on with what happens.", negative=())
+    ] = False,
+    seconds: Annotated[float | None, Parameter(help="Follow for this time.")] = None,
     query: Query = QUERY,
 ) -> int:
-    """Follow what happens: elections, ISR changes, fences, aborts, rebalances, a line each.
+    """Print what happened in the last hour: elections, ISR changes, fences, aborts, rebalances.
 
-    Works with any Kafka. An event is the difference of two looks, every few seconds; of a cluster
-    on this machine kills, pauses and cut links are told too.
+    Events are read from the logs of the nodes. The logs of a Kafka elsewhere are not here: it is
+    followed in any case, and an event is the difference of two looks, every few seconds.
     """
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
-    run_until_signal(_follow(query, seconds))
+    watched = watched_cluster(query)
+    if watched.own is None or follow or seconds is not None:
+        run_until_signal(_follow(query, watched, seconds))
+        return 0
+    from ...ui.logged import cluster_event
+    from ...ui.running import event_logs
+
+    for event in map(cluster_event, event_logs(watched.own).new()):
+        if _is_recent(event):
+            _print(event, query.format)
     return 0
 
 
-async def _follow(query: Query, seconds: float | None) -> None:
+async def _follow(query: Query, watched: "WatchedCluster", seconds: float | None) -> None:
     from ...ui.running import observing
 
-    observer = observing(watched_cluster(query), has_doctor=False)
+    observer = observing(watched, has_doctor=False)
     last: ClusterEvent | None = None
     end_s = None if seconds is None else time.monotonic() + seconds
     try:
         if query.format != "json":
-            say("looks every 2 s; Ctrl-C ends it")
+            how = "looks every 2 s" if watched.own is None else "reads the logs of the nodes"
+            say(f"{how}; Ctrl-C ends it")
         while end_s is None or time.monotonic() < end_s:
             left_s = 3600.0 if end_s is None else end_s - time.monotonic()
             await observer.changed(max(0.0, left_s))
             for event in after(observer.facts.events, last):
-                _print(event, query.format)
+                if _is_recent(event):
+                    _print(event, query.format)
                 last = event
     finally:
         await observer.close()
@@ -66,10 +83,15 @@ def after(
     return known
 
 
+def _is_recent(event: "ClusterEvent") -> bool:
+    return event.at_ms >= (time.time() - SHOWN_S) * 1000
+
+
 def _print(event: "ClusterEvent", output: str) -> None:
     if output == "json":
         fields = {"at_ms": event.at_ms, "kind": event.kind, "subject": event.subject}
-        print(json.dumps({**fields, "sentence": event.sentence}), flush=True)
+        logged = {"node": event.node, "line": event.line or None}
+        print(json.dumps({**fields, "sentence": event.sentence, **logged}), flush=True)
         return
     at = time.strftime("%H:%M:%S", time.localtime(event.at_ms / 1000))
     tell(f"{at}  {event.kind:<11}  {event.sentence}")

@@ -119,7 +119,7 @@ class ConsumerGroups:
         group = self.find(group_id)
         errors, records = expel(group, leaving, turn.topics.by_name)
         if records:
-            turn.note(f"group {group_id}: {len(leaving)} members are to leave, by LeaveGroup")
+            turn.note(group_id, "left", f"{len(leaving)} members are to leave, by LeaveGroup")
 
         def settled(error: int, later: Turn) -> None:
             told = tuple(error or each for each in errors)
@@ -237,7 +237,8 @@ class ConsumerGroups:
         records = over(group, member_id, turn.topics.by_name)
         if not records:
             return
-        turn.note(f"group {group_id}: member {member_id} is removed, its {kind} time is over")
+        words = f"member {member_id} is removed, its {kind} time is over"
+        turn.note(group_id, "timeout", words)
 
         def settled(error: int, later: Turn) -> None:
             if error and member_id in group.members:

@@ -45,7 +45,7 @@ def prepare_rebalance(group: ClassicGroup, turn: Turn, reason: str) -> None:
         group.new_member_added = False
         turn.set_deadline(JOIN, group.group_id, "", delay_ms)
     group.move_to(GroupState.PREPARING_REBALANCE, turn.wall_ms)
-    turn.note(f"group {group.group_id} rebalances, generation {group.generation}: {reason}")
+    turn.note(group.group_id, "rebalance", f"rebalances, generation {group.generation}: {reason}")
     if is_first:
         return
     if group.have_all_joined:
@@ -90,7 +90,7 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
         turn.cancel_deadline(HEARTBEAT, group.group_id, member.member_id)
     if absent:
         gone = ", ".join(member.member_id for member in absent)
-        turn.note(f"group {group.group_id} goes on without {gone}: did not rejoin in time")
+        turn.note(group.group_id, "timeout", f"goes on without {gone}: did not rejoin in time")
     if group.state is GroupState.DEAD:
         return
     if group.members and not _has_leader_who_joined(group):
@@ -104,12 +104,15 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
         group.protocol_name = None
         group.read_subscriptions(turn)
         group.move_to(GroupState.EMPTY, turn.wall_ms)
-        turn.note(f"group {group.group_id} is empty, generation {group.generation}")
+        turn.note(group.group_id, "empty", f"is empty, generation {group.generation}")
         # If this is lost the generation before stays in the log; nobody of it is left to care.
         turn.store(group.group_id, group.to_store({}), lambda error, later: None)
         return
     group.protocol_name = group.choose_protocol()
     group.read_subscriptions(turn)
+    took_ms = max(0, turn.wall_ms - group.state_since_ms)
+    words = f"generation {group.generation} has {len(group.members)} members, after {took_ms} ms"
+    turn.note(group.group_id, "generation", words)
     group.move_to(GroupState.COMPLETING_REBALANCE, turn.wall_ms)
     for member in group.members.values():
         group.answer_join(member, group.generation_for(member), turn)

@@ -54,7 +54,8 @@ class Turn:
     appends: list[GroupAppend] = field(default_factory=list[GroupAppend])
     # Work of consumer groups that is too long for a turn: which, and the group's id.
     long_work: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    notes: list[str] = field(default_factory=list[str])  # sentences for the log
+    # Group, reason and sentence of what happened to it, for the log.
+    notes: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     steps: list[Steps[None]] = field(default_factory=list[Steps[None]])
     # Groups that a defect has ended, with what was raised.
     failures: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
@@ -73,8 +74,9 @@ class Turn:
 
         self.appends.append(GroupAppend(group_id, records, stored))
 
-    def note(self, sentence: str) -> None:
-        self.notes.append(sentence)
+    def note(self, group_id: str, reason: str, sentence: str) -> None:
+        """Have the log say what happened to a group. reason: one of a few words."""
+        self.notes.append((group_id, reason, sentence))
 
     def do_in_steps(self, steps: Steps[None]) -> None:
         """Have it done soon: at once if it is short."""

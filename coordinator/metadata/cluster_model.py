@@ -95,6 +95,9 @@ class PartitionRegistration:
         return self.leader not in (NO_LEADER, self.replicas[0])
 
 
+BeforeAndAfter = tuple[PartitionRegistration | None, PartitionRegistration]
+
+
 @dataclass(slots=True)
 class Topic:
     """A topic: partition i stands at partitions[i]; configs are the topic's own, as text."""
@@ -114,14 +117,17 @@ class Topic:
 class Changes:
     """What one command, or the installation of a snapshot, has changed.
 
-    A created topic's partitions are not listed in partitions_changed, nor a deleted one's.
+    A created topic's partitions are not listed in partitions_changed, nor a deleted one's; of the
+    others it has the value before (None: the partition is new) and after.
     configs_changed names topics; configs of brokers count as brokers_changed, and those of the
     whole cluster (dynamic or static) as cluster_configs_changed.
     """
 
     topics_created: set[str] = field(default_factory=set[str])
     topics_deleted: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
-    partitions_changed: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    partitions_changed: dict[TopicPartition, BeforeAndAfter] = field(
+        default_factory=dict[TopicPartition, BeforeAndAfter]
+    )
     configs_changed: set[str] = field(default_factory=set[str])
     brokers_changed: set[int] = field(default_factory=set[int])
     cluster_configs_changed: bool = False

@@ -206,8 +206,8 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
             yield
             continue
         for index, partition in enumerate(topic.partitions):
-            if before.partition(name, index) != partition:
-                changes.partitions_changed.add((name, index))
+            if (was := before.partition(name, index)) != partition:
+                changes.partitions_changed[name, index] = was, partition
             if index % SLICE_PARTITIONS == 0:
                 yield
         if known.configs != topic.configs:

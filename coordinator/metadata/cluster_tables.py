@@ -226,7 +226,8 @@ class ClusterTables:
         if before is partition:
             return
         self._enter(key, before, partition)
-        self._changes.partitions_changed.add(key)
+        first, _ = self._changes.partitions_changed.get(key, (before, partition))
+        self._changes.partitions_changed[key] = first, partition
 
     def put_topic_configs(self, name: str, configs: dict[str, str]) -> None:
         """Replace the configs of a topic."""

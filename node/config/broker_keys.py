@@ -68,6 +68,9 @@ class BrokerSettings(CoordinatorSettings):
         "oncelog.peer.directory", STRING, None,
         "Where the brokers of one host meet (ipc sockets); a short path, mode 0700.",
     )  # fmt: skip
+    log_format: str = setting(
+        "oncelog.log.format", STRING, "text", "Of the lines of the log.", one_of("text", "json"),
+    )  # fmt: skip
     clock: str = setting(
         "oncelog.clock", STRING, "system",
         "controlled: what waits for its time to be over can be made older (oncelog clock advance).",

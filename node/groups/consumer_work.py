@@ -69,7 +69,8 @@ class ConsumerWork:
         records = yield from making_target_of(group, topics, turn.wall_ms, assignor)
         # A static member may have come back under another id, in the same epoch.
         if group.epoch == epoch and group.members.keys() == member_ids:
-            self._append(shard, group, records)
+            words = f"a new assignment for {len(member_ids)} members, group epoch {epoch}"
+            self._append(shard, group, records, words)
 
     def _patterns(self, shard: GroupShard, group: ConsumerGroup) -> Steps[None]:
         topics = self._coordinator.topics
@@ -80,13 +81,22 @@ class ConsumerWork:
         self._append(shard, group, records)
 
     def _append(
-        self, shard: GroupShard, group: ConsumerGroup, records: list[ConsumerRecord]
+        self,
+        shard: GroupShard,
+        group: ConsumerGroup,
+        records: list[ConsumerRecord],
+        words: str = "",
     ) -> None:
-        """Append what was found, unless the group has gone, or its leadership."""
+        """Append what was found, unless the group has gone, or its leadership.
+
+        words: what the log says of it.
+        """
         is_there = shard.groups.get(group.group_id) is group
         if shard.state is not ShardState.SERVING or not is_there:
             return
         turn = shard.turn()
+        if words:
+            turn.note(group.group_id, "assignment", words)
 
         def settled(error: int, later: Turn) -> None:
             if error:  # too large for a batch, mostly

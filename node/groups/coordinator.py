@@ -24,6 +24,7 @@ from ...coordinator.groups.turn import Turn
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.sharding import shard_for as partition_for
 from ...runtime.earliest_timer import EarliestTimer
+from ...runtime.event_log import EventLog
 from ...runtime.sliced_work import SlicedWork
 from ...runtime.steps import Steps
 from ...storage.partition_log import AppendInfo, Origin
@@ -74,9 +75,16 @@ class GroupCoordinator:
     """All shards of one broker. Everything runs on its event loop."""
 
     def __init__(
-        self, *, config: BrokerConfig, state: ClusterState, replicas: ReplicaManager, clock: Clock
+        self,
+        *,
+        config: BrokerConfig,
+        state: ClusterState,
+        replicas: ReplicaManager,
+        clock: Clock,
+        events: EventLog,
     ) -> None:
         self.clock = clock
+        self.events = events
         self._state = state
         self._replicas = replicas
         self._append_timeout_ms = config.offsets_commit_timeout_ms

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ...coordinator.groups.consumer.consumer_group import ConsumerGroup
 from ...coordinator.groups.consumer.known_topics import KnownTopics
 from ...coordinator.groups.turn import Answer, GroupAppend, LogRecord, Turn
+from ...runtime.event_log import EventLog
 from ...runtime.sliced_work import SlicedWork
 from ...wire.errors import ErrorCode, KafkaError, MessageTooLarge, RecordListTooLarge
 from ...wire.records import Record, encode_batch
@@ -29,6 +30,7 @@ class Appending(Protocol):
 
     clock: Clock
     topics: KnownTopics
+    events: EventLog
 
     @property
     def work(self) -> SlicedWork: ...
@@ -85,8 +87,9 @@ class TurnExecution:
 
     def answer(self, turn: Turn) -> None:
         """Answer the requests that have waited."""
-        for sentence in turn.notes:
-            logger.info("%.1000s", sentence)  # it names what clients have sent
+        for group_id, reason, sentence in turn.notes:
+            words = f"group {group_id}: {sentence}"
+            self._coordinator.events.tell("group", group_id, reason, words, group=group_id)
         for ticket, answer in turn.answers:
             self._coordinator.work.share.do(partial(_give, ticket, answer))
 

@@ -139,6 +139,7 @@ class Transactions:
                 next_producer_id=next_producer_id,
                 markers=sender,
                 fault_point=self._fault_point,
+                events=services.events,
                 work=services.replicas.work,
             ),
             connection_ids=services.connection_ids,

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from ...runtime.event_log import EventLog
 from ...runtime.fault_point import FaultPoint
 from ...runtime.sliced_work import SlicedWork
 from .marker_sender import MarkerSender
@@ -17,4 +18,5 @@ class LeaderPorts:
     next_producer_id: Callable[[], Awaitable[int]]
     markers: MarkerSender
     fault_point: FaultPoint
+    events: EventLog
     work: SlicedWork = field(default_factory=SlicedWork)

@@ -30,6 +30,8 @@ from ...coordinator.transactions.decisions import (
     verify_partitions,
 )
 from ...coordinator.transactions.messages import VerifyTransaction, VerifyTransactionReply
+from ...coordinator.transactions.record import TransactionRecord
+from ...coordinator.transactions.states import TransactionState
 from ...replication.messages import MalformedPeerMessage, PeerMessage
 from ...replication.peer.codec import decode_message, encode_message
 from ...replication.peer.handlers import Buffer, Reply
@@ -55,6 +57,7 @@ class TransactionCoordinators:
     def __init__(self, leaders: ShardLeaders, links: PeerTransport) -> None:
         self.leaders = leaders
         self._settings = leaders.settings
+        self._events = leaders.events
         self._log = logging.getLogger(f"{__name__}.{leaders.node_id}")
         self._limited_log = LimitedLog(self._log)
         self._questions = TaskSet(self._log, "a verification failed")
@@ -108,8 +111,12 @@ class TransactionCoordinators:
         enables_two_phase_commit: bool = False,
         keeps_prepared: bool = False,
         connection_id: int | None = None,
+        asked_by: str = "",
     ) -> ProducerIdentityAnswer:
-        """KIP-98, 360, 588, 890, 939. expected: the producer's (producer id, epoch)."""
+        """KIP-98, 360, 588, 890, 939. expected: the producer's (producer id, epoch).
+
+        asked_by: the client, in words.
+        """
         settings = self._settings
         if not transactional_id:
             return ProducerIdentityAnswer(error=ErrorCode.INVALID_REQUEST)
@@ -134,7 +141,10 @@ class TransactionCoordinators:
             lambda record, context: init_producer_id(record, request, context),
             hold_ms=settings.hold_ms,
         )
+        self._note_refusal(leader, transactional_id, "InitProducerId", expected, error)
         answer = _identity(error, decision)
+        if not answer.error and known is not None and expected is None:
+            self._note_new_session(transactional_id, known, answer, asked_by)
         if not answer.error and connection_id is not None:
             identity = answer.producer_id, answer.producer_epoch
             leader.fence.note(transactional_id, identity, connection_id)
@@ -162,7 +172,9 @@ class TransactionCoordinators:
         if known is not None and known.client == identity:
             self._check_connection(leader, transactional_id, identity, connection_id)
         addition = Addition(identity, partitions, transaction_version)
-        return await leader.add(transactional_id, addition)
+        error = await leader.add(transactional_id, addition)
+        self._note_refusal(leader, transactional_id, "AddPartitionsToTxn", identity, error)
+        return error
 
     async def verify(self, request: VerifyTransaction) -> VerifyTransactionReply:
         """Whether partitions are in the transaction; with `adds` they are added (KIP-890)."""
@@ -179,6 +191,7 @@ class TransactionCoordinators:
         record = leader.current(transactional_id)
         found = verify_partitions(record, identity, request.partitions)
         if isinstance(found, Refused):
+            self._note_refusal(leader, transactional_id, "Produce", identity, found.error)
             return VerifyTransactionReply(found.error)
         index = 0 if record is None else record.version
         return VerifyTransactionReply(0, tuple(map(int, found)), index)
@@ -218,7 +231,44 @@ class TransactionCoordinators:
             hold_ms=self._settings.hold_ms,
             waits_for_markers=False,
         )
+        self._note_refusal(leader, transactional_id, "EndTxn", identity, error)
         return _identity(error, decision)
+
+    # -- events
+
+    def _note_new_session(
+        self, name: str, old: TransactionRecord, new: ProducerIdentityAnswer, asked_by: str
+    ) -> None:
+        had_open = old.state is TransactionState.ONGOING
+        aborted = ", whose transaction was aborted" if had_open else ""
+        words = (
+            f"{name}: a new session{asked_by and f' of {asked_by}'} fences the producer before it"
+            f"{aborted} (producer {old.producer_id} epoch {old.producer_epoch} to"
+            f" producer {new.producer_id} epoch {new.producer_epoch})"
+        )
+        self._events.tell(
+            "fence", name, "new session", words, transactional_id=name,
+            producer_id=old.producer_id, epoch=old.producer_epoch,
+            new_producer_id=new.producer_id, new_epoch=new.producer_epoch,
+            asked_by=asked_by, aborts=had_open,
+        )  # fmt: skip
+
+    def _note_refusal(
+        self, leader: ShardLeader, name: str, api: str, identity: Identity | None, error: int
+    ) -> None:
+        """Tell that a producer of an older session was refused, and what is current."""
+        current = leader.current(name)
+        if error != ErrorCode.PRODUCER_FENCED or identity is None or current is None:
+            return
+        words = (
+            f"{name}: {api} of producer {identity[0]} epoch {identity[1]} is refused,"
+            f" as the id is at producer {current.producer_id} epoch {current.producer_epoch}"
+        )
+        self._events.tell(
+            "fence", name, "older session", words, transactional_id=name,
+            producer_id=identity[0], epoch=identity[1], api=api,
+            new_producer_id=current.producer_id, new_epoch=current.producer_epoch,
+        )  # fmt: skip
 
     # -- inside
 

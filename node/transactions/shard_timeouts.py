@@ -68,6 +68,7 @@ class ShardLeaders:
         # wall clock that is set back must not keep transactions open.
         self._open_since_ms: dict[tuple[str, int], float] = {}
         self._is_stopped = False
+        self.events = ports.events
         self._log = logging.getLogger(f"{__name__}.{node_id}")
         self._tasks = TaskSet(self._log, "a task of the transaction coordinator failed")
         for number, raft_group in enumerate(raft_groups):
@@ -144,9 +145,13 @@ class ShardLeaders:
             fence=ConnectionFence(self._connection_ids.newest),
         )
         self._leaders[number] = leader
-        self._log.info(
-            "leads transaction shard %d in term %d: %d ids, %d ends to finish",
-            number, term, len(shard), len(shard.prepared_ids),
+        words = (
+            f"node {self.node_id} leads transaction shard {number} in term {term}:"
+            f" {len(shard)} ids, {len(shard.prepared_ids)} ends to finish"
+        )
+        self.events.tell(
+            "election", f"transaction shard {number}", "shard", words, node=self.node_id,
+            shard=number, term=term,
         )  # fmt: skip
         leader.begin()
         if number == 0:
@@ -282,7 +287,18 @@ class ShardLeaders:
                 record = None
             return abort_transaction(record, context)
 
+        known_record = leader.current(transactional_id)
         error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
         known = {ErrorCode.NONE: "aborted", ErrorCode.INVALID_TXN_STATE: "ended by itself"}
         outcome = known.get(error, error.name)
-        self._log.info("transaction of %r timed out: %s", transactional_id, outcome)
+        if error:
+            self._log.info("transaction of %r timed out: %s", transactional_id, outcome)
+        elif known_record is not None:
+            seconds = known_record.timeout_ms / 1_000
+            words = f"aborted after its timeout of {seconds:g} s, its producer fenced"
+            self.events.tell(
+                "abort", transactional_id, "timeout",
+                f"{transactional_id}: {words}",
+                transactional_id=transactional_id, producer_id=known_record.producer_id,
+                epoch=known_record.producer_epoch, timeout_ms=known_record.timeout_ms,
+            )  # fmt: skip

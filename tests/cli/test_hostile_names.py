@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from oncelog.cli.main import build
+from oncelog.cli.main import build, run
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..waiting import until
@@ -159,3 +159,13 @@ def test_every_command_is_tried_or_has_no_names_of_clients() -> None:
             inner = {f"{verb} {each}" for each in app[verb] if not each.startswith("-")}
             commands |= inner or {verb}
     assert commands - known == set()
+
+
+def test_events_name_a_hostile_group_printably(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["events", "--data", str(cluster.data)]) == 0
+    found = capsys.readouterr().out
+    assert "node 1 serves on port" in found and "topic esc was created" in found
+    assert any("group" in line and "rebalances" in line for line in found.splitlines())
+    assert all(line.isprintable() for line in found.splitlines())

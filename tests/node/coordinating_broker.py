@@ -40,6 +40,7 @@ class CoordinatingBroker(LeadingBroker):
             state=self.fake.state,
             replicas=self.replicas,
             clock=self.clock,
+            events=self.services.events,
         )
         self.groups.start()
         if topic:

@@ -5,8 +5,7 @@ import logging
 import sys
 from pathlib import Path
 
-from oncelog.node.__main__ import FORMAT
-from oncelog.node.log_format import PrintableFormatter
+from oncelog.node.log_format import FORMAT, PrintableFormatter
 
 from ..programs import run_to_end
 

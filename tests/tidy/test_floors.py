@@ -14,6 +14,7 @@ IO_MODULES = {"asyncio", "socket", "threading", "time", "random", "zmq", "pysync
 SHELLS = {
     "runtime/background_task.py",
     "runtime/earliest_timer.py",
+    "runtime/event_log.py",
     "runtime/garbage_collection.py",
     "runtime/sliced_work.py",
     "runtime/turn_share.py",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .frame import PageFrame, page
-from .markup import Html, element
+from .markup import Child, Html, element
 from .now import event_row
 from .parts import clock, section, table
 
@@ -16,15 +16,31 @@ Document = Mapping[str, Any]
 def timeline_page(frame: PageFrame, events: Document, started_ms: int) -> str:
     """Return the view; started_ms: since when events are seen."""
     found = events["events"]
-    rows = [event_row(each) for each in found[:ROWS_MAX]]
-    body = table("Events", ("Time", "Kind", "What"), rows, empty="nothing has happened yet")
-    about = "Events are told by the difference of two looks, every few seconds."
+    has_logs = any(each["line"] for each in found)
+    headings = ("Time", "Kind", "What", *(("Log",) if has_logs else ()))
+    rows = [
+        [*event_row(each), *((_log_line(each),) if has_logs else ())] for each in found[:ROWS_MAX]
+    ]
+    body = table("Events", headings, rows, empty="nothing has happened yet")
+    about = (
+        "Events come from the logs of the nodes."
+        if has_logs
+        else "Events are told by the difference of two looks, every few seconds."
+    )
     return page(
         frame,
         "Timeline",
         section("axis", "On one axis", _axis(found, started_ms, frame.now_ms), about=about),
         section("events", "The newest first", body),
     )
+
+
+def _log_line(event: Document) -> Child:
+    """The line of node.log that an event was read from, behind the name of the node."""
+    if event["line"] is None:
+        return None
+    name = element("summary", f"node {event['node']}")
+    return element("details", name, element("code", event["line"]))
 
 
 def _axis(events: Sequence[Document], start_ms: int, end_ms: int) -> Html:

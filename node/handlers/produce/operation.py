@@ -303,6 +303,24 @@ class ProduceOperation:
         answer.record_errors = error.record_errors
         if error.code in _WAIT_FOR_LEADER:
             self._hint(append)
+        elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self._note_fence(append)
+
+    def _note_fence(self, append: LeaderAppend) -> None:
+        """Tell that an older producer was refused: an event, of which only so many are written."""
+        name, header = self._topic_name(append), append.header
+        if name is None or header is None:
+            return
+        of = self.transactional_id or f"producer {header.producer_id}"
+        words = (
+            f"{of}: a batch of producer {header.producer_id} epoch {header.producer_epoch} is"
+            f" refused in {name}/{append.index}, where a newer epoch has written"
+        )
+        self.context.broker.events.tell(
+            "fence", of, "older epoch", words, topic=name, partition=append.index,
+            producer_id=header.producer_id, epoch=header.producer_epoch,
+            transactional_id=self.transactional_id,
+        )  # fmt: skip
 
     def _hint(self, append: LeaderAppend) -> None:
         if self._hints is None:

@@ -67,6 +67,7 @@ async def init_producer_id(
         enables_two_phase_commit=getattr(request, "enable2_pc", False),
         keeps_prepared=getattr(request, "keep_prepared_txn", False),
         connection_id=context.connection_id,
+        asked_by=f"client {header.client_id} at {context.peer_host}",
     )
     return {
         "error_code": _known(answer.error, header),

@@ -142,6 +142,7 @@ async def test_a_fenced_producer_learns_it_behind_a_refused_batch_too(broker: Br
     await broker.refuse(connection, 1)
     assert await broker.error_of(successor, 0, epoch=1) == -1
     assert await broker.error_of(connection, 2) == E.INVALID_PRODUCER_EPOCH
+    assert broker.services.events.counts == {("fence", "older epoch"): 1}
 
 
 async def test_a_bounded_number_of_refused_batches_is_remembered_for_a_bounded_time(

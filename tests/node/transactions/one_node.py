@@ -23,6 +23,7 @@ from oncelog.node.transactions.service import TransactionCoordinators
 from oncelog.node.transactions.shard_timeouts import ShardLeaders
 from oncelog.replication.peer.codec import decode_message, encode_message
 from oncelog.replication.peer.transport import PeerTransport, PeerUnavailable
+from oncelog.runtime.event_log import EventLog
 from oncelog.runtime.sliced_work import SlicedWork
 
 from ...awaiting import until
@@ -178,6 +179,7 @@ class OneNode:
             catch_up=self.partitions.catch_up,
             work=self.work,
         )
+        self.events = EventLog()
         leaders = ShardLeaders(
             node_id=NODE,
             shards=self.shards,
@@ -189,6 +191,7 @@ class OneNode:
                 next_producer_id=self._next_producer_id,
                 markers=self.markers,
                 fault_point=self.passed.append,
+                events=self.events,
                 work=self.work,
             ),
             connection_ids=self.connection_ids,

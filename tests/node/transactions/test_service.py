@@ -254,7 +254,29 @@ async def test_a_timeout_aborts_with_a_raised_epoch() -> None:
     assert node.partitions.epochs() == [(T0, 1, False)]
     assert (await node.end(who)).error == E.PRODUCER_FENCED
     assert await node.add(who) == E.PRODUCER_FENCED
+    counts = node.events.counts
+    assert (counts["abort", "timeout"], counts["fence", "older session"]) == (1, 2)
     await node.coordinators.stop()
+
+
+async def test_new_session_is_told_as_the_fence_of_the_producer_before(node: OneNode, caplog):
+    caplog.set_level("INFO", "oncelog.events")
+    old = await node.init()
+    assert [kind for kind, _ in node.events.counts] == ["election"]
+    await node.add(old)
+    new = await node.init(asked_by="client b at 10.0.0.1")
+    assert (await node.end(old)).error == E.PRODUCER_FENCED
+    first, second = (m for m in caplog.messages if m.startswith("fence "))
+    assert "a new session of client b at 10.0.0.1 fences the producer before it" in first
+    assert "whose transaction was aborted" in first
+    refused = f"EndTxn of producer {old.producer_id} epoch {old.producer_epoch} is refused"
+    assert (
+        refused in second and f"at producer {new.producer_id} epoch {new.producer_epoch}" in second
+    )
+    again = await node.init(expected=(new.producer_id, new.producer_epoch))
+    assert again.producer_epoch == new.producer_epoch + 1
+    fences = sum(n for (kind, _), n in node.events.counts.items() if kind == "fence")
+    assert fences == 2, "a producer that goes on fences nobody"
 
 
 async def test_a_clock_that_was_advanced_ends_what_was_open_before() -> None:

@@ -27,10 +27,11 @@ from oncelog.coordinator.groups.group_messages import GroupSettings
 from oncelog.coordinator.groups.group_table import GroupTable
 from oncelog.coordinator.groups.records import GroupKey, decode_group_value, decode_key
 from oncelog.coordinator.groups.turn import GroupAppend, LogRecord, Turn
-from oncelog.coordinator.metadata.cluster_model import Changes
+from oncelog.coordinator.metadata.cluster_model import Changes, PartitionRegistration
 from oncelog.runtime.steps import run_to_end
 from oncelog.wire.errors import ErrorCode, KafkaError
 
+PARTITION = PartitionRegistration(replicas=(1,), isr=(1,), leader=1)
 GROUP = "g"
 SESSION_MS, REBALANCE_MS, INTERVAL_MS = 45_000, 60_000, 1_000
 Partition = tuple[bytes, int]
@@ -96,7 +97,9 @@ class ConsumerLog:
         is_new = name not in self.by_name
         self.by_name[name] = ListedTopic(topic_id(name), range(partitions))
         created = {name} if is_new else set[str]()
-        self.topics.note(Changes(topics_created=created, partitions_changed={(name, 0)}))
+        self.topics.note(
+            Changes(topics_created=created, partitions_changed={(name, 0): (None, PARTITION)})
+        )
 
     def delete_topic(self, name: str) -> None:
         del self.by_name[name]

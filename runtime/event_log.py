@@ -1,0 +1,86 @@
+"""Events of a broker: one line each in its log, with the terms that a program reads; bounded.
+
+A line is `KIND {terms as JSON} SENTENCE`. Only what changes the state of a cluster is an event: no
+record and no batch is one. A client can provoke events (it is fenced again and again), so of each
+kind and period only so many are written, of each subject only a few; a line at the end of the
+period says how many were left out. All of them are counted.
+"""
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+Term = str | int | bool | Sequence[int] | None
+
+LOGGER = "oncelog.events"
+EVENTS_PER_PERIOD = 100  # of a kind
+ALIKE_PER_PERIOD = 5  # of a kind, a reason and a subject
+PERIOD_S = 10.0
+TEXT_MAX = 200  # of a term: clients choose names of up to 32 kB
+ITEMS_MAX = 20
+SENTENCE_MAX = 1_000
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class EventLog:
+    """The events of one broker. now_s: a monotonic clock, that of the event loop by default."""
+
+    def __init__(self, now_s: Callable[[], float] = _loop_s) -> None:
+        self.counts = Counter[tuple[str, str]]()
+        self._now_s = now_s
+        self._log = logging.getLogger(LOGGER)
+        self._period_began_s = float("-inf")
+        self._written = Counter[str]()
+        self._left_out = Counter[str]()
+        self._alike = Counter[tuple[str, str, str]]()
+
+    def tell(self, kind: str, subject: str, reason: str, sentence: str, **terms: Term) -> None:
+        """Write an event, unless there were too many. kind and reason: one of a few words."""
+        self.counts[kind, reason] += 1
+        if self._now_s() - self._period_began_s >= PERIOD_S:
+            self._begin_period()
+        subject = subject[:TEXT_MAX]
+        alike = kind, reason, subject
+        if self._written[kind] >= EVENTS_PER_PERIOD or self._alike[alike] >= ALIKE_PER_PERIOD:
+            self._leave_out(kind)
+            return
+        self._written[kind] += 1
+        self._alike[alike] += 1
+        self._write(kind, sentence, {"subject": subject, "reason": reason, **terms})
+
+    def _leave_out(self, kind: str) -> None:
+        if not self._left_out:
+            left_s = self._period_began_s + PERIOD_S - self._now_s()
+            asyncio.get_running_loop().call_later(max(0.0, left_s), self._sum_up)
+        self._left_out[kind] += 1
+
+    def _begin_period(self) -> None:
+        self._sum_up()
+        self._period_began_s = self._now_s()
+        self._written.clear()
+        self._alike.clear()
+
+    def _sum_up(self) -> None:
+        for kind, count in self._left_out.items():
+            words = f"{count} more within {PERIOD_S:.0f} s are not written"
+            self._write(kind, words, {"reason": "left out", "left_out": count})
+        self._left_out.clear()
+
+    def _write(self, kind: str, sentence: str, terms: dict[str, Term]) -> None:
+        short = {name: _short(value) for name, value in terms.items()}
+        sentence = sentence[:SENTENCE_MAX]
+        event = {"event": kind, "terms": short, "sentence": sentence}
+        self._log.info("%s %s %s", kind, json.dumps(short), sentence, extra=event)
+
+
+def _short(value: Term) -> Term:
+    if isinstance(value, str):
+        return value[:TEXT_MAX]
+    if isinstance(value, Sequence):
+        return list(value[:ITEMS_MAX])
+    return value

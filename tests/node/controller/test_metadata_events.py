@@ -1,0 +1,115 @@
+"""The active controller tells what the metadata goes through, with its reasons."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from oncelog.coordinator.metadata.commands import BeginControlledShutdown
+from oncelog.coordinator.raft.group import RaftGroup
+from oncelog.node.controller.metadata_events import MetadataEvents
+from oncelog.runtime.event_log import EventLog
+from oncelog.runtime.sliced_work import SlicedWork
+
+from ...coordinator.metadata.metadata_cluster import MetadataCluster
+from ..fake_raft_group import FakeRaftGroup
+
+
+class KeptEvents(EventLog):
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, str, str, dict[str, Any]]] = []
+
+    def tell(self, kind: str, subject: str, reason: str, sentence: str, **terms: Any) -> None:
+        self.told.append((kind, subject, reason, terms))
+
+    async def new(self) -> list[tuple[str, str, str]]:
+        """Return what was told since the last call, once all work is done."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        told, self.told = self.told, []
+        return [each[:3] for each in told]
+
+
+class Group(FakeRaftGroup):
+    """A Raft group whose leader this node is, or is not."""
+
+    is_leader = True
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+@pytest.fixture
+def events() -> KeptEvents:
+    return KeptEvents()
+
+
+@pytest.fixture
+def cluster(group: Group, events: KeptEvents) -> MetadataCluster:
+    cluster = MetadataCluster()
+    MetadataEvents(1, cluster.state, cast(RaftGroup, group), events, SlicedWork())
+    cluster.topic("t", (1, 2, 3), (2, 3, 1))
+    assert [each[:3] for each in events.told] == [("topic", "t", "created")]
+    events.told.clear()
+    return cluster
+
+
+async def test_death_of_a_leader_is_its_fence_the_elections_and_the_isrs(
+    cluster: MetadataCluster, events: KeptEvents
+) -> None:
+    cluster.die(1)
+    assert sorted(await events.new()) == [
+        ("broker", "node 1", "fenced"),
+        ("election", "t/0", "fenced"),
+        ("isr", "t/0", "fenced"),
+        ("isr", "t/1", "fenced"),
+    ]
+
+
+async def test_partition_without_a_leader_is_told(
+    cluster: MetadataCluster, events: KeptEvents
+) -> None:
+    cluster.topic("single", (1,))
+    await events.new()
+    cluster.die(1)
+    told = events.told
+    assert ("election", "single/0", "fenced") in await events.new()
+    (terms,) = (each[3] for each in told if each[1] == "single/0" and each[0] == "election")
+    assert (terms["leader"], terms["before"], terms["leader_epoch"]) == (-1, 1, 1)
+    cluster.start(1)
+    assert ("election", "single/0", "no leader") in await events.new()
+
+
+async def test_reasons_of_changes_of_the_isr_are_told(
+    cluster: MetadataCluster, events: KeptEvents
+) -> None:
+    cluster.propose(1, 2)
+    assert await events.new() == [("isr", "t/0", "fell behind")]
+    cluster.propose(1, 2, 3)
+    assert await events.new() == [("isr", "t/0", "caught up")]
+    cluster.do(BeginControlledShutdown(1, cluster.epoch(1)))
+    assert set(await events.new()) == {
+        ("broker", "node 1", "shutting down"),
+        ("election", "t/0", "shutting down"),
+        ("isr", "t/0", "shutting down"),
+        ("isr", "t/1", "shutting down"),
+    }
+
+
+async def test_only_the_active_controller_tells(
+    cluster: MetadataCluster, group: Group, events: KeptEvents
+) -> None:
+    group.is_leader = False
+    cluster.die(1)
+    assert await events.new() == []
+    group.is_leader = True
+    for elected in group.elected:
+        elected(7)
+    assert await events.new() == [("controller", "node 1", "elected")]
+    cluster.start(1)  # it knows what the others were before
+    assert ("broker", "node 1", "unfenced") in await events.new()

@@ -1,0 +1,65 @@
+"""An event is one line with its terms, and a flood of them does not fill the log."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from oncelog.runtime import event_log
+from oncelog.runtime.event_log import ALIKE_PER_PERIOD, EVENTS_PER_PERIOD, PERIOD_S, EventLog
+
+
+@pytest.fixture(autouse=True)
+def at_info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+async def test_event_is_a_line_of_kind_terms_and_sentence(caplog) -> None:
+    EventLog().tell("fence", "app-1", "new session", "app-1: fenced", producer_id=7, isr=(1, 2))
+    kind, rest = caplog.messages[0].split(" ", 1)
+    terms, end = json.JSONDecoder().raw_decode(rest)
+    assert (kind, rest[end:]) == ("fence", " app-1: fenced")
+    assert terms == {
+        "subject": "app-1",
+        "reason": "new session",
+        "producer_id": 7,
+        "isr": [1, 2],
+    }
+
+
+async def test_flood_of_one_producer_leaves_room_for_the_fences_of_others(caplog) -> None:
+    now_s = 5.0
+    events = EventLog(lambda: now_s)
+    for _ in range(1_000):
+        events.tell("fence", "hostile", "older session", "refused")
+    events.tell("fence", "app-1", "older session", "refused")
+    subjects = [message.split('"')[3] for message in caplog.messages]
+    assert subjects == ["hostile"] * ALIKE_PER_PERIOD + ["app-1"]
+    assert events.counts["fence", "older session"] == 1_001
+    now_s += PERIOD_S
+    events.tell("fence", "app-1", "older session", "refused")
+    assert f"{1_000 - ALIKE_PER_PERIOD} more within 10 s" in caplog.messages[-2]
+
+
+async def test_flood_of_many_producers_is_bounded(caplog) -> None:
+    events = EventLog(lambda: 5.0)
+    for number in range(1_000):
+        events.tell("fence", f"app-{number}", "older session", "refused")
+    events.tell("abort", "app-1", "timeout", "aborted")
+    assert len(caplog.messages) == EVENTS_PER_PERIOD + 1
+
+
+async def test_end_of_the_period_says_how_many_were_left_out(caplog, monkeypatch) -> None:
+    monkeypatch.setattr(event_log, "PERIOD_S", 0.05)
+    events = EventLog()
+    for _ in range(ALIKE_PER_PERIOD + 3):
+        events.tell("fence", "hostile", "older session", "refused")
+    async with asyncio.timeout(5):
+        while "3 more within" not in caplog.messages[-1]:
+            await asyncio.sleep(0.01)
+
+
+async def test_names_of_clients_are_cut_off(caplog) -> None:
+    EventLog().tell("fence", "x" * 30_000, "new session", "y" * 30_000, asked_by="z" * 30_000)
+    assert len(caplog.messages[0]) < 2_000

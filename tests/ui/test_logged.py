@@ -1,0 +1,71 @@
+"""Events of a cluster on this machine come from the logs of its nodes, with the line of each."""
+
+import asyncio
+from pathlib import Path
+
+from oncelog.deploy.inspect.logged_events import EventLogs, event_in
+from oncelog.ui import documents
+from oncelog.ui.facts import ClusterEvent
+from oncelog.ui.logged import cluster_event
+from oncelog.ui.observer import Observer
+from oncelog.ui.pages.timeline import timeline_page
+
+from .known_facts import NOW_MS, facts
+from .test_bounds import FRAME
+
+START = "2026-11-28 22:02:22.528 INFO oncelog.events:"
+ELECTION = f'{START} election {{"topic": "orders", "partition": 2}} orders/2: led by node 1'
+
+
+def event_of(line: str) -> ClusterEvent:
+    found = event_in(line, 3)
+    assert found is not None
+    return cluster_event(found)
+
+
+def test_event_leads_to_the_view_that_shows_more() -> None:
+    assert event_of(ELECTION).address == "/topics/orders/2"
+    fence = f'{START} fence {{"transactional_id": "app-1", "topic": "t", "partition": 1}} fenced'
+    assert event_of(fence).address == "/transactions/app-1"
+    assert event_of(f'{START} group {{"group": "g"}} rebalances').address == "/groups/g"
+    assert event_of(f'{START} topic {{"topic": "t", "reason": "created"}} t').address == "/topics/t"
+    assert event_of(f'{START} topic {{"topic": "t", "reason": "deleted"}} t').address == "/"
+    assert event_of(f'{START} topic {{"topic": 7, "partition": "x"}} odd').address == "/"
+
+
+def test_timeline_and_its_document_show_the_line_of_the_log() -> None:
+    markup = ELECTION + "<script>alert(1)</script>"
+    known = facts(events=(event_of(markup),))
+    found = documents.events(known, NOW_MS)
+    (row,) = found["events"]
+    assert (row["node"], row["line"]) == (3, markup)
+    text = timeline_page(FRAME, found, NOW_MS)
+    assert "<summary>node 3</summary>" in text and "oncelog.events: election" in text
+    assert "<script>alert" not in text
+
+
+def test_events_of_two_nodes_are_listed_by_their_time() -> None:
+    events = (ClusterEvent(2, "isr", "b", "later"), ClusterEvent(1, "isr", "a", "earlier"))
+    found = documents.events(facts(events=events), NOW_MS)
+    assert [each["sentence"] for each in found["events"]] == ["later", "earlier"]
+
+
+async def test_observer_follows_the_logs(tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    log.write_text(ELECTION + "\n")
+    observer = Observer({"bootstrap.servers": "127.0.0.1:9"}, EventLogs({3: log}))
+    observer.start({})
+    try:
+        async with asyncio.timeout(20):
+            while not observer.facts.events:
+                await observer.changed(1.0)
+            with log.open("a") as file:
+                file.write(f"{START} topic {{}} second\n")
+            while len(observer.facts.events) < 2:
+                await observer.changed(1.0)
+        assert [e.sentence for e in observer.facts.events] == [
+            "orders/2: led by node 1",
+            "second",
+        ]
+    finally:
+        await observer.close()
