@@ -65,7 +65,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     25: (0, 4),  # AddOffsetsToTxn
     26: (0, 5),  # EndTxn
     27: (1, 1),  # WriteTxnMarkers
-    28: (0, 5),  # TxnOffsetCommit
+    28: (0, 6),  # TxnOffsetCommit; from 6 on by topic id
     29: (1, 3),  # DescribeAcls
     30: (1, 3),  # CreateAcls
     31: (1, 3),  # DeleteAcls

@@ -192,6 +192,8 @@ CONSUMER = (
     )),
     Setting("group.remote.assignor", str, None, "Of group.protocol=consumer: uniform, range, or "
             "another one that brokers have; without: their first."),
+    Setting("client.rack", str, None, "Of group.protocol=consumer: where it runs, for the brokers' "
+            "assignors."),
     Setting("isolation.level", str, "read_uncommitted", "Which records are seen.", choices=(
         "read_uncommitted", "read_committed",
     )),
@@ -322,6 +324,8 @@ def _check_protocol(s: Settings) -> None:
     if s.group_protocol == "classic":
         if s.group_remote_assignor is not None:
             raise ValueError("group.remote.assignor needs group.protocol=consumer")
+        if s.client_rack is not None:
+            raise ValueError("client.rack needs group.protocol=consumer")
         return
     if s.group_id is None:
         raise ValueError("group.protocol=consumer needs a group.id")

@@ -68,6 +68,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
             settings.group_instance_id,
             settings.max_poll_interval_ms,
             settings.group_remote_assignor,
+            settings.client_rack,
         )
         self.holding = Holding(self, changed, before_revoking)
         self.requests = MembershipRequests(

@@ -68,6 +68,7 @@ class Membership:
     instance_id: str | None = None
     rebalance_timeout_ms: int = 300_000
     assignor: str | None = None
+    rack: str | None = None
     state: MembershipState = _S.OUTSIDE
     epoch: int = -1
     interval_ms: int = 1_000
@@ -188,6 +189,7 @@ class Membership:
     def _everything(self) -> dict[str, Any]:
         return {
             "instance_id": self.instance_id,
+            "rack_id": self.rack,
             "rebalance_timeout": self.rebalance_timeout_ms,
             "subscribed_topic_names": self.names,
             "subscribed_topic_regex": self._said_pattern,

@@ -56,7 +56,8 @@ class MembershipRequests(CoordinatorRequests):
     def metadata(self) -> GroupMetadata:
         """Who the member is to offsets in transactions, by the newest epoch that it was told."""
         member_id, epoch = self._membership.identity
-        return GroupMetadata(self.group_id, epoch, member_id, self._settings.group_instance_id)
+        instance_id = self._settings.group_instance_id
+        return GroupMetadata(self.group_id, epoch, member_id, instance_id, self._topic_ids())
 
     async def heartbeat(
         self, heartbeat: MemberHeartbeat, limit_ms: int

@@ -67,6 +67,7 @@ REACTIONS: Mapping[Request, Mapping[int, Reaction]] = {
         _E.INVALID_COMMIT_OFFSET_SIZE: Reaction.ABORTABLE,
         _E.UNKNOWN_MEMBER_ID: Reaction.ABORTABLE,  # the group has gone on without us
         _E.ILLEGAL_GENERATION: Reaction.ABORTABLE,
+        _E.GROUP_ID_NOT_FOUND: Reaction.ABORTABLE,  # the same, in version 6
         _E.STALE_MEMBER_EPOCH: Reaction.ABORTABLE,
         _E.FENCED_INSTANCE_ID: Reaction.ABORTABLE,
         _E.REBALANCE_IN_PROGRESS: Reaction.ABORTABLE,

@@ -32,6 +32,7 @@ from .reactions import Reaction, Request, reaction_to
 CHANNEL = "transactions"
 FEATURE, V2_LEVEL = "transaction.version", 2
 END_V2, OFFSETS_V2, ADD_TO_OFFSETS_V1, PREPARED = 5, 5, 4, 6
+OFFSETS_BY_ID = 6  # TxnOffsetCommit (KIP-1319)
 RAISES_EPOCH_FROM = 3  # InitProducerId (KIP-360)
 T = TypeVar("T")
 PREPARED_HELP = (
@@ -159,13 +160,20 @@ class TransactionRequests:
         is_v2: bool,
     ) -> None:
         """Offsets that count when the transaction commits."""
+        topics = committed_by_topic(offsets)
+        is_by_id = is_v2 and offsets.keys() <= group.topic_ids.keys()
+        if is_by_id:  # beside the name, for brokers that do not know ids here
+            for topic in topics:
+                place = topic["name"], topic["partitions"][0]["partition_index"]
+                topic["topic_id"] = group.topic_ids[place]
         values = {
             **self._producer(producer),
             "group_id": group.group_id,
             "generation_id": group.generation_id,
+            "generation_id_or_member_epoch": group.generation_id,  # its name from version 6 on
             "member_id": group.member_id,
             "group_instance_id": group.group_instance_id,
-            "topics": committed_by_topic(offsets),
+            "topics": topics,
         }
 
         def read(answer: Any) -> tuple[int, None]:
@@ -173,6 +181,7 @@ class TransactionRequests:
             return _first_cause(codes), None
 
         newest = OFFSETS_V2 if is_v2 else ADD_TO_OFFSETS_V1
+        newest = OFFSETS_BY_ID if is_by_id else newest
         key = (GROUP, group.group_id)
         await self._until_decided(Request.COMMIT_OFFSETS, values, deadline_ms, read, newest, key)
 
@@ -199,7 +208,8 @@ class TransactionRequests:
     async def _call(
         self, connection: BrokerConnection, request: Request, values: dict[str, Any], newest: int
     ) -> Any:
-        if newest == PREPARED and connection.version_for(request.value) < PREPARED:
+        prepares = request is Request.INIT_PRODUCER_ID and newest == PREPARED
+        if prepares and connection.version_for(request.value) < PREPARED:
             raise UnsupportedVersion(f"{connection.host}:{connection.port}: {PREPARED_HELP}")
         self.ends_sent += request is Request.END_TRANSACTION
         try:

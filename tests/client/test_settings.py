@@ -64,6 +64,7 @@ def test_without_idempotence_anything_goes():
         ({"partition_assignment_strategy": []}, "at least one"),
         ({"session_timeout_ms": 1000, "heartbeat_interval_ms": 1000}, "must be below"),
         ({"group_remote_assignor": "range"}, "needs group.protocol=consumer"),
+        ({"client_rack": "a"}, "client.rack needs group.protocol=consumer"),
         ({"group_protocol": "consumer"}, "group.protocol=consumer needs a group.id"),
         (
             {"group_protocol": "consumer", "group_id": "g", "session_timeout_ms": 9_000},

@@ -178,13 +178,14 @@ def test_member_in_a_state_meets_an_event_and_goes_to_the_next(
 
 
 def test_first_heartbeat_says_everything_and_the_next_ones_what_has_changed() -> None:
-    member = Membership("m", None, 300, "range")
+    member = Membership("m", None, 300, "range", "rack-1")
     member.subscribe(("t",), None)
     first = member.heartbeat()
     assert first is not None and first.member_epoch == JOINS and first.owned == NOWHERE
     assert first.fields["rebalance_timeout"] == 300
     assert first.fields["subscribed_topic_names"] == ("t",)
     assert first.fields["server_assignor"] == "range"
+    assert first.fields["rack_id"] == "rack-1"
     member.answered(first, 7, 100, BOTH)
     assert (member.epoch, member.interval_ms, member.target) == (7, 100, BOTH)
     second = member.heartbeat()
