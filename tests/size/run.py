@@ -17,6 +17,7 @@ from oncelog import Cluster
 from oncelog.deploy.cluster.terminal import show
 
 from .batches import compacted, search
+from .epochs import epochs
 from .journal import journal
 from .load import flush, tail
 from .members import members
@@ -27,7 +28,7 @@ from .stage import Outcome, Stage, judge, names_of
 
 CASES = names_of((
     create, search, compacted, journal, flush, unread, repeated, delete, restart, tail,
-    members,
+    members, epochs,
 ))  # fmt: skip
 COLUMNS = {
     "case": "CASE",

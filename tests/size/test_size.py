@@ -27,6 +27,7 @@ SHORT = (
     "delete",
     "restart",
     "members",
+    "epochs",
 )
 
 
