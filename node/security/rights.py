@@ -13,11 +13,12 @@ from typing import Any
 
 from ...runtime.steps import StepCounter, Steps
 from ...wire.acls import CLUSTER_NAME, AclOperation, ResourceType
-from ...wire.errors import KafkaError
+from ...wire.errors import KafkaError, UnknownTopicId
 from .access import Access
 
 Resource = tuple[ResourceType, str]
 Refuse = Callable[[Any, KafkaError], Any]
+ZERO_ID = bytes(16)
 CLUSTER: Resource = (ResourceType.CLUSTER, CLUSTER_NAME)
 
 
@@ -41,9 +42,10 @@ class Right:
 class EachItem:
     """An operation on the resource of each item of an array.
 
-    resource: (state, request, item) -> the resource, None of an item that names none. unless: a
-    right that stands for all of them. refuse: how refused items are answered, where that is not
-    what the row says of errors. refuses_all: one refused item refuses the whole request.
+    resource: (state, request, item) -> the resource, None of an item that names none; it may raise
+    the error of an item that is not for the handler. unless: a right that stands for all of them.
+    refuse: how refused items are answered, where that is not what the row says of errors.
+    refuses_all: one refused item refuses the whole request.
     """
 
     operation: AclOperation
@@ -123,11 +125,15 @@ def _sort(
         ):
             return
     allowed: list[Any] = []
-    denied: dict[ResourceType, tuple[list[Any], KafkaError]] = {}
+    denied: dict[int, tuple[list[Any], KafkaError]] = {}  # by what is wrong
     for item in getattr(request, rule.array, None) or ():
         if counter.ends_step():
             yield
-        resource = rule.resource(state, request, item)
+        try:
+            resource = rule.resource(state, request, item)
+        except KafkaError as error:
+            denied.setdefault(-error.number, ([], error))[0].append(item)
+            continue
         if resource is None or access.allows(rule.operation, *resource):
             allowed.append(item)
             continue
@@ -184,12 +190,17 @@ def on_each_topic(
 ) -> EachItem:
     """An operation on each topic of an array, by its name or its id.
 
-    A topic id that is not known is for the handler: there is nothing to protect.
+    A topic id that is not known is refused here: it may be known by the time a handler looks, or
+    known to the controller, and nobody would have judged it.
     """
 
     def resource(state: Any, request: Any, item: Any) -> Resource | None:
         name = topic_name(state, item)
-        return None if name is None else (ResourceType.TOPIC, name)
+        if name is not None:
+            return ResourceType.TOPIC, name
+        if getattr(item, "topic_id", ZERO_ID) != ZERO_ID:
+            raise UnknownTopicId
+        return None
 
     topic = (ResourceType.TOPIC,)
     return EachItem(operation, topic, array, resource, unless, refuse, refuses_all)

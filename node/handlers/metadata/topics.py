@@ -11,8 +11,6 @@ milliseconds. A request that timed out may still take effect.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import compress
-from operator import not_
 from typing import Any
 
 from ....coordinator.metadata.cluster_model import INTERNAL_TOPICS
@@ -190,21 +188,8 @@ async def delete_topics(
         raise error_for(code, "Topic deletion is disabled.")
     if not references:
         return {"responses": []}
-    known, unknown = references, list[TopicReference]()
-    if context.broker.authorizer is not None:
-        # Rights go by names: an id that this broker does not know yet is not for the controller.
-        state = context.broker.state
-
-        def is_known(reference: TopicReference) -> bool:
-            return not reference.topic_id or state.topic_by_id(reference.topic_id) is not None
-
-        told = await context.broker.work.finish("DeleteTopics", made(is_known, references))
-        known = list(compress(references, told))
-        unknown = list(compress(references, map(not_, told)))
-    if not known:
-        return {"responses": list(map(_unknown_id, unknown))}
     result = await context.broker.controller.submit(
-        DeleteTopics(tuple(known)), timeout_ms=bounded_timeout_ms(request.timeout)
+        DeleteTopics(tuple(references)), timeout_ms=bounded_timeout_ms(request.timeout)
     )
     if result.error:
         raise error_for(result.error, result.message)
@@ -217,14 +202,9 @@ async def delete_topics(
         topic_id = item.topic_id or ZERO_ID
         answers[name, topic_id] = {"name": name, "topic_id": topic_id, **outcome_of(item)}
 
-    outcomes = zip(known, result.items, strict=True)
+    outcomes = zip(references, result.items, strict=True)
     await context.broker.work.finish("DeleteTopics", made(answer, outcomes))
-    return {"responses": [*answers.values(), *map(_unknown_id, unknown)]}
-
-
-def _unknown_id(reference: TopicReference) -> "responses.DeleteTopics.DeletableTopicResult":
-    unknown = code_and_message(error_for(ErrorCode.UNKNOWN_TOPIC_ID))
-    return {"name": None, "topic_id": reference.topic_id, **unknown}
+    return {"responses": list(answers.values())}
 
 
 def _reference(topic: "requests.DeleteTopicsRequest.DeleteTopicState") -> TopicReference:

@@ -42,12 +42,15 @@ class Client:
         return await request(self._dispatcher, self.context, key, version, values).value()
 
     async def allow(
-        self, operation: AclOperation, name: str, permission: int = AclPermission.ALLOW
+        self,
+        operation: AclOperation,
+        name: str,
+        permission: int = AclPermission.ALLOW,
+        resource_type: ResourceType = ResourceType.TOPIC,
     ) -> int:
-        """Create an ACL for alice and a topic, or the cluster; the error."""
-        is_cluster = name == CLUSTER_NAME
+        """Create an ACL for alice and a topic, a group, or the cluster; the error."""
         acl = {
-            "resource_type": ResourceType.CLUSTER if is_cluster else ResourceType.TOPIC,
+            "resource_type": ResourceType.CLUSTER if name == CLUSTER_NAME else resource_type,
             "resource_name": name,
             "resource_pattern_type": PatternType.LITERAL,
             "principal": "User:alice",

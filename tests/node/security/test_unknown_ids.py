@@ -1,7 +1,6 @@
 """Topic ids that a broker learns of only while a request waits."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 from uuid import uuid4
@@ -11,16 +10,18 @@ import pytest
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
 from oncelog.coordinator.security.principal import Principal
 from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
-from oncelog.node.handlers.metadata.topics import delete_topics
 from oncelog.node.handlers.produce.operation import ProduceOperation
 from oncelog.node.handlers.produce.record_checks import check_in_slices
 from oncelog.node.listener.dispatch import RequestContext
+from oncelog.proof.conformance.harmless import HARMLESS
+from oncelog.wire.acls import AclOperation, ResourceType
 from oncelog.wire.errors import ErrorCode
-from oncelog.wire.framing import RequestHeader
+from oncelog.wire.messages import api_keys
 from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
 from oncelog.wire.records import Record, encode_batch
 
 from ..own_broker import running
+from .test_refusals import secured
 
 SETTINGS = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
 
@@ -51,17 +52,37 @@ async def test_produce_to_an_id_that_becomes_known_is_judged_then(
         assert operation.response.topics[0].partitions[0].error_code == error
 
 
-async def test_deletion_by_an_unknown_id_does_not_reach_the_controller(tmp_path: Path) -> None:
-    async with running(tmp_path, settings=SETTINGS) as broker:
-        context = RequestContext(broker.services, 1, "127.0.0.1", Principal("User", "alice"))
-        topic_id, controller = uuid4().bytes, broker.services.controller
-        create = CreateTopics((NewTopic("orders", topic_id, 1, 1),))
-        await controller.submit(create, timeout_ms=20_000)
-        state = broker.services.state
-        topic = SimpleNamespace(name=None, topic_id=topic_id)
-        request: Any = SimpleNamespace(topics=[topic], timeout=20_000)
-        with mock.patch.object(type(state), "topic_by_id", lambda self, topic_id: None):  # lagging
-            answer: Any = await delete_topics(context, RequestHeader(20, 6, 1, "it", 0), request)
-        (refused,) = answer["responses"]
-        assert refused["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
-        assert state.topic_by_id(topic_id) is not None
+DELETION = api_keys.DELETE_TOPICS, 6, {"timeout": 20_000}, {"name": None}
+COMMIT = (
+    api_keys.OFFSET_COMMIT,
+    10,
+    {**HARMLESS[api_keys.OFFSET_COMMIT], "group_id": "g"},
+    {"partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]},
+)
+
+
+def _error(answer: Any) -> int:
+    """The error of the only topic of an answer."""
+    (topic,) = getattr(answer, "responses", None) or answer.topics
+    return topic.partitions[0].error_code if hasattr(topic, "partitions") else topic.error_code
+
+
+@pytest.mark.parametrize(("key", "version", "values", "topic"), [DELETION, COMMIT])
+async def test_id_that_becomes_known_after_rights_are_judged_stays_unknown(
+    tmp_path: Path, key: int, version: int, values: Any, topic: Any
+) -> None:
+    async with secured(tmp_path) as (admin, alice):
+        await admin.allow(AclOperation.READ, "g", resource_type=ResourceType.GROUP)
+        state = alice.context.broker.state
+        topic_id, known = state.topics["a"].topic_id, type(state).topic_by_id
+        lags = iter((True,))
+
+        def lagging(self: Any, asked: bytes) -> Any:
+            return None if next(lags, False) else known(self, asked)
+
+        with mock.patch.object(type(state), "topic_by_id", lagging):
+            asked = {**values, "topics": [{**topic, "topic_id": topic_id}]}
+            answer = await alice.ask(key, version, **asked)
+        assert next(lags, None) is None
+        assert _error(answer) == ErrorCode.UNKNOWN_TOPIC_ID
+        assert "a" in state.topics
