@@ -76,6 +76,8 @@ class Cluster:
         self._nodes: dict[int, NodeProcess] = {}
         self._admin: Any = None
         self._admin_lock = threading.Lock()
+        self._starting = threading.Lock()
+        self._is_ended = False  # faults of other threads start no node any more
 
     @classmethod
     def open(cls, data: str | Path) -> "Cluster":
@@ -189,6 +191,7 @@ class Cluster:
             before = copy.deepcopy(known)
             file = self._file_to_start(known)
             self._adopt(file)
+            self._is_ended = False
             try:
                 first = PURGE if known is None else KEEP
                 guardian.keep("cluster", self.data, f"{first} {file.owner}")
@@ -217,6 +220,8 @@ class Cluster:
             if self._admin is not None:
                 self._admin.close()
                 self._admin = None
+        with self._starting:
+            self._is_ended = True
         with layout.locked(self.data):
             killed = end_nodes(self._nodes.values(), is_graceful=not purge)
             layout.remove_peer_directory(self.peer_directory)
@@ -383,9 +388,12 @@ class Cluster:
             prepare(self.data, self.bootstrap)
         started = [self._nodes[i] for i in node_ids]
         for node in started:
-            node.directory.mkdir(mode=0o700, exist_ok=True)
-            properties.write_properties(node, self.file)
-            node.spawn()
+            with self._starting:
+                if self._is_ended:
+                    raise Failure("The cluster has been ended: up() starts it again.")
+                node.directory.mkdir(mode=0o700, exist_ok=True)
+                properties.write_properties(node, self.file)
+                node.spawn()
         # Only now, when the nodes are on their way: these imports cost.
         from ...client.loop_thread import LoopThread
         from .readiness import wait_until_ready

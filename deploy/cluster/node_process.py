@@ -259,9 +259,11 @@ class NodeNotReady(Failure):
 def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
     """End nodes at once, also those of a killed `up`; those that did not when they were asked.
 
-    A node that a fault has just started again is a new process, and is ended in the next round.
+    A node that a fault has just started again is a new process, and is ended in the next round,
+    also where it was down at first.
     """
-    alive, killed = _alive(nodes), list[int]()
+    nodes, killed = list(nodes), list[int]()
+    alive = _alive(nodes)
     for _ in range(ROUNDS_OF_ENDING):
         ending = [
             threading.Thread(target=_end, args=(node, is_graceful, killed), daemon=True)
@@ -271,7 +273,7 @@ def end_nodes(nodes: Iterable[NodeProcess], *, is_graceful: bool) -> list[int]:
             thread.start()
         for thread in ending:
             thread.join()
-        alive = _alive(alive)
+        alive = _alive(nodes)
         if not alive:
             return sorted(set(killed))
     left = [node.node_id for node in alive]

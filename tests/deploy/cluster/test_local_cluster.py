@@ -166,6 +166,33 @@ def test_node_that_a_fault_starts_again_while_nodes_end_is_ended_too(tmp_path, m
         assert started == [1] and cluster.node(1).find(thorough=True) is None
 
 
+def test_node_that_a_fault_starts_while_others_end_is_ended_too(tmp_path, monkeypatch):
+    kill, spawned = NodeProcess.kill, list[int]()
+    with Cluster(3, data=tmp_path / "data") as cluster:
+        cluster.kill(2)
+
+        def kill_and_spawn(node: NodeProcess) -> None:
+            kill(node)
+            if node.node_id == 1:
+                cluster.node(2).spawn()
+                spawned.append(2)
+
+        monkeypatch.setattr(NodeProcess, "kill", kill_and_spawn)
+        end_nodes([cluster.node(1), cluster.node(2)], is_graceful=False)
+        assert spawned == [2] and cluster.node(2).find(thorough=True) is None
+
+
+def test_node_that_a_fault_would_start_after_the_end_stays_down(tmp_path):
+    with Cluster(1, data=tmp_path / "data") as cluster:
+        cluster.kill(1)
+        cluster.down()
+        with pytest.raises(Failure, match="ended"):
+            cluster.start(1)
+        assert cluster.node(1).find(thorough=True) is None
+        cluster.up()
+        assert cluster.status()[0].state == "running"
+
+
 def test_a_node_that_does_not_stop_is_killed_and_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Cluster, "node_type", Impatient)
     with Cluster(3, data=tmp_path / "data") as running:
