@@ -45,6 +45,7 @@ from .outputs.reading import OutputReader, read_all
 from .plan import (
     COMMITS,
     INSTANCES_MORE_MAX,
+    SLOW_S,
     SURE_EXTRA_S,
     Act,
     AimedFault,
@@ -306,13 +307,15 @@ class Run:
         for fault in planned if s.faults is None else named(s.faults):
             is_sure, is_named = fault.sure_tries > 0, s.faults is not None
             is_fed = feeder.fed >= INPUTS_MAX  # what strikes from now on would meet nothing
-            if left.is_over(at_last=is_sure) or made >= FAULTS_MAX or is_fed:
+            if left.is_over(at_last=True) or made >= FAULTS_MAX or is_fed:
                 return
+            if not is_sure and left.is_over():
+                continue  # it belongs to the one before; the sure ones are still to come
             feeder.check()
             if fault.act is not Act.SLOW:
                 left.lasts(striker.late.wait_until_over)
             traits = Traits(observed.apis, len(application.instances), cluster is not None)
-            fits = is_sure or left.has_room(self._timeouts.least_s(fault))
+            fits = left.has_room(self._timeouts.least_s(fault), at_last=is_sure)
             if is_named or (fits and is_possible(fault, traits, s.instances)):
                 struck, made = left.lasts(partial(striker.strike, fault), is_sure), made + 1
                 self._say(f"{struck.at_s - self._begun_s:6.1f} s  {struck.what}")
@@ -384,8 +387,9 @@ class _Time:
     def is_over(self, at_last: bool = False) -> bool:
         return time.monotonic() > (self._latest_s if at_last else self._end_s)
 
-    def has_room(self, seconds: float) -> bool:
-        return time.monotonic() + seconds < self._end_s
+    def has_room(self, seconds: float, at_last: bool = False) -> bool:
+        end_s = self._latest_s + SLOW_S[1] if at_last else self._end_s
+        return time.monotonic() + seconds < end_s
 
     def lasts(self, act: Callable[[], T], is_extra: bool = True) -> T:
         """Do it, beyond the time if it is extra."""

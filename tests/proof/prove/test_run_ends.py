@@ -1,6 +1,7 @@
 """A run that fails itself says nothing of the application."""
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import islice
 from types import SimpleNamespace
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.prove import run as run_module
 from oncelog.proof.prove.facts import Struck
-from oncelog.proof.prove.plan import AimedFault, Timeouts
-from oncelog.proof.prove.run import RUN_ENDS_WITHIN_S, Run
+from oncelog.proof.prove.plan import AIM_MIN_S, AimedFault, Timeouts, Traits, sure_ones
+from oncelog.proof.prove.run import DRAIN_MIN_S, RUN_ENDS_WITHIN_S, STOP_S, Run
 from oncelog.proof.prove.settings import ProveSettings
+from oncelog.proof.prove.strikes.lateness import GO_ON_S
 
 
 def broken() -> None:
@@ -61,6 +64,61 @@ def test_faults_are_made_as_long_as_was_asked_for() -> None:
     striker = SimpleNamespace(strike=strike, restarted=[], late=late)
     parts: Any = (striker, application, observed, feeder, None)
     assert len(list(islice(run._strike(*parts), 401))) == len(made) == 401
+
+
+class Clock:
+    """The striker of a run, and the time that its faults take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.made = 0.0, list[AimedFault]()
+        monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+
+    def run(
+        self, seed: int, seconds: float, lasts_s: Callable[[AimedFault], float], is_made: bool
+    ) -> None:
+        """Have all faults of a run made."""
+
+        def strike(fault: AimedFault) -> Struck:
+            self.made.append(fault)
+            self.now_s += lasts_s(fault)
+            return Struck(self.now_s, "", fault.name, fault.name, is_made=is_made)
+
+        apis = frozenset(("Produce", "EndTxn", "TxnOffsetCommit", "OffsetFetch"))
+        parts: Any = (
+            SimpleNamespace(
+                strike=strike, restarted=[],
+                late=SimpleNamespace(wait_until_over=lambda: None, until_s=1e9),
+            ),
+            SimpleNamespace(instances=["one", "two"]),
+            SimpleNamespace(apis=apis, worked_at_s=0.0),
+            SimpleNamespace(fed=0, check=lambda: None),
+            object(),
+        )  # fmt: skip
+        run = Run(
+            ProveSettings(command=("true",), seconds=seconds, seed=seed), None, lambda _: None
+        )
+        list(run._strike(*parts))
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_sure_faults_are_made_when_time_ends_within_faults_that_belong_together(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    clock.run(seed, 10.0, lambda fault: 1.0 if fault.sure_tries else 12.0, is_made=True)
+    traits = Traits(frozenset(("Produce", "EndTxn", "TxnOffsetCommit", "OffsetFetch")), 2, True)
+    sure = [fault for group in sure_ones(seed, 10.0, traits, 2) for fault in group]
+    assert sure and [fault for fault in clock.made if fault.sure_tries] == sure
+
+
+@pytest.mark.parametrize("seconds", [10.0, 60.0, 120.0, 300.0])
+def test_faults_end_early_enough_for_the_drain(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(10):
+        clock = Clock(monkeypatch)
+        clock.run(seed, seconds, lambda fault: AIM_MIN_S + fault.seconds, is_made=False)
+        assert clock.now_s - seconds + GO_ON_S + DRAIN_MIN_S + STOP_S <= RUN_ENDS_WITHIN_S
 
 
 @pytest.mark.parametrize("late_s", [-60.0, 0.0, 30.0, 75.0])
