@@ -288,7 +288,17 @@ class Connection(asyncio.BufferedProtocol):
                 assert self.context is not None
                 software = self.context.client_software
                 server.unserved.note(reason, software, self.peer_host, frames[0])
-            self.close(str(reason))
+            self._close_in_turn(str(reason))
+
+    def _close_in_turn(self, reason: str) -> None:
+        """Close when all earlier requests are answered: nothing more starts until then."""
+        if not self._in_flight:
+            self.close(reason)
+            return
+        last = PendingAnswer()
+        last.abort(reason)
+        self._is_pipelining = False
+        self._in_flight.append((last, 0))
 
     def _may_overtake_answers(self, api: Api | None) -> bool:
         return api is not None and api.is_pipelined and len(self._in_flight) < PIPELINED_MAX

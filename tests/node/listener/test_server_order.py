@@ -84,6 +84,28 @@ async def test_anything_else_starts_after_all_earlier_answers(
         assert await client.receive() == answer
 
 
+@pytest.mark.parametrize("last", ["not served", "no header"])
+async def test_request_that_ends_its_connection_lets_earlier_answers_leave(
+    bench: Bench, last: str
+) -> None:
+    client, toys = await bench.connect(), bench.toys
+    client.send(PRODUCE, b"a")
+    client.send(PRODUCE, b"b")
+    if last == "not served":
+        client.send((99, 1), b"c")
+    else:
+        client.writer.write(b"\0\0\0\x0a" + bytes((0, PRODUCE[0], 0, PRODUCE[1], 0, 0, 0, 3, 9, 9)))
+    client.send(PRODUCE, b"d")
+    await until(lambda: len(toys.started) == 2)
+    assert await client.is_silent()
+    toys.pending[b"b"].complete([b"2"])
+    toys.pending[b"a"].complete([b"1"])
+    assert await client.receive() == (1, b"1")
+    assert await client.receive() == (2, b"2")
+    assert await client.is_closed()
+    assert toys.started == [b"a", b"b"]
+
+
 async def test_a_produce_waits_for_a_fetch_before_it(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     client.send(WAIT, b"fetch")

@@ -21,7 +21,7 @@ from oncelog.wire.security.scram_server import ScramServer
 from oncelog.wire.security.secret import Secret
 
 from ....awaiting import until
-from ..toy_server import ECHO, Bench, toy_server
+from ..toy_server import ECHO, PRODUCE, Bench, toy_server
 
 DELAY_MS = 300
 HANDSHAKE, AUTHENTICATE = (17, 1), (36, 0)
@@ -74,6 +74,27 @@ async def test_request_behind_the_right_password_is_answered() -> None:
         await client.receive()
         await client.receive()
         assert (await client.receive())[1] == b"behind it"
+
+
+async def test_login_that_ends_while_answers_wait_lets_them_leave() -> None:
+    async with serving(connections_max_reauth_ms=100) as bench:
+        client, toys = await bench.connect("L"), bench.toys
+        await client.ask(HANDSHAKE, chosen())
+        await client.ask(AUTHENTICATE, token(b"a"))
+        client.send(PRODUCE, b"first")
+        await until(lambda: b"first" in toys.pending)
+        (connection,) = bench.server._connections
+        context = connection.context
+        assert context is not None
+        login = context.login
+        assert login is not None
+        await until(lambda: login.is_over(context.broker.clock.monotonic_ms()))
+        client.send(PRODUCE, b"second")
+        assert await client.is_silent()
+        toys.pending[b"first"].complete([b"1"])
+        assert (await client.receive())[1] == b"1"
+        assert await client.is_closed()
+        assert toys.started == [b"first"]
 
 
 async def test_who_reads_no_answers_before_a_login_keeps_no_place(
