@@ -15,6 +15,8 @@ from ....wire.framing import Buffer
 from .reasons import reason_of
 
 SLICE_BYTES = 64 * 1024  # of plain text that is encrypted at once; some 0.3 ms
+RECORDS_AT_ONCE = 64  # that OpenSSL is given to read; as many changes of keys are 2 ms
+_HEADER_BYTES = 5  # of a record; the last two are its length
 _HANDSHAKE_RECORD = 0x16
 
 
@@ -28,11 +30,14 @@ class TlsChannel:
     __slots__ = (
         "_incoming",
         "_is_first",
+        "_later",
         "_outgoing",
+        "_record_bytes",
         "_tls",
         "_unsent",
         "broken_by",
         "has_ended",
+        "has_more",
         "is_established",
         "unsent_bytes",
     )
@@ -42,6 +47,9 @@ class TlsChannel:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent: deque[memoryview] = deque()
         self._is_first = True
+        self._later = b""  # came, and OpenSSL has not been given it yet
+        self._record_bytes = 0  # of its last record that are still to come
+        self.has_more = False  # OpenSSL was given more when it had read all before
         self.unsent_bytes = 0
         self.is_established = False
         self.has_ended = False  # the peer has said that nothing more will come
@@ -55,18 +63,23 @@ class TlsChannel:
             self._is_first = False
             if data[0] != _HANDSHAKE_RECORD:
                 raise NotTls
-        self._incoming.write(data)
+        if self._later:
+            self._later += bytes(data)
+        else:
+            self._give(memoryview(data))
 
     @property
     def unread_bytes(self) -> int:
         """How much came and was not read; encrypted bytes count as they are."""
-        return self._incoming.pending + (self._tls.pending() if self.is_established else 0)
+        plain = self._tls.pending() if self.is_established else 0
+        return self._incoming.pending + len(self._later) + plain
 
     def shake_hands(self) -> bool:
         """Go on with the handshake as far as the bytes allow; return whether it is done."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
+            self._give_more()
             return False
         self.is_established = True
         return True
@@ -82,7 +95,7 @@ class TlsChannel:
                     break
                 filled += count  # type: ignore[operator]
         except ssl.SSLWantReadError:
-            pass
+            self._give_more()
         except ssl.SSLError as error:
             if not filled:
                 raise
@@ -92,6 +105,28 @@ class TlsChannel:
     def certificate(self) -> dict[str, Any] | None:
         """Return the peer's certificate as Python's ssl decodes it, None without one."""
         return self._tls.getpeercert() or None
+
+    def _give_more(self) -> None:
+        later, self._later = self._later, b""
+        self.has_more = bool(later) and self._give(memoryview(later))
+
+    def _give(self, data: memoryview) -> bool:
+        """Give OpenSSL a few records, however small they are; return whether it got any byte.
+
+        It reads until it comes upon plain text, and of changes of keys a client may send
+        thousands in a row.
+        """
+        end, size = self._record_bytes, len(data)
+        last = size - _HEADER_BYTES  # where a whole header may begin
+        for _ in range(RECORDS_AT_ONCE):
+            if end > last:
+                break
+            end += _HEADER_BYTES + (data[end + 3] << 8 | data[end + 4])
+        given = min(end, size)
+        self._record_bytes = end - given
+        self._incoming.write(data[:given])
+        self._later = bytes(data[given:])
+        return given > 0
 
     # -- to the peer
 

@@ -86,11 +86,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
+        """Read nothing more, either: what a client sends may ask TLS itself for an answer."""
         self._is_transport_full = True
+        self._steer()
 
     def resume_writing(self) -> None:
         """The client has taken a slice: encrypt the next one."""
         self._is_transport_full = False
+        self._steer()
         self._share.do(self._send)
 
     # -- called by the connection: its transport
@@ -170,7 +173,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 if is_done and connection.context is not None:
                     connection.context.principal = self._principal_of(channel.certificate())
                 share.ended()
-                if not is_done:
+                if not is_done and not channel.has_more:
                     return
                 continue
             count = channel.read_into(connection.get_buffer(-1))
@@ -181,7 +184,8 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._break(channel.broken_by)
             if channel.has_ended:
                 self._end_reading()
-            if channel.has_ended or not count or not channel.unread_bytes:
+            is_over = channel.has_ended or not channel.unread_bytes
+            if is_over or not (count or channel.has_more):
                 return
 
     def _put_off(self) -> None:
@@ -207,7 +211,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._is_paused_by_connection or self._is_put_off or self._is_closing:
+        is_held = self._is_paused_by_connection or self._is_put_off or self._is_transport_full
+        if is_held or self._is_closing:
             transport.pause_reading()
         else:
             transport.resume_reading()

@@ -1,12 +1,16 @@
 """Clients that break TLS after their handshake: what they had asked for, and what they may cost."""
 
 import asyncio
+import ctypes
+import ctypes.util
 import logging
 import os
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +18,7 @@ from oncelog.node.config.listeners import parse_listeners
 from oncelog.node.handlers.produce.large_produce import LargeProduce
 from oncelog.node.handlers.produce.queue import ProduceQueue
 from oncelog.node.listener.protection import Protection
+from oncelog.node.listener.tls.channel import SLICE_BYTES
 from oncelog.node.listener.tls.transport import TlsTransport
 from oncelog.wire.messages.produce import ProduceRequest, encode_request
 
@@ -22,6 +27,7 @@ from ..toy_server import WAIT, Bench, Client, toy_server
 from .certificates import Certificates
 
 pytestmark = pytest.mark.uvloop  # as brokers do
+OF_POINTERS = ("TLS_client_method", "SSL_CTX_new", "SSL_new")
 BROKEN_RECORD = b"\x17\x03\x03\x00\x20" + bytes(32)
 
 
@@ -102,3 +108,51 @@ async def test_bytes_behind_the_end_of_a_client_are_not_kept(certificates: Certi
             await asyncio.sleep(0.01)
         assert bench.server.connection_count == 1
         assert channel.unread_bytes == 0
+
+
+def change_keys(port: int, times: int) -> int:
+    """Ask for so many changes of keys by OpenSSL itself, and read nothing; return how many."""
+    path = ctypes.util.find_library("ssl")
+    if path is None or not ssl.HAS_TLSv1_3:
+        pytest.skip("there is no OpenSSL to load")
+    openssl, pointer = ctypes.CDLL(path), ctypes.c_void_p
+    for name, *arguments in (
+        ("TLS_client_method",), ("SSL_CTX_new", pointer), ("SSL_new", pointer),
+        ("SSL_set_fd", pointer, ctypes.c_int), ("SSL_connect", pointer),
+        ("SSL_key_update", pointer, ctypes.c_int), ("SSL_do_handshake", pointer),
+    ):  # fmt: skip
+        function = getattr(openssl, name)
+        function.argtypes = arguments
+        function.restype = pointer if name in OF_POINTERS else ctypes.c_int
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 1, 0))
+        client.connect(("127.0.0.1", port))
+        peer = openssl.SSL_new(openssl.SSL_CTX_new(openssl.TLS_client_method()))
+        assert openssl.SSL_set_fd(peer, client.fileno()) == openssl.SSL_connect(peer) == 1
+        for number in range(times):
+            if openssl.SSL_key_update(peer, 1) != 1 or openssl.SSL_do_handshake(peer) != 1:
+                return number
+    return times
+
+
+async def test_changes_of_keys_whose_answers_are_not_read_fill_no_memory(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most_bytes, made = 0, TlsTransport.connection_made
+    transports: list[TlsTransport] = []
+
+    def connection_made(self: TlsTransport, transport: Any) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        transports.append(self)
+        made(self, transport)
+
+    monkeypatch.setattr(TlsTransport, "connection_made", connection_made)
+    async with serving(certificates) as (bench, _):
+        loop, port = asyncio.get_running_loop(), bench.server.ports["SSL"]
+        asking = loop.run_in_executor(None, change_keys, port, 20_000)
+        while not asking.done():
+            most_bytes = max(most_bytes, transports[-1].get_write_buffer_size())
+            await asyncio.sleep(0.01)
+        assert await asking > 1_000
+        assert most_bytes < 3 * SLICE_BYTES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.node.listener.tls.channel import SLICE_BYTES, NotTls, TlsChannel
+from oncelog.node.listener.tls.channel import RECORDS_AT_ONCE, SLICE_BYTES, NotTls, TlsChannel
 
 from .certificates import Certificates
 
@@ -50,7 +50,7 @@ def connected(certificates: Certificates) -> tuple[TlsChannel, Peer]:
 
 def everything(channel: TlsChannel, room: int = 1 << 20) -> bytes:
     data, buffer = b"", memoryview(bytearray(room))
-    while count := channel.read_into(buffer):
+    while (count := channel.read_into(buffer)) or channel.has_more:
         data += buffer[:count]
     return data
 
@@ -74,6 +74,23 @@ def test_channel_reads_what_a_client_sends_in_pieces_of_any_size(
         found += everything(channel, room)
     assert found == b"".join(messages)
     assert not channel.unread_bytes and not channel.has_ended
+
+
+@pytest.mark.parametrize("piece", [1, 4, 5, 6, 27, 65_536])
+def test_channel_reads_few_records_at_once_however_small_they_are(
+    certificates: Certificates, piece: int
+) -> None:
+    channel, peer = connected(certificates)
+    for number in range(1_000):
+        peer.tls.write(bytes([number % 256]))
+    sent, found, most = peer.outgoing.read(), b"", 0
+    buffer = memoryview(bytearray(SLICE_BYTES))
+    for start in range(0, len(sent), piece):
+        channel.receive(sent[start : start + piece])
+        while (count := channel.read_into(buffer)) or channel.has_more:
+            found, most = found + buffer[:count], max(most, count)
+    assert found == bytes(number % 256 for number in range(1_000))
+    assert most <= RECORDS_AT_ONCE and not channel.unread_bytes
 
 
 @settings(max_examples=50, deadline=None)
