@@ -11,16 +11,25 @@ USERS_MAX = 100_000
 
 
 def alter_credentials(tables: ClusterTables, command: AlterScramCredentials) -> Steps[Result]:
-    """Per change: RESOURCE_NOT_FOUND (nothing to remove), POLICY_VIOLATION (too many users)."""
+    """Per change: RESOURCE_NOT_FOUND (nothing to remove), POLICY_VIOLATION (too many users).
+
+    As in Kafka, a user who has nothing to remove keeps what there was.
+    """
     items: list[Item] = []
     counter = StepCounter()
+    nothing = ResourceNotFound("Attempt to delete a user credential that does not exist")
+    refused = set[str]()
+    for change in command.changes:
+        known = tables.scram_credentials.get(change.name, {})
+        if change.credential is None and change.mechanism not in known:
+            refused.add(change.name)
+        if counter.ends_step():
+            yield
     for change in command.changes:
         item = Item(name=change.name)
         credential, known = change.credential, tables.scram_credentials.get(change.name, {})
-        if credential is None and change.mechanism not in known:
-            item = item.refused(
-                ResourceNotFound("Attempt to delete a user credential that does not exist")
-            )
+        if change.name in refused:
+            item = item.refused(nothing)
         elif credential is not None and not known and len(tables.scram_credentials) >= USERS_MAX:
             item = item.refused(PolicyViolation(f"At most {USERS_MAX} users have credentials."))
         else:

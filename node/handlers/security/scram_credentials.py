@@ -13,7 +13,7 @@ from ....coordinator.metadata.commands import AlterScramCredentials
 from ....coordinator.security.scram_changes import MECHANISM_NAMES, ScramChange
 from ....runtime.steps import StepCounter, Steps
 from ....wire.acls import AclOperation
-from ....wire.errors import ErrorCode, KafkaError
+from ....wire.errors import ErrorCode, KafkaError, error_for
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
@@ -49,6 +49,8 @@ def describe(
                 f"{name}"
             )
         elif name not in credentials:
+            if not asked:
+                continue  # removed meanwhile
             error = ErrorCode.RESOURCE_NOT_FOUND
             message = f"Attempt to describe a user credential that does not exist: {name}"
         found = credentials.get(name, {}) if not error else {}
@@ -81,9 +83,11 @@ async def alter(
             AlterScramCredentials(tuple(changes)),
             timeout_ms=context.broker.config.request_timeout_ms,
         )
-        for change, item in zip(changes, result.items, strict=False):
-            if item.error or result.error:
-                errors[change.name] = (item.error or result.error, item.message or result.message)
+        if result.error:
+            raise error_for(result.error, result.message)
+        for change, item in zip(changes, result.items, strict=True):
+            if item.error:
+                errors[change.name] = (item.error, item.message)
     names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
 
     def answer(name: str) -> Any:
