@@ -61,7 +61,10 @@ class ClusterChoice:
         )
         config = self._file_config()
         if "bootstrap.servers" not in config:
-            config |= self._elsewhere() or self._here()
+            found = self._elsewhere() or self._here()
+            if config:  # it says who logs in: nobody else does
+                found = {"bootstrap.servers": found["bootstrap.servers"]}
+            config |= found
         return config
 
     def registry(self) -> str | None:
