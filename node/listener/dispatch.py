@@ -97,9 +97,9 @@ def control_api(
     """A row for an API of the control plane, whose messages the codec library carries.
 
     decide: (context, header, request) -> the fields of the answer, or a coroutine of them, or
-    steps (`wire.steps`): what is done at their first yield is answered at once, else they go on in
-    slices. So do decoding a large request and encoding a long answer. A coroutine waits for others,
-    and may leave steps, which make the answer.
+    steps (`runtime.steps`): what is done at their first yield is answered at once, else they go on
+    in slices. So do decoding a large request and encoding a long answer. A coroutine waits for
+    others, and may leave steps, which make the answer.
     on_error: (request, error) -> the fields of the answer that says so, in Kafka's shape.
     rights: see `Api`. With an authorizer they are judged here, before anything else is done.
     begin: is asked before `decide` of a request that is not large. Its answer it encodes itself,
