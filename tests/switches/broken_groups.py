@@ -4,7 +4,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from oncelog.coordinator.groups.classic_group import ClassicGroup
+from oncelog.coordinator.groups.consumer import heartbeats
 from oncelog.coordinator.groups.consumer.consumer_group import ConsumerGroup, held_partitions
+from oncelog.coordinator.groups.consumer.records import CurrentAssignmentKey
 from oncelog.coordinator.groups.consumer_groups import ConsumerGroups
 from oncelog.coordinator.groups.offset_table import OffsetTable
 from oncelog.node.groups.coordinator import GroupCoordinator
@@ -84,6 +86,36 @@ def lent_instance() -> AbstractContextManager[Any]:
 def no_session_after_load() -> AbstractContextManager[Any]:
     """A new coordinator waits for ever for the members of consumer groups that it has loaded."""
     return replaced(ConsumerGroups, "on_loaded", lambda *_: None)
+
+
+def lost_replay() -> AbstractContextManager[Any]:
+    """A coordinator writes that a leaving member has nothing, and does not replay that record."""
+    sound = ConsumerGroups.append
+
+    def append(self: Any, group: Any, records: Any, settled: Any, turn: Any, **first: Any) -> None:
+        sound(self, group, records, settled, turn, **first)
+        if first.get("first"):
+            return
+
+        def replay(_: Any) -> None:
+            for key, value in records:
+                if value is not None or not isinstance(key, CurrentAssignmentKey):
+                    self.replay(key, value)
+
+        turn.appends[-1].replay = replay
+
+    return replaced(ConsumerGroups, "append", append)
+
+
+def old_pattern_result() -> AbstractContextManager[Any]:
+    """The topics that a pattern matched once are believed though others have come since."""
+    sound = heartbeats.patterns_are_due
+
+    def are_due(group: Any, around: Any, new: str = "") -> bool:
+        group.resolved_creations = around.topics.creations
+        return sound(group, around, new)
+
+    return replaced(heartbeats, "patterns_are_due", are_due)
 
 
 def early_heartbeats() -> AbstractContextManager[Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+from oncelog.client.consumer import Consumer
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 from .context import Context, Scenario
@@ -13,6 +14,7 @@ from .reader import Reader
 GROUP = "team"
 INTERVAL_S = 1.2  # between two assignments of a group at least
 SESSIONS_S = 20  # three sessions of the simulation's brokers
+NEW_TOPIC_S = 60  # a broker looks for the topics of a pattern every 10 s at most
 LONE_ANSWER_MS = 700  # a lone coordinator must not answer; this is how long it is waited for
 
 
@@ -61,16 +63,65 @@ async def silent_member(context: Context) -> None:
     dies = await first.coordinator()
     await context.cluster.kill(dies)
     await context.until(first.coordinator, lambda now: now != dies, "another coordinator")
-    for _ in range(SESSIONS_S):
-        with contextlib.suppress(KafkaError):
-            await first.heartbeat()
-        if first.owned == {0, 1}:
-            break
-        await asyncio.sleep(1)
-    is_whole = first.owned == {0, 1}
+    await _wait_for_all(first)
     await context.cluster.heal()
     await context.until_whole([first.topic])
-    await context.probe("following a silent member", first.topic, is_whole, f"{first.owned}")
+    await _probe_all(context, first, "following a silent member")
+
+
+async def hasty_member(context: Context) -> None:
+    """A member joins and asks for its part, before the other one hears that it must give it up."""
+    topic = await context.topic("hasty-member", partitions=2)
+    await _read_one(context, topic)
+    first, second = (HandMadeMember(context, GROUP, topic) for _ in range(2))
+    await context.until(first.heartbeat, lambda owned: owned == {0, 1}, "both partitions")
+    for _ in range(2):
+        await second.heartbeat()
+        await asyncio.sleep(INTERVAL_S)
+    await first.heartbeat()
+
+
+async def departed_member(context: Context) -> None:
+    """A member leaves: the other one gets all it had."""
+    first, second, _, _ = await _shared(context, "departed-member")
+    await second.leave()
+    await _wait_for_all(first)
+    await _probe_all(context, first, "following a departed member")
+
+
+async def _wait_for_all(member: HandMadeMember) -> None:
+    """Go on until it has both partitions, or until that has been due for long."""
+    for _ in range(SESSIONS_S):
+        with contextlib.suppress(KafkaError):
+            await member.heartbeat()
+        if member.owned == {0, 1}:
+            break
+        await asyncio.sleep(1)
+
+
+async def _probe_all(context: Context, member: HandMadeMember, kind: str) -> None:
+    await context.probe(kind, member.topic, member.owned == {0, 1}, f"{member.owned}")
+
+
+async def late_topic(context: Context) -> None:
+    """A member is subscribed to a pattern, and one more topic comes that it matches."""
+    names = "late-topic-1", "late-topic-2"
+    await _read_one(context, await context.topic(names[0]))
+    consumer = Consumer(context.cluster.bootstrap, group_id=GROUP, group_protocol="consumer")
+    try:
+        consumer.subscribe(pattern="late-topic-.*")
+        await context.until(
+            lambda: consumer.poll(100), lambda _: bool(consumer.assignment), "the first topic"
+        )
+        await context.topic(names[1])
+        for _ in range(NEW_TOPIC_S):
+            if len(consumer.assignment) == len(names):
+                break
+            await consumer.poll(1_000)
+        found = sorted(topic for topic, _ in consumer.assignment)
+        await context.probe("following a new topic", names[0], found == [*names], f"{found}")
+    finally:
+        await consumer.close()
 
 
 async def _shared(context: Context, name: str) -> tuple[HandMadeMember, HandMadeMember, int, int]:
@@ -117,5 +168,8 @@ SCENARIOS: dict[str, Scenario] = {
     "returned-partition": returned_partition,
     "replaced-member": replaced_member,
     "silent-member": silent_member,
+    "departed-member": departed_member,
+    "hasty-member": hasty_member,
+    "late-topic": late_topic,
     "lone-coordinator": lone_coordinator,
 }
