@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from .group_members import NEWER
 from .kafka_peer import COMPARED_VERSION, KafkaPeer
 from .raw_peer import RawPeer
 
@@ -17,6 +18,32 @@ AT_ONCE = "group.consumer.assignment.interval.ms"  # an answer shall not depend 
 def cluster() -> Iterator[Cluster]:
     with Cluster(nodes=3) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def newer_cluster() -> Iterator[Cluster]:
+    """Three nodes where members of the newer protocol of groups are soon missed."""
+    with Cluster(nodes=3, config=NEWER) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def newer_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same of Apache Kafka: its bootstrap line."""
+    folder = tmp_path_factory.mktemp("newer-kafka")
+    with KafkaPeer(folder, settings=NEWER, version=COMPARED_VERSION) as peer:
+        yield peer.bootstrap
+
+
+KAFKA_TOO = pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.soak])
+
+
+@pytest.fixture(scope="module", params=["oncelog", KAFKA_TOO])
+def newer_groups(request: pytest.FixtureRequest) -> str:
+    """The bootstrap line of either."""
+    if request.param == "kafka":
+        return request.getfixturevalue("newer_kafka")
+    return request.getfixturevalue("newer_cluster").bootstrap
 
 
 @pytest.fixture

@@ -9,6 +9,13 @@ from ..waiting import until
 TOPIC = "shared"
 PARTITIONS = 4
 HEARTBEAT_MS, SESSION_MS = 100, 6000
+NEWER = {  # of brokers: sessions and heartbeats of the newer protocol
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.min.session.timeout.ms": "4000",
+    "group.consumer.assignment.interval.ms": "100",
+}
 
 
 class Member:
@@ -82,7 +89,7 @@ class Confluent(Member):
         return TOPIC
 
     def _run(self) -> None:
-        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import Consumer
 
         consumer = Consumer(
             {
@@ -96,6 +103,13 @@ class Confluent(Member):
             | ({} if self.instance is None else {"group.instance.id": self.instance})
         )
         consumer.subscribe([self._subscription()])
+        self._use(consumer)
+        consumer.close()
+
+    def _use(self, consumer: Any) -> None:
+        """Read, and commit what was read, until the end."""
+        from confluent_kafka import KafkaException
+
         while not self._end.is_set():
             messages = consumer.consume(100, timeout=0.05)
             self.errors += [m.error() for m in messages if m.error()]
@@ -109,7 +123,6 @@ class Confluent(Member):
                     self.committed += 1
                 except KafkaException:
                     pass  # a rebalance; what was read is read again
-        consumer.close()
 
 
 class ConsumerProtocol(Confluent):

@@ -1,0 +1,211 @@
+"""Consumers with group.protocol=consumer (KIP-848), as an application has them.
+
+They are of librdkafka, and with -m soak of franz-go, too, where Go is there; with that mark the
+same runs on Apache Kafka 4.4, which shows that it is not the test that is wrong.
+"""
+
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from oncelog.client import BlockingAdmin
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.wire.errors import TopicAlreadyExists
+
+from ...waiting import until
+from ..group_members import PARTITIONS, TOPIC, Confluent, ConsumerProtocol, Member, share
+from ..readers import WITH_LIBRARIES, fill, read_to_end
+from .members import Copier, FranzGo, compiled
+
+pytestmark = WITH_LIBRARIES
+RECORDS = 10  # a partition
+ALL = frozenset(range(PARTITIONS))
+COPIED = 30  # records of a partition
+Make = Callable[..., Member]
+GO = [
+    pytest.mark.kafka,  # it is fetched, as Kafka is
+    pytest.mark.soak,
+    pytest.mark.skipif(shutil.which("go") is None, reason="no go"),
+]
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> type[FranzGo]:
+    FranzGo.program = compiled(tmp_path_factory.mktemp("go"))
+    return FranzGo
+
+
+@pytest.fixture(params=["librdkafka", pytest.param("franz-go", marks=GO)])
+def library(request: pytest.FixtureRequest) -> Any:
+    """The class of the library's members."""
+    return (
+        ConsumerProtocol if request.param == "librdkafka" else request.getfixturevalue("franz_go")
+    )
+
+
+@pytest.fixture(scope="module")
+def bootstrap(newer_groups: str) -> str:
+    """A cluster with the filled topic."""
+    new_topic(newer_groups, TOPIC)
+    produce(newer_groups)
+    return newer_groups
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> str:
+    return request.node.name
+
+
+@pytest.fixture
+def member(bootstrap: str, group: str, library: Any, stack: ExitStack) -> Make:
+    """What makes a member of the test's group, which is stopped with the test."""
+
+    def make(**settings: Any) -> Member:
+        made = library(bootstrap, group, **{"subscription": TOPIC, **settings})
+        stack.callback(made.stop)
+        return made
+
+    return make
+
+
+def new_topic(bootstrap: str, name: str) -> None:
+    with BlockingAdmin(bootstrap) as admin:
+        try:
+            admin.create_topic(name, partitions=PARTITIONS, replication_factor=-1)
+        except TopicAlreadyExists:
+            return
+
+
+def produce(bootstrap: str) -> None:
+    fill(bootstrap, TOPIC, [(None, b"%d" % i, p) for i in range(RECORDS) for p in ALL])
+
+
+def described(bootstrap: str, group: str) -> Any:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return admin.describe_consumer_groups([group])[group].result(20)
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_three_members_come_and_go(bootstrap: str, group: str, member: Make, assignor: str) -> None:
+    first = member(assignor=assignor)
+    share(first)
+    until(
+        lambda: {*first.read} >= {(p, i) for p in ALL for i in range(RECORDS)},
+        lambda: f"read: {sorted(first.read)}",
+    )
+    second, third = member(assignor=assignor), member(assignor=assignor)
+    share(first, second, third)
+    state = described(bootstrap, group)
+    assert (state.state.name, state.type.name) == ("STABLE", "CONSUMER")
+    assert sorted(len(each.assignment.topic_partitions) for each in state.members) == [1, 1, 2]
+    second.stop()
+    share(first, third)
+    first.stop()
+    share(third)
+    assert third.committed or first.committed
+
+
+def test_static_member_comes_back_to_what_it_had(
+    bootstrap: str, group: str, stack: ExitStack
+) -> None:
+    """Of librdkafka: franz-go's takes its place again as a new member, on Apache Kafka, too."""
+
+    def member(instance: str) -> Member:
+        made = ConsumerProtocol(bootstrap, group, instance=instance)
+        stack.callback(made.stop)
+        return made
+
+    one, two = member("one"), member("two")
+    share(one, two)
+    given, changes = two.assigned, len(one.history)
+    two.stop()
+    again = member("two")
+    until(lambda: again.assigned == given, lambda: f"{again.history}, not {given}")
+    assert len(one.history) == changes, "the other one was left alone"
+
+
+def test_pattern_finds_topics(member: Make) -> None:
+    share(member(subscription=f"^{TOPIC[:-1]}.$"))
+
+
+def test_copy_of_members_that_come_and_go_is_exact(
+    bootstrap: str, group: str, library: Any, stack: ExitStack
+) -> None:
+    """Offsets are committed in transactions, judged by the member epochs."""
+    source, sink = f"{library.__name__}-source", f"{library.__name__}-sink"
+    for name in (source, sink):
+        new_topic(bootstrap, name)
+
+    def produced(first: int) -> None:
+        values = [b"%d" % (first + i) for i in range(COPIED * PARTITIONS)]
+        fill(bootstrap, source, [(None, v, i % PARTITIONS) for i, v in enumerate(values)])
+
+    def copier() -> Member:
+        kind = Copier if library is ConsumerProtocol else library
+        made = kind(bootstrap, group, sink=sink, subscription=source)
+        stack.callback(made.stop)
+        return made
+
+    first = copier()
+    share(first)
+    for number in range(3):
+        produced(number * COPIED * PARTITIONS)
+        later = copier()
+        share(first, later)
+        first.stop()
+        first = later
+    wanted = range(3 * COPIED * PARTITIONS)
+    copied: list[int] = []
+
+    def is_whole() -> bool:
+        copied[:] = [int(value) for _, value in read_to_end(bootstrap, sink, PARTITIONS)]
+        return len(copied) >= len(wanted)
+
+    until(is_whole, lambda: f"{len(copied)} of {len(wanted)} are copied")
+    assert sorted(copied) == list(wanted)
+    assert described(bootstrap, group).type.name == "CONSUMER"
+
+
+def test_group_outlives_its_coordinator(newer_cluster: Cluster, stack: ExitStack) -> None:
+    group, bootstrap = "outlives", newer_cluster.bootstrap
+    new_topic(bootstrap, TOPIC)
+    members = [ConsumerProtocol(bootstrap, group) for _ in range(3)]
+    for member in members:
+        stack.callback(member.stop)
+    share(*members)
+    members.pop().stop()
+    killed = newer_cluster.kill(f"group:{group}")
+    stack.callback(newer_cluster.start, killed)
+    produce(bootstrap)
+    share(*members)
+    commits = [member.committed for member in members]
+    produce(bootstrap)
+    until(
+        lambda: all(m.committed > before for m, before in zip(members, commits, strict=True)),
+        lambda: f"{commits} -> {[member.committed for member in members]}",
+    )
+
+
+def test_member_of_the_classic_protocol_is_refused_until_the_group_is_empty(
+    newer_cluster: Cluster, stack: ExitStack
+) -> None:
+    group, bootstrap = "of one kind", newer_cluster.bootstrap
+    new_topic(bootstrap, TOPIC)
+    first = ConsumerProtocol(bootstrap, group)
+    stack.callback(first.stop)
+    share(first)
+    classic = Confluent(bootstrap, group)
+    stack.callback(classic.stop)
+    until(lambda: classic.errors, lambda: "the classic member hears nothing")
+    assert classic.errors[0].name() == "INCONSISTENT_GROUP_PROTOCOL"
+    first.stop()
+    classic.stop()
+    later = Confluent(bootstrap, group)
+    stack.callback(later.stop)
+    share(later)
+    assert described(bootstrap, group).type.name == "CLASSIC"

@@ -1,0 +1,40 @@
+"""Java's KafkaConsumer with group.protocol=consumer (KIP-848), on three nodes.
+
+The program is `java/ConsumerProtocol.java`. Under the mark `soak` it runs on Apache Kafka 4.4 too,
+which shows that it is not the program that is wrong.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ...programs import printed_by
+from ..kafka_peer import java_source
+
+pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
+PROGRAM = Path(__file__).parents[1] / "java" / "ConsumerProtocol.java"
+
+
+@pytest.mark.parametrize("what", ["come-and-go", "pattern", "static", "copy"])
+def test_program_of_the_consumer_protocol_ends_well(newer_groups, what):
+    printed = printed_by(java_source(PROGRAM, newer_groups, f"java-{what}", what))
+    assert printed.splitlines()[-1] == "OK", printed
+
+
+def test_copy_outlives_its_coordinator(newer_cluster):
+    """Each record once, though the group's coordinator is killed while members come and go."""
+    name, lines, killed = "java-copy-of-a-killed", [], None
+    command = java_source(PROGRAM, newer_cluster.bootstrap, name, "copy")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            for line in program.stdout:  # it ends by itself: whatever it waits for has a limit
+                lines.append(line)
+                if line.startswith("copied") and killed is None:
+                    killed = newer_cluster.kill(f"group:{name}-group")
+                    newer_cluster.start(killed)
+        finally:
+            program.kill()
+    assert killed is not None
+    assert lines[-1] == "OK\n", "".join(lines)
