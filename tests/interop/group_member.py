@@ -29,7 +29,7 @@ class Member:
 
     def __init__(self, peer: RawPeer, label: str) -> None:
         self.label, self.member_id, self.generation = label, "", -1
-        self.peer = RawPeer(peer.name, peer.address)
+        self.peer = peer.another()
         self.peer.client_id = "a-client"
 
 

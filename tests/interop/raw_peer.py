@@ -71,6 +71,10 @@ class RawPeer:
         self._socket: socket.socket | None = None
         self._correlation_id = 0
 
+    def another(self) -> "RawPeer":
+        """Return another connection to the same broker."""
+        return RawPeer(self.name, self.address)
+
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()

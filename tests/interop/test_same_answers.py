@@ -93,6 +93,8 @@ SCENARIOS = {
     68: (
         consumer_groups.consumer_heartbeat,
         consumer_groups.consumer_rebalance,
+        consumer_groups.consumer_assigning,
+        consumer_groups.consumer_kinds,
         consumer_groups.consumer_instances,
         consumer_groups.consumer_patterns,
     ),
@@ -118,7 +120,7 @@ _TRANSACTIONS = {9, 10, 22, 24, 25, 26, 28, 61, 65}
 NEEDS = {  # what the scenarios of a file use beside the API that they are about
     groups: _GROUPS,
     group_admin: _GROUPS,
-    consumer_groups: _GROUPS | {16, 68, 69},
+    consumer_groups: _GROUPS | {16, 44, 68, 69},
     consumer_group_offsets: _GROUPS | _TRANSACTIONS | {42, 47, 68, 69},
     transactions: _TRANSACTIONS,
     transaction_admin: _TRANSACTIONS,

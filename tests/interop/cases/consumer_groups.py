@@ -4,11 +4,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..group_member import Group, subscription
+from ..group_member import OFFSET_COMMIT, Group, subscription
 from ..raw_peer import UNKNOWN_ID, RawPeer
+from ..transactional_owner import wait_for_coordinator
 
 Scenario = Iterator[tuple[str, Any]]
 HEARTBEAT, DESCRIBE, LIST_GROUPS = 68, 69, 16
+INCREMENTAL_ALTER_CONFIGS, OF_GROUP = 44, 32
 TOPIC, OTHER, PARTITIONS = "consumer-groups", "consumer-groups-too", 4
 
 
@@ -202,6 +204,88 @@ def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
         yield "one is alone", group.stated()
         yield "takes all", group.beat("a")
         yield "at the end", group.stated()
+
+
+def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
+    """Two members of a group whose targets are made seldom: it waits for the next one."""
+    with ConsumerMembers(peer, f"assigning-{version}", version) as group:
+        configs = [
+            {"name": name, "config_operation": 0, "value": value}
+            for name, value in (("consumer.assignment.interval.ms", "15000"),)
+        ]
+        resource = {
+            "resource_type": OF_GROUP,
+            "resource_name": group.group_id,
+            "configs": configs,
+        }
+        values = {"resources": [resource], "validate_only": False}
+        yield "its interval", peer.ask(INCREMENTAL_ALTER_CONFIGS, 1, values)
+        yield "first", group.joined("a")
+        group.owning("a", 0, 1, 2, 3)
+        yield "second", group.joined("b")
+        yield "assigning", group.stated()
+        yield "first beats", group.beat("a")
+        yield "second beats", group.beat("b")
+        yield "second, all of it", group.beat("b", subscribed_topic_names=[TOPIC])
+        yield "second joins again", group.joined("b")
+        yield "a greater epoch", group.beat("b", group.epochs["b"] + 1)
+        yield "a stranger", group.beat("c", 1)
+        filters = {"states_filter": ["assigning"], "types_filter": ["consumer"]}
+        listed = peer.ask(LIST_GROUPS, 5, filters)
+        listed["groups"] = [row for row in listed["groups"] if row["group_id"] == group.group_id]
+        yield "listed", listed
+        yield "second leaves", group.beat("b", -1)
+        yield "still assigning", group.stated()
+        yield "first leaves", group.beat("a", -1)
+        yield "empty", group.stated()
+
+
+def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
+    """Heartbeats in groups of other kinds: of another type, with offsets only, and empty ones."""
+    with ConsumerMembers(peer, f"kinds-{version}", version) as group:
+        with Group(peer, f"connect-{version}") as connect:
+            protocols = [("default", b"")]
+            connect.admitted("a", 7, protocol_type="connect", protocols=protocols)
+            for case, answer in _asked_of(group, connect.group_id):
+                yield f"of another type, {case}", answer
+        simple = f"simple-{version}"
+        wait_for_coordinator(peer, 0, simple)
+        yield "offsets alone", peer.ask(OFFSET_COMMIT, 8, _offset(simple))
+        for case, answer in _asked_of(group, simple):
+            yield f"with offsets alone, {case}", answer
+        yield "that is now", group.stated(simple)
+        with Group(peer, f"left-{version}") as left:
+            left.admitted("a", 7, protocols=[("range", subscription(TOPIC))])
+            left.leave(4, "a")
+            for case, answer in _asked_of(group, left.group_id):
+                yield f"empty, {case}", answer
+            yield "empty no more", group.stated(left.group_id)
+
+
+def _asked_of(group: ConsumerMembers, group_id: str) -> Scenario:
+    """A member in each epoch, in a group that is not its own."""
+    yield "described", group.stated(group_id)
+    yield "beats", group.beat("x", 1, group_id=group_id)
+    yield "leaves", group.beat("x", -1, group_id=group_id)
+    yield "leaves for now", group.beat("x", -2, group_id=group_id, instance_id="i")
+    yield "joins", group.joined("x", group_id=group_id)
+
+
+def _offset(group_id: str) -> dict[str, Any]:
+    """OffsetCommit of somebody who is no member."""
+    one = {
+        "partition_index": 0,
+        "committed_offset": 5,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    return {
+        "group_id": group_id,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"name": TOPIC, "partitions": [one]}],
+    }
 
 
 def consumer_instances(peer: RawPeer, version: int) -> Scenario:
