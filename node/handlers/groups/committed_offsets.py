@@ -149,7 +149,10 @@ class _Group(NamedTuple):
             for start in range(OFFSETS_A_STEP, len(indexes), OFFSETS_A_STEP):
                 yield
                 some = indexes[start : start + OFFSETS_A_STEP]
-                partitions += self._asked_topic(topic, some)[1]
+                if "name" in answer:
+                    partitions += self._asked_topic(topic, some)[1]
+                else:  # it may be known by now, but the answer names nothing to judge rights by
+                    partitions += _unknown(some)
             count += 1 + len(first)
             if count >= OFFSETS_A_STEP:
                 count = 0
@@ -163,7 +166,7 @@ class _Group(NamedTuple):
         if self.version >= IDS_FROM:
             topic = self.state.topic_by_id(asked.topic_id)
             if topic is None:
-                unknown = [_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+                unknown = _unknown(indexes)
                 return {"topic_id": asked.topic_id, "partitions": unknown}, unknown
             name = topic.name
         else:
@@ -209,6 +212,10 @@ class _Group(NamedTuple):
         ):
             return None
         return _partition(index, value)
+
+
+def _unknown(indexes: list[int]) -> "list[_Partition]":
+    return [_partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
 
 
 def _partition(index: int, value: OffsetValue | None, error: int = ErrorCode.NONE) -> "_Partition":

@@ -1,5 +1,6 @@
 """Topic ids that a broker learns of only while a request waits."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,6 +11,7 @@ import pytest
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
 from oncelog.coordinator.security.principal import Principal
 from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
+from oncelog.node.handlers.groups.committed_offsets import OFFSETS_A_STEP
 from oncelog.node.handlers.produce.operation import ProduceOperation
 from oncelog.node.handlers.produce.record_checks import check_in_slices
 from oncelog.node.listener.dispatch import RequestContext
@@ -86,3 +88,37 @@ async def test_id_that_becomes_known_after_rights_are_judged_stays_unknown(
         assert next(lags, None) is None
         assert _error(answer) == ErrorCode.UNKNOWN_TOPIC_ID
         assert "a" in state.topics
+
+
+async def test_offsets_of_an_id_that_becomes_known_between_two_steps_are_not_shown(
+    tmp_path: Path,
+) -> None:
+    async with secured(tmp_path) as (admin, alice):
+        await admin.allow(AclOperation.DESCRIBE, "g", resource_type=ResourceType.GROUP)
+        state = alice.context.broker.state
+        topic_id, known = state.topics["a"].topic_id, type(state).topic_by_id
+        looks = iter((None,))
+
+        def lagging(self: Any, asked: bytes) -> Any:
+            return next(looks, known(self, asked))
+
+        indexes = list(range(2 * OFFSETS_A_STEP))
+        group = {
+            "group_id": "g",
+            "topics": [{"topic_id": topic_id, "partition_indexes": indexes}],
+        }
+        # The group's coordinator is there once somebody has asked for it.
+        found = {"key_type": 0, "coordinator_keys": ["g"]}
+        async with asyncio.timeout(30):
+            while (await alice.ask(10, 4, **found)).coordinators[0].error_code:
+                await asyncio.sleep(0.05)
+            while True:
+                with mock.patch.object(type(state), "topic_by_id", lagging):
+                    answer = await alice.ask(api_keys.OFFSET_FETCH, 10, groups=[group])
+                if not answer.groups[0].error_code:
+                    break
+                looks = iter((None,))
+                await asyncio.sleep(0.05)
+        (topic,) = answer.groups[0].topics
+        errors = {partition.error_code for partition in topic.partitions}
+        assert errors == {ErrorCode.UNKNOWN_TOPIC_ID} and len(topic.partitions) == len(indexes)
