@@ -383,14 +383,14 @@ class Cluster:
     def _start(
         self, node_ids: Iterable[int], on_ready: Callable[[int], None] = lambda _: None
     ) -> None:
-        layout.make_peer_directory(self.peer_directory)
-        if self.file.is_secured:
-            prepare(self.data, self.bootstrap)
-        started = [self._nodes[i] for i in node_ids]
-        for node in started:
-            with self._starting:
-                if self._is_ended:
-                    raise Failure("The cluster has been ended: up() starts it again.")
+        with self._starting:
+            if self._is_ended:
+                raise Failure("The cluster has been ended: up() starts it again.")
+            layout.make_peer_directory(self.peer_directory)
+            if self.file.is_secured:
+                prepare(self.data, self.bootstrap)
+            started = [self._nodes[i] for i in node_ids]
+            for node in started:
                 node.directory.mkdir(mode=0o700, exist_ok=True)
                 properties.write_properties(node, self.file)
                 node.spawn()

@@ -189,6 +189,7 @@ def test_node_that_a_fault_would_start_after_the_end_stays_down(tmp_path):
         with pytest.raises(Failure, match="ended"):
             cluster.start(1)
         assert cluster.node(1).find(thorough=True) is None
+        assert not cluster.peer_directory.exists()
         cluster.up()
         assert cluster.status()[0].state == "running"
 
