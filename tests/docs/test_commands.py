@@ -22,8 +22,8 @@ def test_cluster_loses_its_leader_as_the_readme_shows(folder: Path) -> None:
     assert wrong_in(run(shown.steps(), folder)) == {}
 
 
-def test_program_of_the_readme_prints_what_the_page_shows(folder: Path) -> None:
-    (folder / "orders.py").write_text(block("README.md", "import confluent_kafka").text)
+def test_program_of_the_page_prints_what_the_page_shows(folder: Path) -> None:
+    (folder / "orders.py").write_text(block("docs/cluster.md", "import confluent_kafka").text)
     step = Step(f"{sys.executable} orders.py", ("10000 records, each once and in order",))
     assert wrong_in(run([step], folder)) == {}
 
@@ -46,7 +46,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_stuck_reader_is_explained_as_the_readme_shows(running: Cluster) -> None:
+def test_stuck_reader_is_explained_as_the_page_shows(running: Cluster) -> None:
     with BlockingAdmin(running.bootstrap) as admin:
         admin.create_topic("orders", partitions=1)
     with BlockingProducer(running.bootstrap) as producer:
@@ -55,7 +55,7 @@ def test_stuck_reader_is_explained_as_the_readme_shows(running: Cluster) -> None
         stopped = subprocess.run([sys.executable, "-c", STOPS, running.bootstrap], check=False)
         assert stopped.returncode == -signal.SIGKILL
         producer.send_many("orders", [b"%d" % number for number in range(50)])
-    steps = block("README.md", "oncelog why orders/0").steps()
+    steps = block("docs/cluster.md", "oncelog why orders/0").steps()
     done = run([*steps, Step("oncelog txn log 1")], running.data.parent)
     for node in running.status():
         if node.state == "down":

@@ -48,8 +48,8 @@ def test_first_command_and_test_of_the_page_clear_a_right_application(tmp_path: 
     assert wrong_in(done) == {}
 
 
-def test_benchmark_prints_the_rows_of_the_readme(tmp_path: Path) -> None:
-    steps = block("README.md", "oncelog bench replication").steps()
+def test_benchmark_prints_the_rows_of_the_page(tmp_path: Path) -> None:
+    steps = block("docs/measuring.md", "oncelog bench replication").steps()
     (done,) = run(steps[1:], tmp_path, timeout_s=LONG_S)  # behind the installation
     assert re.findall(r"^ +\d+ +\w+", "\n".join(done.lines), re.MULTILINE) == re.findall(
         r"^ +\d+ +\w+", "\n".join(steps[1].shown), re.MULTILINE
