@@ -35,11 +35,6 @@ class QuotaRate:
             return 0
         return round((rate - limit) / limit * window_ms)
 
-    def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing that was recorded counts any more."""
-        expire_ms = self._count * self._window_ms
-        return all(now_ms - each.last_ms >= expire_ms for each in self._samples)
-
     def _sample_of(self, now_ms: int) -> _Sample:
         if not self._samples:
             self._samples.append(_Sample(now_ms, now_ms))

@@ -5,12 +5,14 @@ client is throttled, and the brake of its connection holds for that time. Each b
 itself. While no quota of a kind is set nothing is recorded, and nothing is called.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from ...coordinator.metadata.cluster_model import Changes
 from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.quotas.quota_table import (
     CONSUMER_BYTE_RATE,
+    NAME_BYTES_MAX,
     PRODUCER_BYTE_RATE,
     ClientLimit,
     QuotaEntity,
@@ -19,7 +21,8 @@ from ...coordinator.quotas.rate import QuotaRate
 from .muting import Mute
 from .request_context import RequestContext
 
-RATES_MAX = 10_000  # more clients than that are counted anew from time to time
+CLIENT_ID_MAX = NAME_BYTES_MAX + 1  # letters of a client id that count: no quota has such a name
+RATES_MAX = 10_000  # beyond that the client that was idle for the longest time is counted anew
 THROTTLE_MS_MAX = FETCH_BYTES_MAX = 2**31 - 1
 
 
@@ -31,7 +34,7 @@ class ClientQuotas:
     ) -> None:
         self._state, self._now_ms = state, now_ms
         self._samples, self._window_ms = samples, window_ms
-        self._rates: dict[tuple[str, QuotaEntity], QuotaRate] = {}
+        self._rates: OrderedDict[tuple[str, QuotaEntity], QuotaRate] = OrderedDict()
         self.counts_produced = self.counts_fetched = False
         self._look(Changes())
         state.on_change(self._look)
@@ -58,12 +61,7 @@ class ClientQuotas:
         if limit is None:
             return 0
         now_ms = self._now_ms()
-        rate = self._rates.get((key, limit.shared_by))
-        if rate is None:
-            if len(self._rates) >= RATES_MAX:
-                self._forget(now_ms)
-            rate = QuotaRate(samples=self._samples, window_ms=self._window_ms)
-            self._rates[key, limit.shared_by] = rate
+        rate = self._rate(key, limit.shared_by)
         throttle_ms = min(THROTTLE_MS_MAX, rate.record(size_bytes, limit.rate, now_ms))
         if throttle_ms > 0 and not context.is_closed:
             if context.mute is None:
@@ -74,11 +72,20 @@ class ClientQuotas:
     def _limit(
         self, key: str, context: RequestContext, client_id: str | None
     ) -> ClientLimit | None:
-        return self._state.quotas.limit(key, context.principal.name, client_id or "")
+        name = (client_id or "")[:CLIENT_ID_MAX]
+        return self._state.quotas.limit(key, context.principal.name, name)
 
-    def _forget(self, now_ms: int) -> None:
-        busy = {key: rate for key, rate in self._rates.items() if not rate.is_idle(now_ms)}
-        self._rates = busy if len(busy) < RATES_MAX else {}
+    def _rate(self, key: str, shared_by: QuotaEntity) -> QuotaRate:
+        """Return the rate of an entity; a new one takes the place of the least recently used."""
+        name = (key, shared_by)
+        rate = self._rates.get(name)
+        if rate is not None:
+            self._rates.move_to_end(name)
+            return rate
+        if len(self._rates) >= RATES_MAX:
+            self._rates.popitem(last=False)
+        rate = self._rates[name] = QuotaRate(samples=self._samples, window_ms=self._window_ms)
+        return rate
 
     def _look(self, _: Changes) -> None:
         quotas = self._state.quotas

@@ -106,15 +106,7 @@ def test_a_client_that_pauses_for_all_windows_begins_anew(
     for pause_ms, value in records:
         now_ms += pause_ms
         assert client.record(value, limit, now_ms) >= 0
-    assert client.is_idle(now_ms + 11_000)
     assert client.record(limit, limit, now_ms + 11_000) == 0
-
-
-def test_a_rate_is_idle_when_nothing_of_it_counts():
-    client = rate()
-    client.record(1, 1_000, 0)
-    assert not client.is_idle(10_999)
-    assert client.is_idle(11_000)
 
 
 @pytest.mark.parametrize(

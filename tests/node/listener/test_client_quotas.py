@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.node.handlers.api_table import served_apis
+from oncelog.node.listener import client_quotas
 from oncelog.node.listener.dispatch import Dispatcher, RequestContext
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.framing import encode_request_header
@@ -196,5 +197,27 @@ def test_a_quota_that_would_not_be_served_is_refused(
         async with running(tmp_path) as broker:
             assert await Client(broker).set(key, value, *entity) == ErrorCode.INVALID_REQUEST
             assert len(broker.state.quotas) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_goes_on_keeps_its_rate_while_many_others_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(client_quotas, "RATES_MAX", 10)
+
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            default = {"entity_type": "client-id", "entity_name": None}
+            assert await Client(broker).set("producer_byte_rate", RATE, default) == 0
+            context = RequestContext(broker.services, connection_id=2, peer_host="127.0.0.1")
+            quotas = broker.services.quotas
+            assert quotas.produced(context, "eager", 20_000) > 0
+            for number in range(30):
+                quotas.produced(context, f"other-{number}", 1)
+                assert quotas.produced(context, "eager", 1) > 0
+            context.is_closed = True
+            assert context.mute is not None
+            context.mute.close()
 
     asyncio.run(scenario())
