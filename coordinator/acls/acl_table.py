@@ -129,10 +129,15 @@ class AclTable:
         self._count(binding, -1)
         return True
 
-    def matching(self, wanted: AclFilter) -> Steps[list[AclBinding]]:
+    def matching(
+        self, wanted: AclFilter, counter: StepCounter | None = None
+    ) -> Steps[list[AclBinding]]:
         """The ACLs that a filter finds, as they are at the first step."""
+        only = wanted.only
+        if only is not None:
+            return [only] if only in self._bindings else []
         found: list[AclBinding] = []
-        counter = StepCounter()
+        counter = counter or StepCounter()
         for binding in list(self._bindings):
             if wanted.matches(binding):
                 found.append(binding)

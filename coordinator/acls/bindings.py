@@ -80,6 +80,29 @@ class AclFilter:
         ):
             raise InvalidRequest("Unknown entryFilter.")
 
+    @property
+    def only(self) -> AclBinding | None:
+        """The one ACL that the filter can find; None where it may find more."""
+        if (
+            self.name is None
+            or self.principal is None
+            or self.host is None
+            or self.resource_type == ResourceType.ANY
+            or self.pattern_type not in _PATTERN_TYPES
+            or self.operation == AclOperation.ANY
+            or self.permission == AclPermission.ANY
+        ):
+            return None
+        return AclBinding(
+            self.resource_type,
+            self.pattern_type,
+            self.name,
+            self.principal,
+            self.host,
+            self.operation,
+            self.permission,
+        )
+
     def matches(self, binding: AclBinding) -> bool:
         """Whether the ACL is one of those that are looked for."""
         return (

@@ -4,18 +4,23 @@ DescribeAcls, CreateAcls, DeleteAcls 1-3  KIP-140, prefixed patterns of KIP-290 
                                           of principal in v3. Without an authorizer:
                                           SECURITY_DISABLED.
 
+DeleteAcls finds at most 10,000 ACLs (Kafka: different ones), by at most 1,000 filters that do not
+say all of an ACL; INVALID_REQUEST beyond that, and nothing is deleted.
+
 CreateAcls and DeleteAcls answer when every live broker decides by the new ACLs. Against Kafka,
 which answers when the controller has them: a client may try again at once, on any broker.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+from ....coordinator.acls.acl_table import AclTable
 from ....coordinator.acls.bindings import AclBinding, AclFilter, check_binding
 from ....coordinator.metadata.commands import CreateAcls, DeleteAcls
 from ....coordinator.metadata.results import Result
 from ....runtime.steps import StepCounter, Steps, made
 from ....wire.acls import AclOperation
-from ....wire.errors import ErrorCode, KafkaError, error_for
+from ....wire.errors import ErrorCode, InvalidRequest, KafkaError, error_for
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
@@ -23,6 +28,8 @@ from ...listener.large_answers import ENTRY_BYTES
 from ...security.rights import on_cluster
 from ...services import BrokerServices
 from ..answers import NO_ERROR, code_and_message, code_with_message, of_each
+
+DELETED_MAX, SCANS_MAX = 10_000, 1_000  # of one request
 
 
 def _check_configured(broker: BrokerServices, sentence: str) -> None:
@@ -129,21 +136,43 @@ async def delete_acls(
     """Per filter: the ACLs that it found, and that are gone now."""
     broker = context.broker
     _check_configured(broker, "No Authorizer is configured.")
+    steps = finding(broker.state.acls, request.filters)
+    results, gone = await broker.work.finish("DeleteAcls", steps)
+    await _decided(broker, DeleteAcls(tuple(gone)))
+    return {"filter_results": results}
+
+
+def finding(
+    acls: AclTable, filters: "Sequence[requests.DeleteAclsRequest.DeleteAclsFilter]"
+) -> "Steps[tuple[list[responses.DeleteAcls.DeleteAclsFilterResult], dict[AclBinding, None]]]":
+    """Return the answer to each filter, and all ACLs that are found.
+
+    Raises InvalidRequest where they are too many, or take too many looks at all ACLs.
+    """
     results: list[responses.DeleteAcls.DeleteAclsFilterResult] = []
     gone: dict[AclBinding, None] = {}
-    for asked in request.filters:
+    counter = StepCounter()
+    scans = matches = 0
+    for asked in filters:
+        if counter.ends_step():
+            yield
         wanted = _filter_of(asked)
         try:
             wanted.check()
         except KafkaError as error:
             results.append({**code_and_message(error), "matching_acls": []})
             continue
-        found = await broker.work.finish("DeleteAcls", broker.state.acls.matching(wanted))
+        scans += wanted.only is None
+        if scans > SCANS_MAX:
+            raise InvalidRequest(f"At most {SCANS_MAX} filters at a time may match several ACLs.")
+        found = yield from acls.matching(wanted, counter)
+        matches += len(found)
+        if matches > DELETED_MAX:
+            raise InvalidRequest(f"At most {DELETED_MAX} ACLs are removed at a time.")
         gone.update(dict.fromkeys(found))
-        described = await broker.work.finish("DeleteAcls", made(_matching, found))
+        described = yield from made(_matching, found)
         results.append({**NO_ERROR, "matching_acls": described})
-    await _decided(broker, DeleteAcls(tuple(gone)))
-    return {"filter_results": results}
+    return results, gone
 
 
 def _matching(acl: AclBinding) -> "responses.DeleteAcls.DeleteAclsMatchingAcl":

@@ -246,9 +246,9 @@ def test_a_decision_over_100_000_acls_takes_microseconds():
     authorizer = AclAuthorizer(Holder(table))
     best_s = 1.0
     for _ in range(5):
-        begin_s = time.perf_counter()
+        begin_s = time.thread_time()
         for number in range(1_000):
             name, principal = f"t{number}.x", f"User:{number % 97}"
             assert authorizer.allows(principal, "::1", Op.READ, TOPIC, name) == bool(number % 2)
-        best_s = min(best_s, (time.perf_counter() - begin_s) / 1_000)
+        best_s = min(best_s, (time.thread_time() - begin_s) / 1_000)
     assert best_s < 100e-6  # some 3 where nothing else runs; walking all takes 20 000
