@@ -3,12 +3,21 @@
 Rules are tried in order; the first whose pattern fits the whole name decides. `DEFAULT` takes the
 name as it is. `RULE:pattern/replacement/` replaces it, `$1` stands for a group, and `L` or `U`
 behind the last slash makes it lower or upper case (KIP-371).
+
+Patterns are RE2's (docs/decisions/0016-re2-for-patterns.md), because they are applied on the event
+loop to what a client shows: Java's look-around and back references are refused.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    import re2
+
+NAME_MAX = 2_048  # letters of a subject; a longer one fits no rule
+PATTERN_MEMORY_BYTES = 512 * 1024
 _RULE = re.compile(
     r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|\n|$)"
 )
@@ -20,7 +29,7 @@ _CASES = {"": str, "L": str.lower, "U": str.upper}
 class PrincipalRule:
     """One rule; without a pattern the name stays as it is."""
 
-    pattern: "re.Pattern[str] | None" = None
+    pattern: "re2._Regexp | None" = None  # pyright: ignore[reportPrivateUsage]
     replacement: str = ""
     case: str = ""
 
@@ -56,10 +65,17 @@ def _rules(text: str) -> Iterator[PrincipalRule]:
 
 
 def _rule(pattern: str, replacement: str, case: str) -> PrincipalRule:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_MEMORY_BYTES
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern} is no regular expression: {error}") from None
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else b""
+        said = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise ValueError(f"{pattern} is no regular expression of RE2: {said}") from None
     for group in _GROUP.finditer(replacement):
         if int(group[1]) > compiled.groups:
             raise ValueError(f"{pattern} has no group {group[0]}")
@@ -68,4 +84,6 @@ def _rule(pattern: str, replacement: str, case: str) -> PrincipalRule:
 
 def mapped_name(rules: Sequence[PrincipalRule], name: str) -> str | None:
     """Return what the first rule that fits makes of a name; None where none fits."""
+    if len(name) > NAME_MAX:
+        return None
     return next((new for rule in rules if (new := rule.apply(name)) is not None), None)

@@ -1,10 +1,12 @@
 """Rules for principals as Kafka's SslPrincipalMapper applies them."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.wire.security.principal_rules import mapped_name, parse_principal_rules
+from oncelog.wire.security.principal_rules import NAME_MAX, mapped_name, parse_principal_rules
 
 RULES = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/, "
@@ -37,11 +39,24 @@ def test_first_rule_that_fits_names_the_principal(
 @pytest.mark.parametrize(
     "rules",
     ["default", "RULE:", "RULE:^CN=(.*)$/$1", "RULE:^CN=(.*)$/$1/X", "RULE:(/$1/", "RULE:a/$1/",
-     "DEFAULT DEFAULT"],
+     "DEFAULT DEFAULT", r"RULE:(a)\1/$1/", "RULE:(?=a)a/b/", "RULE:" + "a{1000}" * 90 + "/b/"],
 )  # fmt: skip
 def test_text_that_is_no_rule_is_refused(rules: str) -> None:
     with pytest.raises(ValueError):
         parse_principal_rules(rules)
+
+
+def test_pattern_that_would_backtrack_for_ever_is_answered_at_once() -> None:
+    rules = parse_principal_rules("RULE:^(a|a)*b$/$1/")
+    began_s = time.perf_counter()
+    assert mapped_name(rules, "a" * NAME_MAX) is None
+    assert time.perf_counter() - began_s < 1
+
+
+def test_name_that_is_too_long_is_nobodys() -> None:
+    rules = parse_principal_rules("DEFAULT")
+    assert mapped_name(rules, "a" * NAME_MAX) == "a" * NAME_MAX
+    assert mapped_name(rules, "a" * (NAME_MAX + 1)) is None
 
 
 @given(st.text(alphabet="RULE:DFAT/$1\\(),L ^"), st.text())
