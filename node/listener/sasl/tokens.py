@@ -2,12 +2,14 @@
 
 The keys come from `sasl.oauthbearer.jwks.endpoint.url`, a file or a web address, which is read in a
 thread: a file when it changes, an address every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and
-soon again when it fails. Only
-signatures by private keys are taken, never `none` and never a shared secret.
+soon again when it fails. A token by an unknown key is refused, and has the keys read again, at most
+every 10 s; its client tries again. Only signatures by private keys are taken, never `none` and
+never a shared secret.
 """
 
 import json
 import logging
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -24,8 +26,8 @@ from ...config.listener_keys import ListenerSettings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 KEYS_BYTES_MAX = 1024 * 1024
-FETCH_TIMEOUT_S = 10.0
-AGAIN_S = 10.0  # after an address has failed
+FETCH_TIMEOUT_S = 10.0  # for all of an address
+AGAIN_S = 10.0  # after an address has failed, or the keys were read for an unknown one
 Read = Callable[[], bytes]
 
 
@@ -51,17 +53,23 @@ class TokenVerifier:
         self._keys: Mapping[str, Any] = {}
         self._read_at: object = None
         self._again_s = -inf  # an address that failed is not asked before
+        self._misses_key = False  # a token was signed by an unknown key
+        self._expedited_s = -inf  # the keys are not read before for such a token
+        self.fetching: threading.Thread | None = None
         if self._file is not None:
             self._read_at = self._due()
             self._keys = read_keys(self._read())
 
     def refresh(self) -> None:
         """Read the keys when they are due; takes long, so call it from a thread."""
-        due = self._due()
+        due, now_s = self._due(), time.monotonic()
         if due == self._read_at:
+            if not self._misses_key or now_s < self._expedited_s:
+                return
+            self._expedited_s = now_s + AGAIN_S
+        if self._file is None and now_s < self._again_s:
             return
-        if self._file is None and time.monotonic() < self._again_s:
-            return
+        self._misses_key = False
         try:
             self._keys = read_keys(self._read())
         except InvalidConfig as problem:
@@ -105,7 +113,9 @@ class TokenVerifier:
     def _key(self, kid: object) -> Any:
         if kid is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
-        return self._keys.get(kid) if isinstance(kid, str) else None
+        key = self._keys.get(kid) if isinstance(kid, str) else None
+        self._misses_key |= key is None
+        return key
 
     def _due(self) -> object:
         """Return what changes when the keys are to be read."""
@@ -119,14 +129,35 @@ class TokenVerifier:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> bytes:
-        url = self._settings.sasl_oauthbearer_jwks_endpoint_url
+        if self._file is None:
+            return self._fetch(self._settings.sasl_oauthbearer_jwks_endpoint_url)
         try:
-            if self._file is not None:
-                return self._file.read_bytes()[: KEYS_BYTES_MAX + 1]
-            with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
-                return answer.read(KEYS_BYTES_MAX + 1)
-        except (OSError, HTTPException) as problem:
-            raise InvalidConfig(f"{url} cannot be read: {problem}") from None
+            with self._file.open("rb") as file:
+                return file.read(KEYS_BYTES_MAX + 1)
+        except OSError as problem:
+            raise InvalidConfig(f"{self._file} cannot be read: {problem}") from None
+
+    def _fetch(self, url: str) -> bytes:
+        """Read an address in a thread of its own, which is left behind if it takes too long."""
+        if self.fetching is not None and self.fetching.is_alive():
+            raise InvalidConfig(f"{url} is still being read")
+        outcome: list[bytes | Exception] = []
+
+        def fetch() -> None:
+            try:
+                with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
+                    outcome.append(answer.read(KEYS_BYTES_MAX + 1))
+            except (OSError, HTTPException, ValueError) as problem:
+                outcome.append(problem)
+
+        self.fetching = threading.Thread(target=fetch, name="oncelog-jwks", daemon=True)
+        self.fetching.start()
+        self.fetching.join(FETCH_TIMEOUT_S)
+        if not outcome:
+            raise InvalidConfig(f"{url} was not read within {FETCH_TIMEOUT_S:g} s")
+        if isinstance(outcome[0], Exception):
+            raise InvalidConfig(f"{url} cannot be read: {outcome[0]}")
+        return outcome[0]
 
 
 def read_keys(data: bytes) -> dict[str, Any]:

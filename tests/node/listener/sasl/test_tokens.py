@@ -4,7 +4,8 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,31 +134,87 @@ def test_keys_are_read_again_when_their_file_changes(keys: Path) -> None:
     assert found.verify(token(key=OTHER)).name == "alice"
 
 
+class Provider:
+    """An address that gives the next of its answers to each client, in pieces."""
+
+    def __init__(self, *answers: bytes, pause_s: float = 0.0) -> None:
+        self.answers, self._pause_s = list(answers), pause_s
+        self._is_over = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        answer = self.answers.pop(0)
+        step = 10 if self._pause_s else len(answer)
+        for begin in range(0, len(answer), step):
+            writer.write(answer[begin : begin + step])
+            if self._is_over.is_set():
+                break
+            await asyncio.sleep(self._pause_s)
+        writer.close()
+        await writer.wait_closed()
+
+    @asynccontextmanager
+    async def verifier(self) -> AsyncIterator[TokenVerifier]:
+        async with await asyncio.start_server(self.answer, "127.0.0.1", 0) as provider:
+            port = provider.sockets[0].getsockname()[1]
+            settings = ListenerSettings(
+                sasl_oauthbearer_jwks_endpoint_url=f"http://127.0.0.1:{port}/keys",
+                sasl_oauthbearer_expected_audience=("kafka",),
+            )
+            verifier = TokenVerifier(settings, lambda: NOW_S, LOG)
+            yield verifier
+            self._is_over.set()
+            if verifier.fetching is not None:
+                await asyncio.to_thread(verifier.fetching.join)
+
+
+HTTP = b"HTTP/1.0 200 OK\r\n\r\n"
+
+
 async def test_address_that_fails_is_asked_again_soon(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "AGAIN_S", 0.0)
-    answers = [b"no HTTP at all\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n" + keys.read_bytes()]
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(answers.pop(0))
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as provider:
-        port = provider.sockets[0].getsockname()[1]
-        settings = ListenerSettings(
-            sasl_oauthbearer_jwks_endpoint_url=f"http://127.0.0.1:{port}/keys",
-            sasl_oauthbearer_expected_audience=("kafka",),
-        )
-        found = TokenVerifier(settings, lambda: NOW_S, LOG)
+    provider = Provider(b"no HTTP at all\r\n\r\n", HTTP + keys.read_bytes())
+    async with provider.verifier() as found:
         await asyncio.to_thread(found.refresh)
         with pytest.raises(FailedLogin):
             found.verify(token())
         await asyncio.to_thread(found.refresh)
         assert found.verify(token()).name == "alice"
         await asyncio.to_thread(found.refresh)  # is not due
-        assert answers == []
+        assert provider.answers == []
+
+
+async def test_keys_are_read_again_for_a_token_by_an_unknown_key_but_not_often(
+    keys: Path,
+) -> None:
+    new = json.loads(ECAlgorithm.to_jwk(OTHER.public_key())) | {"kid": "new"}
+    both = json.dumps({"keys": [new, *json.loads(keys.read_text())["keys"]]}).encode()
+    provider = Provider(HTTP + keys.read_bytes(), HTTP + both, b"not asked")
+    async with provider.verifier() as found:
+        await asyncio.to_thread(found.refresh)
+        with pytest.raises(FailedLogin):
+            found.verify(token(kid="new", key=OTHER))
+        await asyncio.to_thread(found.refresh)
+        assert found.verify(token(kid="new", key=OTHER)).name == "alice"
+        with pytest.raises(FailedLogin):
+            found.verify(token(kid="unknown"))
+        await asyncio.to_thread(found.refresh)
+        assert provider.answers == [b"not asked"]
+
+
+async def test_address_that_drips_is_given_up_after_a_deadline(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "FETCH_TIMEOUT_S", 0.5)
+    provider = Provider(HTTP + keys.read_bytes(), pause_s=0.1)  # takes some ten seconds
+    async with provider.verifier() as found:
+        began_s = time.monotonic()
+        await asyncio.to_thread(found.refresh)
+        assert time.monotonic() - began_s < 5
+        with pytest.raises(FailedLogin):
+            found.verify(token())
 
 
 @pytest.mark.parametrize(
