@@ -16,6 +16,7 @@ from ...wire.printable import printable
 from ..cluster.advice import shell_command
 from ..cluster.failure import Failure
 from ..cluster.lookup import ClusterChoice
+from ..cluster.secured.files import CLIENT_KINDS, USERS, client_file
 from .explain import name_of
 from .transaction_facts import holders
 
@@ -98,7 +99,11 @@ async def abort_hanging(admin: "Admin", key: TopicPartition, producer_id: int) -
 def _of_sinks(cluster: ClusterChoice, option: str, text: str) -> list[dict[str, Any]]:
     where = cluster.client_config()["bootstrap.servers"]
     command = [sys.executable, "-P", "-m", MODULE, "--bootstrap", where, option, text]
-    if (file := cluster.command_config) is not None:
+    file = cluster.command_config
+    if file is None and cluster.bootstrap is None and cluster.profile is None:
+        of_admin = client_file(cluster.data.resolve(), USERS[0], CLIENT_KINDS[0])
+        file = of_admin if of_admin.exists() else None
+    if file is not None:
         # The file, not what is in it: everybody may see a command line.
         command += ["--command-config", str(file)]
     try:

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, admin
 
+from oncelog.client import BlockingProducer
 from oncelog.client.security.client_file import read_client_file
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.secured.files import CLIENT_KINDS, USERS, client_file, passwords_of
+
+from ....programs import CLI, run_to_end
 
 ADMIN: Any = admin  # whose stubs lack ACLs
 
@@ -118,3 +121,16 @@ def test_cluster_in_plain_text_does_not_become_secured(tmp_path: Path) -> None:
         pass
     with pytest.raises(Failure, match="holds a cluster in plain text"):
         Cluster(1, data=tmp_path / "data", secure=True).up()
+
+
+def test_command_line_aborts_what_sinks_left_open(cluster: Cluster) -> None:
+    cluster.ask(lambda admin: admin.create_topic("sunk", partitions=1, replication_factor=1))
+    name = "oncelog.spark.s.g1.0000abcd.1"
+    with BlockingProducer(cluster.client_config(), transactional_id=name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("sunk", b"x").result()
+        command = [*CLI, "txn", "abort", "--prefix", "oncelog.spark.", "--format", "json"]
+        done = run_to_end([*command, "--data", str(cluster.data)], 60)
+        assert done.returncode == 0 and name in done.stdout, done.stderr
+        producer.abort_transaction()
