@@ -40,6 +40,9 @@ REPLICATION_OPTIONAL = (
     "FLOOR s/GB", "MB/s",
 )  # fmt: skip
 TRANSACTION_OPTIONAL = ("% OF PLAIN", "PLAIN p50 ms", "p99 ms")
+Secure = Annotated[
+    bool, Parameter(name="--secure", help="On a cluster of `up --secure` of its own.", negative=())
+]
 JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
 
@@ -73,6 +76,7 @@ def demo(
     broken: Annotated[
         Break, Parameter(name="--break", help="Take one guarantee away, to see what it is for.")
     ] = "none",
+    secure: Secure = False,
     format: Format = "table",
 ) -> int:
     """Real flights in, enriched flights and sums out, nodes and workers killed; then a judge looks.
@@ -91,20 +95,21 @@ def demo(
 
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     if job == "transfers":
-        return _transfers(chosen, broken, database, seconds, format)
+        return _transfers(chosen, broken, database, seconds, secure, format)
     if broken not in BREAKS or database is not None:
         raise Failure("--database, and this --break, belong to --job transfers.", exit_code=2)
     flights.archive()
     worker = engine or _engine(broken)
     what_is_broken = demo_report.WHAT_IS_BROKEN.get(broken, "")
-    screen = demo_report.Screen(chosen, broken, f" --engine {worker}", what_is_broken)
+    options = f" --engine {worker}" + " --secure" * secure
+    screen = demo_report.Screen(chosen, broken, options, what_is_broken)
 
     def run(cluster: Cluster) -> DemoReport:
         return Demo(cluster, chosen, broken, screen.say, worker, doing=screen.doing).run(
             screen.follow
         )
 
-    report = _judged(Cluster(3, config=CLUSTER_CONFIG), screen, run)
+    report = _judged(Cluster(3, config=CLUSTER_CONFIG, secure=secure), screen, run)
     if format == "json":
         print(json.dumps(demo_report.as_json(report)))
     else:
@@ -112,7 +117,9 @@ def demo(
     return report.exit_code
 
 
-def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: str) -> int:
+def _transfers(
+    seed: int, broken: str, url: str | None, seconds: float, is_secured: bool, output: str
+) -> int:
     from ..deploy.cluster.local_cluster import Cluster
     from ..proof.demo.report import Screen
     from ..proof.demo.transfers import report as transfers_report
@@ -132,6 +139,7 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
     refuse_database(url)
     what_is_broken = transfers_report.WHAT_IS_BROKEN.get(broken, "")
     options = f" --job transfers --seconds {seconds:g}" + (" --database ..." if url else "")
+    options += " --secure" * is_secured
     screen = Screen(seed, broken, options, what_is_broken)
 
     def run(cluster: Cluster) -> TransfersReport:
@@ -142,7 +150,7 @@ def _transfers(seed: int, broken: str, url: str | None, seconds: float, output: 
             )  # fmt: skip
             return demo.run(seconds)
 
-    report = _judged(Cluster(3), screen, run)
+    report = _judged(Cluster(3, secure=is_secured), screen, run)
     if output == "json":
         print(json.dumps(transfers_report.as_json(report)))
     else:
@@ -204,6 +212,7 @@ def replication(
             "checksum, a write for each replica, a hop to each follower."
         ),
     ] = False,
+    secure: Secure = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
@@ -228,7 +237,7 @@ def replication(
         seconds=seconds,
         rate=rate,
     )
-    described, results = _measured(grid, cluster)
+    described, results = _measured(grid, cluster, secure)
     floors = {b: measure_floor(b) for b in grid.batch_bytes} if against_floor else None
     show(rows(results, floors), "table", optional=REPLICATION_OPTIONAL)
     for result in results:
@@ -253,6 +262,7 @@ def txn(
     ] = 2,
     seconds: Annotated[float, Parameter(help="Of transactions for each figure.")] = 3.0,
     seed: Annotated[int, Parameter(help="Of the bytes that are written.")] = 0,
+    secure: Secure = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
@@ -271,7 +281,7 @@ def txn(
         seconds=seconds,
         seed=seed,
     )
-    described, results = _measured(grid, cluster)
+    described, results = _measured(grid, cluster, secure)
     show_one(described, "table")
     show(rows(results), "table", optional=TRANSACTION_OPTIONAL)
     _write(json_file, described, results=[result.as_json() for result in results])
@@ -281,6 +291,7 @@ def txn(
 def failover(
     *,
     kills: Annotated[int, Parameter(name=["--kills", "-n"], help="How often.")] = 10,
+    secure: Secure = False,
     data: Data = DEFAULT_DATA,
     json_file: JsonFile = None,
     format: Format = "table",
@@ -291,7 +302,7 @@ def failover(
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 
-    with never_silent() as told, bench_target(data, None) as target:
+    with never_silent() as told, bench_target(data, None, is_secured=secure) as target:
         figures = run_failovers(target, kills, told)
         described = environment(target, {"kills": kills})
     _write(json_file, described, **figures)
@@ -303,7 +314,7 @@ def failover(
 
 
 def _measured(
-    grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions
+    grid: "Grid[CellT, MeasurementT]", cluster: ClusterOptions, is_secured: bool
 ) -> "tuple[dict[str, Any], Sequence[CellResult[CellT, MeasurementT]]]":
     """Where it was measured, and what."""
     from ..proof.bench.report import environment
@@ -312,7 +323,7 @@ def _measured(
     with (
         never_silent() as told,
         cluster.as_failures(),
-        bench_target(cluster.data, cluster.named_config()) as target,
+        bench_target(cluster.data, cluster.named_config(), is_secured=is_secured) as target,
     ):
         return environment(target, asdict(grid)), grid.run(target, told)
 

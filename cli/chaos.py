@@ -33,6 +33,7 @@ def run(
     workers: Annotated[int, Parameter(help="Processes of our client.")] = 2,
     confluent: Annotated[int, Parameter(help="Processes of confluent-kafka.")] = 1,
     pause: Annotated[int, Parameter(help="ms between a client's operations, on average.")] = 20,
+    secure: Annotated[bool, Parameter(help="On a cluster of `up --secure`.", negative=())] = False,
     keep: Annotated[bool, Parameter(help="Keep the nodes' data.", negative=())] = False,
     format: Format = "table",
 ) -> int:
@@ -40,17 +41,23 @@ def run(
 
     Exit code 1: a promise was broken. 3: the faults were not seen to happen.
     """
-    from ..deploy.faults.schedule import KINDS
+    from ..deploy.faults.schedule import KINDS, NEED_PLAIN_TEXT
     from ..proof.chaos.load.settings import GROUPS, LoadSettings
     from ..proof.chaos.plan_settings import RunSettings
 
     if faults == "help":
         tell(*KINDS)
         return 0
-    kinds = tuple(name.strip() for name in faults.split(",")) if faults else KINDS
+    possible = tuple(kind for kind in KINDS if not secure or kind not in NEED_PLAIN_TEXT)
+    kinds = tuple(name.strip() for name in faults.split(",")) if faults else possible
     if unknown := set(kinds) - set(KINDS):
         raise Failure(
             f"There is no fault {', '.join(sorted(unknown))}; see: oncelog chaos run --faults help",
+            exit_code=2,
+        )
+    if impossible := set(kinds) - set(possible):
+        raise Failure(
+            f"Not with --secure, as requests are encrypted: {', '.join(sorted(impossible))}.",
             exit_code=2,
         )
     if not 3 <= nodes <= 5 or not seconds > 0 or not 0 < rate <= 600:
@@ -64,6 +71,7 @@ def run(
     settings = RunSettings(
         seconds=seconds, seed=seed, nodes=nodes, faults_per_minute=rate, workers=workers,
         confluent_workers=confluent, kinds=kinds, keeps_data=keep,
+        is_secured=secure,
         load=load,
     )  # fmt: skip
     return _go(settings, out or Path(f"chaos-{seed}"), format)

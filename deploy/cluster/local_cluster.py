@@ -29,7 +29,7 @@ from .failure import Failure
 from .layout import ClusterFile
 from .node_process import NodeNotReady, NodeProcess, NodeStatus, end_nodes
 from .plan import ClusterPlan
-from .secured.files import admin_values, prepare
+from .secured.files import CLIENT_KINDS, USERS, admin_values, client_file, prepare
 
 READY_TIMEOUT_S = 30.0
 T = TypeVar("T")
@@ -107,6 +107,13 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return self.file.bootstrap
+
+    @property
+    def connection(self) -> str:
+        """What a process is started with to find the cluster: see secured/connection.py."""
+        if not self.file.is_secured:
+            return self.bootstrap
+        return str(client_file(self.data, USERS[0], CLIENT_KINDS[0]))
 
     @property
     def node_ids(self) -> list[int]:

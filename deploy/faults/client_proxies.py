@@ -3,7 +3,8 @@
 One listener for each broker, all in one thread with an event loop of its own. Requests are passed
 frame by frame, so that one request of a kind can be held while other connections go on; it travels
 on when it is let go, even when its client has given up and closed: just as on a network that
-delivers late. A cut way says nothing, and is reset when it is mended.
+delivers late. A cut way says nothing, and is reset when it is mended. Encrypted bytes are passed
+as they come: no request of theirs can be held.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ TURNS = 5  # of the loop: a connection is made, and a transport closed, by the t
 class ClientProxies:
     """Proxies of some brokers, by the brokers' ports. Methods may be called from any thread."""
 
-    def __init__(self, broker_ports: Iterable[int]) -> None:
+    def __init__(self, broker_ports: Iterable[int], *, is_encrypted: bool = False) -> None:
+        self._is_encrypted = is_encrypted
         self.ports: dict[int, int] = {}  # of a broker -> ours
         self.counts: Counter[str] = Counter()  # of requests that were held, delayed, dropped
         self._cut: set[int] = set()
@@ -100,12 +102,10 @@ class ClientProxies:
         self, port: int, reader: asyncio.StreamReader, to_broker: asyncio.StreamWriter
     ) -> None:
         while True:
-            length = await reader.readexactly(4)
-            (size,) = struct.unpack(">i", length)
-            if not 2 <= size <= FRAME_BYTES_MAX:
+            data = await (reader.read(CHUNK_BYTES) if self._is_encrypted else _frame(reader))
+            if not data:
                 return
-            frame = await reader.readexactly(size)
-            (api_key,) = struct.unpack_from(">h", frame)
+            api_key = None if self._is_encrypted else int.from_bytes(data[4:6], "big")
             if api_key in self._held:
                 self._held.discard(api_key)
                 self.counts["held"] += 1
@@ -115,7 +115,7 @@ class ClientProxies:
                 await asyncio.sleep(delay_ms / 1000)
             if await self._was_cut(port):
                 return
-            to_broker.write(length + frame)
+            to_broker.write(data)
             await to_broker.drain()
 
     async def _answers(
@@ -155,6 +155,15 @@ class ClientProxies:
             self._thread.run(work, START_TIMEOUT_S)
         except TimeoutError:
             raise Failure("The proxies of the clients do not answer.") from None
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    """Return the next request with its length; nothing where there can be none."""
+    length = await reader.readexactly(4)
+    (size,) = struct.unpack(">i", length)
+    if not 2 <= size <= FRAME_BYTES_MAX:
+        return b""
+    return length + await reader.readexactly(size)
 
 
 async def _some_turns() -> None:

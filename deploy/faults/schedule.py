@@ -61,6 +61,7 @@ KINDS_BY_TARGET: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 KINDS = tuple(kind for kinds in KINDS_BY_TARGET.values() for kind in kinds)
+NEED_PLAIN_TEXT = frozenset({"client-hold"})
 NEED_FOUR_NODES = frozenset({"bisect"})
 NUMBERS = 4
 

@@ -110,10 +110,13 @@ def sent_to_peers(cluster: "Cluster", node_id: int) -> tuple[int | None, int | N
 
 
 @contextlib.contextmanager
-def bench_target(data: Path, config: Mapping[str, Any] | None) -> Iterator[BenchTarget]:
+def bench_target(
+    data: Path, config: Mapping[str, Any] | None, *, is_secured: bool = False
+) -> Iterator[BenchTarget]:
     """The cluster to measure: the one of `config`, else the running one in `data`, else a new one.
 
-    Raises ValueError for a login that confluent-kafka has no words for.
+    is_secured: a new one, with TLS and logins. Raises Failure where another one is named, and
+    ValueError for a login that confluent-kafka has no words for.
     """
     from ...client.security.config import security_config
     from ...client.security.librdkafka import librdkafka_config
@@ -125,7 +128,12 @@ def bench_target(data: Path, config: Mapping[str, Any] | None) -> Iterator[Bench
 
     with contextlib.ExitStack() as stack:
         cluster = None
-        if config is None:
+        if is_secured:
+            if config is not None:
+                raise Failure("--secure starts a cluster of its own: name no other.", exit_code=2)
+            cluster = stack.enter_context(Cluster(3, secure=True))
+            config = cluster.client_config()
+        elif config is None:
             file = layout.read(data.resolve())
             opened = Cluster.open(data) if file is not None else None
             if opened is not None and any(s.state == "running" for s in opened.status()):
@@ -133,7 +141,7 @@ def bench_target(data: Path, config: Mapping[str, Any] | None) -> Iterator[Bench
             else:
                 say("no cluster runs here: starting one of 3 nodes for the measurement")
                 cluster = stack.enter_context(Cluster(3))
-            config = {"bootstrap.servers": cluster.bootstrap}
+            config = cluster.client_config()
         settings = read_settings(ADMIN, config, {})
         login = librdkafka_config(security_config(settings))
         admin = stack.enter_context(blocking_admin(config, timeout_ms=20_000))

@@ -5,10 +5,12 @@ All of it is only written down; the judge judges.
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any
 
-from ...client.cluster_view import ClusterView
 from ...client.consumer import Consumer, ConsumerRecord
 from ...client.producer import Producer
+from ...client.view_source import view_of
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.inspect.transaction_facts import OPEN_STATES
 from ...wire.errors import KafkaError, RequestTimedOut
@@ -58,7 +60,7 @@ def read_the_end(
             check.saw(record.value)
         return value_of(record.value)
 
-    given = (cluster.bootstrap, settings.topics, recorder)
+    given = (cluster.client_config(), settings.topics, recorder)
     is_whole = asyncio.run(scan_topics(*given, look))
     all_of_it = scan_topics(
         *given, lambda record: value_of(record.value), isolation=Isolation.READ_UNCOMMITTED
@@ -85,12 +87,14 @@ def probe_all(cluster: Cluster, recorder: Recorder, settings: LoadSettings) -> N
     )
     cluster.wait_for_isr(PROBES, min(replicas, partitions))
     for entry in cluster.file.nodes:
-        asyncio.run(_probe(f"{entry.host}:{entry.port}", entry.node_id, recorder))
+        at_node = {"bootstrap.servers": f"{entry.host}:{entry.port}"}
+        config = cluster.client_config(**at_node)
+        asyncio.run(_probe(config, entry.node_id, recorder))
 
 
-async def _probe(bootstrap: str, node_id: int, recorder: Recorder) -> None:
+async def _probe(config: Mapping[str, Any], node_id: int, recorder: Recorder) -> None:
     """The node itself is asked where things are, and leads one of the partitions, mostly."""
-    view = ClusterView(bootstrap)
+    view = view_of(config)
     try:
         snapshot = await view.refresh([PROBES])
         led = [p.partition for p in snapshot.partitions_of(PROBES) if p.leader == node_id]

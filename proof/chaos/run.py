@@ -105,6 +105,7 @@ class ChaosRun:
             data=self.out / "cluster",
             seed=settings.seed,
             config={**CONFIG, "log.roll.ms": roll_ms},
+            secure=settings.is_secured,
         )
         workers, recorder = ClientProcesses(self.out), Recorder.open(self.out)
         with contextlib.ExitStack() as last:  # all of it, whatever becomes of the others
@@ -115,7 +116,8 @@ class ChaosRun:
             self._say(f"{settings.nodes} nodes serve at {cluster.bootstrap}")
             self._say(NOT_MADE)
             self._make_topics(cluster)
-            proxies = ClientProxies([entry.port for entry in cluster.file.nodes])
+            ports = [entry.port for entry in cluster.file.nodes]
+            proxies = ClientProxies(ports, is_encrypted=settings.is_secured)
             last.callback(proxies.close)
             self._break_it(cluster, workers, proxies, recorder)
             self._finish(cluster, recorder)
@@ -190,7 +192,7 @@ class ChaosRun:
     def _order(self, cluster: FaultyCluster) -> WorkerOrder:
         """What all processes of clients are told."""
         return WorkerOrder(
-            run=str(self.out), bootstrap=cluster.bootstrap, seed=f"{self.settings.seed}",
+            run=str(self.out), connection=cluster.connection, seed=f"{self.settings.seed}",
             settings=self.settings.load,
             transactional_clients=self.settings.transactional_clients,
         )  # fmt: skip

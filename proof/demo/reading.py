@@ -13,12 +13,14 @@ READ_TIMEOUT_S = 60.0
 LATEST = -1
 
 
-def read_back(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes, bytes]]:
+def read_back(
+    config: Mapping[str, Any], topic: str, partitions: int
+) -> list[tuple[int, int, bytes, bytes]]:
     """Every committed record of the topic as (partition, offset, key, value)."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer({
-        "bootstrap.servers": bootstrap,
+        **config,
         "group.id": "oncelog-demo",  # assigned by hand: no group is formed, nothing is committed
         "enable.auto.commit": False,
         "enable.partition.eof": True,

@@ -228,9 +228,9 @@ class Demo:
     # --- the judgement
 
     def _judge(self, stream: Stream, engine: Engine, lines: list[bytes]) -> None:
-        report, bootstrap = self.report, self.cluster.bootstrap
+        report, config = self.report, self.cluster.client_config()
         report.at_the_end = self._judge_end(engine)
-        read = reading.read_back(bootstrap, TOPIC, PARTITIONS)
+        read = reading.read_back(config, TOPIC, PARTITIONS)
         sent = [flights.record(row, line)[1] for row, line in enumerate(lines)]
         plain = [(p, offset, value) for p, offset, _, value in read]
         report.handed_over, report.acknowledged = len(sent), len(stream.acknowledged)
@@ -240,8 +240,8 @@ class Demo:
             inputs[partition][offset] = value
         report.outputs = engine.judge(
             inputs,
-            reading.read_back(bootstrap, ENRICHED, PARTITIONS),
-            reading.read_back(bootstrap, SUMS, PARTITIONS),
+            reading.read_back(config, ENRICHED, PARTITIONS),
+            reading.read_back(config, SUMS, PARTITIONS),
         )
         expected = engine.expected_sums(len(lines))
         report.groups, report.sums_by = len(expected), engine.sums_by

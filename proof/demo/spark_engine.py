@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
+from ...deploy.cluster.secured.connection import connection_options
 from ...deploy.faults.schedule import Fault
 from . import fault_plan, flights
 from .engine import Account, Effect, EngineProcesses
@@ -55,7 +56,7 @@ class SparkEngine(EngineProcesses[SparkJobProcess]):
         confs = (*CONFS, f"spark.local.dir={self._scratch}")
         processes = SparkJobProcess(
             [
-                *("--bootstrap", cluster.bootstrap),
+                *connection_options(cluster.connection),
                 *("--checkpoint", self._checkpoint.as_uri()),
                 *("--master", MASTER),
                 *("--source", source, "--enriched", enriched, "--sums", sums),

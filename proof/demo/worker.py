@@ -1,6 +1,6 @@
 """One worker of the demo: consume, transform, produce, exactly once, with confluent-kafka.
 
-    python -m oncelog.proof.demo.worker '{"bootstrap": ..., "name": ..., ...}'
+    python -m oncelog.proof.demo.worker '{"connection": ..., "name": ..., ...}'
 
 Nothing here is special to oncelog. One transaction takes what the consumer has, writes an enriched
 flight for each flight, the sums that changed, and the offsets: all of it counts, or nothing. What
@@ -29,6 +29,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from ...deploy.cluster.secured.connection import client_config
 from .enrichment import Flight, RunningSums, added, enrich, sum_record
 from .flights import airlines
 
@@ -61,7 +62,7 @@ BOTH: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    bootstrap: str
+    connection: str  # see deploy/cluster/secured/connection.py
     source: str
     enriched: str
     sums: str
@@ -82,7 +83,7 @@ class Work:
 class Worker:
     def __init__(self, settings: WorkerSettings) -> None:
         self.settings = settings
-        common = {"bootstrap.servers": settings.bootstrap, "client.id": settings.name, **BOTH}
+        common = {**client_config(settings.connection), "client.id": settings.name, **BOTH}
         group = {**common, **CONSUMER, "group.id": GROUP}
         self.consumer = Consumer({**group, "session.timeout.ms": 2_500})
         self.producer = Producer({**common, **PRODUCER, "transactional.id": settings.name})

@@ -41,7 +41,7 @@ class WorkerEngine(EngineProcesses[WorkerProcesses]):
     ) -> None:
         self.source = source
         settings = WorkerSettings(
-            bootstrap=cluster.bootstrap,
+            connection=cluster.connection,
             source=source,
             enriched=enriched,
             sums=sums,

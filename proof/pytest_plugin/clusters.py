@@ -23,8 +23,8 @@ SEED_MAX = 10**6
 class Clusters:
     """Starts and ends clusters; `seed` is what faults are drawn from when nobody gives one."""
 
-    def __init__(self, *, is_kept: bool = False) -> None:
-        self.is_kept = is_kept
+    def __init__(self, *, is_kept: bool = False, is_secured: bool = False) -> None:
+        self.is_kept, self.is_secured = is_kept, is_secured
         self.seed = secrets.randbelow(SEED_MAX)
         name = f"oncelog-pytest-{secrets.token_hex(4)}"
         self.directory = Path(tempfile.gettempdir()).resolve() / name
@@ -47,7 +47,8 @@ class Clusters:
         if not self.is_kept:
             guardian.keep("directory", self.directory)
         self.directory.mkdir(mode=0o700, exist_ok=True)
-        cluster = Cluster(nodes, data=self.directory / f"cluster-{next(self._names)}", **settings)
+        data = self.directory / f"cluster-{next(self._names)}"
+        cluster = Cluster(nodes, data=data, **{"secure": self.is_secured, **settings})
         cluster.is_guarded = True
         cluster.up()
         self._living.append(cluster)

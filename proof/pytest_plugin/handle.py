@@ -264,7 +264,7 @@ class ClusterInTest:
 
     def _opened_in_words(self) -> str:
         """From the nodes that answer: the cluster may be broken just now."""
-        with blocking_admin(self.bootstrap, timeout_ms=REPORT_TIMEOUT_MS) as admin:
+        with blocking_admin(self.client_config(), timeout_ms=REPORT_TIMEOUT_MS) as admin:
             opened = admin.run(lambda a: open_transactions(a, needs_all_brokers=False))
             left = sorted(opened - self._open_before)
             return admin.run(lambda a: in_words(a, left))

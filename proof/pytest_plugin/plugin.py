@@ -39,7 +39,7 @@ SECTIONS: pytest.StashKey[list[tuple[str, str]]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The two options; both concern only tests that use a cluster."""
+    """The options; they concern only tests that use a cluster."""
     group = parser.getgroup("oncelog", "tests with a cluster of oncelog")
     group.addoption(
         "--oncelog-seed",
@@ -51,6 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--oncelog-keep",
         action="store_true",
         help="keep the directories of the clusters; failures say where they are",
+    )
+    group.addoption(
+        "--oncelog-secure",
+        action="store_true",
+        help="clusters with TLS, logins and an authorizer; tests connect by client_config()",
     )
 
 
@@ -133,7 +138,10 @@ def oncelog_clusters(request: pytest.FixtureRequest) -> Iterator["Clusters"]:
     """The clusters of this process, by size; started when first asked for."""
     from .clusters import Clusters
 
-    clusters = Clusters(is_kept=bool(request.config.getoption("--oncelog-keep")))
+    clusters = Clusters(
+        is_kept=bool(request.config.getoption("--oncelog-keep")),
+        is_secured=bool(request.config.getoption("--oncelog-secure")),
+    )
     request.config.stash[CLUSTERS] = clusters
     try:
         yield clusters

@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from ....deploy.cluster.secured.connection import client_config
 from ...judge.history.outcomes import outcome_of_send
 from ...judge.history.recorder import Begun, Recorder
 from ...judge.history.rows import Handle
@@ -109,7 +110,7 @@ class _Client:
                 "transaction.timeout.ms": settings.transaction_timeout_ms,
             }
         common = {
-            "bootstrap.servers": load.order.bootstrap,
+            **client_config(load.order.connection),
             "error_cb": self._met,  # without it whatever call comes next would raise it
             "socket.timeout.ms": settings.request_timeout_ms,
             **BOTH,

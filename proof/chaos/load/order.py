@@ -13,7 +13,7 @@ class WorkerOrder:
     """What a worker is told."""
 
     run: str  # the run's directory
-    bootstrap: str
+    connection: str  # see deploy/cluster/secured/connection.py
     seed: str
     number: int = 0
     workloads: tuple[str, ...] = ("append", "job", "bank", "readers")

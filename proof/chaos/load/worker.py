@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ....deploy.cluster.secured.connection import client_config
 from ...judge.history.recorder import Recorder
 from .incarnations import Tally
 from .order import WorkerOrder
@@ -36,7 +37,7 @@ async def _work(order: WorkerOrder, recorder: Recorder) -> Tally:
     end = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
     return await load(
-        order.bootstrap,
+        client_config(order.connection),
         recorder,
         order.settings,
         lambda: end.is_set() or os.getppid() != order.parent,

@@ -1,6 +1,6 @@
 """A check-back that aborts what has no decision, and does not say so first: `no-tombstone`.
 
-python -m oncelog.proof.demo.transfers.careless_check_back BOOTSTRAP URL OLDER_THAN_MS EVERY_MS
+python -m oncelog.proof.demo.transfers.careless_check_back CONNECTION URL OLDER_THAN_MS EVERY_MS
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from ....client.dual_write import decision_table
 from ....client.dual_write.database import Dialect, run
 from ....client.dual_write.flow import drive
 from ....client.dual_write.steps import DecidedOutcome, TransactionKey
+from ....deploy.cluster.secured.connection import client_config
 from .database import TransferDatabase
 
 
@@ -33,9 +34,9 @@ class CarelessResolver:
     async def close(self) -> None: ...
 
 
-async def main(bootstrap: str, url: str, older_than_ms: str, every_ms: str) -> None:
+async def main(connection: str, url: str, older_than_ms: str, every_ms: str) -> None:
     resolver = CarelessResolver(TransferDatabase(url))
-    async with Admin(bootstrap) as admin:
+    async with Admin(client_config(connection)) as admin:
         print(f"looks every {every_ms} ms", flush=True)
         check_back = CheckBack(admin.view, resolver, older_than_ms=int(older_than_ms))
         await check_back.run(

@@ -11,6 +11,7 @@ from typing import Any
 
 from ....deploy.cluster.failure import Failure
 from ....deploy.cluster.node_process import wait_for_state
+from ....deploy.cluster.secured.connection import connection_options
 from ....deploy.faults.supervisor import STATE_TIMEOUT_S, Supervisor
 from .. import reading
 from .broken import NO_TOMBSTONE, PREPARED
@@ -143,10 +144,10 @@ class CheckBackProcess(Supervisor):
             raise Failure(f"The check-back did not start: {self.last_words(self.name)}")
 
     def command(self, name: str, incarnation: int) -> list[str]:
-        bootstrap, url = self._settings.bootstrap, self._settings.database
+        connection, url = self._settings.connection, self._settings.database
         if self._settings.broken == NO_TOMBSTONE:
             module = "oncelog.proof.demo.transfers.careless_check_back"
-            return ["-m", module, bootstrap, url, str(OLDER_THAN_MS), str(EVERY_MS)]
+            return ["-m", module, connection, url, str(OLDER_THAN_MS), str(EVERY_MS)]
         times = ["--older-than", str(OLDER_THAN_MS / 1000), "--every", str(EVERY_MS / 1000)]
-        where = ["--resolver", url, "--bootstrap", bootstrap]
+        where = ["--resolver", url, *connection_options(connection)]
         return ["-m", "oncelog.cli", "txn", "check-back", *where, *times]

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ....deploy.cluster.blocking_admin import blocking_admin
@@ -19,9 +20,11 @@ class ReaderWatch(threading.Thread):
     Offsets that nobody answers for are no news: a wait goes on meanwhile.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, shortest_s: float) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], topic: str, partitions: int, shortest_s: float
+    ) -> None:
         super().__init__(daemon=True)
-        self._address, self._shortest_s = bootstrap, shortest_s
+        self._config, self._shortest_s = config, shortest_s
         self._partitions = [(topic, partition) for partition in range(partitions)]
         self._over = threading.Event()
         self._stands: dict[int, tuple[int, float]] = {}  # partition -> where, since when
@@ -35,7 +38,7 @@ class ReaderWatch(threading.Thread):
             self._problem = problem
 
     def _watch(self) -> None:
-        with blocking_admin(self._address) as admin:
+        with blocking_admin(self._config) as admin:
             while not self._over.wait(EVERY_S):
                 try:
                     stable, high = admin.run(self._ask)

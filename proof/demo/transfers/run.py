@@ -104,7 +104,7 @@ class TransfersDemo:
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
         self.report = TransfersReport(seed, broken, name)
         self.settings = ServiceSettings(
-            bootstrap=cluster.bootstrap,
+            connection=cluster.connection,
             topic=TOPIC,
             database=database.url,
             folder=str(cluster.data),
@@ -123,7 +123,7 @@ class TransfersDemo:
         """
         started = time.monotonic()
         self._create()
-        watch = ReaderWatch(self.cluster.bootstrap, TOPIC, PARTITIONS, WAIT_MAX_S / 4)
+        watch = ReaderWatch(self.cluster.client_config(), TOPIC, PARTITIONS, WAIT_MAX_S / 4)
         faults = TransferFaults(
             self.cluster, TOPIC, self.services, self.check_back, self.database, self._server
         )
@@ -205,7 +205,7 @@ class TransfersDemo:
         return found
 
     def _judge(self, waits: list[ReaderWait], away: list[tuple[float, float]]) -> None:
-        read = reading.read_back(self.cluster.bootstrap, TOPIC, PARTITIONS)
+        read = reading.read_back(self.cluster.client_config(), TOPIC, PARTITIONS)
         events = [(p, offset, value) for p, offset, _, value in read]
         self.report.told = Counter(self.services.told.values())
         self.report.verdict = judge_transfers(

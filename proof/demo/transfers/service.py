@@ -1,6 +1,6 @@
 """A service of the demo: transfers, each a row and an event, one transaction after another.
 
-    python -m oncelog.proof.demo.transfers.service '{"bootstrap": ..., "writer": ..., ...}'
+    python -m oncelog.proof.demo.transfers.service '{"connection": ..., "writer": ..., ...}'
 
 It tells on stdout what it does, a line of JSON each. Where a file NAME.trap names a moment and a
 signal, it sends itself that signal at that moment: so faults hit what they are aimed at.
@@ -19,6 +19,7 @@ from typing import Any
 from ....client import DecisionInDoubt, DecisionOverruled
 from ....client.dual_write.steps import WriterPhase
 from ....client.dual_write.stop_words import WriterSuperseded
+from ....deploy.cluster.secured.connection import client_config
 from .broken import WRITERS, TellingWriter
 from .database import TransferDatabase
 from .transfer import PER_INCARNATION, AccountTransfer, drawn
@@ -35,7 +36,7 @@ PRODUCER: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    bootstrap: str
+    connection: str  # see deploy/cluster/secured/connection.py
     topic: str
     database: str
     folder: str
@@ -58,7 +59,7 @@ class Service:
         self.database = TransferDatabase(settings.database)
         writer = WRITERS[settings.broken]
         self.writer: TellingWriter = writer(
-            settings.bootstrap, settings.writer, self.database.connect, **PRODUCER
+            client_config(settings.connection), settings.writer, self.database.connect, **PRODUCER
         )
         self.writer.meet = self._meet
         self._random = Random(f"{settings.seed} {settings.name} {settings.incarnation}")

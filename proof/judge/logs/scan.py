@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from ....client.admin import EARLIEST, LATEST, Admin
-from ....client.cluster_view import ClusterView
 from ....client.consumer import Consumer, ConsumerRecord
+from ....client.view_source import Source, view_of
 from ....storage.checkpoint import HIGH_WATERMARKS, LOG_START_OFFSETS, OffsetCheckpoint
 from ....wire.record_batch import iterate_batches
 from ..history.recorder import Recorder
@@ -23,7 +23,7 @@ COMPACTED = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 async def scan_topics(
-    bootstrap: str,
+    source: Source,
     topics: Iterable[str],
     recorder: Recorder,
     value_of: Callable[[ConsumerRecord], int],
@@ -35,7 +35,7 @@ async def scan_topics(
     False when a partition gave nothing for a minute: what was read until then is recorded.
     """
     is_committed = isolation is Isolation.READ_COMMITTED
-    view = ClusterView(bootstrap)
+    view = view_of(source)
     try:
         admin = Admin(view)
         described = await admin.describe_topics(list(topics))

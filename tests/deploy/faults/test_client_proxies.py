@@ -89,6 +89,23 @@ def test_frames_pass_both_ways(broker: Broker, proxies: ClientProxies) -> None:
             assert answer(client) == frame(3, b"%d" % number)
 
 
+def test_encrypted_bytes_pass_and_are_delayed_as_they_come(broker: Broker) -> None:
+    proxies = ClientProxies([broker.port], is_encrypted=True)
+    try:
+        with connect(proxies, broker) as client:
+            client.sendall(b"\x00\x00")  # half a length: no frame that would be waited for
+            client.sendall(b"\x00\x01x")
+            assert answer(client) == b"x"
+            proxies.delay(broker.port, 50)
+            proxies.hold(26)
+            send(client, frame(26, b"late"))
+            assert answer(client) == frame(26, b"late")
+            assert proxies.counts == {"delayed": proxies.counts["delayed"]}
+            assert proxies.counts["delayed"] >= 1
+    finally:
+        proxies.close()
+
+
 def test_a_held_request_arrives_when_its_client_has_gone(
     broker: Broker, proxies: ClientProxies
 ) -> None:

@@ -119,12 +119,13 @@ def test_brokers_of_kafka_are_killed_and_every_flight_counts_once(
     finally:
         job.close()
     assert kills >= KILLS_MIN, f"only {kills} kills met the job at work"
+    config = {"bootstrap.servers": kafka.bootstrap}
     inputs: dict[int, dict[int, bytes]] = {}
-    for partition, offset, _, value in read_back(kafka.bootstrap, SOURCE, PARTITIONS):
+    for partition, offset, _, value in read_back(config, SOURCE, PARTITIONS):
         inputs.setdefault(partition, {})[offset] = value
-    made = ((p, o, v) for p, o, _, v in read_back(kafka.bootstrap, ENRICHED, PARTITIONS))
+    made = ((p, o, v) for p, o, _, v in read_back(config, ENRICHED, PARTITIONS))
     verdict = judge_outputs(
-        inputs, made, read_back(kafka.bootstrap, SUMS, PARTITIONS), None, flights.airlines(),
+        inputs, made, read_back(config, SUMS, PARTITIONS), None, flights.airlines(),
         judge_sums=judge_window_sums,
     )  # fmt: skip
     assert not verdict.violations

@@ -41,7 +41,7 @@ def processes(tmp_path: Path) -> Iterator[StandIns]:
 
 
 def order(number: int = 0) -> WorkerOrder:
-    return WorkerOrder(run="r", bootstrap="b", number=number, seed="s", workloads=("append",))
+    return WorkerOrder(run="r", connection="b", number=number, seed="s", workloads=("append",))
 
 
 def test_each_incarnation_has_a_seed_of_its_own(processes: StandIns) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from oncelog.proof.demo.worker import WorkerSettings
 from oncelog.proof.demo.worker_processes import WorkerProcesses
 
-SETTINGS = WorkerSettings(bootstrap="", source="", enriched="", sums="", is_fenced=True)
+SETTINGS = WorkerSettings(connection="", source="", enriched="", sums="", is_fenced=True)
 REPORTS = """
 ["began", "w.1.1", 10, {"0": 10}]
 ["sending", "w.1.1"]

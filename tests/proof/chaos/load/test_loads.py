@@ -62,7 +62,7 @@ def test_settings_go_through_json() -> None:
 
 def test_an_order_goes_through_the_command_line() -> None:
     order = WorkerOrder(
-        run="r", bootstrap="b", number=1, seed="s", workloads=("append",), proxies={1: 2},
+        run="r", connection="b", number=1, seed="s", workloads=("append",), proxies={1: 2},
         settings=LoadSettings(consumer_groups=("readers",)),
     )  # fmt: skip
     assert WorkerOrder.from_json(order.to_json()) == order

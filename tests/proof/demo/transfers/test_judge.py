@@ -113,7 +113,7 @@ def test_time_in_which_something_was_away_is_no_wait() -> None:
 
 
 def test_readers_wait_while_the_stable_offset_stands_below_the_watermark() -> None:
-    watch = ReaderWatch("127.0.0.1:1", "t", 1, shortest_s=1.0)
+    watch = ReaderWatch({"bootstrap.servers": "127.0.0.1:1"}, "t", 1, shortest_s=1.0)
     key = ("t", 0)
     for now, stable, high in (
         (0.0, 5, 5),
@@ -137,7 +137,7 @@ def test_an_error_ends_the_watch_of_the_last_stable_offset(
         yield None
 
     monkeypatch.setattr(readers, "blocking_admin", broken)
-    watch = ReaderWatch("127.0.0.1:1", "t", 1, shortest_s=1.0)
+    watch = ReaderWatch({"bootstrap.servers": "127.0.0.1:1"}, "t", 1, shortest_s=1.0)
     watch.start()
     watch.join(30)
     with pytest.raises(AttributeError):

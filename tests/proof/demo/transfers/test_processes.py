@@ -18,7 +18,7 @@ class Sleepers(TransferServices):
 
 def sleepers_in(folder: Path) -> Sleepers:
     settings = ServiceSettings(
-        bootstrap="127.0.0.1:1", topic="t", database="", folder=str(folder), seed=1, broken="none"
+        connection="127.0.0.1:1", topic="t", database="", folder=str(folder), seed=1, broken="none"
     )
     return Sleepers(settings, folder)
 

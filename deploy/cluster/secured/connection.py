@@ -1,0 +1,27 @@
+"""How a process that we start finds a cluster and logs in: by one text, which is no secret.
+
+Everybody may see a command line, and what a process is started with. So it is given a bootstrap
+line, or, for a secured cluster, the path of the admin's client file, which holds the password.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ....client.security.properties_file import parse_properties
+
+
+def client_config(connection: str) -> dict[str, Any]:
+    """Return the configuration of a client, for ours and for confluent-kafka."""
+    if not is_file(connection):
+        return {"bootstrap.servers": connection}
+    return dict(parse_properties(Path(connection).read_text(encoding="utf-8")))
+
+
+def connection_options(connection: str) -> list[str]:
+    """Return the options of a command of ours that runs on the cluster."""
+    return ["--command-config" if is_file(connection) else "--bootstrap", connection]
+
+
+def is_file(connection: str) -> bool:
+    """Whether it is the path of a client file: those are absolute."""
+    return connection.startswith("/")

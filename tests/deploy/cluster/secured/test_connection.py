@@ -1,0 +1,21 @@
+"""What a process is told about a cluster: an address, or a file, never a password."""
+
+from pathlib import Path
+
+from oncelog.deploy.cluster.secured.connection import client_config, connection_options
+
+
+def test_bootstrap_line_is_the_whole_configuration_of_a_plain_cluster() -> None:
+    line = "127.0.0.1:1,127.0.0.1:2"
+    assert client_config(line) == {"bootstrap.servers": line}
+    assert connection_options(line) == ["--bootstrap", line]
+
+
+def test_file_is_read_by_the_process_that_is_told_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "admin.librdkafka.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\nsasl.password=a=b\n")
+    assert client_config(str(file)) == {
+        "bootstrap.servers": "127.0.0.1:1",
+        "sasl.password": "a=b",
+    }
+    assert connection_options(str(file)) == ["--command-config", str(file)]
