@@ -28,6 +28,12 @@ class ListenerSettings:
         "A listener may have a smaller limit of its own.",
         at_least(1), kafka_default="2147483647",
     )  # fmt: skip
+    max_connection_creation_rate: int = setting(
+        "max.connection.creation.rate", INT, "2147483647",
+        "Connections a second that may begin; further ones wait. A listener may have a smaller "
+        "limit of its own.",
+        at_least(1),
+    )  # fmt: skip
 
     # TLS: keys and certificates are PEM, in a file or in a value
     ssl_keystore_type: str = setting(

@@ -85,6 +85,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether anything is waiting for its turn or for its answer."""
         return bool(self._in_flight or self._frames)
 
+    @property
+    def _is_muted(self) -> bool:
+        return self.context is not None and self.context.is_muted
+
     # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -103,6 +107,14 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
         elif peer_socket is not None:
             self.context.waited_ms = partial(since_last_data_ms, peer_socket)
+        if self.context is not None and self.context.is_muted:  # too many begin
+            self._steer_reading()
+            self._server.loop.call_soon(self._pause_again)
+
+    def _pause_again(self) -> None:
+        """uvloop reads after `connection_made` whatever that has said."""
+        if self._is_reading_paused and self._transport is not None:
+            self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of all that was held; nobody waits for our answers any more.
@@ -394,6 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             self._waits_for_budget = budget.must_wait(self, self._held_bytes)
         pause = (
             bool(self._frames)
+            or (self.silent_since_s is not None and self._is_muted)
             or self._is_writing_paused
             or self._waits_for_budget
             or self._server.is_stopping

@@ -16,7 +16,7 @@ class Mute:
         self._until_s = 0.0
         context.on_close.append(self.close)
 
-    def begin(self, throttle_ms: int) -> None:
+    def begin(self, throttle_ms: float) -> None:
         """Pause for so long from now on, or for as long as the pause that is under way."""
         if self._context is None:
             return

@@ -18,8 +18,10 @@ from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener, is_loopback
 from ..environment import listening_socket
 from .connection import Connection
+from .creation_rate import CreationRate, wait_ms
 from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
+from .muting import Mute
 from .protection import Protection
 from .sasl.guard import GuardedDispatcher
 from .sasl.login import Login
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 ACCEPTED_A_TURN = 16
 SWEEP_INTERVAL_S = 1.0
 CLOSING_MAX_S = 5.0  # a closing connection may flush so long
+RATE_UNLIMITED = 2**31 - 1
 STALLED_MAX_S = 5.0  # when memory is short, unsent answers may wait so long
 
 
@@ -71,6 +74,8 @@ class KafkaServer:
         self._silent: dict[Connection, None] = {}  # the same, without a request until now
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
+        self._own_rate = self._rate_of(self.config)
+        self._rates: dict[str, list[CreationRate]] = {}  # that a listener keeps to; without: none
         self._servers: list[asyncio.Server] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -95,6 +100,9 @@ class KafkaServer:
 
     async def _listen_on(self, listener: Listener) -> int:
         self._settings[listener.name] = self.config.of_listener(listener)
+        self._rates[listener.name] = list(self._own_rate)
+        if "max_connection_creation_rate" in listener.overrides:
+            self._rates[listener.name] += self._rate_of(self._settings[listener.name])
         (host, port), backlog = listener.bind, self.config.socket_listen_backlog_size
         try:
             bound = self._listen(host, port, backlog)
@@ -111,6 +119,14 @@ class KafkaServer:
             )
             self._servers.append(await server)
         return bound.getsockname()[1]
+
+    @staticmethod
+    def _rate_of(config: BrokerConfig) -> list[CreationRate]:
+        rate = config.max_connection_creation_rate
+        if rate == RATE_UNLIMITED:
+            return []
+        burst_ms = (config.quota_window_num - 1) * config.quota_window_size_seconds * 1000
+        return [CreationRate(rate, burst_ms)]
 
     def _protocol(self, listener: Listener) -> asyncio.BaseProtocol:
         connection = Connection(self, listener)
@@ -154,6 +170,11 @@ class KafkaServer:
         if not is_loopback(host) and self._per_host[host] >= config.max_connections_per_ip:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
+        rates, now_ms = self._rates[listener.name], self.loop.time() * 1000
+        pause_ms = wait_ms(rates, now_ms)
+        if pause_ms is None:
+            self._log_limited("too fast", "closed a connection from %s: too many come", host)
+            return None
         if self._is_full():
             self._displace_silent()
         own_max = listener.overrides.get("max_connections", config.max_connections)
@@ -165,11 +186,13 @@ class KafkaServer:
         self._connections[connection] = self._silent[connection] = None
         self._per_host[host] += 1
         self._per_listener[listener.name] += 1
+        for rate in rates:
+            rate.note(now_ms)
         login = self._login(listener)
         if login is not None:
             now_ms = self._services.clock.monotonic_ms
             connection.dispatcher = GuardedDispatcher(self.dispatcher, login, now_ms)
-        return RequestContext(
+        context = RequestContext(
             broker=self._services,
             connection_id=self._services.connection_ids.next(),
             peer_host=host,
@@ -180,6 +203,11 @@ class KafkaServer:
             login=login,
             resume=connection.advance_soon,
         )
+        if pause_ms:
+            context.mute = Mute(context)
+            context.mute.begin(pause_ms)
+            connection.silent_since_s = self.now_s + pause_ms / 1000  # the client is not slow
+        return context
 
     def _login(self, listener: Listener) -> Login | None:
         mechanisms = self._protection.mechanisms.get(listener.name)

@@ -43,7 +43,6 @@ _BROKER_KEYS = {
         "replication.quota.*",
         "alter.log.dirs.replication.quota.*",
         "client.quota.callback.class",
-        "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
     ),
     NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),
