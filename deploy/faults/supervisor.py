@@ -25,6 +25,7 @@ from ..cluster.ends.guardian import environment_of, guardian, new_run
 from ..cluster.ends.leftovers import end_run
 from ..cluster.failure import Failure
 from ..cluster.node_process import wait_for_state
+from ..cluster.private import opener
 
 STATE_TIMEOUT_S, GONE_TIMEOUT_S = 5.0, 6.0
 DRAIN_TIMEOUT_S = 1.0  # descendants may hold the pipe for longer
@@ -97,7 +98,7 @@ class Supervisor:
         with self._changed:
             before = self._children.get(name)
             incarnation = 1 if before is None else before.incarnation + 1
-            with self.log(name).open("ab") as log:
+            with open(self.log(name), "ab", opener=opener) as log:
                 process = subprocess.Popen(
                     self.argv(name, incarnation),
                     stdin=subprocess.DEVNULL,
@@ -213,7 +214,7 @@ class Supervisor:
                             self.on_event(name, *event)
                             self._changed.notify_all()
                         continue
-                with self.log(name).open("ab") as log:
+                with open(self.log(name), "ab", opener=opener) as log:
                     log.write(line)
 
     def _watch(self, name: str, child: ChildProcess) -> None:

@@ -17,6 +17,7 @@ from oncelog.client.security.client_file import read_client_file
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 from oncelog.deploy.cluster.secured.files import CLIENT_KINDS, USERS, client_file, passwords_of
+from oncelog.wire.errors import ProducerFenced
 
 from ....programs import CLI, run_to_end
 
@@ -133,4 +134,5 @@ def test_command_line_aborts_what_sinks_left_open(cluster: Cluster) -> None:
         command = [*CLI, "txn", "abort", "--prefix", "oncelog.spark.", "--format", "json"]
         done = run_to_end([*command, "--data", str(cluster.data)], 60)
         assert done.returncode == 0 and name in done.stdout, done.stderr
-        producer.abort_transaction()
+        with pytest.raises(ProducerFenced):
+            producer.abort_transaction()
