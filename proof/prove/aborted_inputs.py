@@ -8,7 +8,8 @@ committed behind it is held back as long.
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ...client.blocking_producer import BlockingProducer, HandedDelivery
 from ...wire.errors import KafkaError
@@ -30,10 +31,10 @@ class AbortedInputs(threading.Thread):
     `facts`: of those that stand in a log."""
 
     def __init__(
-        self, bootstrap: str, name: str, send: SendInput, id_of: Callable[[int], str]
+        self, config: Mapping[str, Any], name: str, send: SendInput, id_of: Callable[[int], str]
     ) -> None:
         super().__init__(name="prove-aborted-inputs", daemon=True)
-        self._address, self._name, self._send, self._id_of = bootstrap, name, send, id_of
+        self._config, self._name, self._send, self._id_of = config, name, send, id_of
         self._over = threading.Event()
         self._number = 0
         self.ids = set[str]()
@@ -69,7 +70,7 @@ class AbortedInputs(threading.Thread):
 
     def _producer(self) -> BlockingProducer:
         return BlockingProducer(
-            {"bootstrap.servers": self._address, "client.id": "oncelog-prove-feeder"},
+            {**self._config, "client.id": "oncelog-prove-feeder"},
             transactional_id=self._name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, linger_ms=0,
         )  # fmt: skip
 

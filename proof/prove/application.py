@@ -1,7 +1,9 @@
 """The application: its instances as supervised processes, whatever their language.
 
 Each gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in its
-environment, or as {bootstrap}, {in}, {out}, {instance} in its arguments. Who ends by itself is
+environment, or as {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster
+`ONCELOG_CLIENT_CONFIG` and {client} name a file with all that librdkafka is told, and
+`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. Who ends by itself is
 started again, as whatever runs it in production would. A fault is done to all processes of an
 instance: what a shell or a launcher has started is meant, too.
 """
@@ -19,16 +21,18 @@ from pathlib import Path
 from ...deploy.cluster.ends.interrupts import uninterrupted
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.node_process import wait_for_state
+from ...deploy.faults.protocol_proxy.secured_ends import write_client_files
 from ...deploy.faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session, signal_session
 from .judgement import last_words
 
+CLIENT_FILES = {"ONCELOG_CLIENT_CONFIG": "client", "ONCELOG_JAVA_CONFIG": "java"}
 WORDS_BYTES_MAX = 20_000
 KEEP = "Keep all that it says: --keep DIR."
 
 
 class Application(Supervisor):
     """address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that
-    they may be named."""
+    they may be named. secured: the directory of the secured cluster behind the addresses."""
 
     takes_reports = False
     restart_pause_s = 0.5
@@ -45,12 +49,14 @@ class Application(Supervisor):
         environment: Mapping[str, str] | None = None,
         *,
         is_kept: bool = True,
+        secured: Path | None = None,
     ) -> None:
         super().__init__(logs)
         require_program(command)
         self._command, self._address_for = list(command), address_for
         self._inputs, self._outputs = ",".join(inputs), ",".join(outputs)
         self._more, self._is_kept = dict(environment or {}), is_kept
+        self._secured = secured
         self._known_as: dict[str, str] = {}  # child -> what ONCELOG_INSTANCE says
         self._awake_since_s: dict[str, float] = {}  # started, or woken
         self._paused = set[str]()
@@ -74,6 +80,7 @@ class Application(Supervisor):
             "ONCELOG_IN": values["in"],
             "ONCELOG_OUT": values["out"],
             "ONCELOG_INSTANCE": values["instance"],
+            **{name: values[key] for name, key in CLIENT_FILES.items() if key in values},
             **self._more,
         }
 
@@ -81,12 +88,17 @@ class Application(Supervisor):
         self.exits.append((time.monotonic(), name, code))
 
     def _values(self, name: str) -> dict[str, str]:
-        return {
-            "bootstrap": self._address_for(name),
+        address = self._address_for(name)
+        found = {
+            "bootstrap": address,
             "in": self._inputs,
             "out": self._outputs,
             "instance": self._known_as[name],
         }
+        if self._secured is not None:
+            files = write_client_files(self._secured, self._logs, name, address)
+            found |= {"client": str(files["librdkafka"]), "java": str(files["java"])}
+        return found
 
     # --- what is done to them
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...client.blocking_producer import BlockingProducer, HandedDelivery
@@ -30,7 +30,7 @@ class Feeder(threading.Thread):
 
     def __init__(
         self,
-        bootstrap: str,
+        config: Mapping[str, Any],
         topics: Sequence[str],
         rate: float,
         feed: Feed | None = None,
@@ -38,14 +38,14 @@ class Feeder(threading.Thread):
         aborts: bool = False,
     ) -> None:
         super().__init__(name="prove-feeder", daemon=True)
-        self._address, self._topics, self._rate = bootstrap, topics, rate
+        self._config, self._topics, self._rate = config, topics, rate
         self._feed, self._prefix = feed or self._plain, prefix
         self._over = threading.Event()
         self._feeding = threading.Lock()  # a user's function need not know of two threads
         self.failed: Exception | None = None
         self.fed = 0
         self._aborted = AbortedInputs(
-            bootstrap, f"oncelog-prove-{prefix}", self._send_aborted, self._aborted_id
+            config, f"oncelog-prove-{prefix}", self._send_aborted, self._aborted_id
         )
         self._aborts = aborts
 
@@ -88,7 +88,7 @@ class Feeder(threading.Thread):
     def run(self) -> None:
         try:
             with BlockingProducer(
-                {"bootstrap.servers": self._address, "client.id": "oncelog-prove-feeder"},
+                {**self._config, "client.id": "oncelog-prove-feeder"},
                 linger_ms=5,
             ) as producer:
                 deliveries = self._go(producer)

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...client.blocking import BlockingAdmin
 from ...deploy.cluster.blocking_admin import blocking_admin
@@ -29,6 +29,7 @@ from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.cluster.private import make_private_directory
 from ...deploy.faults.protocol_proxy.proxy import ProtocolProxy
+from ...deploy.faults.protocol_proxy.secured_ends import proxy_tls
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from .application import Application, require_program
@@ -132,22 +133,28 @@ class Run:
     def _go(self, stack: ExitStack) -> ProveOutcome:
         s = self.settings
         cluster = None if s.bootstrap else self._cluster(stack)
-        bootstrap = s.bootstrap or (cluster.bootstrap if cluster else "")
-        admin = stack.enter_context(blocking_admin(bootstrap))
+        config: Mapping[str, Any] = (
+            cluster.client_config() if cluster else {"bootstrap.servers": s.bootstrap}
+        )
+        admin = stack.enter_context(blocking_admin(config))
         begin = self._topics(admin, cluster)
         observed = Observed(s.inputs, s.outputs)
         diagnosis = DiagnosisListener(is_aggregate=s.final is not None)
         lowest_ms = 0 if s.as_is else round(1000 * self._timeouts.transaction_s)
-        proxy = ProtocolProxy(bootstrap, [observed, diagnosis], transaction_timeout_ms=lowest_ms)
+        proxy = ProtocolProxy(
+            config, [observed, diagnosis], transaction_timeout_ms=lowest_ms,
+            tls=proxy_tls(cluster.data) if cluster and s.secure else None,
+        )  # fmt: skip
         stack.enter_context(proxy)
         application = Application(
             s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,
             s.environment, is_kept=self._out is not None,
+            secured=cluster.data if cluster and s.secure else None,
         )  # fmt: skip
         stack.callback(application.close)
-        reader = self._outputs(bootstrap, begin)
+        reader = self._outputs(config, begin)
         stack.callback(reader.close)
-        feeder = Feeder(bootstrap, s.inputs, s.rate, self._feed, self._prefix, s.aborts)
+        feeder = Feeder(config, s.inputs, s.rate, self._feed, self._prefix, s.aborts)
         stack.callback(feeder.close)
         reader.start()
         feeder.start()
@@ -168,7 +175,7 @@ class Run:
         self._say("all is mended: now waiting until nothing moves")
         self._aborted_ids = feeder.aborted_ids
         end_s = first_fault_s + s.seconds
-        drained = self._drain(admin, application, reader, observed, bootstrap, begin, end_s)
+        drained = self._drain(admin, application, reader, observed, config, begin, end_s)
         application.stop()
         judgement, inputs, outputs = drained.judged(is_last=True)
         diagnosis.look_back(
@@ -217,7 +224,8 @@ class Run:
     # --- what is needed
 
     def _cluster(self, stack: ExitStack) -> Cluster:
-        cluster = Cluster(NODES, config={} if self.settings.as_is else dict(SHORT_SESSIONS))
+        sessions = {} if self.settings.as_is else dict(SHORT_SESSIONS)
+        cluster = Cluster(NODES, config=sessions, secure=self.settings.secure)
         stack.enter_context(cluster)
         self._say(f"a cluster of {NODES} nodes at {cluster.bootstrap}")
         return cluster
@@ -240,11 +248,11 @@ class Run:
         found = [p for p in admin.describe_topics(None) if p.topic in wanted]
         return {p.topic for p in found} == set(wanted) and all(p.leader >= 0 for p in found)
 
-    def _outputs(self, bootstrap: str, begin: Mapping[TopicPartition, int]) -> Outputs:
+    def _outputs(self, config: Mapping[str, Any], begin: Mapping[TopicPartition, int]) -> Outputs:
         if self.settings.sink is not None:
             return DatabaseOutputs(self.settings.sink)
         return OutputReader(
-            bootstrap, {p: at for p, at in begin.items() if p[0] in self.settings.outputs}
+            config, {p: at for p, at in begin.items() if p[0] in self.settings.outputs}
         )
 
     def _wait_until_at_work(
@@ -333,13 +341,13 @@ class Run:
 
     def _drain(
         self, admin: BlockingAdmin, application: Application, reader: Outputs,
-        observed: Observed, bootstrap: str, begin: Mapping[TopicPartition, int],
+        observed: Observed, config: Mapping[str, Any], begin: Mapping[TopicPartition, int],
         faults_end_s: float,
     ) -> Drain:  # fmt: skip
         s = self.settings
         of_inputs = {p: at for p, at in begin.items() if p[0] in s.inputs}
         ends = dict(admin.list_offsets(dict.fromkeys(of_inputs, LATEST)))
-        read = read_all(bootstrap, of_inputs, ends)
+        read = read_all(config, of_inputs, ends)
         inputs = [(i, r) for r in read if (i := r.header(ID_HEADER) or "").startswith(self._prefix)]
         if not self._aborted_ids.isdisjoint(which for which, _ in inputs):
             raise Failure("The cluster shows aborted inputs to who reads committed records.")

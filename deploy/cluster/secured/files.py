@@ -18,23 +18,23 @@ USERS = ("admin", "alice", "bob")  # admin may do everything, the others what AC
 LISTENER, MECHANISM = "SASL_SSL", "PLAIN"
 CLIENT_KINDS = ("librdkafka", "java")
 _JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-_TLS, _CLIENT = "tls", "client"
-DIRECTORIES = (_TLS, _CLIENT)
+TLS, _CLIENT = "tls", "client"
+DIRECTORIES = (TLS, _CLIENT)
 
 
 def prepare(data: Path, bootstrap: str) -> None:
     """Make what a secured cluster needs before its nodes start."""
     for name in DIRECTORIES:
         make_private_directory(data / name)
-    if not (data / _TLS / "node.pem").exists():
-        _write_certificates(data / _TLS)
+    if not (data / TLS / "node.pem").exists():
+        _write_certificates(data / TLS)
     if not _passwords_file(data).exists():
         passwords = {user: secrets.token_urlsafe(18) for user in USERS}
         _write_whole(_passwords_file(data), json.dumps(passwords))
     for user, password in passwords_of(data).items():
         for kind in CLIENT_KINDS:
             values = client_values(data, kind, user, password, bootstrap)
-            write_private(client_file(data, user, kind), _lines(values))
+            write_private(client_file(data, user, kind), properties_text(values))
 
 
 def passwords_of(data: Path) -> dict[str, str]:
@@ -54,7 +54,7 @@ def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
         "advertised.listeners": address,
         "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-512",
         f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": f"{_JAAS}{users};",
-        "ssl.keystore.location": str(data / _TLS / "node.pem"),
+        "ssl.keystore.location": str(data / TLS / "node.pem"),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
     }
@@ -69,7 +69,7 @@ def client_values(
         "security.protocol": LISTENER,
         "sasl.mechanism": MECHANISM,
     }
-    ca_file = str(data / _TLS / "ca.pem")
+    ca_file = str(data / TLS / "ca.pem")
     if kind == "java":
         return {
             **common,
@@ -103,7 +103,7 @@ def admin_values(data: Path) -> dict[str, str]:
 
 
 def _passwords_file(data: Path) -> Path:
-    return data / _TLS / "passwords.json"
+    return data / TLS / "passwords.json"
 
 
 def _write_certificates(folder: Path) -> None:
@@ -129,5 +129,6 @@ def _write_whole(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def _lines(values: Mapping[str, str]) -> str:
+def properties_text(values: Mapping[str, str]) -> str:
+    """Return the lines of a file of properties."""
     return "".join(f"{key}={value}\n" for key, value in values.items())

@@ -16,7 +16,7 @@ from .connection import ProxiedConnection
 from .events import Answer, Event, FaultMade, Request
 from .rules import Act, Ending, Hold, Rule, RuleBook
 from .subjects import TopicNames
-from .two_ends import TwoEnds
+from .two_ends import ProxyTls, TwoEnds
 
 CONNECTIONS_MAX = 4_000
 HOLDS_MAX = 64
@@ -33,12 +33,13 @@ class Hub:
         bootstrap: Iterable[Address],
         listeners: Iterable[Listener],
         transaction_timeout_ms: int,
+        tls: ProxyTls | None = None,
     ) -> None:
-        self.transaction_timeout_ms = transaction_timeout_ms
+        self.transaction_timeout_ms, self.tls = transaction_timeout_ms, tls
         self.topic_names = TopicNames()
         self.brokers = Brokers(bootstrap)
         self.ports = Ports(self.brokers, self._listen)
-        self.connections: dict[int, ProxiedConnection] = {}
+        self.connections: dict[int, TwoEnds] = {}
         self.problem: BaseException | None = None  # the first one of somebody else's code
         self._listeners = tuple(listeners)
         self._rules, self._lock = RuleBook(), threading.Condition()
@@ -123,6 +124,9 @@ class Hub:
     def broker_at(self, address: Address) -> int | None:
         return self.brokers.id_of(address)
 
+    def began(self, connection: TwoEnds) -> None:
+        self.connections[connection.info.id] = connection
+
     def ended(self, connection: TwoEnds) -> None:
         self.connections.pop(connection.info.id, None)
 
@@ -168,12 +172,11 @@ class Hub:
             number = next(self._numbers)
             if self._is_closing or len(self.connections) >= CONNECTIONS_MAX:
                 return _Refused()
-            connection = ProxiedConnection(self, number, instance, broker_id, proxied)
-            self.connections[number] = connection
-            return connection.client
+            return ProxiedConnection(self, number, instance, broker_id, proxied).client
 
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(accept, sock=listening, backlog=BACKLOG)
+        tls = self.tls and self.tls.to_clients
+        server = await loop.create_server(accept, sock=listening, backlog=BACKLOG, ssl=tls)
         self._servers.append(server)
         if self._is_closing:
             server.close()

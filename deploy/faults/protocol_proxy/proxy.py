@@ -9,11 +9,12 @@
 
 Any client of any Kafka works through it unchanged: the addresses of brokers in answers become those
 of listeners on loopback, one for each broker and instance; a broker that dies and comes back keeps
-its own. Plain text only: TLS is refused in words (`ConnectionClosed.reason`).
+its own. With `tls` it speaks TLS on both sides, and logins pass through. Else TLS is refused in
+words (`ConnectionClosed.reason`).
 """
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 from ....client.admin import Admin
 from ....client.cluster_view import parse_bootstrap
@@ -24,36 +25,40 @@ from .brokers import BOOTSTRAP, LOOPBACK
 from .events import Connection
 from .hub import Hub, Listener
 from .rules import Rule
+from .two_ends import ProxyTls
 
 START_TIMEOUT_MS = 10_000
 CALL_TIMEOUT_S = 10.0
 
 
 class ProtocolProxy:
-    """A proxy of the cluster behind `bootstrap`. Methods may be called from any thread; from a
+    """A proxy of a cluster. Methods may be called from any thread; from a
     listener, a `where` or an awaited `act` only `add`, `remove` and `made`."""
 
     def __init__(
         self,
-        bootstrap: str,
+        cluster: str | Mapping[str, Any],
         listeners: Iterable[Listener] = (),
         *,
         transaction_timeout_ms: int = 0,
+        tls: ProxyTls | None = None,
     ) -> None:
         """Failure in words when the cluster cannot be reached, or speaks TLS.
 
+        cluster: a bootstrap line, or the configuration by which the proxy itself asks for brokers.
         listeners: each gets every event, in the proxy's loop. transaction_timeout_ms: transaction
         timeouts in InitProducerId are lowered to it, and session timeouts in JoinGroup to 6 s; 0:
         all stay.
         """
         try:
-            known = parse_bootstrap(bootstrap)
+            line = cluster if isinstance(cluster, str) else cluster["bootstrap.servers"]
+            known = parse_bootstrap(line)
         except ValueError as error:
             raise Failure(f"{error}.", exit_code=2) from None
-        self._hub = Hub(known, listeners, transaction_timeout_ms)
+        self._hub = Hub(known, listeners, transaction_timeout_ms, tls)
         self._thread = LoopThread("protocol proxy")
         try:
-            self._thread.run(self._find_brokers(bootstrap))
+            self._thread.run(self._find_brokers(cluster))
         except KafkaError as error:
             self._thread.close()
             raise Failure(f"There is no proxy without its cluster: {error}") from error
@@ -142,8 +147,8 @@ class ProtocolProxy:
         found = dict(self._hub.brokers.addresses)
         return {one: f"{host}:{port}" for one, (host, port) in sorted(found.items())}
 
-    async def _find_brokers(self, bootstrap: str) -> None:
-        async with Admin(bootstrap, timeout_ms=START_TIMEOUT_MS) as admin:
+    async def _find_brokers(self, cluster: str | Mapping[str, Any]) -> None:
+        async with Admin(cluster, timeout_ms=START_TIMEOUT_MS) as admin:
             for broker in (await admin.describe_cluster()).brokers:
                 if broker.host and not broker.is_fenced:
                     self._hub.brokers.addresses[broker.node_id] = (broker.host, broker.port)

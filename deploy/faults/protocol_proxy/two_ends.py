@@ -1,7 +1,9 @@
 """The two ends of a proxied connection: how they begin, and how the end of one ends the other."""
 
 import asyncio
+import ssl
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .brokers import Address
@@ -29,8 +31,18 @@ TLS_REFUSED = (
 TLS_OF_BROKER = "the broker speaks TLS, which is not understood here: name a plaintext listener"
 
 
+@dataclass(frozen=True, slots=True)
+class ProxyTls:
+    """TLS on both sides of a proxy: what it shows to clients, and what it trusts of brokers."""
+
+    to_clients: ssl.SSLContext
+    to_brokers: ssl.SSLContext
+
+
 class Services(Protocol):
     """What a connection needs of its proxy."""
+
+    tls: ProxyTls | None
 
     transaction_timeout_ms: int  # to which timeouts are lowered; 0: they stay
     topic_names: TopicNames
@@ -45,6 +57,7 @@ class Services(Protocol):
     ) -> Coroutine[Any, Any, tuple[Ending, str]]: ...
     def targets(self, broker_id: int | None) -> list[Address]: ...
     def broker_at(self, address: Address) -> int | None: ...
+    def began(self, connection: "TwoEnds") -> None: ...
     def ended(self, connection: "TwoEnds") -> None: ...
 
 
@@ -101,6 +114,7 @@ class TwoEnds:
 
     def _accepted(self) -> None:
         assert self.client.transport is not None
+        self._services.began(self)
         peer = self.client.transport.get_extra_info("peername")
         port: int = peer[1] if isinstance(peer, tuple) else 0
         self.info = Connection(self.info.id, self.info.instance, self.info.broker_id, port)
@@ -108,11 +122,12 @@ class TwoEnds:
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
+        tls = self._services.tls and self._services.tls.to_brokers
         problem = ""
         for address in self._services.targets(self.info.broker_id):
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await loop.create_connection(lambda: self.broker, *address)
+                    await loop.create_connection(lambda: self.broker, *address, ssl=tls)
                 break
             except (OSError, TimeoutError) as error:
                 problem = f"no broker at {address[0]}:{address[1]} ({error or 'no answer'})"

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ....client.blocking import BlockingConsumer
 from ....client.fetch.record_columns import RecordColumns
@@ -20,9 +21,9 @@ POLL_MS = 200
 class OutputReader(threading.Thread):
     """Reads on until `close`; `records` is all that was committed so far."""
 
-    def __init__(self, bootstrap: str, begin: Mapping[TopicPartition, int]) -> None:
+    def __init__(self, config: Mapping[str, Any], begin: Mapping[TopicPartition, int]) -> None:
         super().__init__(name="prove-reader", daemon=True)
-        self._address, self._begin = bootstrap, dict(begin)
+        self._config, self._begin = config, dict(begin)
         self._over = threading.Event()
         self._positions = dict(begin)
         self.records: list[LogRecord] = []
@@ -48,7 +49,7 @@ class OutputReader(threading.Thread):
     def run(self) -> None:
         try:
             with BlockingConsumer(
-                self._address, isolation_level="read_committed", client_id="oncelog-prove"
+                self._config, isolation_level="read_committed", client_id="oncelog-prove"
             ) as consumer:
                 consumer.assign(self._begin)
                 while not self._over.is_set() and len(self.records) < RECORDS_MAX:
@@ -77,10 +78,12 @@ def rows(columns: RecordColumns) -> list[LogRecord]:
 
 
 def read_all(
-    bootstrap: str, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    config: Mapping[str, Any],
+    begin: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
 ) -> list[LogRecord]:
     """All committed records of the partitions between both, each partition's in order."""
-    reader = OutputReader(bootstrap, begin)
+    reader = OutputReader(config, begin)
     reader.start()
     try:
         if not wait_for(lambda: reader.is_at(ends), READ_TIMEOUT_S):

@@ -1,0 +1,94 @@
+"""The protocol proxy and `prove` on a secured cluster: TLS on both sides, logins through it."""
+
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import oncelog
+from oncelog.client import BlockingProducer
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.cluster.secured.files import passwords_of
+from oncelog.deploy.faults.protocol_proxy.events import Event, Request
+from oncelog.deploy.faults.protocol_proxy.proxy import ProtocolProxy
+from oncelog.deploy.faults.protocol_proxy.rules import LoseAnswer, Match, Rule
+from oncelog.deploy.faults.protocol_proxy.secured_ends import proxy_tls, write_client_files
+from oncelog.wire.errors import SaslAuthenticationFailed
+
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
+PROGRAMS = Path(__file__).parents[1] / "prove" / "programs"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    data = tmp_path_factory.mktemp("proxied") / "data"
+    with Cluster(1, data=data, secure=True) as found:
+        found.ask(lambda admin: admin.create_topic("orders", partitions=1, replication_factor=1))
+        yield found
+        found.down(purge=True)
+
+
+def test_client_logs_in_through_the_proxy_and_rules_meet_its_requests(cluster: Cluster) -> None:
+    events: list[Event] = []
+    tls = proxy_tls(cluster.data)
+    with ProtocolProxy(cluster.client_config(), [events.append], tls=tls) as proxy:
+        address = proxy.address_for("it")
+        config = cluster.client_config(**{"bootstrap.servers": address})
+        rule = Rule(Match(apis={"Produce"}), LoseAnswer())
+        proxy.add(rule)
+        with BlockingProducer(config) as producer:
+            assert producer.send("orders", b"x").result().offset == 0  # sent again, written once
+            assert producer.send("orders", b"y").result().offset == 1
+        assert proxy.made(rule) == 1
+        asked = {event.api for event in events if isinstance(event, Request)}
+        assert {"SaslHandshake", "SaslAuthenticate", "Produce"} <= asked
+        with (
+            pytest.raises(SaslAuthenticationFailed),
+            BlockingProducer({**config, "sasl.password": "falsch"}) as producer,
+        ):
+            producer.send("orders", b"z").result()
+
+
+def test_client_in_plain_text_comes_to_nothing_and_leaves_nothing(cluster: Cluster) -> None:
+    with ProtocolProxy(cluster.client_config(), tls=proxy_tls(cluster.data)) as proxy:
+        host, port = proxy.address_for("it").split(":")
+        with socket.create_connection((host, int(port)), 10) as client:
+            client.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")
+            client.settimeout(20)
+            while client.recv(100):
+                pass
+        assert proxy.connections == []
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < 2  # no connection is waited for
+
+
+def test_files_for_clients_name_the_proxy_and_are_their_owners(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    files = write_client_files(cluster.data, tmp_path, "instance-1", "127.0.0.1:7")
+    password = passwords_of(cluster.data)["admin"]
+    for file in files.values():
+        assert file.stat().st_mode & 0o077 == 0
+        text = file.read_text()
+        assert "bootstrap.servers=127.0.0.1:7\n" in text and password in text
+
+
+def test_prove_judges_an_application_on_a_secured_cluster() -> None:
+    outcome = oncelog.prove(
+        [sys.executable, str(PROGRAMS / "secured.py")],
+        faults="lose-answer@EndTxn,kill@before-commit",
+        seed=1,
+        secure=True,
+        start_timeout_s=120.0,
+    )
+    assert outcome.is_exactly_once and outcome.exit_code == 0, outcome
+    assert outcome.met == 2 and outcome.judgement.inputs > 50
+
+
+def test_prove_makes_no_foreign_cluster_secure() -> None:
+    with pytest.raises(Failure, match="--secure is for the cluster that is made"):
+        oncelog.prove(["true"], secure=True, bootstrap="127.0.0.1:1")
