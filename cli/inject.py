@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.terminal import say, tell
 from .common import DEFAULT_CLUSTER, ClusterOptions
+from .security.proxied import CaFile, proxied
 
 if TYPE_CHECKING:
     from ..deploy.faults.protocol_proxy.events import Event
@@ -83,12 +84,13 @@ def inject(
     seconds: Annotated[
         float | None, Parameter(help="End after this time; without it by Ctrl-C.")
     ] = None,
+    ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Open a proxy between clients and a cluster, and do a fault to the requests that match.
 
     Prints the address that clients are to use instead of the cluster's, then a line for each fault.
-    Any client works through it; TLS does not. Exit code 3: no request matched (or, with
+    Any client works through it, and logs in through it. Exit code 3: no request matched (or, with
     --exit-when-done, too few).
     """
     from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
@@ -98,9 +100,10 @@ def inject(
         raise Failure("--times 0 is for ever: it is never done.", exit_code=2)
     if seconds is not None and not seconds > 0:
         raise Failure("--seconds has to be more than 0.", exit_code=2)
-    with ProtocolProxy(plaintext_bootstrap(cluster), [_print_fault]) as proxy:
+    config, tls, lines = proxied(cluster, ca_file)
+    with ProtocolProxy(config, [_print_fault], tls=tls) as proxy:
         proxy.add(rule)
-        tell(f"bootstrap.servers={proxy.address_for()}")
+        tell(f"bootstrap.servers={proxy.address_for()}", *lines)
         _wait(proxy, rule, seconds, exit_when_done)
         made = proxy.made(rule)
     wanted = (rule.times or 1) if exit_when_done else 1
@@ -183,18 +186,6 @@ def _seconds(text: str) -> float:
     if found is None:
         raise Failure(f"{text!r} is no time: it looks like 3s, 500ms or 1m.", exit_code=2)
     return float(found[1]) * UNITS_S[found[2]]
-
-
-def plaintext_bootstrap(cluster: ClusterOptions) -> str:
-    config = cluster.client_config()
-    bootstrap: str = config.pop("bootstrap.servers")
-    if str(config.get("security.protocol", "PLAINTEXT")).upper() not in ("PLAINTEXT",):
-        raise Failure(
-            "The proxy reads what passes, so it speaks neither TLS nor SASL to the cluster: name a "
-            "PLAINTEXT listener.",
-            exit_code=2,
-        )
-    return bootstrap
 
 
 def _wait(

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.terminal import say, tell
 from .common import DEFAULT_CLUSTER, ClusterOptions
-from .inject import plaintext_bootstrap
+from .security.proxied import CaFile, Proxied, proxied
 
 if TYPE_CHECKING:
     from ..client.blocking import BlockingAdmin
@@ -43,6 +43,7 @@ def observe(
         float | None,
         Parameter(help="End after this time; else by Ctrl-C (--group: after 10 s)."),
     ] = None,
+    ca_file: CaFile = None,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Open a proxy between an application and its cluster, and name what is wrong with it.
@@ -57,18 +58,18 @@ def observe(
         raise Failure(f"--instances is 1 to {INSTANCES_MAX}.", exit_code=2)
     if group is not None:
         return _look_at(group, LOOKS_S if seconds is None else seconds, cluster)
-    return _watch(plaintext_bootstrap(cluster), instances, seconds, cluster)
+    return _watch(proxied(cluster, ca_file), instances, seconds, cluster)
 
 
-def _watch(bootstrap: str, instances: int, seconds: float | None, cluster: ClusterOptions) -> int:
+def _watch(behind: Proxied, instances: int, seconds: float | None, cluster: ClusterOptions) -> int:
     from ..deploy.faults.protocol_proxy.proxy import ProtocolProxy
     from ..proof.prove.diagnosis.listener import DiagnosisListener
 
     listener = DiagnosisListener(_print_finding)
-    with ProtocolProxy(bootstrap, [listener]) as proxy:
+    with ProtocolProxy(behind.config, [listener], tls=behind.tls) as proxy:
         for number in range(1, instances + 1):
             name = f"instance-{number}" if instances > 1 else ""
-            tell(f"bootstrap.servers={proxy.address_for(name)}")
+            tell(f"bootstrap.servers={proxy.address_for(name)}", *behind.lines)
         _wait_and_ask(listener, seconds, cluster)
     return _sum_up(listener)
 

@@ -1,12 +1,19 @@
 """What a proxy in front of a secured cluster needs: TLS on both sides, and files for its clients.
 
-The proxy shows the nodes' certificate, which is for loopback, so that clients trust one CA. They
-log in through it as if it were a broker.
+In front of a cluster of ours it shows the nodes' certificate, which is for loopback, so that
+clients trust one CA; in front of others one of a CA of its own. They log in through it as if it
+were a broker, but for certificates: those that a broker sees are the proxy's.
 """
 
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ....client.security.config import security_config
+from ....client.security.tls import make_context
+from ....client.settings import ADMIN, read_settings
+from ...cluster.failure import Failure
 from ...cluster.private import write_private
 from ...cluster.secured.files import (
     CLIENT_KINDS,
@@ -23,7 +30,38 @@ def proxy_tls(data: Path) -> ProxyTls:
     """Return what the proxy shows, and what it trusts."""
     to_clients = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     to_clients.load_cert_chain(data / TLS / "node.pem")
-    return ProxyTls(to_clients, ssl.create_default_context(cafile=data / TLS / "ca.pem"))
+    return ProxyTls(to_clients, ssl.create_default_context(cafile=ca_of(data)))
+
+
+def ca_of(data: Path) -> Path:
+    """Return the CA that clients of a secured cluster of ours trust."""
+    return data / TLS / "ca.pem"
+
+
+def own_tls(config: Mapping[str, Any], ca_file: Path) -> ProxyTls:
+    """Return TLS with a certificate of a CA that is made, and written to a file.
+
+    config: of a client of the cluster. Raises ValueError for settings that cannot be used, and
+    Failure.
+    """
+    try:
+        import trustme
+    except ImportError:
+        raise Failure(
+            "A proxy with TLS needs trustme: install oncelog with its extra `secure`."
+        ) from None
+    security = security_config(read_settings(ADMIN, dict(config), {}))
+    if security is None or security.tls is None:
+        raise ValueError("security.protocol names no TLS")
+    to_brokers = make_context(security.tls)
+    authority = trustme.CA(organization_name="oncelog proxy")
+    to_clients = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1", "::1", "localhost").configure_cert(to_clients)
+    try:
+        ca_file.write_bytes(authority.cert_pem.bytes())
+    except OSError as problem:
+        raise Failure(f"{ca_file} cannot be written: {problem.strerror}.", exit_code=2) from None
+    return ProxyTls(to_clients, to_brokers)
 
 
 def write_client_files(data: Path, folder: Path, name: str, address: str) -> dict[str, Path]:

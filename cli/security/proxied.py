@@ -1,0 +1,51 @@
+"""What a proxy in front of a cluster needs: in plain text nothing, with TLS a certificate too."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from cyclopts import Parameter
+
+from ...deploy.cluster import layout
+from ...deploy.cluster.failure import Failure
+from ..common import ClusterOptions
+
+if TYPE_CHECKING:
+    from ...deploy.faults.protocol_proxy.two_ends import ProxyTls
+
+CaFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--ca-file",
+        help="In front of a cluster with TLS: where the proxy's own CA is written, for clients.",
+    ),
+]
+
+
+class Proxied(NamedTuple):
+    """config: of the proxy itself. lines: what clients are told beside the address."""
+
+    config: dict[str, Any]
+    tls: "ProxyTls | None"
+    lines: list[str]
+
+
+def proxied(cluster: ClusterOptions, ca_file: Path | None) -> Proxied:
+    """Return what the cluster's protocol asks for; Failure where --ca-file is missing."""
+    config = cluster.client_config()
+    if not str(config.get("security.protocol", "PLAINTEXT")).upper().endswith("SSL"):
+        return Proxied(config, None, [])
+    from ...deploy.faults.protocol_proxy.secured_ends import ca_of, own_tls, proxy_tls
+
+    data = cluster.data.resolve()
+    known = layout.read(data)
+    ours = "" if known is None or not known.is_secured else known.bootstrap
+    if ours == config["bootstrap.servers"]:
+        return Proxied(config, proxy_tls(data), [f"ssl.ca.location={ca_of(data)}"])
+    if ca_file is None:
+        raise Failure(
+            "The cluster speaks TLS, so the proxy needs a certificate of its own. Say where its CA "
+            "is to be written: --ca-file FILE",
+            exit_code=2,
+        )
+    with cluster.as_failures():
+        return Proxied(config, own_tls(config, ca_file), [f"ssl.ca.location={ca_file.resolve()}"])
