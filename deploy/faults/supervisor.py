@@ -53,6 +53,7 @@ class Supervisor:
     stop_timeout_s = 15.0
     restart_pause_s = 0.0  # before one that has ended by itself is started again
     takes_reports = True
+    umask = 0o077  # what they write is for their owner alone
 
     def __init__(self, logs: Path) -> None:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -106,6 +107,7 @@ class Supervisor:
                     stderr=log,
                     env=environment_of(self.run, self.environment(name)),
                     start_new_session=True,
+                    umask=self.umask,
                 )
             reader = threading.Thread(target=self._read, args=(name, process), daemon=True)
             reader.start()

@@ -35,6 +35,7 @@ class Application(Supervisor):
     they may be named. secured: the directory of the secured cluster behind the addresses."""
 
     takes_reports = False
+    umask = -1  # its own
     restart_pause_s = 0.5
     restarts_max = None
     stop_timeout_s = 10.0
