@@ -17,8 +17,8 @@ HIDDEN = "[hidden]"
 def env(
     *,
     client: Annotated[
-        Literal["librdkafka", "java"] | None,
-        Parameter(help="Of a secured cluster: a user's configuration for such a client."),
+        Literal["librdkafka", "java", "spark"] | None,
+        Parameter(help="Of a secured cluster: a user's configuration for it; Spark's as options."),
     ] = None,
     user: Annotated[str, Parameter(name=["--user", "-U"], help="admin, alice or bob.")] = "admin",
     show_secrets: Annotated[bool, Parameter(help="Print passwords, too.", negative=())] = False,
@@ -45,6 +45,9 @@ def _of_user(
     if user not in passwords:
         have = ", ".join(passwords) or "none: it was not started with --secure"
         raise Failure(f"The cluster has no user {user}; it has {have}.", exit_code=2)
-    assert kind in CLIENT_KINDS
     password = passwords[user] if show_secrets else HIDDEN
-    return client_file(data, user, kind), client_values(data, kind, user, password, bootstrap)
+    if kind in CLIENT_KINDS:
+        return client_file(data, user, kind), client_values(data, kind, user, password, bootstrap)
+    java = CLIENT_KINDS[1]  # of which Spark takes the names, behind `kafka.`
+    values = client_values(data, java, user, password, bootstrap)
+    return client_file(data, user, java), {f"kafka.{key}": each for key, each in values.items()}

@@ -97,6 +97,9 @@ def test_command_line_logs_in_as_admin_and_prints_passwords(cluster: Cluster) ->
         )
     )
     assert shown["sasl.password"] == password
+    options = run("env", "--client", "spark", "--user", "alice")
+    assert "\nkafka.security.protocol=SASL_SSL\n" in options
+    assert "\nkafka.ssl.truststore.type=PEM\n" in options and password not in options
 
 
 def test_secrets_lie_in_files_of_their_owner_alone(cluster: Cluster) -> None:
