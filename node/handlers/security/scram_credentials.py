@@ -20,7 +20,7 @@ from ....wire.messages.schema_encoder import Each
 from ....wire.security.scram_server import ITERATIONS_LEAST, ITERATIONS_MOST, credential_of
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...security.rights import on_cluster
-from ..answers import code_with_message
+from ..answers import code_with_message, entries_bytes
 
 NAME_BYTES_MAX = SALT_BYTES_MAX = 1_000
 HASHED_AT_ONCE = 50  # about half a millisecond
@@ -68,6 +68,13 @@ def describe(
         if counter.ends_step():
             yield
     return {"results": results}
+
+
+def _described_bytes(
+    context: RequestContext, request: "requests.DescribeUserScramCredentialsRequest"
+) -> Steps[int]:
+    users = 0 if request.users else len(context.broker.state.scram_credentials)
+    return entries_bytes(lambda count: 2 * count, [users])  # a user, and what it has
 
 
 async def alter(
@@ -175,6 +182,7 @@ def apis() -> tuple[Api, ...]:
             describe,
             code_with_message,
             rights=(on_cluster(AclOperation.DESCRIBE),),
+            answer_bytes=_described_bytes,
         ),
         control_api(
             api_keys.ALTER_USER_SCRAM_CREDENTIALS,

@@ -12,6 +12,7 @@ from oncelog.node.listener.large_requests import ClientGone, Nobody
 from oncelog.node.listener.memory_budget import MemoryBudget
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.apis import APIS
+from oncelog.wire.security.scram_server import ScramCredential
 
 from ...awaiting import settle, turns_until
 from ..fake_broker import FakeBroker
@@ -113,12 +114,15 @@ async def test_every_end_of_an_answer_lets_go_of_what_it_held(how: str) -> None:
 
 
 def fill(broker: FakeBroker) -> None:
-    """So many topics, partitions, and groups that all that names them all is long."""
+    """So many topics, partitions, users, and groups that all that names them all is long."""
     for number in range(40):
         broker.controller.apply(
             CreateTopics((NewTopic(name=f"topic-{number}", topic_id=bytes([number]) * 16,
                                    partition_count=10, replication_factor=3),))
         )  # fmt: skip
+    for number in range(400):
+        credential = ScramCredential(b"s", b"k", b"k", 4_096)
+        broker.services.state.put_scram_credential(f"user-{number}", 1, credential)
     state = SimpleNamespace(value="Empty")
     table = {
         f"group-{number}": SimpleNamespace(
@@ -139,6 +143,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "ListGroups": {},
     "DescribeLogDirs": {"topics": None},
     "DescribeTopicPartitions": {"topics": [], "response_partition_limit": 2_000, "cursor": None},
+    "DescribeUserScramCredentials": {"users": None},
     "DescribeConfigs": {
         "resources": [{"resource_type": 2, "resource_name": f"topic-{n}"} for n in range(40)]
     },
