@@ -1,7 +1,9 @@
 """A broker for all tests of a module, which counts the lines that a turn of its loop runs."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ..awaiting import until
 from .counted_lines import LINES_A_SLICE, CountingLoop, Lines
@@ -22,16 +24,20 @@ class CountedBroker:
         partitions: int,
         unknown_topics: int,
         lines_a_slice: int = LINES_A_SLICE,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.lines = Lines(lines_a_slice)
         self.runner = asyncio.Runner(loop_factory=lambda: CountingLoop(self.lines))
         names = [f"topic-{number}" for number in range(topics)]
-        self.runner.run(self._start(root, names, partitions))
+        self.runner.run(self._start(root, names, partitions, settings))
         names += [f"unknown-{number}" for number in range(unknown_topics)]
         self.names = Names(names, [name.encode().ljust(16) for name in names])
 
-    async def _start(self, root: Path, topics: list[str], partitions: int) -> None:
-        self.broker = OwnBroker(root, slice_clock=self.lines.clock, settings=SETTINGS)
+    async def _start(
+        self, root: Path, topics: list[str], partitions: int, settings: Mapping[str, str]
+    ) -> None:
+        all_settings = {**SETTINGS, **settings}
+        self.broker = OwnBroker(root, slice_clock=self.lines.clock, settings=all_settings)
         await self.broker.start()
         for name in topics:
             await self.broker.create(name, partitions)

@@ -27,7 +27,7 @@ from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.large_answers import ENTRY_BYTES
 from ...security.rights import on_cluster
 from ...services import BrokerServices
-from ..answers import NO_ERROR, code_and_message, code_with_message, of_each
+from ..answers import NO_ERROR, code_and_message, code_with_message, of_each, outcome_of
 
 DELETED_MAX, SCANS_MAX = 10_000, 1_000  # of one request
 
@@ -102,15 +102,13 @@ async def create_acls(
     wanted = [each for each in asked if isinstance(each, AclBinding)]
     result = await _decided(broker, CreateAcls(tuple(wanted)))
     decided = iter(result.items)
-    outcomes: list[responses.CreateAcls.AclCreationResult] = []
-    for each in asked:
+
+    def outcome(each: AclBinding | KafkaError) -> "responses.CreateAcls.AclCreationResult":
         if isinstance(each, KafkaError):
-            outcomes.append({**code_and_message(each)})
-            continue
-        item = next(decided)
-        error = error_for(item.error, item.message) if item.error else None
-        outcomes.append({**(NO_ERROR if error is None else code_and_message(error))})
-    return {"results": outcomes}
+            return {**code_and_message(each)}
+        return {**outcome_of(next(decided))}
+
+    return {"results": await broker.work.finish("CreateAcls", made(outcome, asked))}
 
 
 def _creation(asked: "requests.CreateAclsRequest.AclCreation") -> AclBinding | KafkaError:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.metadata import commands
+from oncelog.node.config.authorizer_keys import STANDARD_AUTHORIZER
 from oncelog.node.handlers.api_table import served_apis
+from oncelog.wire.messages import api_keys
 from oncelog.wire.messages.apis import API_NAMES
 
 from ...rounds import chosen, round_number
@@ -28,6 +30,13 @@ COMMAND_ITEMS = 24  # of 256, so that one is as small as the slices here
 APIS = served_apis(None)  # type: ignore[arg-type]
 
 
+# Without an authorizer they end at once, or ask it for nothing.
+OF_AUTHORIZERS = (
+    api_keys.DELETE_TOPICS,
+    api_keys.OFFSET_COMMIT,
+    api_keys.DESCRIBE_ACLS,
+    api_keys.CREATE_ACLS,
+)
 # Who assigns the partitions of one topic puts them into one command, of at most 10,000: 20 ms.
 BOUNDED = {"topics.assignments"}
 
@@ -65,6 +74,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         served.stop()
 
 
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "ITEMS_MAX", COMMAND_ITEMS)
+        root = tmp_path_factory.mktemp("secured")
+        secured = Served(root, topics=1, partitions=1, unknown_topics=ITEMS, settings=settings)
+        yield secured
+        secured.stop()
+
+
 def _versions() -> Iterator[Any]:
     """The newest version of a third of the APIs, another third each round.
 
@@ -84,3 +104,12 @@ def test_no_request_keeps_the_loop(served: Served, key: int, version: int) -> No
         if request.array not in BOUNDED and (busiest := served.too_long(request)):
             found[request.array] = busiest
     assert found == {}
+
+
+@pytest.mark.parametrize("key", OF_AUTHORIZERS)
+def test_no_request_keeps_the_loop_of_a_broker_with_an_authorizer(
+    secured: Served, key: int
+) -> None:
+    version = next(api.max_version for api in APIS if api.key == key)
+    for request in large_requests(key, version, ITEMS, secured.names):
+        assert secured.too_long(request) == [], request.array
