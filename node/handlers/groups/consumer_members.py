@@ -7,7 +7,7 @@ A heartbeat is answered when what it has changed is committed, and describing wa
 nobody is told what may still be lost.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -332,20 +332,32 @@ def _describe_refused(group_id: str, error: KafkaError) -> Any:
 def _show_groups(access: Access, state: object, request: object, values: Any) -> Steps[Any]:
     """Show no group with a topic that the client may not describe."""
     groups: list[Any] = []
-    counter = StepCounter(MEMBERS_A_STEP)
+    counter = StepCounter()
     for group in values["groups"]:
-        shown = group
-        for member in group.get("members", ()):
+        is_shown = True
+        for name in _topics_of(group):
             if counter.ends_step():
                 yield
-            names = {*(member["subscribed_topic_names"] or ())}
-            for part in ("assignment", "target_assignment"):
-                names.update(each["topic_name"] for each in member[part]["topic_partitions"])
-            if not all(access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, n) for n in names):
-                shown = _describe_refused(group["group_id"], TopicAuthorizationFailed(NOT_SHOWN))
+            is_shown = access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+            if not is_shown:
                 break
-        groups.append(shown)
+        if is_shown:
+            groups.append(group)
+        else:
+            refusal = TopicAuthorizationFailed(NOT_SHOWN)
+            groups.append(_describe_refused(group["group_id"], refusal))
+        if counter.ends_step():
+            yield
     return {**values, "groups": groups}
+
+
+def _topics_of(group: Any) -> Iterator[str]:
+    """The topics that the members of a described group name, some of them more than once."""
+    for member in group.get("members", ()):
+        yield from member["subscribed_topic_names"] or ()
+        for part in ("assignment", "target_assignment"):
+            for each in member[part]["topic_partitions"]:
+                yield each["topic_name"]
 
 
 def apis() -> tuple[Api, ...]:

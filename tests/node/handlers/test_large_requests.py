@@ -36,6 +36,9 @@ OF_AUTHORIZERS = (
     api_keys.OFFSET_COMMIT,
     api_keys.DESCRIBE_ACLS,
     api_keys.CREATE_ACLS,
+    api_keys.DESCRIBE_TRANSACTIONS,
+    api_keys.CONSUMER_GROUP_DESCRIBE,
+    api_keys.DESCRIBE_TOPIC_PARTITIONS,
 )
 # Who assigns the partitions of one topic puts them into one command, of at most 10,000: 20 ms.
 BOUNDED = {"topics.assignments"}
@@ -76,11 +79,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "allow.everyone.if.no.acl.found": "true",
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commands, "ITEMS_MAX", COMMAND_ITEMS)
         root = tmp_path_factory.mktemp("secured")
-        secured = Served(root, topics=1, partitions=1, unknown_topics=ITEMS, settings=settings)
+        secured = Served(root, topics=3, partitions=2, unknown_topics=ITEMS, settings=settings)
         yield secured
         secured.stop()
 
