@@ -14,7 +14,7 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .cases import consumer_groups
 from .comparison import Comparison
-from .conftest import AT_ONCE
+from .conftest import TARGETS
 from .kafka_peer import COMPARED_VERSION, KafkaPeer
 from .meant_differences import MEANT
 from .raw_peer import RawPeer
@@ -23,8 +23,11 @@ from .transactional_owner import wait_for_coordinator
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.chaos]
 VERSION = 1  # the newest of both APIs
 ONE_SHARD = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+BACK_SOON = {  # Kafka registers a broker again when its last life is over
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "200",
+}
 SCENARIOS = (
-    consumer_groups.consumer_heartbeat,
     consumer_groups.consumer_rebalance,
     consumer_groups.consumer_assigning,
     consumer_groups.consumer_instances,
@@ -56,7 +59,7 @@ class MortalPeer(RawPeer):
 
 @pytest.fixture(scope="module")
 def mortal_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalPeer]:
-    folder, settings = tmp_path_factory.mktemp("kafka"), ONE_SHARD | {AT_ONCE: "0"}
+    folder, settings = tmp_path_factory.mktemp("kafka"), ONE_SHARD | BACK_SOON | TARGETS
     with KafkaPeer(folder, settings=settings, version=COMPARED_VERSION) as kafka:
 
         def bounce() -> None:
@@ -70,7 +73,7 @@ def mortal_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalPee
 
 @pytest.fixture(scope="module")
 def mortal_broker() -> Iterator[MortalPeer]:
-    with Cluster(nodes=1, profile="kafka", config=ONE_SHARD | {AT_ONCE: 0}) as cluster:
+    with Cluster(nodes=1, profile="kafka", config=ONE_SHARD | TARGETS) as cluster:
 
         def bounce() -> None:
             cluster.kill(1)

@@ -209,17 +209,7 @@ def consumer_rebalance(peer: RawPeer, version: int) -> Scenario:
 def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
     """Two members of a group whose targets are made seldom: it waits for the next one."""
     with ConsumerMembers(peer, f"assigning-{version}", version) as group:
-        configs = [
-            {"name": name, "config_operation": 0, "value": value}
-            for name, value in (("consumer.assignment.interval.ms", "15000"),)
-        ]
-        resource = {
-            "resource_type": OF_GROUP,
-            "resource_name": group.group_id,
-            "configs": configs,
-        }
-        values = {"resources": [resource], "validate_only": False}
-        yield "its interval", peer.ask(INCREMENTAL_ALTER_CONFIGS, 1, values)
+        yield "its interval", _set_interval(group, "600000")
         yield "first", group.joined("a")
         group.owning("a", 0, 1, 2, 3)
         yield "second", group.joined("b")
@@ -238,6 +228,20 @@ def consumer_assigning(peer: RawPeer, version: int) -> Scenario:
         yield "still assigning", group.stated()
         yield "first leaves", group.beat("a", -1)
         yield "empty", group.stated()
+        yield "its interval no more", _set_interval(group, None)
+
+
+def _set_interval(group: ConsumerMembers, value: str | None) -> Any:
+    """Set how long a group waits between two targets; None: as other groups do."""
+    name = "consumer.assignment.interval.ms"
+    resource = {
+        "resource_type": OF_GROUP,
+        "resource_name": group.group_id,
+        "configs": [{"name": name, "config_operation": int(value is None), "value": value}],
+    }
+    return group.peer.ask(
+        INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False}
+    )
 
 
 def consumer_kinds(peer: RawPeer, version: int) -> Scenario:
