@@ -41,6 +41,7 @@ class LoadSettings:
     assignor: str = "range"  # of the job's members; or cooperative-sticky
     visitors: int = 0  # of a process: further members of each consumer group that stay briefly
     visit_ms_max: int = 2_000
+    visit_pause_ms: int = 200  # as pause_ms: who polls seldom takes and gives up late
     static_share: float = 0.25  # of the job's members: those that keep their place (KIP-345)
     v1_share: float = 0.25  # of transactional clients: those that speak as before KIP-890
 

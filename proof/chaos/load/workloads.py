@@ -53,7 +53,7 @@ async def load(
             ))  # fmt: skip
     if "job" in workloads:
         running.append(read_process_write(context(), name=f"job-{number}"))
-    guests = replace(settings, life_ms_max=settings.visit_ms_max)
+    guests = replace(settings, life_ms_max=settings.visit_ms_max, pause_ms=settings.visit_pause_ms)
     for i in range(settings.visitors):
         if "job" in workloads and settings.protocol_of(settings.group) == "consumer":
             running.append(read_process_write(context(guests), name=f"job-{number}-{i}"))
