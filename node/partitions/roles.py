@@ -245,11 +245,18 @@ class PartitionRoles:
         )
 
     def _clear_up(self, hosted: HostedPartition) -> None:
-        """It is out of the tables: let go of whoever waits for it, and of its log."""
+        """Release the requests that wait for a replica out of the tables, and remove its log.
+
+        A partition that has moved still has the batches of produces that wait here. Only a
+        deleted one is unknown: clients take that as "not written".
+        """
         self._replicas.let_go(hosted)
         self._fetchers.stop_following(hosted)
         hosted.leader = hosted.follower = None
-        self._replicas.release_waiters(hosted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        topic = self._state.topics.get(hosted.topic)
+        is_moved = topic is not None and topic.topic_id == hosted.topic_id
+        error = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)[is_moved]
+        self._replicas.release_waiters(hosted, error)
         self._remove_log((hosted.topic, hosted.index))
 
     def _remove_log(self, key: TopicPartition) -> None:

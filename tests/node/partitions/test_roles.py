@@ -4,6 +4,7 @@ import asyncio
 import errno
 import threading
 from collections import Counter
+from collections.abc import Hashable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,29 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.metadata.cluster_model import NO_LEADER
-from oncelog.coordinator.metadata.commands import FenceBroker, UnfenceBroker, encode_command
+from oncelog.coordinator.metadata.commands import (
+    AlterPartitionReassignments,
+    CreateTopics,
+    FenceBroker,
+    NewTopic,
+    Reassignment,
+    RegisterBroker,
+    UnfenceBroker,
+    encode_command,
+)
 from oncelog.node.partitions import roles
 from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.roles import SETTLED_AT_ONCE_MAX
+from oncelog.replication.delayed_operations import DelayedProduce
 from oncelog.storage.checkpoint import PartitionMetadata
 from oncelog.storage.flush_job import FlushJob
 from oncelog.storage.partition_log import PartitionLog
-from oncelog.wire.errors import KafkaStorageError, NotLeaderOrFollower, UnknownTopicOrPartition
+from oncelog.wire.errors import (
+    ErrorCode,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
 
 from ...awaiting import until
 from ..hosted_logs import RecordedFailures
@@ -106,6 +122,38 @@ async def test_a_deleted_topic_is_served_no_longer_at_once(tmp_path: Path, count
         assert all(one.log.is_failed for one in before)
         names = broker.directories_of("a")
         assert sum(not name.endswith("-delete") for name in names) == count
+
+
+@pytest.mark.parametrize(
+    ("is_deleted", "error"),
+    [
+        (True, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (False, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+async def test_waiting_produce_of_a_removed_replica_ends_as_in_kafka(
+    tmp_path: Path, is_deleted: bool, error: ErrorCode
+) -> None:
+    """A moved partition still has the batch: only a deleted topic may be called unknown."""
+    async with running(tmp_path) as broker:
+        submit = broker.metadata_group.submit
+        await submit(encode_command(RegisterBroker(2, bytes(16), "boot", "127.0.0.1", 1)))
+        other = broker.state.brokers[2].broker_epoch
+        await submit(encode_command(UnfenceBroker(2, other)))
+        topic = NewTopic("a", b"a".ljust(16), assignments=((0, (1, 2)),))
+        await submit(encode_command(CreateTopics((topic,))))
+        await until(lambda: broker.serves("a", 1))
+        broker.append("a")
+        waits_for: dict[Hashable, int] = {broker.replicas.partition("a", 0): 1}
+        produce = DelayedProduce(waits_for, 1 << 62, context=lambda _: None)
+        broker.replicas.purgatory.watch_produce(produce)
+        if is_deleted:
+            await broker.delete("a")
+        else:
+            move = AlterPartitionReassignments((Reassignment("a", 0, (2,)),))
+            await submit(encode_command(move))
+        await until(lambda: bool(produce.outcomes))
+        assert [*produce.outcomes.values()] == [error]
 
 
 async def test_roles_of_open_logs_do_not_wait_for_logs_that_are_opened(tmp_path: Path) -> None:
