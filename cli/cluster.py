@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -41,6 +42,7 @@ NODE_COLUMNS = headings(
 BROKEN_COLUMNS = {**NODE_COLUMNS, **headings("faults")}  # where a node has some
 NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
 STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
+PORT_MAX = 65_535
 LOG_FORMAT_KEY = "oncelog.log.format"
 PROBE_COLUMNS = headings(
     "node", "answers", "p50_ms", "p99_ms", "max_ms", "less_wait_ms", "silent_ms", "lost", "fences",
@@ -83,6 +85,12 @@ def up(
         Literal["system", "controlled"] | None,
         Parameter(help="controlled: `oncelog clock advance` lets time pass."),
     ] = None,
+    metrics: Annotated[
+        bool | None, Parameter(help="Serve /metrics of each node, on this machine only.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, Parameter(help="Metrics of node i are on PORT+i-1; else on free ports.")
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None, Parameter(help="Of the lines of each node.log.")
     ] = None,
@@ -99,6 +107,7 @@ def up(
     from ..deploy.cluster.local_cluster import Cluster
 
     started = time.monotonic()
+    metrics = _wants_metrics(metrics, metrics_port)
     repeat_options(data=None if data == DEFAULT_DATA else data)
     known = layout.read(data.resolve()) if nodes is None else None
     own = {} if log_format is None else {LOG_FORMAT_KEY: log_format}
@@ -112,6 +121,8 @@ def up(
         txn_shards=txn_shards,
         clock=clock,
         secure=secure,
+        metrics=metrics,
+        metrics_port=metrics_port,
         config={**own, **pairs(config)},
         profile=profile,
     )
@@ -123,10 +134,25 @@ def up(
         return
     show(_node_rows(cluster), format, columns=STARTED_COLUMNS)
     tell(f"ready in {seconds:.1f} s   bootstrap.servers={cluster.bootstrap}")
+    for entry in cluster.file.nodes:
+        if entry.metrics_url:
+            tell(f"metrics of node {entry.node_id}: {entry.metrics_url}")
     if cluster.file.is_secured:
         tell(f"clients: {cluster.data}/client/{{admin,alice,bob}}.{{librdkafka,java}}.properties")
     create = shell_command("topic create", "orders", partitions=6)
     tell(f'next: eval "$({shell_command("env")})"   {create}')
+
+
+def _wants_metrics(metrics: bool | None, port: int | None) -> bool | None:
+    """Return whether metrics are asked for; None leaves a cluster as it is."""
+    if port is not None and (metrics is False or not 0 < port <= PORT_MAX):
+        raise Failure(f"--metrics-port is 1 to {PORT_MAX}, and not for --no-metrics.", exit_code=2)
+    wants = True if port is not None else metrics
+    if wants and find_spec("prometheus_client") is None:
+        raise Failure(
+            "Metrics need the extra metrics: pip install '.[metrics]' in a checkout.", exit_code=2
+        )
+    return wants
 
 
 def ps(
@@ -378,6 +404,7 @@ def _node_rows(cluster: "Cluster") -> list[dict[str, Any]]:
             "up_s": round(now - s.started_s, 1) if s.pid else None,
             "stall_ms": loops.get(s.node_id, {}).get("longest_ms"),  # 0: none above 100 ms
             "faults": troubles.get(s.node_id, ""),
+            "metrics": cluster.file.entry(s.node_id).metrics_url,
         }
         for s in statuses
     ]

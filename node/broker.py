@@ -28,7 +28,7 @@ from ..replication.messages import PeerMessage
 from ..replication.peer.link_gate import LinkGate
 from ..runtime.event_log import EventLog
 from ..runtime.fault_point import FaultPoint, no_fault_point
-from ..runtime.sliced_work import SlicedWork
+from ..runtime.sliced_work import SlicedWork, Steps
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.topic_configs import parse_topic_configs
 from .admin_socket import AdminSocket
@@ -50,6 +50,8 @@ from .listener.server import KafkaServer
 from .loop_watchdog import LoopWatchdog
 from .membership.isolated_leader import IsolatedLeader
 from .membership.liveness import INCARNATION_BYTES, Liveness
+from .metrics.figures import Figures, FigureSources, taking
+from .metrics.server import MetricsPage
 from .partitions.follower_service import FollowerService
 from .partitions.isr_proposer import IsrProposer
 from .partitions.log_compaction import LogCompaction
@@ -89,6 +91,7 @@ class Broker:
         self._clock = ClusterClock(self._outside.clock, self.state)
         self._work = SlicedWork(self._outside.slice_clock)
         self.events = EventLog()
+        self._metrics_page: MetricsPage | None = None
         self.watchdog = LoopWatchdog()  # watches once the process starts it
         self._failure: asyncio.Future[None] | None = None
 
@@ -169,6 +172,7 @@ class Broker:
             events=self.events,
         )
         await self._admin.start()
+        await self._start_metrics()
         self._isolated_leader = IsolatedLeader(
             self.replicas, session_timeout_ms=config.broker_session_timeout_ms
         )
@@ -209,6 +213,8 @@ class Broker:
                 node=self.config.node_id,
             )
             await self._transactions.hand_over()
+        if self._metrics_page is not None:
+            await self._metrics_page.stop()
         await self._admin.stop()
         await self._controlled_clock.stop()
         await self._expiry.stop()
@@ -381,6 +387,26 @@ class Broker:
                 backoff_ms=config.log_cleaner_backoff_ms,
             )
         self._partition_transactions.start()
+
+    async def _start_metrics(self) -> None:
+        """Serve the metrics page, if it is configured. Raises what tells people why it cannot."""
+        if not self.config.metrics_port:
+            return
+        sources = FigureSources(
+            services=self.services,
+            engine=self.engine,
+            transport=self.transport,
+            server=self.server,
+            watchdog=self.watchdog,
+        )
+
+        def figures() -> Steps[Figures]:
+            return taking(sources, self._partition_transactions.metrics()["transactions_hanging"])
+
+        executor = self._outside.executor(1, "metrics")
+        page = MetricsPage(self.config.metrics_port, figures, self._work.clients, executor)
+        self._metrics_page = page
+        await page.start()
 
     def _metrics(self) -> dict[str, object]:
         return {

@@ -4,5 +4,5 @@
 `background_task` keeps tasks that must not die silently, `earliest_timer` one timer for many
 deadlines, `garbage_collection` the collector's time; `c_calls` has calls without a Python frame for
 the hot paths; `fault_point` names places at which tests stop a process; `rate_limited_log` bounds
-repeated log lines.
+repeated log lines, `event_log` writes events; `metric_families` has the names of all metrics.
 """

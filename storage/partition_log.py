@@ -175,6 +175,11 @@ class PartitionLog:
     log_end_offset: int = attribute_of("local.log_end_offset")
 
     @property
+    def known_last_stable_offset(self) -> int | None:
+        """The LSO as far as it is known at once; None while producers are read again."""
+        return None if self.local.rebuild is not None else self.last_stable_offset
+
+    @property
     def last_stable_offset(self) -> int:
         """The LSO: what readers of committed data may read up to (exclusive)."""
         local = self.local

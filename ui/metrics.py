@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from ..runtime.metric_families import FAMILIES, OF_CLUSTER, SERIES_MAX
 from . import documents
 from .facts import ClusterFacts
 
-SERIES_MAX = 20_000  # of one family; more are counted and left out
+NO_LABELS: Mapping[str, object] = {}
 
 
 class _Page:
@@ -22,18 +23,16 @@ class _Page:
         self.families: dict[str, GaugeMetricFamily] = {}
         self.left_out = 0
 
-    def add(
-        self, name: str, about: str, value: float, labels: Mapping[str, object] | None = None
-    ) -> None:
-        """Add one series."""
-        named = labels or {}
+    def add(self, name: str, value: float, labels: Mapping[str, object] = NO_LABELS) -> None:
+        """Add one series of a family of the tables."""
         family = self.families.get(name)
         if family is None:
-            family = self.families[name] = GaugeMetricFamily(name, about, labels=list(named))
+            about = (FAMILIES | OF_CLUSTER)[name].about
+            family = self.families[name] = GaugeMetricFamily(name, about, labels=list(labels))
         if len(family.samples) >= SERIES_MAX:
             self.left_out += 1
             return
-        family.add_metric([str(label) for label in named.values()], value)
+        family.add_metric([str(label) for label in labels.values()], value)
 
 
 def families(facts: ClusterFacts, now_ms: int) -> Iterable[Metric]:
@@ -46,10 +45,8 @@ def families(facts: ClusterFacts, now_ms: int) -> Iterable[Metric]:
     _of_groups(page, facts, now_ms)
     for part, at_ms in facts.as_of_ms.items():
         age_s = max(0, now_ms - at_ms) / 1000
-        about = "Age of what is told of a part of the cluster."
-        page.add("oncelog_data_age_seconds", about, age_s, {"part": part})
-    about = "Series left out because a family has too many."
-    page.add("oncelog_series_left_out", about, page.left_out)
+        page.add("oncelog_data_age_seconds", age_s, {"part": part})
+    page.add("oncelog_series_left_out", page.left_out)
     return page.families.values()
 
 
@@ -57,61 +54,49 @@ def _of_brokers(page: _Page, facts: ClusterFacts, now_ms: int) -> None:
     nodes = documents.cluster(facts, now_ms)["nodes"]
     for node in nodes:
         label = {"broker": node["node"]}
-        for name, about, value in (
-            ("replicamanager_leadercount", "Partitions that it leads.", node["leaders"]),
-            ("replicamanager_partitioncount", "Replicas that it has.", node["replicas"]),
-        ):
-            page.add(f"kafka_server_{name}", about, value, label)
+        page.add("kafka_server_replicamanager_leadercount", node["leaders"], label)
+        page.add("kafka_server_replicamanager_partitioncount", node["replicas"], label)
         behind = sum(
             len(p.isr) < len(p.replicas)
             for p in facts.partitions.values()
             if p.leader == node["node"]
         )
-        about = "Partitions that it leads whose replicas are not all in sync."
-        page.add("kafka_server_replicamanager_underreplicatedpartitions", about, behind, label)
-        about = "Whether it is the active controller."
+        page.add("kafka_server_replicamanager_underreplicatedpartitions", behind, label)
         is_active = float(node["is_controller"])
-        page.add("kafka_controller_kafkacontroller_activecontrollercount", about, is_active, label)
+        page.add("kafka_controller_kafkacontroller_activecontrollercount", is_active, label)
         if node["answer_ms"] is not None:
-            about = "How long its newest answer to this program took."
-            page.add("oncelog_broker_answer_seconds", about, node["answer_ms"] / 1000, label)
+            page.add("oncelog_broker_answer_seconds", node["answer_ms"] / 1000, label)
     serving = sum(node["state"] == "serves" for node in nodes)
     leaderless = sum(p.leader < 0 for p in facts.partitions.values())
-    for name, about, value in (
-        ("activebrokercount", "Brokers that serve.", serving),
-        ("fencedbrokercount", "Brokers that are fenced or away.", len(nodes) - serving),
-        ("globaltopiccount", "Topics.", len({topic for topic, _ in facts.partitions})),
-        ("globalpartitioncount", "Partitions.", len(facts.partitions)),
-        ("offlinepartitionscount", "Partitions without a leader.", leaderless),
+    for name, value in (
+        ("activebrokercount", serving),
+        ("fencedbrokercount", len(nodes) - serving),
+        ("globaltopiccount", len({topic for topic, _ in facts.partitions})),
+        ("globalpartitioncount", len(facts.partitions)),
+        ("offlinepartitionscount", leaderless),
     ):
-        page.add(f"kafka_controller_kafkacontroller_{name}", about, value)
+        page.add(f"kafka_controller_kafkacontroller_{name}", value)
 
 
 def _of_partitions(page: _Page, facts: ClusterFacts) -> None:
     for key, info in sorted(facts.partitions.items()):
         labels: dict[str, object] = {"topic": key[0], "partition": key[1]}
         is_behind = float(len(info.isr) < len(info.replicas))
-        for name, about, value in (
-            ("underreplicated", "Whether not all replicas are in sync.", is_behind),
-            ("insyncreplicascount", "Replicas in sync.", len(info.isr)),
-            ("replicascount", "Replicas.", len(info.replicas)),
-        ):
-            page.add(f"kafka_cluster_partition_{name}", about, value, labels)
+        page.add("kafka_cluster_partition_underreplicated", is_behind, labels)
+        page.add("kafka_cluster_partition_insyncreplicascount", len(info.isr), labels)
+        page.add("kafka_cluster_partition_replicascount", len(info.replicas), labels)
         offsets = facts.offsets_of(key)
-        for name, about, offset in (
-            ("kafka_log_log_logstartoffset", "First offset.", offsets.log_start),
-            ("kafka_log_log_logendoffset", "High watermark.", offsets.high_watermark),
-            ("oncelog_partition_last_stable_offset", "Last stable offset.", offsets.last_stable),
+        for name, offset in (
+            ("kafka_log_log_logstartoffset", offsets.log_start),
+            ("kafka_log_log_logendoffset", offsets.high_watermark),
+            ("oncelog_partition_last_stable_offset", offsets.last_stable),
         ):
             if offset is not None:
-                page.add(name, about, offset, labels)
+                page.add(name, offset, labels)
         if offsets.high_watermark is not None:
-            about = "Offsets between the last stable offset and the high watermark."
-            page.add("oncelog_partition_held_back_offsets", about, offsets.held_back, labels)
+            page.add("oncelog_partition_held_back_offsets", offsets.held_back, labels)
         for entry in facts.replicas.get(key, ()):
-            about = "Bytes of a replica."
-            where = {**labels, "broker": entry.node_id}
-            page.add("kafka_log_log_size", about, entry.size_bytes, where)
+            page.add("kafka_log_log_size", entry.size_bytes, {**labels, "broker": entry.node_id})
 
 
 def _of_transactions(page: _Page, facts: ClusterFacts) -> None:
@@ -122,26 +107,24 @@ def _of_transactions(page: _Page, facts: ClusterFacts) -> None:
     for each in facts.transactions.values():
         counts[each.state] = counts.get(each.state, 0) + 1
     for state, count in sorted(counts.items()):
-        about = "Transactional ids by their state."
-        page.add("oncelog_transactions", about, count, {"state": state})
+        page.add("oncelog_transactions", count, {"state": state})
     starts = [
         each.start_ms
         for each in facts.transactions.values()
         if each.state in documents.OPEN and each.start_ms >= 0
     ]
     oldest_s = max(0, at_ms - min(starts, default=at_ms)) / 1000
-    page.add("oncelog_transaction_oldest_open_seconds", "Age of the oldest open one.", oldest_s)
+    page.add("oncelog_transaction_oldest_open_seconds", oldest_s)
     hanging = sum(not h.is_known(key) for key, held in facts.holders.items() for h in held)
-    page.add("oncelog_transactions_hanging", "Open ones that no coordinator will end.", hanging)
+    page.add("oncelog_transactions_hanging", hanging)
 
 
 def _of_groups(page: _Page, facts: ClusterFacts, now_ms: int) -> None:
     for group in documents.groups(facts, now_ms)["groups"]:
         name = {"group": group["group"]}
-        page.add("oncelog_group_members", "Members.", len(group["members"]), name)
+        page.add("oncelog_group_members", len(group["members"]), name)
         for each in group["offsets"]:
             labels = {**name, "topic": each["topic"], "partition": each["partition"]}
-            for part, about in (("lag", "to the end"), ("lag_to_last_stable", "to the LSO")):
+            for part in ("lag", "lag_to_last_stable"):
                 if each[part] is not None:
-                    words = f"Offsets from what is committed {about}."
-                    page.add(f"oncelog_group_{part}", words, each[part], labels)
+                    page.add(f"oncelog_group_{part}", each[part], labels)

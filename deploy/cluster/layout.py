@@ -37,11 +37,17 @@ class DirectoryBusy(Failure):
 
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
-    """A node of the cluster: its id and where it listens."""
+    """A node of the cluster: its id and where it listens. metrics_port: 0 for none."""
 
     node_id: int
     host: str
     port: int
+    metrics_port: int = 0
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Return where its metrics are, if it serves any."""
+        return f"http://{self.host}:{self.metrics_port}/metrics" if self.metrics_port else None
 
 
 @dataclass(slots=True)

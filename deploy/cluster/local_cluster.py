@@ -52,6 +52,8 @@ class Cluster:
         txn_shards: int | None = None,
         clock: str | None = None,
         secure: bool = False,
+        metrics: bool | None = None,
+        metrics_port: int | None = None,
         config: Mapping[str, Any] | None = None,
         profile: str = "local",
         seed: int | None = None,
@@ -66,6 +68,8 @@ class Cluster:
             transaction_shards=txn_shards,
             clock=clock,
             is_secured=secure,
+            has_metrics=metrics,
+            first_metrics_port=metrics_port,
             overrides={k: _text(v) for k, v in (config or {}).items()},
         )
         self.is_temporary = self.is_guarded = data is None

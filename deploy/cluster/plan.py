@@ -1,7 +1,7 @@
 """What `up` would make of its options, and whether a directory fits them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...node.cluster_id import new_cluster_id
@@ -27,6 +27,8 @@ class ClusterPlan:
     transaction_shards: int | None = None
     clock: str | None = None
     is_secured: bool = False
+    has_metrics: bool | None = None
+    first_metrics_port: int | None = None
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
@@ -64,6 +66,7 @@ class ClusterPlan:
 
     def new_file(self) -> ClusterFile:
         entries = self._entries(range(self.first_id, self.first_id + self.nodes))
+        entries = self._with_metrics(entries, entries)
         cluster_id = new_cluster_id()
         peers = str(layout.peer_directory_for(cluster_id))
         return ClusterFile(cluster_id, peers, self.profile, entries, self.settings,
@@ -93,8 +96,8 @@ class ClusterPlan:
                 f"{data} holds a cluster in plain text, and --secure is for a new one: choose "
                 "another --data."
             )
-        if self.first_port is not None:
-            known.nodes = self._entries(known.node_ids)
+        nodes = known.nodes if self.first_port is None else self._entries(known.node_ids)
+        known.nodes = self._with_metrics(nodes, known.nodes)
         known.settings |= self._asked_for
         return known
 
@@ -118,6 +121,27 @@ class ClusterPlan:
         first, count = self.first_port, len(ids)
         chosen = ports.free_ports(count) if first is None else range(first, first + count)
         return [NodeEntry(i, HOST, port) for i, port in zip(ids, chosen, strict=True)]
+
+    def _with_metrics(
+        self, nodes: Sequence[NodeEntry], known: Sequence[NodeEntry]
+    ) -> list[NodeEntry]:
+        """Return the nodes with the ports of their metrics: as asked for, or as known."""
+        if self.has_metrics is None:
+            metrics_ports = [node.metrics_port for node in known]
+        elif not self.has_metrics:
+            metrics_ports = [0] * len(nodes)
+        else:
+            taken, count = {node.port for node in nodes}, len(nodes)
+            if self.first_metrics_port is None:
+                free = ports.free_ports(2 * count)
+                metrics_ports = [port for port in free if port not in taken][:count]
+            else:
+                metrics_ports = list(
+                    range(self.first_metrics_port, self.first_metrics_port + count)
+                )
+            if both := taken.intersection(metrics_ports):
+                raise Failure(f"Port {min(both)} is for Kafka and metrics: choose another one.")
+        return [replace(node, metrics_port=p) for node, p in zip(nodes, metrics_ports, strict=True)]
 
     @property
     def _asked_for(self) -> dict[str, str]:

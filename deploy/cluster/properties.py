@@ -55,6 +55,8 @@ def node_properties(entry: NodeEntry, cluster: ClusterFile, directory: Path) -> 
         "oncelog.voters": ",".join(map(str, cluster.node_ids)),
         "oncelog.peer.directory": cluster.peer_directory,
     }
+    if entry.metrics_port:
+        own["oncelog.metrics.port"] = str(entry.metrics_port)
     if cluster.is_secured:
         own |= node_settings(directory.parent, entry.host, entry.port)
     return own | cluster.settings

@@ -17,6 +17,7 @@ from .keys import (
     STRING,
     at_least,
     at_least_one_or_default,
+    between,
     one_of,
     setting,
 )
@@ -70,6 +71,11 @@ class BrokerSettings(CoordinatorSettings):
     )  # fmt: skip
     log_format: str = setting(
         "oncelog.log.format", STRING, "text", "Of the lines of the log.", one_of("text", "json"),
+    )  # fmt: skip
+    metrics_port: int = setting(
+        "oncelog.metrics.port", INT, "0",
+        "Where /metrics is, on loopback; 0: nowhere. Needs the extra metrics.",
+        between(0, 65_535),
     )  # fmt: skip
     clock: str = setting(
         "oncelog.clock", STRING, "system",

@@ -27,7 +27,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
     ],
     "node": [
         [{"__main__", "broker", "admin_socket", "controlled_clock"}],
-        [{"handlers"}],
+        [{"handlers"}, {"metrics"}],
         [{"services"}],
         [{"listener"}, {"groups"}, {"transactions"}, {"membership"}],
         [{"partitions"}, {"controller"}, {"security"}],

@@ -1,0 +1,37 @@
+"""From figures to OpenMetrics text, by the well-kept client; for a thread, since it takes long.
+
+It is the only file of a broker that needs the extra `metrics`.
+"""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ...runtime.metric_families import COUNTER, FAMILIES
+from .figures import Figures
+
+__all__ = ["CONTENT_TYPE_LATEST", "page_of"]
+
+
+class _OfFigures(Collector):
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterable[Metric]:
+        for name, rows in self._figures.families.items():
+            about, labels, mbean, kind = FAMILIES[name]
+            words = f"{about} {mbean}" if mbean else about
+            of_kind = CounterMetricFamily if kind == COUNTER else GaugeMetricFamily
+            family = of_kind(name, words, labels=labels)
+            for values, value in rows:
+                family.add_metric(values, value)
+            yield family
+
+
+def page_of(figures: Figures) -> bytes:
+    """Return the page."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_OfFigures(figures))
+    return generate_latest(registry)

@@ -1,0 +1,154 @@
+"""The table of metric families: names, what they say, and the MBean that Kafka has for the same.
+
+A name follows from an MBean by the rules of the JMX exporter's example for KRaft
+(`kafka-kraft-3_0_0.yml`): in lower case, domain, type and name or attribute joined. The page of a
+broker and that of `oncelog metrics` take their words from here.
+"""
+
+from typing import NamedTuple
+
+GAUGE, COUNTER = "gauge", "counter"
+SERIES_MAX = 20_000  # of one family; more are counted and left out
+
+
+class Family(NamedTuple):
+    """What a family is. A counter's samples have the suffix `_total`, which its name has not."""
+
+    about: str
+    labels: tuple[str, ...] = ()
+    mbean: str = ""  # "": Kafka has none
+    kind: str = GAUGE
+
+
+PARTITION = ("topic", "partition")
+GROUP_PARTITION = ("group", "topic", "partition")
+RAFT_GROUP = ("raft_group",)
+PEER = ("peer",)
+_CONTROLLER = "kafka.controller:type=KafkaController,name="
+_REPLICAS = "kafka.server:type=ReplicaManager,name="
+_PARTITION = "kafka.cluster:type=Partition,name="
+_LOG = "kafka.log:type=Log,name="
+_RAFT = "kafka.server:type=raft-metrics, attribute "
+_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
+
+
+def _plain(prefix: str, bean: str, rows: dict[str, str], *labels: str) -> dict[str, Family]:
+    """Families whose names are those of the MBean in small letters. rows: name -> what it says."""
+    return {
+        prefix + name.lower().replace("-", "_"): Family(about, labels, bean + name)
+        for name, about in rows.items()
+    }
+
+
+KAFKA: dict[str, Family] = {
+    **_plain(
+        "kafka_server_kafkaserver_",
+        "kafka.server:type=KafkaServer,name=",
+        {"BrokerState": "3: it serves."},
+    ),
+    **_plain(
+        "kafka_server_replicamanager_",
+        _REPLICAS,
+        {
+            "LeaderCount": "Partitions that it leads.",
+            "PartitionCount": "Replicas that it has.",
+            "UnderReplicatedPartitions": "Led partitions whose replicas are not all in sync.",
+            "UnderMinIsrPartitionCount": "Led partitions with fewer in sync than required.",
+            "OfflineReplicaCount": "Replicas whose log has failed.",
+        },
+    ),
+    "kafka_server_raft_metrics_current_state_info": Family(
+        "Its part in the Raft group of the metadata.", ("state",), _RAFT + "current-state"
+    ),
+    **_plain(
+        "kafka_server_raft_metrics_",
+        _RAFT,
+        {
+            "current-leader": "The leader of the metadata, -1 for none.",
+            "current-epoch": "The term of the metadata.",
+            "high-watermark": "The last committed entry of the metadata.",
+            "log-end-offset": "The end of the log of the metadata.",
+        },
+    ),
+    **_plain(
+        "kafka_controller_kafkacontroller_",
+        _CONTROLLER,
+        {
+            "ActiveControllerCount": "Whether it is the active controller.",
+            "ActiveBrokerCount": "Brokers that serve.",
+            "FencedBrokerCount": "Brokers that are fenced or away.",
+            "GlobalTopicCount": "Topics.",
+            "GlobalPartitionCount": "Partitions.",
+            "OfflinePartitionsCount": "Partitions without a leader.",
+        },
+    ),
+    **_plain(
+        "kafka_cluster_partition_",
+        _PARTITION,
+        {
+            "UnderReplicated": "Whether not all replicas are in sync.",
+            "InSyncReplicasCount": "Replicas in sync.",
+            "ReplicasCount": "Replicas.",
+            "LastStableOffsetLag": "Offsets from the last stable offset to the high watermark.",
+        },
+        *PARTITION,
+    ),
+    **_plain(
+        "kafka_log_log_",
+        _LOG,
+        {
+            "LogStartOffset": "First offset.",
+            "LogEndOffset": "End of the log.",
+            "NumLogSegments": "Segments.",
+            "Size": "Bytes of a replica.",
+        },
+        *PARTITION,
+    ),
+    **_plain(
+        "kafka_coordinator_group_groupmetadatamanager_",
+        _GROUPS,
+        {
+            "NumGroups": "Groups that it coordinates.",
+            "NumOffsets": "Committed offsets that it keeps.",
+        },
+    ),
+}
+
+OWN: dict[str, Family] = {
+    "oncelog_partition_last_stable_offset": Family("As far as committed readers get.", PARTITION),
+    "oncelog_partition_high_watermark": Family("As far as other readers get.", PARTITION),
+    "oncelog_group_committed_offset": Family("What a group has committed.", GROUP_PARTITION),
+    "oncelog_group_lag_to_last_stable": Family(
+        "Offsets from what is committed to the last stable offset.", GROUP_PARTITION
+    ),
+    "oncelog_transactional_ids": Family("Transactional ids that it coordinates."),
+    "oncelog_transactions": Family("Transactions by their state.", ("state",)),
+    "oncelog_transaction_oldest_open_seconds": Family("Age of the oldest open one."),
+    "oncelog_transactions_hanging": Family("Open ones that no coordinator will end."),
+    "oncelog_events": Family("Events that it has told.", ("kind", "reason"), "", COUNTER),
+    "oncelog_raft_term": Family("Term of a Raft group; 0 is the metadata.", RAFT_GROUP),
+    "oncelog_raft_leader": Family("Whether it leads a Raft group.", RAFT_GROUP),
+    "oncelog_raft_uncommitted_entries": Family("Entries without a majority.", RAFT_GROUP),
+    "oncelog_raft_unapplied_entries": Family("Committed entries not applied yet.", RAFT_GROUP),
+    "oncelog_loop_stalls": Family("Turns of the event loop above 100 ms.", (), "", COUNTER),
+    "oncelog_loop_starved": Family("Turns that waited for a processor.", (), "", COUNTER),
+    "oncelog_loop_longest_turn_seconds": Family("The longest turn above 100 ms."),
+    "oncelog_client_connections": Family("Connections of clients."),
+    "oncelog_peer_sent_bytes": Family("Bytes to another broker.", PEER, "", COUNTER),
+    "oncelog_peer_received_bytes": Family("Bytes from another broker.", PEER, "", COUNTER),
+    "oncelog_process_cpu_seconds": Family("CPU time of the process.", (), "", COUNTER),
+    "oncelog_process_resident_memory_bytes": Family("Resident memory of the process."),
+    "oncelog_series_left_out": Family("Series left out because a family has too many."),
+}
+
+FAMILIES = KAFKA | OWN
+# What `oncelog metrics` tells of any cluster, besides names of both tables above.
+OF_CLUSTER: dict[str, Family] = {
+    "oncelog_partition_held_back_offsets": Family(
+        "Offsets from the last stable offset to the high watermark.", PARTITION
+    ),
+    "oncelog_group_lag": Family("Offsets from what is committed to the end.", GROUP_PARTITION),
+    "oncelog_group_members": Family("Members.", ("group",)),
+    "oncelog_broker_answer_seconds": Family("How long its newest answer took.", ("broker",)),
+    "oncelog_data_age_seconds": Family("How old a part of this page is.", ("part",)),
+}
