@@ -19,9 +19,10 @@ from ..deploy.inspect.explain import (
 )
 from ..wire.identifiers import TopicPartition
 from .facts import ClusterFacts, ClusterSample, ObservedGroup
+from .paging import Document, RowRange
 from .troubles import troubles
 
-Document = dict[str, Any]
+ALL = RowRange()
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 COMPLETE_PARTS = ("cluster", "offsets", "transactions", "groups", "replicas")
 RATE_OVER_MS = 10_000
@@ -51,24 +52,29 @@ def cluster(facts: ClusterFacts, now_ms: int) -> Document:
     }
 
 
-def topics(facts: ClusterFacts, now_ms: int) -> Document:
+def topics(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
     """A row for each topic."""
-    rows: dict[str, Document] = {}
-    for key, info in sorted(facts.partitions.items()):
-        row = rows.setdefault(
-            key[0],
-            {
-                "topic": key[0],
-                "is_internal": key[0] in facts.internal_topics,
-                "partitions": 0,
-                "replication_factor": 0,
-                "leaderless": 0,
-                "under_replicated": 0,
-                "records": 0,
-                "held_back": 0,
-                "open_transactions": 0,
-            },
-        )
+    made: dict[str, Document] = {}
+
+    def empty(topic: str) -> Document:
+        row = made[topic] = {
+            "topic": topic,
+            "is_internal": topic in facts.internal_topics,
+            "partitions": 0,
+            "replication_factor": 0,
+            "leaderless": 0,
+            "under_replicated": 0,
+            "records": 0,
+            "held_back": 0,
+            "open_transactions": 0,
+        }
+        return row
+
+    found = rows.of("topics", sorted({topic for topic, _ in facts.partitions}), empty)
+    for key, info in facts.partitions.items():
+        row = made.get(key[0])
+        if row is None:  # not of these rows
+            continue
         offsets = facts.offsets_of(key)
         row["partitions"] += 1
         row["replication_factor"] = max(row["replication_factor"], len(info.replicas))
@@ -77,15 +83,17 @@ def topics(facts: ClusterFacts, now_ms: int) -> Document:
         row["records"] += max(0, (offsets.high_watermark or 0) - (offsets.log_start or 0))
         row["held_back"] += offsets.held_back
         row["open_transactions"] += len(facts.holders.get(key, ()))
-    return {"as_of_ms": facts.newest_ms("cluster", "offsets"), "topics": list(rows.values())}
+    return {"as_of_ms": facts.newest_ms("cluster", "offsets"), **found}
 
 
-def partitions(facts: ClusterFacts, now_ms: int, topic: str | None = None) -> Document:
+def partitions(
+    facts: ClusterFacts, now_ms: int, topic: str | None = None, rows: RowRange = ALL
+) -> Document:
     """A row for each partition (of one topic); `partition` has more of one."""
     wanted = sorted(key for key in facts.partitions if topic is None or key[0] == topic)
     return {
         "as_of_ms": facts.newest_ms("cluster", "offsets", "transactions"),
-        "partitions": [_partition(facts, key, now_ms) for key in wanted],
+        **rows.of("partitions", wanted, lambda key: _partition(facts, key, now_ms)),
     }
 
 
@@ -117,7 +125,7 @@ def partition_facts(
     )
 
 
-def transactions(facts: ClusterFacts, now_ms: int) -> Document:
+def transactions(facts: ClusterFacts, now_ms: int, rows: RowRange = ALL) -> Document:
     """All transactional ids that were described: those with something open first, oldest first."""
     now_ms = facts.as_of_ms.get("transactions", now_ms)  # ages are those of the look
     found = sorted(
@@ -126,7 +134,7 @@ def transactions(facts: ClusterFacts, now_ms: int) -> Document:
     )
     return {
         "as_of_ms": facts.newest_ms("transactions"),
-        "transactions": [_transaction(each, now_ms) for each in found],
+        **rows.of("transactions", found, lambda each: _transaction(each, now_ms)),
     }
 
 
@@ -151,12 +159,14 @@ def transaction(facts: ClusterFacts, name: str, now_ms: int) -> Document:
     return {"as_of_ms": facts.newest_ms("transactions"), "transactions": [row]}
 
 
-def groups(facts: ClusterFacts, now_ms: int, only: str | None = None) -> Document:
+def groups(
+    facts: ClusterFacts, now_ms: int, rows: RowRange = ALL, only: str | None = None
+) -> Document:
     """All groups with their members and lags, or one."""
     found = [each for name, each in sorted(facts.groups.items()) if only in (None, name)]
     return {
         "as_of_ms": facts.newest_ms("groups", "offsets"),
-        "groups": [_group(facts, each) for each in found],
+        **rows.of("groups", found, lambda each: _group(facts, each)),
     }
 
 

@@ -1,16 +1,19 @@
 """Pages of large clusters: what a view shows is bounded, and it says what it leaves out."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from oncelog.ui import documents
+from oncelog.ui import documents, paging
 from oncelog.ui.facts import ClusterFacts
 from oncelog.ui.pages.frame import PageFrame
 from oncelog.ui.pages.groups import group_page, groups_page
 from oncelog.ui.pages.now import now_page
 from oncelog.ui.pages.topics import topics_page
 from oncelog.ui.pages.transactions import transaction_page
+from oncelog.ui.paging import RowRange
 
 from .known_facts import NOW_MS, facts, group, member, partition, transaction
 
@@ -55,6 +58,52 @@ def test_view_of_a_large_cluster_has_at_most_500_rows_a_table(view) -> None:
     made = pages[view]()
     assert all(table.count('role="row"') <= 500 for table in made.split("<table")[1:])
     assert "more: see /api/" in made
+
+
+@pytest.mark.parametrize("name", ["topics", "partitions", "groups", "transactions"])
+def test_document_of_a_large_cluster_is_bounded_and_its_pages_have_every_row_once(name) -> None:
+    known = many()
+    make = {
+        "topics": documents.topics,
+        "partitions": lambda facts, now_ms, rows: documents.partitions(facts, now_ms, None, rows),
+        "groups": documents.groups,
+        "transactions": documents.transactions,
+    }[name]
+    whole = make(known, NOW_MS, documents.ALL)[name]
+    start, seen = 0, list[Any]()
+    while True:
+        found = make(known, NOW_MS, RowRange.asked({"start": str(start)}))
+        rows = found[name]
+        assert 0 < len(rows) <= 500
+        assert len(json.dumps(found)) < 2_000_000
+        seen += rows
+        start += len(rows)
+        if not found["left_out"]:
+            break
+        assert found["left_out"] == len(whole) - start
+    key = {"topics": "topic", "partitions": "topic", "groups": "group"}.get(name, "epoch")
+    assert [row[key] for row in seen] == [row[key] for row in whole]
+
+
+def test_long_lists_within_a_row_are_cut_and_counted() -> None:
+    (group,) = (g for g in documents.groups(many(), NOW_MS, RowRange(0, 1))["groups"])
+    assert (len(group["offsets"]), group["offsets_left_out"]) == (1_000, COUNT - 1_000)
+    assert (len(group["members"]), group["members_left_out"]) == (1_000, COUNT - 1_000)
+
+
+def test_page_ends_early_when_its_rows_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "ITEMS_MAX", 1_500)
+    found = documents.groups(many(), NOW_MS, RowRange(0, 500))
+    assert (len(found["groups"]), found["left_out"]) == (1, COUNT - 1)
+
+
+@pytest.mark.parametrize(
+    "query", [{"start": "-1"}, {"start": "9" * 20}, {"start": "²"}, {"limit": "0"},
+              {"limit": "1001"}, {"limit": "9" * 5_000}, {"limit": "x"}],
+)  # fmt: skip
+def test_wrong_rows_are_refused_with_a_sentence(query: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"start is a whole number|limit is 1 to 1000"):
+        RowRange.asked(query)
 
 
 def test_trouble_of_an_id_that_ends_like_a_partition_leads_to_the_transaction() -> None:

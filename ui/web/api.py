@@ -11,6 +11,7 @@ from starlette.routing import Route
 from ...wire.errors import KafkaError
 from .. import documents
 from ..facts import ClusterFacts
+from ..paging import Document, RowRange, shortened
 from .questions import partition_asked, records_asked
 from .site import Site, now_ms
 
@@ -27,21 +28,37 @@ class JsonTwins:
     def routes(self) -> list[Route]:
         """Return the addresses."""
         return [
-            Route("/api/cluster", self._told(documents.cluster)),
-            Route("/api/topics", self._told(documents.topics)),
+            Route("/api/cluster", self.cluster),
+            Route("/api/topics", self._rows(documents.topics)),
             Route("/api/partitions", self.partitions),
-            Route("/api/transactions", self._told(documents.transactions)),
-            Route("/api/groups", self._told(documents.groups)),
-            Route("/api/events", self._told(documents.events)),
+            Route("/api/transactions", self._rows(documents.transactions)),
+            Route("/api/groups", self._rows(documents.groups)),
+            Route("/api/events", self.events),
             Route("/api/records", self.records),
             Route("/changes", self.changes),
         ]
 
-    def _told(self, document: Callable[[ClusterFacts, int], dict[str, Any]]) -> Callable[..., Any]:
+    def _rows(
+        self, document: Callable[[ClusterFacts, int, RowRange], Document]
+    ) -> Callable[..., Any]:
         async def handler(request: Request) -> Response:
-            return JSONResponse(document(await self._site.first_facts(), now_ms()))
+            facts = await self._site.first_facts()
+            try:
+                rows = RowRange.asked(request.query_params)
+            except ValueError as problem:
+                return JSONResponse({"error": str(problem)}, 400)
+            return JSONResponse(document(facts, now_ms(), rows))
 
         return handler
+
+    async def cluster(self, request: Request) -> Response:
+        """Nodes, counts and troubles."""
+        facts = await self._site.first_facts()
+        return JSONResponse(shortened(documents.cluster(facts, now_ms())))
+
+    async def events(self, request: Request) -> Response:
+        """The newest events."""
+        return JSONResponse(documents.events(await self._site.first_facts(), now_ms()))
 
     async def partitions(self, request: Request) -> Response:
         """All partitions, those of ?topic=, or one with its readers by &partition=."""
@@ -49,16 +66,19 @@ class JsonTwins:
         topic = request.query_params.get("topic")
         try:
             number = partition_asked(request.query_params)
+            rows = RowRange.asked(request.query_params)
         except ValueError as problem:
             return JSONResponse({"error": str(problem)}, 400)
         if number is None:
-            return JSONResponse(documents.partitions(facts, now_ms(), topic))
+            return JSONResponse(documents.partitions(facts, now_ms(), topic, rows))
         key = (topic or "", number)
         min_insync = await self._site.observer.min_insync(key[0]) if key in facts.partitions else 1
         facts = self._site.facts
         if key not in facts.partitions:
             return JSONResponse({"error": f"there is no partition {key[0]}/{key[1]}"}, 404)
-        return JSONResponse(documents.partition(facts, key, now_ms(), min_insync))
+        found = documents.partition(facts, key, now_ms(), min_insync)
+        found["partitions"] = [shortened(row) for row in found["partitions"]]
+        return JSONResponse(found)
 
     async def records(self, request: Request) -> Response:
         """Records of ?topic=&partition=, by &offset= or &time=."""

@@ -132,7 +132,7 @@ class Views:
         facts = await self._site.first_facts()
         if name not in facts.groups:
             return self._missing(request, f"There is no group {name}.")
-        found = documents.groups(facts, now_ms(), name)
+        found = documents.groups(facts, now_ms(), only=name)
         events = events_about(facts, name, ("group",))
         frame = self._site.frame(request.url.path, found, ("groups", "offsets", "transactions"))
         return HTMLResponse(group_page(frame, found["groups"][0], events))
