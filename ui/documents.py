@@ -183,6 +183,7 @@ def events(facts: ClusterFacts, now_ms: int, limit: int = 1_000) -> Document:
                 "address": each.address or None,
                 "node": each.node,
                 "line": each.line or None,
+                "alike": each.alike or None,
             }
             for each in sorted(reversed(facts.events[-limit:]), key=lambda e: -e.at_ms)
         ],

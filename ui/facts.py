@@ -87,6 +87,7 @@ class ClusterEvent:
     """Something that happened. `address` is that of a view, "" for none.
 
     node and line: whose log it was read from, and how it stands there; only of own clusters.
+    alike: what several events that come together have in common, but for their subjects.
     """
 
     at_ms: int
@@ -96,6 +97,7 @@ class ClusterEvent:
     address: str = ""
     node: int | None = None
     line: str = ""
+    alike: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ from ..deploy.inspect.logged_events import LoggedEvent
 from .addresses import group_address, partition_address, topic_address, transaction_address
 from .facts import ClusterEvent
 
+NO_LEADER = -1
+
 
 def cluster_event(event: LoggedEvent) -> ClusterEvent:
     """Return the event with the address of the view that shows more of it."""
@@ -15,7 +17,25 @@ def cluster_event(event: LoggedEvent) -> ClusterEvent:
         _address(event),
         node=event.node,
         line=event.line,
+        alike=_alike(event),
     )
+
+
+def _alike(event: LoggedEvent) -> str:
+    """Say what an event has in common with those of other partitions at the same time."""
+    terms, reason = event.terms, event.term("reason")
+    if event.kind == "isr":
+        isr = terms.get("isr")
+        verb = "joined" if isinstance(isr, list) and terms.get("node") in isr else "left"
+        return f"node {terms.get('node')} {verb} the ISR ({reason})"
+    if event.kind == "election" and "leader" in terms:
+        before = terms.get("before")
+        came = f"from node {before}" if before != NO_LEADER else "after none"
+        led = (
+            f"led by node {terms['leader']}" if terms["leader"] != NO_LEADER else "without a leader"
+        )
+        return f"{led}, {came} ({reason})"
+    return ""
 
 
 def _address(event: LoggedEvent) -> str:

@@ -111,7 +111,8 @@ def complete_rebalance(group: ClassicGroup, turn: Turn) -> None:
     group.protocol_name = group.choose_protocol()
     group.read_subscriptions(turn)
     took_ms = max(0, turn.wall_ms - group.state_since_ms)
-    words = f"generation {group.generation} has {len(group.members)} members, after {took_ms} ms"
+    count = len(group.members)
+    words = f"generation {group.generation}: {count} member{'s' * (count != 1)}, after {took_ms} ms"
     turn.note(group.group_id, "generation", words)
     group.move_to(GroupState.COMPLETING_REBALANCE, turn.wall_ms)
     for member in group.members.values():

@@ -51,7 +51,7 @@ class MetadataEvents:
             created = self._state.topics.get(topic)
             if created is not None:
                 count = len(created.partitions)
-                words = f"topic {topic} was created with {count} partitions"
+                words = f"topic {topic} was created with {count} partition{'s' * (count != 1)}"
                 self._events.tell("topic", topic, "created", words, topic=topic, partitions=count)
         for topic, _ in changes.topics_deleted:
             words = f"topic {topic} was deleted"

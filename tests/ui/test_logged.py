@@ -1,6 +1,7 @@
 """Events of a cluster on this machine come from the logs of its nodes, with the line of each."""
 
 import asyncio
+import re
 from pathlib import Path
 
 from oncelog.deploy.inspect.logged_events import EventLogs, event_in
@@ -8,9 +9,11 @@ from oncelog.ui import documents
 from oncelog.ui.facts import ClusterEvent
 from oncelog.ui.logged import cluster_event
 from oncelog.ui.observer import Observer
+from oncelog.ui.pages.happened import event_rows
+from oncelog.ui.pages.strips import SHAPES, strips
 from oncelog.ui.pages.timeline import timeline_page
 
-from .known_facts import NOW_MS, facts
+from .known_facts import KEY, NOW_MS, facts
 from .test_bounds import FRAME
 
 START = "2026-11-28 22:02:22.528 INFO oncelog.events:"
@@ -42,6 +45,33 @@ def test_timeline_and_its_document_show_the_line_of_the_log() -> None:
     text = timeline_page(FRAME, found, NOW_MS)
     assert "<summary>node 3</summary>" in text and "oncelog.events: election" in text
     assert "<script>alert" not in text
+
+
+def test_what_happens_to_many_partitions_at_once_is_one_row() -> None:
+    start, node = START.replace("22.528", "{}.000"), '"reason": "fenced", "node": 2'
+    lines = [
+        f'{start.format(20 + at)} isr {{"subject": "t/{n}", "topic": "t", "partition": {n},'
+        f' {node}, "isr": [1, 3]}} node 2 left the ISR of t/{n}'
+        for n, at in enumerate((0, 0, 0, 1, 1, 9))
+    ]
+    events = documents.events(facts(events=tuple(map(event_of, lines))), NOW_MS)["events"]
+    late, early = event_rows(events, 10)
+    assert "node 2 left the ISR of t/5" in str(late[2])
+    text = str(early[2])
+    assert text.startswith("node 2 left the ISR (fenced): ") and text.endswith("and 1 more")
+    assert text.count('href="/topics/t/') == 4
+    assert len(event_rows(events, 1)) == 1
+
+
+def test_partition_is_drawn_for_a_screen_and_for_a_phone() -> None:
+    (row,) = documents.partition(facts(), KEY, NOW_MS, 2)["partitions"]
+    for shape in SHAPES:
+        drawn = (
+            str(strips(row)).partition(f'class="wide on-{shape.name}"')[2].partition("</svg>")[0]
+        )
+        places = [float(x) for x in re.findall(r' (?:x|x1|x2|cx)="([0-9.]+)"', drawn)]
+        assert min(places) >= 0 and shape.width - 20 < max(places) <= shape.width
+        assert f"url(#hatch-{shape.name})" in drawn
 
 
 def test_events_of_two_nodes_are_listed_by_their_time() -> None:

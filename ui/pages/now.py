@@ -8,8 +8,9 @@ from ..addresses import group_address, partition_address, transaction_address
 from ..facts import ClusterSample
 from .curves import curve
 from .frame import PageFrame, page
+from .happened import event_rows
 from .markup import NOTHING, Child, Html, element, joined
-from .parts import advice, clock, duration, facts, link, more, number, section, size, state, table
+from .parts import advice, duration, facts, link, more, number, section, size, state, table
 
 TRANSACTIONS_MAX, EVENTS_MAX, TROUBLES_MAX = 20, 12, 100
 Document = Mapping[str, Any]
@@ -37,17 +38,9 @@ def now_page(
 
 def recent_events(events: Document, limit: int, title: str = "What has happened") -> Html:
     """The newest events, each a line."""
-    rows = [event_row(each) for each in events["events"][:limit]]
+    rows = event_rows(events["events"], limit)
     words = table(title, ("Time", "Kind", "What"), rows, empty="nothing since this page's start")
     return section("events", title, words)
-
-
-def event_row(event: Document) -> list[Child]:
-    """An event as a row of a table."""
-    sentence: Child = event["sentence"]
-    if event["address"]:
-        sentence = link(event["address"], event["sentence"])
-    return [clock(event["at_ms"]), event["kind"], sentence]
 
 
 def _summary(cluster: Document) -> Html:

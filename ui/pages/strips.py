@@ -5,34 +5,48 @@ stands for everything before the window, the rest is to scale. Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .markup import NOTHING, Html, element, joined
 from .parts import duration, number
 
-WIDTH, LABELS, BREAK = 960, 190, 70
 ROW, TOP, BOTTOM = 30, 26, 24
 BEFORE_MIN = 20  # offsets to scale before the last stable offset
 ROWS_MAX = 60  # of transactions, and of readers
 Row = Mapping[str, Any]
 
 
+class Shape(NamedTuple):
+    """Where things are, in pixels: the picture is drawn once for a screen and once for a phone."""
+
+    name: str
+    width: int
+    labels: int
+    broken: int  # what stands for all before the window
+    letters: int  # of a label
+    words: int  # as long as the words at a transaction may get
+
+
+SHAPES = (Shape("wide", 960, 190, 70, 24, 330), Shape("narrow", 366, 112, 30, 15, 76))
+
+
 class Axis:
     """From an offset to its place; `window` is the first offset that is to scale."""
 
-    def __init__(self, start: int, stable: int, end: int) -> None:
+    def __init__(self, shape: Shape, start: int, stable: int, end: int) -> None:
+        self.shape = shape
         self.start, self.end = start, max(end, start)
         self.window = max(start, min(stable, end) - max(BEFORE_MIN, (end - stable) // 2))
         self.is_broken = self.window > start
-        self._left = LABELS + (BREAK if self.is_broken else 0)
+        self._left = shape.labels + (shape.broken if self.is_broken else 0)
 
     def x(self, offset: float) -> float:
         """The place of an offset, within the strip."""
         if offset >= self.window:
             share = (min(offset, self.end) - self.window) / max(1, self.end - self.window)
-            return self._left + share * (WIDTH - 8 - self._left)
+            return self._left + share * (self.shape.width - 8 - self._left)
         share = (max(offset, self.start) - self.start) / max(1, self.window - self.start)
-        return LABELS + share * BREAK
+        return self.shape.labels + share * self.shape.broken
 
 
 def strips(row: Row) -> Html:
@@ -40,13 +54,19 @@ def strips(row: Row) -> Html:
     end, stable = row["high_watermark"], row["last_stable"]
     if end is None or stable is None:
         return element("p", "no leader tells offsets", class_="empty")
-    start = row["log_start"] or 0
-    axis = Axis(start, stable, end)
-    drawn: list[Html] = [_replica(axis, each, row) for each in row["replicas"]]
     opened: Sequence[Row] = row["open_transactions"]
     readers: Sequence[Row] = row["groups"]
-    drawn += [_transaction(axis, each, end) for each in opened[:ROWS_MAX]]
-    drawn += [_reader(axis, each, stable, end) for each in readers[:ROWS_MAX]]
+    more = max(0, len(opened) - ROWS_MAX) + max(0, len(readers) - ROWS_MAX)
+    words = element("p", f"and {more} more, in the tables below") if more else NOTHING
+    return joined([_picture(row, shape, stable, end) for shape in SHAPES], words)
+
+
+def _picture(row: Row, shape: Shape, stable: int, end: int) -> Html:
+    start = row["log_start"] or 0
+    axis = Axis(shape, start, stable, end)
+    drawn: list[Html] = [_replica(axis, each, row) for each in row["replicas"]]
+    drawn += [_transaction(axis, each, end) for each in row["open_transactions"][:ROWS_MAX]]
+    drawn += [_reader(axis, each, stable, end) for each in row["groups"][:ROWS_MAX]]
     placed = [
         element("g", each, transform=f"translate(0,{TOP + at * ROW})")
         for at, each in enumerate(drawn)
@@ -55,19 +75,21 @@ def strips(row: Row) -> Html:
     picture = element(
         "svg",
         element("title", _in_words(row)),
-        _hatching(),
+        _hatching(shape),
         _marks(axis, start, stable, end, height),
         placed,
-        viewBox=f"0 0 {WIDTH} {height}",
+        viewBox=f"0 0 {shape.width} {height}",
         role="img",
         class_="strips",
     )
-    more = max(0, len(opened) - ROWS_MAX) + max(0, len(readers) - ROWS_MAX)
-    words = element("p", f"and {more} more, in the tables below") if more else NOTHING
-    frame = element(
-        "div", picture, class_="wide", tabindex="0", role="region", aria_label="Strips of offsets"
+    return element(
+        "div",
+        picture,
+        class_=f"wide on-{shape.name}",
+        tabindex="0",
+        role="region",
+        aria_label="Strips of offsets",
     )
-    return joined(frame, words)
 
 
 def _in_words(row: Row) -> str:
@@ -78,9 +100,10 @@ def _in_words(row: Row) -> str:
     )
 
 
-def _hatching() -> Html:
+def _hatching(shape: Shape) -> Html:
     line = element("path", d="M0 6 L6 0", class_="hatch-line")
-    pattern = element("pattern", line, id="hatch", width=6, height=6, patternUnits="userSpaceOnUse")
+    name = f"hatch-{shape.name}"
+    pattern = element("pattern", line, id=name, width=6, height=6, patternUnits="userSpaceOnUse")
     return element("defs", pattern)
 
 
@@ -101,7 +124,7 @@ def _marks(axis: Axis, start: int, stable: int, end: int, height: int) -> Html:
         )
         found.append(element("text", words, x=f"{x:.1f}", y=y, text_anchor=anchor, class_=kind))
     if axis.is_broken:
-        x = LABELS + BREAK
+        x = axis.shape.labels + axis.shape.broken
         for shift in (0, 4):
             found.append(
                 element(
@@ -116,34 +139,36 @@ def _replica(axis: Axis, replica: Row, row: Row) -> Html:
     stable = min(row["last_stable"], end)
     role = "leader" if replica["is_leader"] else "in sync" if replica["in_isr"] else "out of sync"
     kind = "log" if replica["in_isr"] else "log away"
-    label = f"node {replica['node']} · {role}"
+    name = "node " if axis.shape.name == "wide" else ""
+    label = f"{name}{replica['node']} · {role}"
     lag = replica["offset_lag"]
     title = f"{label}: to offset {end}" + (f", {lag} behind the leader" if lag else "")
     return joined(
-        _label(label, "" if replica["in_isr"] else "away"),
-        _bar(axis.x(axis.start), axis.x(stable), f"{kind} readable", title),
-        _bar(axis.x(stable), axis.x(end), f"{kind} held", title) if end > stable else NOTHING,
+        _label(axis, label, "" if replica["in_isr"] else "away"),
+        _bar(axis, axis.start, stable, f"{kind} readable", title),
+        _bar(axis, stable, end, f"{kind} held", title) if end > stable else NOTHING,
     )
 
 
 def _transaction(axis: Axis, holder: Row, end: int) -> Html:
     name = holder["transactional_id"] or f"producer {holder['producer_id']}"
     x = axis.x(holder["first_offset"])
-    words = "hangs" if holder["is_hanging"] else f"open {duration(holder['age_ms'])}"
+    words = short = "hangs" if holder["is_hanging"] else f"open {duration(holder['age_ms'])}"
     if holder["ends_in_ms"] is not None:
         words += f", aborted in {duration(max(0, holder['ends_in_ms']))}"
     title = f"{name}: since offset {holder['first_offset']}, {words}"
-    inside_end = x > WIDTH - 330
+    inside_end = x > axis.shape.width - axis.shape.words
     text = element(
         "text",
-        words,
+        words if axis.shape.name == "wide" else short,
         x=f"{x - 6 if inside_end else x + 6:.1f}",
         y=17,
         text_anchor="end" if inside_end else "start",
         class_="on-bar" if not inside_end else "beside",
     )
     kind = "open hanging" if holder["is_hanging"] else "open"
-    return joined(_label(name, "txn"), _bar(x, max(axis.x(end), x + 3), kind, title), text)
+    bar = _bar(axis, holder["first_offset"], end, kind, title)
+    return joined(_label(axis, name, "txn"), bar, text)
 
 
 def _reader(axis: Axis, reader: Row, stable: int, end: int) -> Html:
@@ -153,9 +178,9 @@ def _reader(axis: Axis, reader: Row, stable: int, end: int) -> Html:
         f"{reader['group']} has committed {offset}: {max(0, stable - offset)} to the last stable "
         f"offset, {max(0, end - offset)} to the end"
     )
-    line = element("line", x1=f"{LABELS}", x2=f"{x:.1f}", y1=13, y2=13, class_="read")
+    line = element("line", x1=axis.shape.labels, x2=f"{x:.1f}", y1=13, y2=13, class_="read")
     dot = element("circle", element("title", title), cx=f"{x:.1f}", cy=13, r=5, class_="reader")
-    is_late = x > WIDTH - 120
+    is_late = x > axis.shape.width - (120 if axis.shape.name == "wide" else 50)
     words = element(
         "text",
         number(offset),
@@ -164,17 +189,23 @@ def _reader(axis: Axis, reader: Row, stable: int, end: int) -> Html:
         text_anchor="end" if is_late else "start",
         class_="beside",
     )
-    return joined(_label(reader["group"], "group"), line, dot, words)
+    return joined(_label(axis, reader["group"], "group"), line, dot, words)
 
 
-def _label(words: str, kind: str) -> Html:
-    short = words if len(words) <= 24 else f"{words[:22]}…"
+def _label(axis: Axis, words: str, kind: str) -> Html:
+    most = axis.shape.letters
+    short = words if len(words) <= most else f"{words[: most - 2]}…"
     return element("text", element("title", words), short, x=0, y=17, class_=f"label {kind}")
 
 
-def _bar(x: float, to: float, kind: str, title: str) -> Html:
-    size = {"x": f"{x:.1f}", "width": f"{max(0.0, to - x):.1f}", "height": 20, "y": 3}
+def _bar(axis: Axis, first: int, end: int, kind: str, title: str) -> Html:
+    """A bar from one offset to another; what is open can be seen however short it is."""
+    x, to = axis.x(first), axis.x(end)
+    width = max(3.0 if kind.startswith("open") else 0.0, to - x)
+    size = {"x": f"{x:.1f}", "width": f"{width:.1f}", "height": 20, "y": 3}
     plain = element("rect", element("title", title), **size, rx=2, class_=kind)
     if "held" not in kind and "hanging" not in kind:
         return plain
-    return joined(plain, element("rect", **size, fill="url(#hatch)", class_="hatch"))
+    return joined(
+        plain, element("rect", **size, fill=f"url(#hatch-{axis.shape.name})", class_="hatch")
+    )

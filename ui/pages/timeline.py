@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .frame import PageFrame, page
-from .markup import Child, Html, element
-from .now import event_row
+from .happened import event_rows
+from .markup import Html, element
 from .parts import clock, section, table
 
 WIDTH, LABELS, ROW, TOP = 960, 110, 22, 8
@@ -18,9 +18,7 @@ def timeline_page(frame: PageFrame, events: Document, started_ms: int) -> str:
     found = events["events"]
     has_logs = any(each["line"] for each in found)
     headings = ("Time", "Kind", "What", *(("Log",) if has_logs else ()))
-    rows = [
-        [*event_row(each), *((_log_line(each),) if has_logs else ())] for each in found[:ROWS_MAX]
-    ]
+    rows = event_rows(found, ROWS_MAX, has_logs=has_logs)
     body = table("Events", headings, rows, empty="nothing has happened yet")
     about = (
         "Events come from the logs of the nodes."
@@ -33,14 +31,6 @@ def timeline_page(frame: PageFrame, events: Document, started_ms: int) -> str:
         section("axis", "On one axis", _axis(found, started_ms, frame.now_ms), about=about),
         section("events", "The newest first", body),
     )
-
-
-def _log_line(event: Document) -> Child:
-    """The line of node.log that an event was read from, behind the name of the node."""
-    if event["line"] is None:
-        return None
-    name = element("summary", f"node {event['node']}")
-    return element("details", name, element("code", event["line"]))
 
 
 def _axis(events: Sequence[Document], start_ms: int, end_ms: int) -> Html:

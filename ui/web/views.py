@@ -23,6 +23,7 @@ from .site import PARTS, Site, now_ms
 
 EVERYTHING = (*PARTS, "replicas", "nodes")
 NAME = "name"
+EVENTS_LOOKED_AT = 200  # for the rows of the first view: many are one row
 
 
 class Views:
@@ -50,7 +51,7 @@ class Views:
         facts = await self._site.first_facts()
         cluster = documents.cluster(facts, now_ms())
         transactions = documents.transactions(facts, now_ms())
-        events = documents.events(facts, now_ms(), limit=20)
+        events = documents.events(facts, now_ms(), limit=EVENTS_LOOKED_AT)
         frame = self._site.frame("/", cluster, EVERYTHING)
         return HTMLResponse(now_page(frame, cluster, transactions, events, facts.samples))
 
