@@ -43,6 +43,7 @@ BROKEN_COLUMNS = {**NODE_COLUMNS, **headings("faults")}  # where a node has some
 NODE_OPTIONAL = ("stall_ms", "up_s", "cpu_s", "rss_mb", "leads")  # in a narrow terminal
 STARTED_COLUMNS = headings("node", "kafka", "pid", "role")
 PORT_MAX = 65_535
+ALL_LOGGERS = "oncelog"
 LOG_FORMAT_KEY = "oncelog.log.format"
 PROBE_COLUMNS = headings(
     "node", "answers", "p50_ms", "p99_ms", "max_ms", "less_wait_ms", "silent_ms", "lost", "fences",
@@ -209,11 +210,24 @@ def logs(
         bool, Parameter(name=["--follow", "-f"], help="Wait for more lines.", negative=())
     ] = False,
     lines: Annotated[int, Parameter(help="How many of the last lines.")] = 50,
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        Parameter(help="First have the node log from this level on, until it ends."),
+    ] = None,
+    logger: Annotated[
+        str, Parameter(help="What --level is for: this logger and those below it.")
+    ] = ALL_LOGGERS,
     data: Data = DEFAULT_DATA,
     format: Format = "table",
 ) -> None:
     """The log of a node; -f goes on as it grows."""
-    process = open_cluster(data).node(node)
+    cluster = open_cluster(data)
+    process = cluster.node(node)
+    if logger != ALL_LOGGERS and level is None:
+        raise Failure("--logger belongs to --level.", exit_code=2)
+    if level is not None:
+        cluster.ask_node(node, {"op": "level", "level": level, "logger": logger})
+        say(f"node {node} logs {logger} from {level} on")
     tail = process.log_tail(lines).split("\n")
     print_report({"node": node, "file": process.log, "lines": tail}, tail, format)
     if format == "json" or not follow:
