@@ -36,6 +36,7 @@ OF_AUTHORIZERS = (
     api_keys.OFFSET_COMMIT,
     api_keys.DESCRIBE_ACLS,
     api_keys.CREATE_ACLS,
+    api_keys.DELETE_ACLS,
     api_keys.DESCRIBE_TRANSACTIONS,
     api_keys.CONSUMER_GROUP_DESCRIBE,
     api_keys.DESCRIBE_TOPIC_PARTITIONS,
