@@ -139,9 +139,7 @@ class _Member:
         view = self._admin.view
         await view.refresh([TOPIC])
         self._topic_id = view.snapshot.topic_ids[TOPIC]
-        node_id = await self._admin.find_coordinator(GROUP)
-        self._speaks = await view.broker(node_id, f"{self.name} speaks")
-        self._commits = await view.broker(node_id, f"{self.name} commits")
+        await self._find_coordinator()
         producer = Producer(view, transactional_id=f"{GROUP}-{self.name}")
         await producer.init_transactions()
         committing = asyncio.create_task(self._commit_in_transactions(producer, over))
@@ -161,6 +159,13 @@ class _Member:
             await committing
             await producer.close()
 
+    async def _find_coordinator(self) -> None:
+        """Speak to the group's coordinator, which another node is where one had no processor."""
+        node_id = await self._admin.find_coordinator(GROUP)
+        view = self._admin.view
+        self._speaks = await view.broker(node_id, f"{self.name} speaks")
+        self._commits = await view.broker(node_id, f"{self.name} commits")
+
     async def _beat(self, *, says_all: bool) -> bool:
         """One heartbeat; whether the coordinator knows what the member has and wants."""
         said = self._heartbeat(self.epoch)
@@ -178,6 +183,7 @@ class _Member:
         answer = await self._speaks.call(HEARTBEAT, said)
         if answer.error_code in NOT_YET:
             await asyncio.sleep(AGAIN_S)
+            await self._find_coordinator()
             return False
         if answer.error_code:
             problem = error_for(int(answer.error_code), answer.error_message)
@@ -221,7 +227,9 @@ class _Member:
         ledger = self._ledger
         while partition in self._keeps and not ledger.fences:
             epoch, offset = self.epoch, ledger.expected[partition] + 1
-            code = await self._commit(partition, offset, epoch)
+            while (code := await self._commit(partition, offset, epoch)) in NOT_YET:
+                await asyncio.sleep(AGAIN_S)
+                await self._find_coordinator()
             if code:
                 ledger.refused(self, f"a commit of {partition} from {epoch}", error_for(code))
                 return
