@@ -28,6 +28,7 @@ OFFSETS_MAX = 40_000  # of a micro-batch
 CONFS = (
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage=false",
+    "spark.hadoop.fs.permissions.umask-mode=077",  # checkpoints are for their owner alone
 )
 MISSING = (
     "The engine spark needs pyspark. In a checkout: pip install '.[demo,spark]'; or take "
