@@ -71,6 +71,9 @@ class Reader:
     def unsigned_varint(self) -> int:
         """Up to five bytes of seven bits, the lowest first."""
         buffer, position = self.buffer, self.position
+        if position < self.end and (byte := buffer[position]) < 0x80:  # nearly all are so short
+            self.position = position + 1
+            return byte
         value = shift = 0
         while True:
             if position >= self.end or shift > 28:

@@ -29,7 +29,7 @@ from .consumer.heartbeat_messages import (
     HeartbeatContext,
     HeartbeatDecision,
 )
-from .consumer.heartbeats import heartbeat
+from .consumer.heartbeats import heartbeat, is_at_rest
 from .consumer.leaving import expel, leave, rebalance_is_over, session_is_over
 from .consumer.reconciliation import MemberState
 from .consumer.record_codec import encode_consumer_key, encode_consumer_value
@@ -90,6 +90,35 @@ class ConsumerGroups:
                 )
 
     # -- requests
+
+    def beat(
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        client: tuple[str, str],
+        replayed: int,
+        turn: Turn,
+    ) -> ConsumerHeartbeatAnswer | None:
+        """Return the answer of a ConsumerGroupHeartbeat that says nothing but who it is.
+
+        None if more comes of it, or it must wait: it is for `heartbeat`. client: its id and host.
+        replayed: up to where the group's records are committed.
+        """
+        group = self._groups.get(group_id)
+        if (
+            not isinstance(group, ConsumerGroup)
+            or group.appended_until > replayed
+            or not is_at_rest(group, member_id, epoch, client, turn.topics.version)
+        ):
+            return None
+        settings = turn.settings.consumer(group_id)
+        turn.set_deadline(SESSION, group_id, member_id, settings.session_timeout_ms)
+        return ConsumerHeartbeatAnswer(
+            member_id=member_id,
+            member_epoch=epoch,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        )
 
     def heartbeat(self, request: ConsumerHeartbeat, ticket: object, turn: Turn) -> None:
         """ConsumerGroupHeartbeat. Raises the KafkaError of its answer."""

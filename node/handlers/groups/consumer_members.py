@@ -9,6 +9,7 @@ nobody is told what may still be lost.
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -42,6 +43,7 @@ from ....wire.errors import (
 )
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
+from ....wire.primitives import encode_string
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...listener.large_answers import ENTRY_BYTES
 from ...listener.pending_answer import PendingAnswer
@@ -61,6 +63,9 @@ PARTITIONS_MAX = 100_000
 MEMBERS_A_STEP = 20
 CONSUMER_MEMBER = 1
 NOT_SHOWN = "The group has described topic(s) that the client is not authorized to describe."
+_NO_ERROR = bytes(4 + 2 + 1)  # not throttled, no code, no message
+_EPOCH_AND_INTERVAL = Struct(">ii")
+_NO_ASSIGNMENT = b"\xff\x00"  # and no tags
 BROKEN_ANSWER = ConsumerHeartbeatAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -68,16 +73,36 @@ def consumer_group_heartbeat(
     context: RequestContext,
     header: RequestHeader,
     request: "requests.ConsumerGroupHeartbeatRequest",
-) -> PendingAnswer:
+) -> list[Buffer] | PendingAnswer:
     """Answer when all is committed that the answer says."""
-    version, pending = header.api_version, PendingAnswer()
+    version, groups = header.api_version, context.broker.groups
+    if _says_nothing(request):
+        shard = groups.shard_for(request.group_id)
+        client = header.client_id or "", f"/{context.peer_host}"
+        who = request.group_id, request.member_id, request.member_epoch, client
+        beat = partial(shard.table.consumers.beat, *who, shard.replayed)
+        if (answer := groups.decide(shard, request.group_id, beat)) is not None:
+            return [_short_answer(answer)]
     asked = _heartbeat(context, header, request)
-    groups = context.broker.groups
     shard = groups.shard_for(asked.group_id)
+    pending = PendingAnswer()
     ticket = completing(pending, partial(_heartbeat_answer, version=version), BROKEN_ANSWER)
     consumers = shard.table.consumers
     groups.decide(shard, asked.group_id, lambda turn: consumers.heartbeat(asked, ticket, turn))
     return pending
+
+
+def _says_nothing(request: "requests.ConsumerGroupHeartbeatRequest") -> bool:
+    """Whether it is a right request of a member that names itself and its epoch, and no more."""
+    return (
+        request.member_epoch > JOINS
+        and request.subscribed_topic_names is None is request.server_assignor
+        and request.instance_id is None is request.rack_id
+        and request.rebalance_timeout == -1
+        and not request.topic_partitions
+        and getattr(request, "subscribed_topic_regex", None) is None
+        and bool(request.group_id.strip() and request.member_id.strip())
+    )
 
 
 def _heartbeat(
@@ -174,6 +199,13 @@ def _heartbeat_answer(answer: ConsumerHeartbeatAnswer, version: int) -> Buffer:
             ]
         }
     return control.encode_response(api_keys.CONSUMER_GROUP_HEARTBEAT, version, values)
+
+
+def _short_answer(answer: ConsumerHeartbeatAnswer) -> bytes:
+    """Encode, in any version, an answer without an error and an assignment."""
+    who = encode_string(answer.member_id, True)
+    told = _EPOCH_AND_INTERVAL.pack(answer.member_epoch, answer.heartbeat_interval_ms)
+    return b"".join((_NO_ERROR, who, told, _NO_ASSIGNMENT))
 
 
 HEARTBEAT_RIGHTS = (

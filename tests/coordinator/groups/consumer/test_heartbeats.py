@@ -81,7 +81,27 @@ def test_heartbeat_that_changes_nothing_writes_nothing(log: ConsumerLog) -> None
         assert log.ask(request).answer.member_epoch == 1
     assert len(log.committed) == written
     assert log.ask(client.short_request()).answer.assignment is None
+    assert log.beats == 1, "the first one compares the topics, the second one needs no decision"
     assert log.ask(client.request()).answer.assignment is not None, "a full request is told all"
+
+
+def test_heartbeat_without_a_full_decision_keeps_the_session(log: ConsumerLog) -> None:
+    client = member(log)
+    log.ask(client.short_request())
+    for _ in range(4):
+        log.pass_time(SESSION_MS - 1)
+        assert log.beat(client.short_request(), log.turn()) is not None
+    assert client.member_id in log.group.members
+
+
+def test_heartbeat_of_a_group_with_records_under_way_needs_the_full_decision(
+    log: ConsumerLog,
+) -> None:
+    client = member(log)
+    log.ask(client.short_request())
+    log.group.appended_until = 7
+    assert log.beat(client.short_request(), log.turn(), replayed=6) is None
+    assert log.beat(client.short_request(), log.turn(), replayed=7) is not None
 
 
 def test_answer_waits_for_the_commit_of_what_it_says(log: ConsumerLog) -> None:
