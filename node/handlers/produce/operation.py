@@ -253,6 +253,8 @@ class ProduceOperation:
                 partition = replicas.partition_by_id(topic_id, name, append.index)
         if partition.topic in INTERNAL_TOPICS:
             raise InvalidTopicException(f"No client may write to {partition.topic}.")
+        if partition.leader is None:
+            partition.leading()  # raises why not: only a leader knows if it has the batch already
         log = partition.log
         if append.records is None:
             raise InvalidRecord("a produce request carries one batch for each partition")

@@ -255,3 +255,20 @@ async def test_a_batch_that_was_appended_is_a_duplicate_whatever_has_changed_sin
     fresh = broker.put(batches(1), connection=connection, acks=acks)
     assert (await fresh.errors())[0] != E.NONE
     assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("change", [{}, {"max_message_bytes": 10}, {"is_compacted": True}], ids=str)
+async def test_batch_that_comes_again_to_a_former_leader_is_not_judged_there(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    """Its new leader may have it: a refusal of its records would say that nobody does."""
+    broker = LeadingBroker(tmp_path, replicas=(1, 2), min_insync_replicas=2)
+    record = Record(0, SystemClock.wall_ms() - 1000, None, b"v")
+    data = encode_batch([record], producer_id=7, producer_epoch=0, base_sequence=0)
+    first = broker.put([(0, bytearray(data))])
+    broker.resign()
+    log = broker.log()
+    log.config = dataclasses.replace(log.config, **change)  # type: ignore[arg-type]
+    again = broker.put([(0, bytearray(data))])
+    for put in (first, again):
+        assert await put.errors() == {0: E.NOT_LEADER_OR_FOLLOWER}
