@@ -21,13 +21,14 @@ from .raw_peer import RawPeer
 from .transactional_owner import wait_for_coordinator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.chaos]
-VERSION = 1  # the newest of both APIs
+VERSIONS = (0, 1)  # of both APIs
 ONE_SHARD = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 BACK_SOON = {  # Kafka registers a broker again when its last life is over
     "broker.session.timeout.ms": "1000",
     "broker.heartbeat.interval.ms": "200",
 }
 SCENARIOS = (
+    consumer_groups.consumer_heartbeat,
     consumer_groups.consumer_rebalance,
     consumer_groups.consumer_assigning,
     consumer_groups.consumer_instances,
@@ -84,15 +85,17 @@ def mortal_broker() -> Iterator[MortalPeer]:
         peer.close()
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_answers_are_those_of_kafka_though_coordinators_die(
     scenario: Callable[[RawPeer, int], Iterator[tuple[str, Any]]],
+    version: int,
     mortal_kafka: MortalPeer,
     mortal_broker: MortalPeer,
 ) -> None:
     def asked(peer: MortalPeer) -> list[tuple[str, Any]]:
         answers = list[tuple[str, Any]]()
-        for case, answer in scenario(peer, VERSION):
+        for case, answer in scenario(peer, version):
             answers.append((case, answer))
             peer.die_and_return()
         return answers
@@ -102,5 +105,5 @@ def test_answers_are_those_of_kafka_though_coordinators_die(
     comparison, found = Comparison(MEANT), list[str]()
     for (case, kafka), (same_case, ours) in zip(theirs, mine, strict=True):
         assert case == same_case
-        found += map(str, comparison.compare("ConsumerGroupHeartbeat", VERSION, case, kafka, ours))
+        found += map(str, comparison.compare("ConsumerGroupHeartbeat", version, case, kafka, ours))
     assert not found, f"{len(found)} differences\n" + "\n".join(found)
