@@ -12,7 +12,7 @@ SERIES_MAX = 20_000  # of one family; more are counted and left out
 
 
 class Family(NamedTuple):
-    """What a family is. A counter's samples have the suffix `_total`, which its name has not."""
+    """A metric family. A counter's samples have the suffix `_total`; its name does not."""
 
     about: str
     labels: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 
 def _plain(prefix: str, bean: str, rows: dict[str, str], *labels: str) -> dict[str, Family]:
-    """Families whose names are those of the MBean in small letters. rows: name -> what it says."""
+    """Return families named as the MBean, in lower case. rows: MBean name -> description."""
     return {
         prefix + name.lower().replace("-", "_"): Family(about, labels, bean + name)
         for name, about in rows.items()

@@ -1,4 +1,4 @@
-"""What a proxy in front of a cluster needs: in plain text nothing, with TLS a certificate too."""
+"""Settings of a proxy in front of a cluster; with TLS they include a certificate."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple

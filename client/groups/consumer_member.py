@@ -208,7 +208,7 @@ class ConsumerGroupMember(PolledMember[MembershipRequests]):
         self._names = {place: key for place, key in self._names.items() if key in held}
 
     async def _take(self, wanted: dict[Place, TopicPartition]) -> None:
-        """Take the target partitions that are not owned yet and whose names are free."""
+        """Take the target partitions that are not owned yet and have free names."""
         places = (wanted.keys() & self._membership.target) - self._names.keys()
         held = self.holding.partitions
         added = {place: wanted[place] for place in places if wanted[place] not in held}

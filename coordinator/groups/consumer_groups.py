@@ -100,7 +100,7 @@ class ConsumerGroups:
         replayed: int,
         turn: Turn,
     ) -> ConsumerHeartbeatAnswer | None:
-        """Return the answer of a ConsumerGroupHeartbeat that says nothing but who it is.
+        """Return the answer of a ConsumerGroupHeartbeat with a member id and epoch only.
 
         None if more comes of it, or it must wait: it is for `heartbeat`. client: its id and host.
         replayed: up to where the group's records are committed.

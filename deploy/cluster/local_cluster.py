@@ -114,7 +114,7 @@ class Cluster:
 
     @property
     def connection(self) -> str:
-        """What a process is started with to find the cluster: see secured/connection.py."""
+        """The text from which a process finds the cluster; see secured/connection.py."""
         if not self.file.is_secured:
             return self.bootstrap
         return str(client_file(self.data, USERS[0], CLIENT_KINDS[0]))

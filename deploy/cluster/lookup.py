@@ -62,7 +62,7 @@ class ClusterChoice:
         config = self._file_config()
         if "bootstrap.servers" not in config:
             found = self._elsewhere() or self._here()
-            if config:  # it says who logs in: nobody else does
+            if config:  # the user of that file logs in, and no other
                 found = {"bootstrap.servers": found["bootstrap.servers"]}
             config |= found
         return config

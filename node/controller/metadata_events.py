@@ -31,7 +31,7 @@ class MetadataEvents:
         self._group = group
         self._events = events
         self._work = work
-        self._brokers: dict[int, BrokerRegistration] = {}
+        self._brokers: dict[int, BrokerRegistration] = dict(state.brokers)
         state.on_change(self._changed)
         group.on_elected(self._elected)
 
@@ -47,17 +47,8 @@ class MetadataEvents:
             return
         for node in sorted(changes.brokers_changed):
             self._broker_changed(known.get(node), self._brokers.get(node))
-        for topic in sorted(changes.topics_created):
-            created = self._state.topics.get(topic)
-            if created is not None:
-                count = len(created.partitions)
-                words = f"topic {topic} was created with {count} partition{'s' * (count != 1)}"
-                self._events.tell("topic", topic, "created", words, topic=topic, partitions=count)
-        for topic, _ in changes.topics_deleted:
-            words = f"topic {topic} was deleted"
-            self._events.tell("topic", topic, "deleted", words, topic=topic)
-        if changes.partitions_changed:
-            self._work.begin("events of the metadata", self._partitions(changes, self._brokers))
+        if changes.topics_created or changes.topics_deleted or changes.partitions_changed:
+            self._work.begin("events of the metadata", self._told(changes, self._brokers))
 
     def _broker_changed(
         self, old: BrokerRegistration | None, new: BrokerRegistration | None
@@ -78,9 +69,18 @@ class MetadataEvents:
             "broker", f"node {node}", reason, words, node=node, broker_epoch=new.broker_epoch
         )
 
-    def _partitions(
-        self, changes: Changes, brokers: Mapping[int, BrokerRegistration]
-    ) -> Steps[None]:
+    def _told(self, changes: Changes, brokers: Mapping[int, BrokerRegistration]) -> Steps[None]:
+        for topic in sorted(changes.topics_created):
+            created = self._state.topics.get(topic)  # None: deleted since
+            if created is not None:
+                count = len(created.partitions)
+                words = f"topic {topic} was created with {count} partition{'s' * (count != 1)}"
+                self._events.tell("topic", topic, "created", words, topic=topic, partitions=count)
+            yield
+        for topic, _ in changes.topics_deleted:
+            words = f"topic {topic} was deleted"
+            self._events.tell("topic", topic, "deleted", words, topic=topic)
+            yield
         for key, (old, new) in changes.partitions_changed.items():
             if old is None:
                 continue

@@ -254,8 +254,9 @@ class PartitionRoles:
         self._fetchers.stop_following(hosted)
         hosted.leader = hosted.follower = None
         topic = self._state.topics.get(hosted.topic)
-        is_moved = topic is not None and topic.topic_id == hosted.topic_id
-        error = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)[is_moved]
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is not None and topic.topic_id == hosted.topic_id:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._replicas.release_waiters(hosted, error)
         self._remove_log((hosted.topic, hosted.index))
 

@@ -21,6 +21,7 @@ from ...coordinator.transactions.connection_fence import StaleConnection
 from ...coordinator.transactions.decisions import (
     Change,
     Decision,
+    DecisionContext,
     EndTransaction,
     Granted,
     InitProducerId,
@@ -136,15 +137,18 @@ class TransactionCoordinators:
         known = leader.current(transactional_id)
         if known is not None and expected in (None, known.client):
             self._check_connection(leader, transactional_id, known.client, connection_id)
-        error, decision = await leader.execute(
-            transactional_id,
-            lambda record, context: init_producer_id(record, request, context),
-            hold_ms=settings.hold_ms,
-        )
+        judged: list[TransactionRecord] = []  # as they were when they were decided
+
+        def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:
+            if record is not None:
+                judged.append(record)
+            return init_producer_id(record, request, context)
+
+        error, decision = await leader.execute(transactional_id, decide, hold_ms=settings.hold_ms)
         self._note_refusal(leader, transactional_id, "InitProducerId", expected, error)
         answer = _identity(error, decision)
-        if not answer.error and known is not None and expected is None:
-            self._note_new_session(transactional_id, known, answer, asked_by)
+        if not answer.error and judged and expected is None:
+            self._note_new_session(transactional_id, judged[0], answer, asked_by)
         if not answer.error and connection_id is not None:
             identity = answer.producer_id, answer.producer_epoch
             leader.fence.note(transactional_id, identity, connection_id)

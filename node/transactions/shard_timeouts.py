@@ -282,23 +282,27 @@ class ShardLeaders:
         return self._ports.wall_ms() + self._ports.advanced_since_ms(since_ms)
 
     async def _abort_timed_out(self, leader: ShardLeader, transactional_id: str) -> None:
+        judged: list[TransactionRecord] = []  # as they were when they were decided
+
         def decide(record: TransactionRecord | None, context: DecisionContext) -> Decision:
             if record is not None and not self._is_timed_out(transactional_id, record):
                 record = None
+            if record is not None:
+                judged.append(record)
             return abort_transaction(record, context)
 
-        known_record = leader.current(transactional_id)
         error, _ = await leader.execute(transactional_id, decide, ends_with_fence=True)
         known = {ErrorCode.NONE: "aborted", ErrorCode.INVALID_TXN_STATE: "ended by itself"}
         outcome = known.get(error, error.name)
         if error:
             self._log.info("transaction of %r timed out: %s", transactional_id, outcome)
-        elif known_record is not None:
-            seconds = known_record.timeout_ms / 1_000
+        elif judged:
+            record = judged[0]
+            seconds = record.timeout_ms / 1_000
             words = f"aborted after its timeout of {seconds:g} s, its producer fenced"
             self.events.tell(
                 "abort", transactional_id, "timeout",
                 f"{transactional_id}: {words}",
-                transactional_id=transactional_id, producer_id=known_record.producer_id,
-                epoch=known_record.producer_epoch, timeout_ms=known_record.timeout_ms,
+                transactional_id=transactional_id, producer_id=record.producer_id,
+                epoch=record.producer_epoch, timeout_ms=record.timeout_ms,
             )  # fmt: skip

@@ -20,7 +20,7 @@ class RunSettings:
     transactional_clients: int = 4  # of `append`, in each process with our client
     kinds: tuple[str, ...] = KINDS
     keeps_data: bool = False
-    is_secured: bool = False  # a cluster of `up --secure`; no request can be told apart on its way
+    is_secured: bool = False  # as `up --secure`: a proxy cannot tell encrypted requests apart
     load: LoadSettings = field(default_factory=LoadSettings)
 
     @classmethod

@@ -23,5 +23,5 @@ def connection_options(connection: str) -> list[str]:
 
 
 def is_file(connection: str) -> bool:
-    """Whether it is the path of a client file: those are absolute."""
+    """Return whether a text is the path of a client file; such paths are absolute."""
     return connection.startswith("/")

@@ -1,4 +1,4 @@
-"""What a proxy in front of a secured cluster needs: TLS on both sides, and files for its clients.
+"""A proxy in front of a secured cluster: TLS on both sides, and files for its clients.
 
 In front of a cluster of ours it shows the nodes' certificate, which is for loopback, so that
 clients trust one CA; in front of others one of a CA of its own. They log in through it as if it

@@ -93,7 +93,7 @@ def consumer_group_heartbeat(
 
 
 def _says_nothing(request: "requests.ConsumerGroupHeartbeatRequest") -> bool:
-    """Whether it is a right request of a member that names itself and its epoch, and no more."""
+    """Return whether a valid request has a member id and epoch of a group, and nothing else."""
     return (
         request.member_epoch > JOINS
         and request.subscribed_topic_names is None is request.server_assignor

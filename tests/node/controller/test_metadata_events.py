@@ -52,11 +52,14 @@ def events() -> KeptEvents:
 @pytest.fixture
 def cluster(group: Group, events: KeptEvents) -> MetadataCluster:
     cluster = MetadataCluster()
-    MetadataEvents(1, cluster.state, cast(RaftGroup, group), events, SlicedWork())
     cluster.topic("t", (1, 2, 3), (2, 3, 1))
-    assert [each[:3] for each in events.told] == [("topic", "t", "created")]
-    events.told.clear()
+    MetadataEvents(1, cluster.state, cast(RaftGroup, group), events, SlicedWork())
     return cluster
+
+
+async def test_created_topic_is_told(cluster: MetadataCluster, events: KeptEvents) -> None:
+    cluster.topic("u", (1, 2, 3))
+    assert await events.new() == [("topic", "u", "created")]
 
 
 async def test_death_of_a_leader_is_its_fence_the_elections_and_the_isrs(
