@@ -21,6 +21,7 @@ from ..metadata.commands import (
     ElectLeaders,
     FailReplicas,
     RegisterBroker,
+    UpdateFeatures,
 )
 
 # Which commands a broker may ask for, under which kind of message. The others are the
@@ -41,6 +42,7 @@ MESSAGE_OF: dict[type, PeerMessage] = {
     CreateAcls: PeerMessage.ADMIN,
     DeleteAcls: PeerMessage.ADMIN,
     AlterScramCredentials: PeerMessage.ADMIN,
+    UpdateFeatures: PeerMessage.ADMIN,
 }
 
 

@@ -131,7 +131,7 @@ class Changes:
     configs_changed: set[str] = field(default_factory=set[str])
     brokers_changed: set[int] = field(default_factory=set[int])
     cluster_configs_changed: bool = False
-    others_changed: bool = False  # cluster id, producer ids, placement, clock, groups, ACLs, quotas
+    others_changed: bool = False  # ids, placement, clock, groups, ACLs, quotas, features
 
     def __bool__(self) -> bool:
         return any(getattr(self, each.name) for each in fields(self))

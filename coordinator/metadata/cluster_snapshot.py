@@ -20,6 +20,7 @@ from ..snapshot_reader import SnapshotReader
 from .clock_advances import ClockAdvances
 from .cluster_model import BrokerRegistration, Changes, PartitionRegistration, Topic
 from .cluster_tables import ClusterTables
+from .features import FeatureLevel
 
 VERSION = 1
 WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced
@@ -27,6 +28,7 @@ WITH_GROUPS_VERSION = 3  # and one more; written only where groups have configs
 WITH_ACLS_VERSION = 4  # and one more; written only where there are ACLs
 WITH_USERS_VERSION = 5  # and one more; written only where users have credentials
 WITH_QUOTAS_VERSION = 6  # and one more; written only where there are quotas
+WITH_FEATURES_VERSION = 7  # and one more; written only where levels of features were set
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
 _List = tuple[Callable[[Any], Any], Sequence[object]]  # how an entry is written, entries
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
@@ -56,6 +58,8 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     version = WITH_USERS_VERSION if users else version
     quotas = [(*entity, sorted(values.items())) for entity, values in tables.quotas.items()]
     version = WITH_QUOTAS_VERSION if quotas else version
+    features = [(name, *found) for name, found in sorted(tables.features.items())]
+    version = WITH_FEATURES_VERSION if features else version
     head = (
         version,
         tables.cluster_id,
@@ -72,7 +76,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
     ]
-    lists: list[_List] = [(_acl_fields, acls), (tuple, users), (tuple, quotas)]
+    lists: list[_List] = [(_acl_fields, acls), (tuple, users), (tuple, quotas), (tuple, features)]
     return _encode(head, topics, tail, lists[: max(0, version - WITH_GROUPS_VERSION)])
 
 
@@ -138,10 +142,10 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in range(VERSION, WITH_QUOTAS_VERSION + 1):
+    if version not in range(VERSION, WITH_FEATURES_VERSION + 1):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} to {WITH_QUOTAS_VERSION}."
+            f"versions {VERSION} to {WITH_FEATURES_VERSION}."
         )
     if count != 9 + version:
         raise ValueError(f"it has {count} parts, not {9 + version}")
@@ -185,6 +189,9 @@ def _decode(
             tables.put_quota(QuotaEntity(user, client_id), key, value)
         if number % SLICE_PARTITIONS == 0:
             yield
+    for _ in range(reader.array() if version >= WITH_FEATURES_VERSION else 0):
+        name, level, index = reader.value()
+        tables.features[name] = FeatureLevel(level, index)
     reader.end()
     tables.take_changes()
     return tables, outcomes

@@ -20,7 +20,14 @@ from . import commands
 from .cluster_model import Changes
 from .cluster_snapshot import decode_tables, difference, discarding, encode_tables
 from .cluster_tables import ClusterTables
-from .commands import AdvanceClock, AllocateProducerIds, Command, RegisterBroker, decode_command
+from .commands import (
+    AdvanceClock,
+    AllocateProducerIds,
+    Command,
+    RegisterBroker,
+    UpdateFeatures,
+    decode_command,
+)
 from .results import Result, decode_result, encode_result
 from .rules import (
     acls,
@@ -28,6 +35,7 @@ from .rules import (
     clock,
     configs,
     credentials,
+    features,
     partitions,
     quotas,
     reassignment,
@@ -163,6 +171,8 @@ class ClusterState(ClusterTables):
             return brokers.allocate_producer_ids(self, command)
         if isinstance(command, AdvanceClock):
             return clock.advance_clock(self, command)
+        if isinstance(command, UpdateFeatures):
+            return features.update_features(self, command, index)
         return (yield from _RULES[type(command)](self, command))
 
     def _remember(self, operation_id: bytes, outcome: bytes) -> None:

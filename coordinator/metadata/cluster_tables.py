@@ -15,6 +15,7 @@ from ..acls.bindings import AclBinding
 from ..quotas.quota_table import QuotaEntity, QuotaTable
 from .clock_advances import ClockAdvances
 from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
+from .features import FEATURES, FeatureLevel
 
 
 class PartitionSet:
@@ -89,6 +90,7 @@ class ClusterTables:
         self.acls = AclTable()
         self.scram_credentials: dict[str, dict[int, ScramCredential]] = {}  # user, mechanism
         self.quotas = QuotaTable()
+        self.features: dict[str, FeatureLevel] = {}  # those that were ever set
         self.live_brokers: dict[int, int] = {}  # node -> broker epoch, of the active ones
         self._names_by_id: dict[bytes, str] = {}
         self._names_by_metric: dict[str, dict[str, None]] = {}  # see `colliding_topic`
@@ -172,6 +174,17 @@ class ClusterTables:
 
     def default_number(self, name: str) -> int:
         return _integer(self.setting(name), 1)
+
+    def feature_level(self, name: str) -> int:
+        """The level of a feature that holds, 0 where there is no such feature."""
+        if (found := self.features.get(name)) is not None:
+            return found.level
+        return FEATURES[name].highest if name in FEATURES else 0
+
+    @property
+    def features_epoch(self) -> int:
+        """A number that rises whenever a level changes; clients take the newest one's levels."""
+        return max((found.log_index for found in self.features.values()), default=0)
 
     def colliding_topic(self, name: str) -> str | None:
         """A topic, other than this name, with the same metric name ('.' and '_' fall together)."""
@@ -279,6 +292,12 @@ class ClusterTables:
     def put_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
         """Set a quota, or remove it (None)."""
         if self.quotas.put(entity, key, value):
+            self._changes.others_changed = True
+
+    def put_feature_level(self, name: str, level: int, index: int) -> None:
+        """Set the level of a feature, if it is another one."""
+        if self.feature_level(name) != level:
+            self.features[name] = FeatureLevel(level, index)
             self._changes.others_changed = True
 
     def put_defaults(self, defaults: dict[str, str]) -> None:

@@ -287,6 +287,24 @@ class AlterClientQuotas:
     changes: tuple[QuotaChange, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """The level that a feature shall have; upgrade_type: Kafka's, see `features`."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeatures:
+    """Set the levels of features, all or none (KIP-584). controller_id: for the words of errors."""
+
+    updates: tuple[FeatureUpdate, ...]
+    controller_id: int
+    validate_only: bool = False
+
+
 # Its place here is the number of a kind, for ever: only append.
 Command = (
     SetClusterId
@@ -309,6 +327,7 @@ Command = (
     | DeleteAcls
     | AlterScramCredentials
     | AlterClientQuotas
+    | UpdateFeatures
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}

@@ -27,7 +27,6 @@ _FEATURES = {
     NO_SHARE: ("share.version",),
     NO_STREAMS: ("streams.version",),
     FIXED_VOTERS: ("kraft.version",),
-    "a leader comes from the in-sync set only": ("eligible.leader.replicas.version",),
 }
 _BROKER_KEYS = {
     NO_SECURITY: (

@@ -259,8 +259,8 @@ MEANT: tuple[Meant, ...] = (
         kafka="'A SENTENCE'",
         ours="None",
     ),
-    Meant("ApiVersions", "*", "*_features[*", "two features are served, and none can be switched"),
-    Meant("ApiVersions", "*", "finalized_features_epoch", "no feature can be switched"),
+    Meant("ApiVersions", "*", "*_features[*", "three features are not served"),
+    Meant("ApiVersions", "*", "finalized_features_epoch", "the index of another log"),
     Meant(
         "DeleteTopics",
         "id and its name",

@@ -48,7 +48,7 @@ REMARKS = {
     30: "SECURITY_DISABLED where no `authorizer.class.name` is given",
     34: "there is one directory",
     **dict.fromkeys(range(38, 42), "not allowed on a plain text listener, as on Kafka's"),
-    57: "the levels that hold cannot be changed",
+    57: "levels of `transaction.version` and `group.version` only",
     64: "each broker is a voter, for the cluster's life",
     80: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
     81: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",

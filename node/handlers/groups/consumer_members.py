@@ -31,6 +31,7 @@ from ....coordinator.groups.consumer.records import (
 )
 from ....coordinator.groups.consumer.target_assignment import preferred_assignor
 from ....coordinator.metadata.cluster_state import ClusterState
+from ....coordinator.metadata.features import GROUP_VERSION
 from ....runtime.steps import StepCounter, Steps
 from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import (
@@ -40,6 +41,7 @@ from ....wire.errors import (
     KafkaError,
     TopicAuthorizationFailed,
     UnsupportedAssignor,
+    UnsupportedVersion,
 )
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
@@ -76,6 +78,7 @@ def consumer_group_heartbeat(
 ) -> list[Buffer] | PendingAnswer:
     """Answer when all is committed that the answer says."""
     version, groups = header.api_version, context.broker.groups
+    _check_served(context.broker)
     if _says_nothing(request):
         shard = groups.shard_for(request.group_id)
         client = header.client_id or "", f"/{context.peer_host}"
@@ -90,6 +93,12 @@ def consumer_group_heartbeat(
     consumers = shard.table.consumers
     groups.decide(shard, asked.group_id, lambda turn: consumers.heartbeat(asked, ticket, turn))
     return pending
+
+
+def _check_served(broker: BrokerServices) -> None:
+    """Raises UnsupportedVersion where the cluster has classic groups only (group.version 0)."""
+    if not broker.state.feature_level(GROUP_VERSION):
+        raise UnsupportedVersion
 
 
 def _says_nothing(request: "requests.ConsumerGroupHeartbeatRequest") -> bool:
@@ -225,6 +234,7 @@ async def consumer_group_describe(
     context: RequestContext, header: RequestHeader, request: "requests.ConsumerGroupDescribeRequest"
 ) -> "Steps[responses.ConsumerGroupDescribe.Response]":
     """Each group's epochs, and what its members have and shall have."""
+    _check_served(context.broker)
     seen: dict[str, _Seen | KafkaError] = {}
     for group_id in request.group_ids:
         await context.broker.work.share.room()

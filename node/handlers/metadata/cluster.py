@@ -6,11 +6,7 @@ ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows fe
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
 ListConfigResources 0-1  KIP-1142: topics and brokers; v0 knew client metrics only, we have none.
 
-Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served, and are never
-changed. transaction.version 2 (KIP-890): producers that know it raise their epoch with each
-transaction and add partitions by producing; the others go on beside them. group.version 1: consumer
-groups of the newer protocol (KIP-848). metadata.version is by
-what tools know a broker's version: 33 is 4.4-IV2.
+Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served: `features.py`.
 """
 
 import re
@@ -27,19 +23,14 @@ from ....wire.messages import api_keys, control, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...security.rights import OPEN, on_cluster
 from ..answers import code_only, code_with_message, entries_bytes
+from .features import shown_features
 
 NOT_ASKED = -(2**31)
 NOBODY = -1
 ALL_OPERATIONS = {each: operation_bits(some) for each, some in SUPPORTED_OPERATIONS.items()}
 BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
-SOFTWARE_FROM = FEATURES_FROM = 3
-FEATURES_FROM_ZERO_FROM = 4  # before, a client cannot read a feature that begins with 0
-FEATURES = {  # lowest and highest level
-    "group.version": (0, 1),
-    "metadata.version": (7, 33),
-    "transaction.version": (0, 2),
-}
+SOFTWARE_FROM = 3
 
 
 class Address(TypedDict):
@@ -53,9 +44,10 @@ class Address(TypedDict):
 def api_versions() -> Api:
     """The row that shows the table of what is served.
 
-    It does not change, and every connection begins with it: it is encoded once a version.
+    Every connection begins with it, and only levels of features change it: it is encoded once a
+    version and such a change.
     """
-    encoded: dict[int, bytes] = {}
+    encoded: dict[int, tuple[int, bytes]] = {}
 
     def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> list[Buffer]:
         version = header.api_version
@@ -69,10 +61,13 @@ def api_versions() -> Api:
                 refusal: responses.ApiVersions.Response = {"error_code": error}
                 return [control.encode_response(api_keys.API_VERSIONS, version, refusal)]
             context.client_software = software
-        if version not in encoded:
-            values = _versions(context.table, version)
-            encoded[version] = control.encode_response(api_keys.API_VERSIONS, version, values)
-        return [encoded[version]]
+        epoch = context.broker.state.features_epoch
+        known_epoch, answer = encoded.get(version, (-1, b""))
+        if known_epoch != epoch:
+            values = _versions(context.table) | shown_features(context.broker, version)
+            answer = control.encode_response(api_keys.API_VERSIONS, version, values)
+            encoded[version] = epoch, answer
+        return [answer]
 
     return Api(api_keys.API_VERSIONS, 0, 5, handle, rights=OPEN)
 
@@ -89,7 +84,7 @@ def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") ->
     return ErrorCode.NONE if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def _versions(table: Mapping[int, Api], version: int) -> "responses.ApiVersions.Response":
+def _versions(table: Mapping[int, Api]) -> "responses.ApiVersions.Response":
     return {
         "api_keys": [
             {
@@ -100,27 +95,7 @@ def _versions(table: Mapping[int, Api], version: int) -> "responses.ApiVersions.
                 "max_version": api.max_version,
             }
             for _, api in sorted(table.items())
-        ],
-        **_features(version),
-    }
-
-
-def _features(version: int) -> "responses.ApiVersions.Response":
-    if version < FEATURES_FROM:
-        return {}
-    supported: list[responses.ApiVersions.SupportedFeatureKey] = [
-        {"name": name, "min_version": lowest, "max_version": highest}
-        for name, (lowest, highest) in FEATURES.items()
-        if lowest or version >= FEATURES_FROM_ZERO_FROM
-    ]
-    finalized: list[responses.ApiVersions.FinalizedFeatureKey] = [
-        {"name": name, "min_version_level": highest, "max_version_level": highest}
-        for name, (_, highest) in FEATURES.items()
-    ]
-    return {
-        "supported_features": supported,
-        "finalized_features_epoch": 0,
-        "finalized_features": finalized,
+        ]
     }
 
 

@@ -2,7 +2,6 @@
 
 AlterReplicaLogDirs 1-2  KIP-113: there is one directory; what is in it is where it shall be.
 Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48: not allowed on a plain text listener.
-UpdateFeatures 0-2       KIP-584: the level that holds is a success, any other is refused.
 UnregisterBroker 0       KIP-631: each broker is a voter, for the cluster's life.
 AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853: as where kraft.version is 0.
 """
@@ -20,11 +19,8 @@ from ...listener.dispatch import Api, RequestContext, control_api
 from ...security.rights import OPEN, on_cluster
 from ...services import BrokerServices
 from ..answers import code_only, code_with_message
-from .cluster import FEATURES
 
 NO_TIME = -1
-RESULTS_UNTIL = 1  # of UpdateFeatures
-DOWNGRADES = (2, 3)
 ANONYMOUS: dict[str, Any] = {"principal_type": "User", "principal_name": "ANONYMOUS"}
 _NO_TOKEN: dict[str, Any] = {
     "error_code": ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
@@ -79,48 +75,6 @@ def _stays(broker: BrokerServices, topic: str, index: int) -> int:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     is_here = broker.config.node_id in partition.replicas
     return ErrorCode.NONE if is_here else ErrorCode.REPLICA_NOT_AVAILABLE
-
-
-def update_features(
-    context: RequestContext, header: RequestHeader, request: "requests.UpdateFeaturesRequest"
-) -> "responses.UpdateFeatures.Response":
-    """All or none, as Kafka does since version 2 whatever the version."""
-    for update in request.feature_updates:
-        if complaint := _complaint(context.broker, update):
-            raise error_for(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                "The update failed for all features since the following feature had an error: "
-                f"Invalid update version {update.max_version_level} for feature "
-                f"{update.feature}. {complaint}",
-            )
-    told = [] if header.api_version > RESULTS_UNTIL else request.feature_updates
-    return {
-        "error_message": None,
-        "results": [{"feature": each.feature, "error_message": "NONE"} for each in told],
-    }
-
-
-def _complaint(
-    broker: BrokerServices, update: "requests.UpdateFeaturesRequest.FeatureUpdateKey"
-) -> str:
-    known = FEATURES.get(update.feature)
-    controller = f"Local controller {broker.controller_id}"
-    if known is None:
-        return f"{controller} does not support this feature."
-    lowest, level = known
-    if update.max_version_level == level:
-        return ""
-    if not lowest <= update.max_version_level <= level:
-        return f"{controller} only supports versions {lowest}-{level}"
-    is_downgrade = getattr(update, "upgrade_type", 0) in DOWNGRADES or getattr(
-        update, "allow_downgrade", False
-    )
-    if not is_downgrade:
-        return (
-            "Can't downgrade the version of this feature without setting the upgrade type to "
-            "either safe or unsafe downgrade."
-        )
-    return f"Level {level} holds for the life of this cluster."
 
 
 def unregister_broker(
@@ -182,9 +136,6 @@ def apis() -> tuple[Api, ...]:
         control_api(api_keys.RENEW_DELEGATION_TOKEN, (1, 2), _no_token, code_only, rights=OPEN),
         control_api(api_keys.EXPIRE_DELEGATION_TOKEN, (1, 2), _no_token, code_only, rights=OPEN),
         control_api(api_keys.DESCRIBE_DELEGATION_TOKEN, (1, 3), _no_token, code_only, rights=OPEN),
-        control_api(
-            api_keys.UPDATE_FEATURES, (0, 2), update_features, code_with_message, rights=altering
-        ),
         control_api(
             api_keys.UNREGISTER_BROKER,
             (0, 0),

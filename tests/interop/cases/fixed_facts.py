@@ -9,7 +9,8 @@ Scenario = Iterator[tuple[str, Any]]
 LOG_DIRS, DESCRIBE_LOG_DIRS, CLUSTER = 34, 35, 60
 CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
 FEATURES, UNREGISTER, ADD_VOTER, REMOVE_VOTER = 57, 64, 80, 81
-UPGRADE = 1
+HEARTBEAT, GROUP_DESCRIBE = 68, 69
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def alter_replica_log_dirs(peer: RawPeer, version: int) -> Scenario:
@@ -51,9 +52,17 @@ def delegation_tokens(peer: RawPeer, version: int) -> Scenario:
 
 
 def update_features(peer: RawPeer, version: int) -> Scenario:
-    def update(*levels: tuple[str, int], validate_only: bool = True) -> Any:
+    def update(
+        *levels: tuple[str, int], validate_only: bool = True, upgrade_type: int = UPGRADE
+    ) -> Any:
+        lowers = {"allow_downgrade": upgrade_type != UPGRADE} if version == 0 else {}
         rows = [
-            {"feature": name, "max_version_level": level, "upgrade_type": UPGRADE}
+            {
+                "feature": name,
+                "max_version_level": level,
+                "upgrade_type": upgrade_type,
+                **lowers,
+            }
             for name, level in levels
         ]
         values = {"feature_updates": rows, "timeout": 5_000, "validate_only": validate_only}
@@ -65,8 +74,25 @@ def update_features(peer: RawPeer, version: int) -> Scenario:
     yield "as it is, done", update(("group.version", 1), validate_only=False)
     yield "lower", update(("transaction.version", 1))
     yield "higher than there is", update(("group.version", 9))
+    yield "below zero", update(("group.version", -1))
     yield "unknown", update(("no.such.feature", 1))
     yield "one good, one bad", update(("group.version", 1), ("no.such.feature", 1))
+    if version == 0:
+        return
+    yield "of no type", update(("group.version", 0), upgrade_type=0)
+    yield "of an unknown type", update(("group.version", 0), upgrade_type=9)
+    for upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        case = f"type {upgrade_type}"
+        yield f"{case}, as it is", update(("group.version", 1), upgrade_type=upgrade_type)
+        yield f"{case}, lower", update(("transaction.version", 0), upgrade_type=upgrade_type)
+    lower = ("group.version", 0), ("transaction.version", 0)
+    yield "down", update(*lower, validate_only=False, upgrade_type=SAFE_DOWNGRADE)
+    member = {"group_id": "g", "member_id": "m", "member_epoch": 0}
+    yield "no consumer groups", peer.ask(HEARTBEAT, 1, member)
+    yield "none described", peer.ask(GROUP_DESCRIBE, 1, {"group_ids": ["g", ""]})
+    higher = ("group.version", 1), ("transaction.version", 2)
+    yield "up by a downgrade", update(*higher, upgrade_type=SAFE_DOWNGRADE)
+    yield "up", update(*higher, validate_only=False)
 
 
 def unregister_broker(peer: RawPeer, version: int) -> Scenario:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from oncelog.coordinator.metadata.features import FEATURES
 from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.node.handlers.api_table import served_apis
-from oncelog.node.handlers.metadata.cluster import FEATURES
 from oncelog.proof.conformance.survey import (
     Survey,
     SurveyedApi,
@@ -47,8 +47,8 @@ def ours() -> Survey:
         for api in served_apis(log)
     }
     features = {
-        name: SurveyedFeature(lowest, highest, highest)
-        for name, (lowest, highest) in FEATURES.items()
+        name: SurveyedFeature(feature.lowest, feature.highest, feature.highest)
+        for name, feature in FEATURES.items()
     }
     topic_keys = (name for name, row in TOPIC_CONFIGS.items() if not row.is_internal)
     configs = {

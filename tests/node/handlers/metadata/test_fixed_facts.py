@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from oncelog.node.handlers.metadata.cluster import FEATURES
 from oncelog.wire.errors import ErrorCode
 
 from ...fake_broker import CLUSTER_ID, FakeBroker
 
 LOG_DIRS, CREATE, RENEW, EXPIRE, DESCRIBE = 34, 38, 39, 40, 41
-UPDATE, UNREGISTER, ADD, REMOVE = 57, 64, 80, 81
+UNREGISTER, ADD, REMOVE = 64, 80, 81
 
 
 @pytest.fixture
@@ -53,33 +52,6 @@ def test_delegation_tokens_are_not_allowed(
 ) -> None:
     answer = broker.ask(api_key, 2, values)
     assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-
-
-@pytest.mark.parametrize(
-    ("feature", "level", "upgrade_type", "says"),
-    [
-        ("transaction.version", 2, 1, None),
-        ("group.version", 1, 3, None),
-        ("metadata.version", FEATURES["metadata.version"][1], 1, None),
-        ("transaction.version", 3, 1, "only supports versions 0-2"),
-        ("transaction.version", 1, 1, "upgrade type to either safe or unsafe downgrade."),
-        ("transaction.version", 1, 2, "Level 2 holds for the life of this cluster."),
-        ("share.version", 1, 1, "does not support this feature."),
-    ],
-)
-def test_only_the_level_that_holds_is_a_success(
-    broker: FakeBroker, feature: str, level: int, upgrade_type: int, says: str | None
-) -> None:
-    row = {"feature": feature, "max_version_level": level, "upgrade_type": upgrade_type}
-    for version in (1, 2):
-        answer = broker.ask(UPDATE, version, {"feature_updates": [row], "timeout": 1_000})
-        if says is None:
-            assert (answer.error_code, answer.error_message) == (0, None)
-        else:
-            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-            assert answer.error_message.endswith(says)
-        if version == 1:
-            assert [each.feature for each in answer.results] == [feature] * (says is None)
 
 
 @pytest.mark.parametrize(

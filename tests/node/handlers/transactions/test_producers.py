@@ -217,27 +217,3 @@ def test_expressions_of_people_are_taken(text: str) -> None:
 def test_expressions_that_could_take_long_are_not(text: str) -> None:
     with pytest.raises(InvalidRegularExpression):
         compile_pattern(text)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_api_versions_shows_features_as_kafka_does(version: int) -> None:
-    """A producer that reads transaction.version 2 adds partitions by producing, and ends with v5
-    (KIP-890); tools take a broker's version from metadata.version. Before ApiVersions v4 a client
-    cannot read a feature that begins with 0.
-    """
-    software = {"client_software_name": "test", "client_software_version": "1"}
-    answer = FakeBroker().ask(API_VERSIONS, version, software)
-    shown = {
-        f.name: (f.min_version_level, f.max_version_level)
-        for f in getattr(answer, "finalized_features", ())
-    }
-    known = {"group.version": (1, 1), "metadata.version": (33, 33), "transaction.version": (2, 2)}
-    assert shown == (known if version >= 3 else {})
-    supported = {
-        f.name: (f.min_version, f.max_version) for f in getattr(answer, "supported_features", ())
-    }
-    expected = {"metadata.version": (7, 33)} if version >= 3 else {}
-    from_zero = {"group.version": (0, 1), "transaction.version": (0, 2)}
-    assert supported == expected | (from_zero if version >= 4 else {})
-    if version >= 3:
-        assert answer.finalized_features_epoch >= 0

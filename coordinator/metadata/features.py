@@ -1,0 +1,61 @@
+"""The features of a cluster and their levels (KIP-584): which there are, and what an update may do.
+
+transaction.version 2: producers raise their epoch with each transaction and add partitions by
+producing (KIP-890); below it they do as before. group.version 1: there are consumer groups of the
+newer protocol (KIP-848). Nobody else may be asked to go back: the elections count on eligible
+leader replicas (KIP-966), and metadata.version is by what tools know the version of a cluster (33
+is 4.4-IV2). Pure.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # Kafka's types of updates
+
+
+class Feature(NamedTuple):
+    """The levels of a feature; the highest holds at first, and always where it `is_fixed`."""
+
+    lowest: int
+    highest: int
+    is_fixed: bool = False
+
+
+class FeatureLevel(NamedTuple):
+    """A level that was set, and the index in the log of the command that did it."""
+
+    level: int
+    log_index: int
+
+
+FEATURES: Mapping[str, Feature] = {
+    "eligible.leader.replicas.version": Feature(0, 1, is_fixed=True),
+    GROUP_VERSION: Feature(0, 1),
+    "metadata.version": Feature(7, 33, is_fixed=True),
+    TRANSACTION_VERSION: Feature(0, 2),
+}
+
+
+def why_not(name: str, level: int, current: int, upgrade_type: int, controller_id: int) -> str:
+    """The complaint about an update, in Kafka's order and words; empty where it may be done."""
+    controller = f"Local controller {controller_id}"
+    if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    feature = FEATURES.get(name)
+    if feature is None:
+        return f"{controller} does not support this feature."
+    if not feature.lowest <= level <= feature.highest:
+        return f"{controller} only supports versions {feature.lowest}-{feature.highest}"
+    if level < current and upgrade_type == UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
+    if level > current and upgrade_type != UPGRADE:
+        return "Can't downgrade to a newer version."
+    if level != current and feature.is_fixed:
+        return f"Level {current} holds for the life of this cluster."
+    return ""

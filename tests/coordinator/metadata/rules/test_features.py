@@ -1,0 +1,38 @@
+"""Levels of features in the replicated metadata."""
+
+from oncelog.coordinator.metadata.cluster_state import ClusterState
+from oncelog.coordinator.metadata.commands import FeatureUpdate, UpdateFeatures
+from oncelog.coordinator.metadata.features import GROUP_VERSION, SAFE_DOWNGRADE, TRANSACTION_VERSION
+
+from ..metadata_cluster import MetadataCluster
+
+
+def lowered(name: str, level: int, *, validate_only: bool = False) -> UpdateFeatures:
+    return UpdateFeatures((FeatureUpdate(name, level, SAFE_DOWNGRADE),), 1, validate_only)
+
+
+def test_levels_are_state_of_the_metadata_and_of_its_snapshots() -> None:
+    cluster = MetadataCluster()
+    heard: list[bool] = []
+    cluster.state.on_change(lambda changes: heard.append(changes.others_changed))
+    assert not cluster.do(lowered(TRANSACTION_VERSION, 0)).error
+    assert not cluster.do(lowered(GROUP_VERSION, 0)).error
+    assert heard == [True, True]
+    restored = ClusterState()
+    restored.restore(cluster.state.snapshot())
+    for state in (cluster.state, restored):
+        levels = [state.feature_level(name) for name in (TRANSACTION_VERSION, GROUP_VERSION)]
+        assert (levels, state.features_epoch) == ([0, 0], cluster.index)
+    assert restored.snapshot() == cluster.state.snapshot()
+
+
+def test_a_level_that_holds_already_changes_nothing() -> None:
+    cluster = MetadataCluster()
+    before = cluster.state.snapshot()
+    cluster.do(lowered(TRANSACTION_VERSION, 2))
+    cluster.do(lowered(GROUP_VERSION, 0, validate_only=True))
+    assert cluster.state.snapshot() == before
+
+
+def test_a_feature_that_is_unknown_has_level_0() -> None:
+    assert ClusterState().feature_level("no.such.feature") == 0
