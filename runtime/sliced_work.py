@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .spent_time import SpentTime
 from .steps import Result, Steps, run_to_end
 from .turn_share import WAKE_UP_S, TurnShare
 
@@ -69,6 +70,8 @@ class WorkLine:
         A future that is cancelled ends the job at its next yield. The watchdog names the job by
         `name`.
         """
+        if SpentTime.running is not None:
+            steps = SpentTime.running.steps(steps)
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(name, steps, future))
         self._schedule_turn()

@@ -13,7 +13,8 @@ from ...wire.errors import InvalidRequest
 
 DEFAULT = ""
 PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
-KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+REQUEST_PERCENTAGE = "request_percentage"  # of a thread's time; it may be a fraction
+KEYS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
 NAME_BYTES_MAX = 1_000
 RATE_MAX = 2**63 - 1
 
@@ -107,6 +108,8 @@ def check_quota(key: str, value: float | None) -> None:
         return
     if not value > 0:
         raise InvalidRequest(f"Quota {key} must be greater than 0")
+    if key == REQUEST_PERCENTAGE:
+        return
     if value > RATE_MAX:
         raise InvalidRequest(f"Proposed value for {key} is too large for a LONG.")
     if value % 1.0 > 1e-6:

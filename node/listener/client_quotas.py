@@ -1,10 +1,12 @@
-"""Client quotas as a broker holds its clients to them (KIP-13, KIP-124's answers, KIP-219).
+"""Client quotas as a broker holds its clients to them (KIP-13, KIP-124, KIP-219).
 
-What a client sends or gets is recorded; where that is too much, the answer says for how long the
-client is throttled, and the brake of its connection holds for that time. Each broker counts for
-itself. While no quota of a kind is set nothing is recorded, and nothing is called.
+What a client sends or gets, and the time its requests take, is recorded. Where that is too much,
+the answer says for how long the client is throttled, and the brake of its connection holds for that
+time. Each broker counts for itself. While no quota of a kind is set nothing is recorded, and
+nothing is called.
 """
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -14,6 +16,7 @@ from ...coordinator.quotas.quota_table import (
     CONSUMER_BYTE_RATE,
     NAME_BYTES_MAX,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     ClientLimit,
     QuotaEntity,
 )
@@ -27,15 +30,25 @@ THROTTLE_MS_MAX = FETCH_BYTES_MAX = 2**31 - 1
 
 
 class ClientQuotas:
-    """One for each broker. `counts_produced`, `counts_fetched`: whether any such quota is set."""
+    """One for each broker.
+
+    `counts_produced`, `counts_fetched`, `counts_requests`: whether any such quota is set.
+    `clock_s` measures requests.
+    """
 
     def __init__(
-        self, state: ClusterState, *, samples: int, window_ms: int, now_ms: Callable[[], int]
+        self,
+        state: ClusterState,
+        *,
+        samples: int,
+        window_ms: int,
+        now_ms: Callable[[], int],
+        clock_s: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._state, self._now_ms = state, now_ms
+        self._state, self._now_ms, self.clock_s = state, now_ms, clock_s
         self._samples, self._window_ms = samples, window_ms
         self._rates: OrderedDict[tuple[str, QuotaEntity], QuotaRate] = OrderedDict()
-        self.counts_produced = self.counts_fetched = False
+        self.counts_produced = self.counts_fetched = self.counts_requests = False
         self._look(Changes())
         state.on_change(self._look)
 
@@ -47,6 +60,11 @@ class ClientQuotas:
         """Record what is sent; for how long the client is throttled, in milliseconds."""
         return self._record(CONSUMER_BYTE_RATE, context, client_id, size_bytes)
 
+    def requested(self, context: RequestContext, client_id: str | None, seconds: float) -> int:
+        """Record the time of a request; return the throttle time, of one window at most."""
+        percent = seconds * 100
+        return self._record(REQUEST_PERCENTAGE, context, client_id, percent, self._window_ms)
+
     def fetch_bytes_max(self, context: RequestContext) -> int:
         """The most bytes of one answer: what the quota allows within its windows but one."""
         limit = self._limit(CONSUMER_BYTE_RATE, context, context.client_id)
@@ -55,14 +73,19 @@ class ClientQuotas:
         return int(limit.rate * (self._samples - 1) * self._window_ms / 1000)
 
     def _record(
-        self, key: str, context: RequestContext, client_id: str | None, size_bytes: int
+        self,
+        key: str,
+        context: RequestContext,
+        client_id: str | None,
+        value: float,
+        throttle_ms_max: int = THROTTLE_MS_MAX,
     ) -> int:
         limit = self._limit(key, context, client_id)
         if limit is None:
             return 0
         now_ms = self._now_ms()
         rate = self._rate(key, limit.shared_by)
-        throttle_ms = min(THROTTLE_MS_MAX, rate.record(size_bytes, limit.rate, now_ms))
+        throttle_ms = min(throttle_ms_max, rate.record(value, limit.rate, now_ms))
         if throttle_ms > 0 and not context.is_closed:
             if context.mute is None:
                 context.mute = Mute(context)
@@ -91,3 +114,4 @@ class ClientQuotas:
         quotas = self._state.quotas
         self.counts_produced = quotas.has(PRODUCER_BYTE_RATE)
         self.counts_fetched = quotas.has(CONSUMER_BYTE_RATE)
+        self.counts_requests = quotas.has(REQUEST_PERCENTAGE)

@@ -40,6 +40,7 @@ from .large_requests import ClientGone, LargeRequests, Place
 from .partial_decision import DecisionInPart
 from .pending_answer import PendingAnswer
 from .request_context import RequestContext
+from .request_time import RequestTime, begin_request
 
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
@@ -274,10 +275,18 @@ class Dispatcher:
         response_header = encode_response_header(
             header.api_key, header.api_version, header.correlation_id
         )
+        request_time = None
+        if context.broker.quotas.counts_requests:
+            request_time = begin_request(context, header)
         try:
-            outcome = api.handle(context, header, body)
+            if request_time is None:
+                outcome = api.handle(context, header, body)
+            else:
+                outcome = request_time.handle(api.handle, body)
         except Exception as error:
             outcome = self._answer_error(context, api, header, body, error)
+        if request_time is not None:
+            outcome = self._measured(request_time, context, api, header, body, outcome)
         if type(outcome) is list:
             return frame_response(response_header, outcome)
         if outcome is None:
@@ -285,6 +294,25 @@ class Dispatcher:
         if not isinstance(outcome, PendingAnswer):
             outcome = self._run(context, api, header, body, outcome)  # type: ignore[arg-type]
         outcome.bind(response_header)
+        return outcome
+
+    def _measured(
+        self,
+        request_time: RequestTime,
+        context: RequestContext,
+        api: Api,
+        header: RequestHeader,
+        body: memoryview,
+        outcome: Any,
+    ) -> Outcome:
+        """Go on measuring a request until its answer is there."""
+        if outcome is None:
+            return None
+        if isinstance(outcome, list):
+            return request_time.finish(cast("list[Buffer]", outcome))
+        if not isinstance(outcome, PendingAnswer):
+            outcome = self._run(context, api, header, body, request_time.drive(outcome))
+        request_time.finish_later(outcome)
         return outcome
 
     def _run(

@@ -18,6 +18,7 @@ class PendingAnswer:
     The handler keeps it and calls `complete` (or `abort`) once, from the event loop; that may be
     before it returns. `on_abandon` is called when the connection is gone before that, maybe some
     turns later; nobody needs the answer from then on: it is done, and completing it does nothing.
+    `finish` makes the last change to the body.
     """
 
     on_abandon: Callable[[], None] | None = None
@@ -25,6 +26,7 @@ class PendingAnswer:
     is_abandoned: bool = False
     buffers: list[Buffer] | None = None  # framed, once done; None when nothing is sent
     close_reason: str | None = None
+    finish: Callable[[list[Buffer]], list[Buffer]] | None = None
     _response_header: bytes | None = None
     _on_done: Callable[[], None] | None = None
 
@@ -35,6 +37,8 @@ class PendingAnswer:
         assert not self.is_done, "a request is answered once"
         self.is_done = True
         self.on_abandon = None
+        if body is not None and self.finish is not None:
+            body = self.finish(body)
         self.buffers = body
         if self._response_header is not None:
             self._frame()

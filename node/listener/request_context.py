@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..services import BrokerServices
     from .dispatch import Api
     from .muting import Mute
+    from .request_time import RequestTime
 
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
 
@@ -30,6 +31,7 @@ class RequestContext:
     `repeated_fetch` once a large fetch has come.
     `login` is there on listeners with SASL.
     `client_id` is that of the newest fetch, where quotas are counted.
+    `request_time` measures the request that is being handled, where quotas are about that.
     While `is_muted` no request starts; `mute` has the timer, and `resume` goes on after it.
     `waited_ms` is for how long the newest bytes of the connection have lain in the kernel. `budget`
     is that of all connections. `is_closed` before the callbacks of `on_close` are called.
@@ -54,6 +56,7 @@ class RequestContext:
     is_muted: bool = False
     mute: "Mute | None" = None
     resume: Callable[[], None] | None = None
+    request_time: "RequestTime | None" = None
     _access: Access | None = None
 
     @property

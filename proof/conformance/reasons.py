@@ -8,7 +8,7 @@ from .compare import Reason
 from .survey import Survey
 
 NO_SECURITY = "no Kerberos, Java keystores, delegation tokens, plug-ins: docs/security.md"
-NO_QUOTAS = "quotas are producer_byte_rate and consumer_byte_rate of users and client ids"
+NO_QUOTAS = "quotas are the byte rates and request_percentage of users and client ids"
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
 NO_TIERS = "there is no tiered storage"

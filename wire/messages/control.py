@@ -7,6 +7,7 @@ and 40 MB.
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -54,6 +55,11 @@ def _schema(api_key: int, version: int, direction: str) -> type:
         else:
             module = import_module(f"kio.schema.{api.module}.v{version}.{direction}")
     return getattr(module, api.name + direction.capitalize())
+
+
+def response_fields(api_key: int, version: int) -> tuple[str, ...]:
+    """Return the names of a response's fields, in their order."""
+    return tuple(each.name for each in fields(_schema(api_key, version, "response")))
 
 
 def _encode(api_key: int, version: int, direction: str, values: Any) -> bytes:

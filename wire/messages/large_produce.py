@@ -64,7 +64,9 @@ def peek_acks(body: memoryview, version: int) -> int:
     return reader.int16()
 
 
-def encode_parts_steps(responses: Iterable[ProduceResponse], version: int) -> Steps[list[Buffer]]:
+def encode_parts_steps(
+    responses: Iterable[ProduceResponse], version: int, throttle_ms: int = 0
+) -> Steps[list[Buffer]]:
     """One answer, of those to the parts."""
     topics: list[ProducedTopic] = []
     endpoints: dict[NodeEndpoint, None] = {}
@@ -92,5 +94,5 @@ def encode_parts_steps(responses: Iterable[ProduceResponse], version: int) -> St
                 yield
         if flexible:
             chunks.append(b"\0")
-    chunks.append(encode_closing(ProduceResponse([], 0, list(endpoints)), version))
+    chunks.append(encode_closing(ProduceResponse([], throttle_ms, list(endpoints)), version))
     return [b"".join((*pieces, *chunks))]

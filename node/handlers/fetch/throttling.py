@@ -5,15 +5,14 @@ records go out at once, and the pause comes behind them. The rate is the same.
 """
 
 import asyncio
-import struct
 from collections.abc import Coroutine
 from typing import Any
 
 from ....wire.framing import Buffer
+from ....wire.messages.fetch import OLDEST
 from ...listener.dispatch import CloseConnection, RequestContext
 from ...listener.pending_answer import PendingAnswer
-
-_THROTTLE = struct.Struct(">i")  # with which each version of the answer begins
+from ...listener.request_time import FETCH, with_throttle
 
 
 async def throttled(
@@ -32,11 +31,7 @@ async def throttled(
         return body
     size_bytes = sum(map(len, body))
     throttle_ms = context.broker.quotas.fetched(context, client_id, size_bytes)
-    if throttle_ms:
-        first = bytearray(body[0])
-        _THROTTLE.pack_into(first, 0, throttle_ms)
-        body = [memoryview(first), *body[1:]]
-    return body
+    return with_throttle(body, FETCH, OLDEST, throttle_ms)
 
 
 async def _completed(pending: PendingAnswer) -> list[Buffer] | None:

@@ -1,7 +1,8 @@
 """Client quotas: what administrators ask and change (KIP-546).
 
 DescribeClientQuotas, AlterClientQuotas 0-1  users and client ids, by name or their defaults, with
-                                             producer_byte_rate and consumer_byte_rate.
+                                             producer_byte_rate, consumer_byte_rate and
+                                             request_percentage.
 
 Other keys, and quotas of IP addresses, are refused: no broker of ours would hold anybody to them.
 """

@@ -22,12 +22,15 @@ from .verification import TransactionalProducer, check_one_producer, producer_of
 
 
 class LargeProduce:
-    def __init__(self, context: RequestContext, body: memoryview, version: int) -> None:
+    def __init__(
+        self, context: RequestContext, body: memoryview, version: int, throttle_ms: int = 0
+    ) -> None:
         self.pending = PendingAnswer(self._abandon)
         self.acks = peek_acks(body, version)
         self._context = context
         self._version = version
         self._work = context.broker.work
+        self.request_time, self._throttle_ms = context.request_time, throttle_ms
         self._body = body
         self._answers: list[PendingAnswer] = []
         self._unanswered = 0
@@ -64,6 +67,7 @@ class LargeProduce:
         self._answers.append(answer)
         part = ProduceOperation(self._context, request, self._version)
         part.queue_as_part(answer, self._keep)
+        part.request_time = self.request_time
         return part
 
     @staticmethod
@@ -97,7 +101,9 @@ class LargeProduce:
             if not responses:  # acks=0
                 self.pending.complete(None)
                 return
-            steps = encode_parts_steps(responses, self._version)
+            if self.request_time is not None:
+                self._throttle_ms = max(self._throttle_ms, self.request_time.throttle_ms())
+            steps = encode_parts_steps(responses, self._version, self._throttle_ms)
             self._work.run("Produce", steps).add_done_callback(self._encoded)
 
     def _encoded(self, encoding: "asyncio.Future[list[Buffer]]") -> None:

@@ -77,8 +77,8 @@ class ProduceOperation:
 
     __slots__ = (
         "_hints", "_led_by_ms", "acks", "appends", "context", "encode", "is_part", "is_unled",
-        "pending", "producer", "records_checked", "response", "timeout_ms", "transactional_id",
-        "version",
+        "pending", "producer", "records_checked", "request_time", "response", "timeout_ms",
+        "transactional_id", "version",
     )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: ProduceRequest, version: int) -> None:
@@ -89,6 +89,7 @@ class ProduceOperation:
         self.appends: list[LeaderAppend] = []
         self.encode: Encode = produce.encode_response
         self.pending: PendingAnswer | None = None
+        self.request_time = context.request_time
         self.producer: TransactionalProducer | None = None
         self.records_checked = False
         self.is_part = False  # of a request of many partitions
@@ -350,6 +351,9 @@ class ProduceOperation:
     def _encoded(self) -> list[Buffer]:
         if self._hints is not None:
             self.response.node_endpoints = self._hints.endpoints
+        if self.request_time is not None and not self.is_part:
+            throttle_ms = max(self.response.throttle_time_ms, self.request_time.throttle_ms())
+            self.response.throttle_time_ms = throttle_ms
         return self.encode(self.response, self.version)
 
     def _close_silently(self) -> PendingAnswer:

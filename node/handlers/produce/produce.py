@@ -43,7 +43,7 @@ def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> 
     try:
         request = produce.decode_request(body, version, ELEMENTS_AT_ONCE_MAX)
     except TooManyElements:
-        return (queue or ProduceQueue(context)).put_large(body, version)
+        return (queue or ProduceQueue(context)).put_large(body, version, throttle_ms)
     operation = ProduceOperation(context, request, version)
     operation.response.throttle_time_ms = throttle_ms
     if request.acks not in (-1, 0, 1):

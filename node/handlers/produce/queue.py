@@ -19,11 +19,12 @@ a question about the next transaction until the markers of the one before are wr
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from itertools import islice
+from typing import Any
 
-from ....runtime.steps import made
+from ....runtime.steps import Result, made
 from ....wire.errors import ErrorCode
 from ....wire.messages.large_produce import PARTITIONS_MAX
 from ...listener.dispatch import RequestContext
@@ -60,9 +61,9 @@ class ProduceQueue:
         self._put(operation)
         return pending
 
-    def put_large(self, body: memoryview, version: int) -> PendingAnswer:
+    def put_large(self, body: memoryview, version: int, throttle_ms: int) -> PendingAnswer:
         """The same for one of many partitions."""
-        large = LargeProduce(self._context, body, version)
+        large = LargeProduce(self._context, body, version, throttle_ms)
         self._put(large)
         return large.pending
 
@@ -84,7 +85,7 @@ class ProduceQueue:
                 if first.is_unled:
                     await first.until_led()
                     await self._context.broker.work.share.room()
-                await self._check_records(first)
+                await _measured(first, self._check_records(first))
                 count, producer, guards = self._next_question()
                 verifications: _Verifications = {}
                 if producer is not None and guards:
@@ -95,9 +96,11 @@ class ProduceQueue:
                     assert isinstance(operation, ProduceOperation)
                     is_in_parts |= operation.is_part
                     if is_in_parts:  # what stands behind a part is a few turns later, too
-                        await self._append_part(operation, verifications)
-                    else:
+                        await _measured(operation, self._append_part(operation, verifications))
+                    elif operation.request_time is None:
                         self._append(operation, verifications)
+                    else:
+                        operation.request_time.call(self._append, operation, verifications)
                     self._waiting.popleft()
         finally:
             self._context.produce_queue = None
@@ -107,7 +110,7 @@ class ProduceQueue:
 
     async def _parts(self, large: LargeProduce) -> list[ProduceOperation]:
         try:
-            return await large.parts()
+            return await _measured(large, large.parts())
         except Exception as error:
             logger.exception("a produce of many partitions failed")
             large.pending.abort(f"a produce failed: {error!r}")
@@ -241,3 +244,12 @@ def _outdated(guards: _Guards, verifications: _Verifications) -> _Guards:
         if partition not in verifications
         or (not verifications[partition].error and verifications[partition].guard != guard)
     }
+
+
+async def _measured(
+    request: ProduceOperation | LargeProduce, work: Coroutine[Any, Any, Result]
+) -> Result:
+    """Count what the work takes as time of its request, where quotas are about that."""
+    if request.request_time is None:
+        return await work
+    return await request.request_time.drive(work)

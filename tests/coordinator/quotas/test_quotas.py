@@ -14,6 +14,7 @@ from oncelog.coordinator.quotas.quota_table import (
     CONSUMER_BYTE_RATE,
     DEFAULT,
     PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
     QuotaChange,
     QuotaEntity,
     QuotaTable,
@@ -111,12 +112,17 @@ def test_a_client_that_pauses_for_all_windows_begins_anew(
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("request_percentage", 1.0), ("x", 1.0), (PRODUCER_BYTE_RATE, 0.0), (PRODUCER_BYTE_RATE, -1.0),
+    [("controller_mutation_rate", 1.0), (REQUEST_PERCENTAGE, 0.0), ("x", 1.0),
+     (PRODUCER_BYTE_RATE, 0.0), (PRODUCER_BYTE_RATE, -1.0),
      (PRODUCER_BYTE_RATE, 1.5), (PRODUCER_BYTE_RATE, 1e19), (PRODUCER_BYTE_RATE, math.nan)],
 )  # fmt: skip
 def test_a_quota_that_cannot_be_is_refused(key: str, value: float):
     with pytest.raises(InvalidRequest):
         check_quota(key, value)
+
+
+def test_a_percentage_may_be_a_fraction():
+    check_quota(REQUEST_PERCENTAGE, 0.25)
 
 
 def test_quotas_are_state_of_the_metadata_and_of_its_snapshots():

@@ -169,3 +169,13 @@ def test_kafka_throttles_for_as_long_as_our_arithmetic_says(rights: Rights):
         found_ms = rights.throttle_ms(key, 12, values)
         assert found_ms == pytest.approx(expected_ms, rel=0.1), quota
         rights.quota(quota, 0)
+
+
+def test_kafka_throttles_for_a_window_at_most_for_the_time_of_requests(rights: Rights):
+    batch = encode_batch([Record(0, 0, None, bytes(100))])
+    topics = [ProduceTopic(THROTTLED, None, [ProducePartition(0, batch)])]
+    producing = ProduceRequest(None, 1, 10_000, topics)
+    rights.allow(["Write Topic"])
+    rights.quota("request_percentage", 0.000_001)
+    assert rights.throttle_ms(0, 12, producing) == 1_000
+    rights.quota("request_percentage", 0)

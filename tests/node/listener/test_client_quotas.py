@@ -35,12 +35,16 @@ class Client:
 
     def __init__(self, broker: OwnBroker) -> None:
         self._dispatcher = Dispatcher(served_apis(LOG), LOG)
-        self._context = RequestContext(broker.services, connection_id=1, peer_host="127.0.0.1")
+        self.context = RequestContext(broker.services, connection_id=1, peer_host="127.0.0.1")
+
+    def send(self, key: int, version: int, body: bytes) -> Any:
+        """What the dispatcher says at once."""
+        return request(self._dispatcher, self.context, key, version, body).outcome
 
     async def ask(self, key: int, version: int, values: Any) -> Any:
         if isinstance(values, list):
             values = b"".join(values)
-        return await request(self._dispatcher, self._context, key, version, values).value()
+        return await request(self._dispatcher, self.context, key, version, values).value()
 
     async def set(self, key: str, value: float | None, *entity: dict[str, Any]) -> int:
         operation = {"key": key, "value": value or 0.0, "remove": value is None}
@@ -48,8 +52,8 @@ class Client:
         answer = await self.ask(49, 1, {"entries": [entry], "validate_only": False})
         return answer.entries[0].error_code
 
-    async def produce(self) -> Any:
-        return await self.ask(0, PRODUCE_VERSION, produce_body())
+    async def produce(self, partitions: int = 1) -> Any:
+        return await self.ask(0, PRODUCE_VERSION, produce_body(partitions=partitions))
 
     async def fetch(self, offset: int, max_wait_ms: int = 0) -> Any:
         topics = [FetchTopic("t", None, [FetchPartition(0, offset, 1_000_000)])]
@@ -72,9 +76,10 @@ class Client:
         ]
 
 
-def produce_body() -> bytes:
-    topics = [ProduceTopic("t", None, [ProducePartition(0, BATCH)])]
-    encoded = produce.encode_request(ProduceRequest(None, 1, 1_000, topics), PRODUCE_VERSION)
+def produce_body(acks: int = 1, partitions: int = 1) -> bytes:
+    asked = [ProducePartition(index, BATCH) for index in range(partitions)]
+    topics = [ProduceTopic("t", None, asked)]
+    encoded = produce.encode_request(ProduceRequest(None, acks, 1_000, topics), PRODUCE_VERSION)
     return b"".join(encoded) if isinstance(encoded, list) else bytes(encoded)
 
 
@@ -181,7 +186,8 @@ def test_quotas_are_described_by_their_entities(tmp_path: Path):
 @pytest.mark.parametrize(
     ("key", "value", "entity"),
     [
-        ("request_percentage", 5.0, [USER]),
+        ("controller_mutation_rate", 5.0, [USER]),
+        ("request_percentage", 0.0, [USER]),
         ("producer_byte_rate", -1.0, [USER]),
         ("producer_byte_rate", 5.0, []),
         ("producer_byte_rate", 5.0, [USER, USER]),

@@ -1,0 +1,108 @@
+"""The time of the event loop that a client's request takes, held to a quota (KIP-124).
+
+The handler of a request is measured, with its coroutine and its steps of sliced work. As in Kafka,
+what an answer waits for is not: neither replicas nor records that come later. The percentage is
+that of the broker's one loop.
+"""
+
+import struct
+from collections.abc import Awaitable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ...runtime.spent_time import SpentTime
+from ...wire.framing import Buffer, RequestHeader
+from ...wire.messages import control
+from .pending_answer import PendingAnswer
+from .request_context import RequestContext
+
+if TYPE_CHECKING:
+    from .dispatch import Handler, Outcome
+
+PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS = 0, 1, 17, 18
+WRITE_TXN_MARKERS, SASL_AUTHENTICATE = 27, 36
+EXEMPT = (SASL_HANDSHAKE, WRITE_TXN_MARKERS, SASL_AUTHENTICATE)  # of logins, and of brokers
+_THROTTLE = struct.Struct(">i")
+_ENTRY_BYTES = 7  # of an API in an answer to ApiVersions
+
+
+class RequestTime(SpentTime):
+    """The time that one request takes, and for how long its client is throttled."""
+
+    __slots__ = ("_context", "_header", "_is_recorded")
+
+    def __init__(self, context: RequestContext, header: RequestHeader) -> None:
+        super().__init__(context.broker.quotas.clock_s)
+        self._context, self._header = context, header
+        self._is_recorded = False
+
+    def handle(self, handle: "Handler", body: memoryview) -> "Outcome | Awaitable[Outcome]":
+        """Call the handler of the request."""
+        context = self._context
+        context.request_time = self
+        try:
+            return self.call(handle, context, self._header, body)
+        finally:
+            context.request_time = None
+
+    def throttle_ms(self) -> int:
+        """Record what was spent, for the answer."""
+        self._is_recorded, context = True, self._context
+        return context.broker.quotas.requested(context, self._header.client_id, self.seconds)
+
+    def finish(self, body: list[Buffer]) -> list[Buffer]:
+        """Record what was spent, and tell the client in the answer for how long it must pause.
+
+        An operation that appends records does so itself.
+        """
+        if self._is_recorded:
+            return body
+        api_key, version = self._header.api_key, self._header.api_version
+        return with_throttle(body, api_key, version, self.throttle_ms())
+
+    def finish_later(self, pending: PendingAnswer) -> None:
+        """Do so when the answer is there."""
+        if not pending.is_done:
+            pending.finish = self.finish
+        elif pending.buffers:
+            pending.buffers = self.finish(pending.buffers)
+
+
+def begin_request(context: RequestContext, header: RequestHeader) -> RequestTime | None:
+    """Return what measures a request; None for one that no quota holds."""
+    if not context.is_let_in or header.api_key in EXEMPT:
+        return None
+    return RequestTime(context, header)
+
+
+def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: int) -> list[Buffer]:
+    """Return the body with a throttle time, of two the longer one; nothing large is copied."""
+    if not throttle_ms or not body:
+        return body
+    first = memoryview(body[0])
+    place = _place(api_key, version, first)
+    if place is None or len(first) < place + _THROTTLE.size:
+        return body
+    throttle_ms = max(throttle_ms, *_THROTTLE.unpack_from(first, place))
+    return [first[:place], _THROTTLE.pack(throttle_ms), first[place + 4 :], *body[1:]]
+
+
+def _place(api_key: int, version: int, body: memoryview) -> int | None:
+    """Where the throttle time stands, None in answers that have none."""
+    before = _fields_before(api_key, version)
+    if not before:
+        return None if before is None else 0
+    if before == ("error_code",):
+        return 2
+    if api_key == API_VERSIONS and version >= 3:
+        return 3 + _ENTRY_BYTES * (body[2] - 1)
+    has_tags = version >= 2 and api_key != API_VERSIONS
+    return len(body) - _THROTTLE.size - has_tags
+
+
+@cache
+def _fields_before(api_key: int, version: int) -> tuple[str, ...] | None:
+    if api_key in (PRODUCE, FETCH):  # whose schemas are not loaded
+        return None if api_key == PRODUCE else ()
+    names = control.response_fields(api_key, version)
+    return names[: names.index("throttle_time")] if "throttle_time" in names else None

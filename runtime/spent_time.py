@@ -1,0 +1,81 @@
+"""The time that one piece of work takes of the event loop, however its parts are spread.
+
+A call, a coroutine and the steps of sliced work count while they run, not while they wait. What is
+handed to a work line while a measured part runs is measured with it: `SpentTime.running` is that
+part. Nothing is measured, and nothing is called, where it is None.
+"""
+
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, ClassVar, Optional, ParamSpec, TypeVar
+
+from .steps import Result, Steps
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SpentTime:
+    """The seconds of the loop that were spent on one piece of work."""
+
+    __slots__ = ("_began_s", "_clock", "_seconds")
+
+    running: ClassVar[Optional["SpentTime"]] = None
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seconds = 0.0
+        self._began_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """What was spent until now."""
+        since = 0.0 if self._began_s is None else self._clock() - self._began_s
+        return self._seconds + since
+
+    def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Measure a call."""
+        if SpentTime.running is self:
+            return function(*args, **kwargs)
+        outer, SpentTime.running = SpentTime.running, self
+        self._began_s = self._clock()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._seconds += self._clock() - self._began_s
+            self._began_s = None
+            SpentTime.running = outer
+
+    async def drive(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Measure a coroutine while it runs."""
+        return await self._driven(coroutine)
+
+    def steps(self, steps: Steps[Result]) -> Steps[Result]:
+        """Measure steps, each by itself."""
+        try:
+            while True:
+                try:
+                    self.call(next, steps)
+                except StopIteration as end:
+                    return end.value
+                yield
+        finally:
+            steps.close()
+
+    @types.coroutine
+    def _driven(self, coroutine: Coroutine[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                if error is None:
+                    awaited = self.call(coroutine.send, value)
+                else:
+                    awaited = self.call(coroutine.throw, error)
+            except StopIteration as end:
+                return end.value
+            value = error = None
+            try:
+                value = yield awaited
+            except BaseException as raised:  # what ends the wait is the coroutine's to judge
+                error = raised

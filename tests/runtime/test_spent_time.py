@@ -1,0 +1,138 @@
+"""The time of the loop that a piece of work takes, however its parts are spread."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from oncelog.runtime.sliced_work import SlicedWork
+from oncelog.runtime.spent_time import SpentTime
+from oncelog.runtime.steps import Steps
+
+
+class Clock:
+    """A clock that goes on when work is done."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def work(self, seconds: float) -> str:
+        self.now_s += seconds
+        return "done"
+
+    def steps(self, *seconds: float) -> Steps[str]:
+        for each in seconds:
+            self.work(each)
+            yield
+        return "done"
+
+
+def measured(scenario: "Callable[[Clock, SpentTime], object]") -> float:
+    clock = Clock()
+    spent = SpentTime(clock)
+    scenario(clock, spent)
+    assert SpentTime.running is None
+    return spent.seconds
+
+
+def test_calls_count_while_they_run_and_those_within_them_count_once():
+    def scenario(clock: Clock, spent: SpentTime) -> None:
+        assert spent.call(clock.work, 2.0) == "done"
+        clock.work(100.0)
+
+        def nested() -> None:
+            clock.work(1.0)
+            spent.call(clock.work, 4.0)
+            assert spent.seconds == 7.0
+
+        spent.call(nested)
+
+    assert measured(scenario) == 7.0
+
+
+def test_a_call_that_fails_counts():
+    def scenario(clock: Clock, spent: SpentTime) -> None:
+        def fail() -> None:
+            clock.work(3.0)
+            raise ValueError
+
+        with pytest.raises(ValueError):
+            spent.call(fail)
+
+    assert measured(scenario) == 3.0
+
+
+def test_a_coroutine_counts_while_it_runs_and_not_while_it_waits():
+    def scenario(clock: Clock, spent: SpentTime) -> None:
+        async def ask(answer: asyncio.Future[int]) -> int:
+            clock.work(1.0)
+            value = await answer
+            clock.work(2.0)
+            return value
+
+        async def run() -> None:
+            answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            asking = asyncio.create_task(spent.drive(ask(answer)))
+            await asyncio.sleep(0)
+            clock.work(50.0)
+            answer.set_result(7)
+            assert await asking == 7
+
+        asyncio.run(run())
+
+    assert measured(scenario) == 3.0
+
+
+def test_a_coroutine_that_is_cancelled_ends_as_it_would_without_being_measured():
+    def scenario(clock: Clock, spent: SpentTime) -> None:
+        ended: list[str] = []
+
+        async def wait() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                clock.work(1.0)
+                ended.append("ended")
+
+        async def run() -> None:
+            waiting = asyncio.create_task(spent.drive(wait()))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert ended == ["ended"]
+
+        asyncio.run(run())
+
+    assert measured(scenario) == 1.0
+
+
+def test_sliced_work_that_a_measured_coroutine_begins_counts_with_it():
+    def scenario(clock: Clock, spent: SpentTime) -> None:
+        async def run() -> None:
+            work = SlicedWork()
+
+            async def ask() -> str:
+                return await work.clients.run("asked", clock.steps(1.0, 2.0))
+
+            other = work.clients.run("other", clock.steps(50.0))
+            assert await spent.drive(ask()) == "done"
+            assert await other == "done"
+
+        asyncio.run(run())
+
+    assert measured(scenario) == 3.0
+
+
+def test_steps_that_are_given_up_are_closed():
+    def scenario(clock: Clock, spent: SpentTime) -> None:
+        inner = clock.steps(1.0, 2.0)
+        outer = spent.steps(inner)
+        next(outer)
+        outer.close()
+        assert next(inner, "closed") == "closed"
+
+    assert measured(scenario) == 1.0
