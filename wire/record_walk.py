@@ -183,7 +183,8 @@ def first_record_not_older(
 ) -> Steps[tuple[int, int] | None]:
     """(offset, timestamp) of the first record at or above `offset` that is not older than that.
 
-    Looks no further than it must, and not into keys and values. Raises InvalidRecord.
+    Looks no further than it must, and not into keys and values. Raises InvalidRecord, also for an
+    offset or a timestamp that no record can have: batches may have been taken unseen.
     """
     if header.is_log_append_time and header.max_timestamp < timestamp_ms:
         return None
@@ -200,6 +201,8 @@ def first_record_not_older(
                 timestamp = header.max_timestamp
             delta, at = varint_at(data, at)
             if timestamp >= timestamp_ms and header.base_offset + delta >= offset:
+                if delta > header.last_offset_delta or timestamp > _INT64_MAX:
+                    raise InvalidRecord("a record's offset or timestamp does not fit its batch")
                 return header.base_offset + delta, timestamp
             if end < at:
                 raise InvalidRecord("a record goes beyond its fields")

@@ -15,12 +15,14 @@ from oncelog.wire.record_walk import (
     ITEMS_PER_STEP,
     NAMED_RECORDS_MAX,
     SKELETONS_PER_STEP,
+    first_record_not_older,
     records_without_key,
     timestamps,
     walk_skeleton,
 )
 from oncelog.wire.records import Record, decode_batch, encode_batch, varint_at
 
+from ..lying_batches import batch, record
 from .test_records import record_lists
 
 
@@ -176,3 +178,16 @@ def test_skeleton_walk_finds_one_wrong_offset_among_many(index: int) -> None:
                 skeleton(batch)
             batch[place] ^= bit
     assert skeleton(batch) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_delta", "offset_delta"), [(2**63 - 1, 0), (0, 2**63 - 1), (0, 1)]
+)
+def test_search_by_time_answers_with_no_record_that_cannot_be(
+    timestamp_delta: int, offset_delta: int
+) -> None:
+    """Topics whose records are not validated may hold such: the answer has 64 bits for each."""
+    records = record(offset_delta, timestamp_delta)
+    header = decode_header(batch(records, 1, now_ms=1_700_000_000_000))._replace(base_offset=7)
+    with pytest.raises(InvalidRecord):
+        run_to_end(first_record_not_older(records, header, 0, 0))

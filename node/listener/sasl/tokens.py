@@ -26,6 +26,7 @@ from ...config.listener_keys import ListenerSettings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 KEYS_BYTES_MAX = 1024 * 1024
+TIME_MAX_S = 2**40  # more than any clock shows; in ms it stays within 64 bits
 FETCH_TIMEOUT_S = 10.0  # for all of an address
 AGAIN_S = 10.0  # after an address has failed, or the keys were read for an unknown one
 Read = Callable[[], bytes]
@@ -101,10 +102,11 @@ class TokenVerifier:
             raise FailedLogin from None
         name = claims.get(settings.sasl_oauthbearer_sub_claim_name)
         skew_s = settings.sasl_oauthbearer_clock_skew_seconds
-        ends_s, begins_s = claims.get("exp"), claims.get("nbf", claims.get("iat", 0))
+        ends_s, begins_s = (
+            _time_s(claims.get("exp")),
+            _time_s(claims.get("nbf", claims.get("iat", 0))),
+        )
         if not isinstance(name, str) or not name:
-            raise FailedLogin
-        if not isinstance(ends_s, int | float) or not isinstance(begins_s, int | float):
             raise FailedLogin
         if not (begins_s - skew_s <= now_s < ends_s + skew_s):
             raise FailedLogin
@@ -158,6 +160,13 @@ class TokenVerifier:
         if isinstance(outcome[0], Exception):
             raise InvalidConfig(f"{url} cannot be read: {outcome[0]}")
         return outcome[0]
+
+
+def _time_s(claim: object) -> float:
+    """Return a time of a token; JSON may hold infinity, and whole numbers of any length."""
+    if not isinstance(claim, int | float) or not -TIME_MAX_S <= claim <= TIME_MAX_S:
+        raise FailedLogin
+    return claim
 
 
 def read_keys(data: bytes) -> dict[str, Any]:

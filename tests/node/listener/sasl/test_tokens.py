@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -105,6 +106,10 @@ BAD = {  # signatures differ from run to run, so tests are named by what is wron
     "no algorithm": JWT.encode(CLAIMS, None, algorithm="none", headers={"kid": "e"}),
     "damaged": token() + "x",
     "no token": "abc",
+    "no number as its end": token({"exp": math.inf}),
+    "an end beyond all times": token({"exp": 1e300}),
+    "an end of 400 digits": token({"exp": 10**400}),
+    "a beginning before all times": token({"nbf": -(10**400)}),
     "empty": "",
 }
 

@@ -1,0 +1,42 @@
+"""A share of the hostile bytes for decoders, TLS and logins; ten million of them take minutes."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from . import cores
+from .cores import attack, cores_of
+from .decoders import Errors, Input
+from .logins import write_keys
+
+
+class Broken:
+    """A core with a defect, and one that never ends for some input."""
+
+    name, share = "broken", 1.0
+    errors: Errors = (ValueError,)
+
+    def make(self, rng: random.Random) -> Input:
+        return (rng.randbytes(1),)
+
+    def feed(self, data: Input) -> None:
+        if data < (b"\x80",):
+            raise ValueError
+        if data == (b"\xff",):
+            raise KeyError(data)
+
+
+def test_what_is_no_typed_error_is_found_with_its_input() -> None:
+    (found,) = attack([Broken()], random.Random(1), 3_000)
+    assert found.data == (b"\xff",) and "KeyError" in found.problem
+
+
+def test_hostile_bytes_meet_typed_errors_alone(tmp_path: Path) -> None:
+    write_keys(tmp_path)
+    assert attack(cores_of(tmp_path), random.Random(40), 60_000) == []
+
+
+@pytest.mark.soak
+def test_ten_million_inputs_meet_typed_errors_alone() -> None:
+    assert cores.main(["--inputs", "10000000"]) == 0
