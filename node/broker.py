@@ -59,6 +59,7 @@ from .partitions.log_maintenance import LogMaintenance
 from .partitions.logs import Logs
 from .partitions.replica_fetchers import ReplicaFetchers
 from .partitions.replica_manager import ReplicaManager
+from .partitions.replication_throttle import ReplicationThrottle
 from .partitions.roles import PartitionRoles
 from .partitions.storage_failures import StorageFailures
 from .services import BrokerServices
@@ -313,7 +314,13 @@ class Broker:
         self.replicas.flusher.start(self._outside.executor)
         self._logs = Logs(self.directory, config, self.state, self._clock, self._fault_point)
         self.replicas.cleaner = self._logs.cleaner
-        self._fetchers = ReplicaFetchers(self.transport, self.replicas, config)
+        throttles = partial(
+            ReplicationThrottle, self.state, config, now_ms=self._clock.monotonic_ms
+        )
+        self._leader_throttle = throttles("leader")
+        self._fetchers = ReplicaFetchers(
+            self.transport, self.replicas, config, throttles("follower")
+        )
         self._roles = PartitionRoles(
             node_id=config.node_id,
             state=self.state,
@@ -351,6 +358,7 @@ class Broker:
             self.replicas,
             broker_epoch=broker_epoch,
             response_bytes_max=config.replica_fetch_response_max_bytes,
+            throttle=self._leader_throttle,
         )
         self.services.groups.start()
         self._expiry = OffsetExpiry(

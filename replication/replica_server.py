@@ -62,6 +62,21 @@ class ServedPartition(Protocol):
     def log(self) -> LedLog: ...
 
 
+class SendingThrottle:
+    """Says which partitions a follower gets nothing of for now; this one, none of them.
+
+    The key of what was held must come with `appended` again, once more may be sent.
+    """
+
+    is_on = False
+
+    def holds(self, key: TopicIdPartition, replica: int) -> bool:
+        return False
+
+    def note(self, key: TopicIdPartition, size_bytes: int) -> None:
+        """So many bytes of it are sent."""
+
+
 @dataclass(slots=True)
 class ReplicationUpdates:
     """What a follower's request came to here, by the keys of the partitions."""
@@ -91,7 +106,9 @@ class ReplicaServer:
         broker_epoch: int,
         response_bytes_max: int = 10 * 1024 * 1024,
         slot_bytes_max: int = 1024 * 1024,
+        throttle: SendingThrottle | None = None,
     ) -> None:
+        self._throttle = throttle or SendingThrottle()
         self._find = find
         self._peers = peers
         self._broker_epoch = broker_epoch
@@ -233,6 +250,9 @@ class ReplicaServer:
                 return None
             if slot.fetch_offset < log.log_start_offset:
                 return _out_of_range(slot, log)
+            throttle = self._throttle
+            if throttle.is_on and throttle.holds(slot.key, slot.session.follower):
+                return None
             data = self._reads.get((slot.key, slot.fetch_offset))
             if data is None or not 0 < len(data) <= room_bytes:
                 slot_bytes_max = self._slot_bytes_max if self._batches_left > 0 else 0
@@ -244,6 +264,8 @@ class ReplicaServer:
                 )
                 data = self._reads[slot.key, slot.fetch_offset] = read.data
                 self._batches_left -= read.batches
+            if throttle.is_on:
+                throttle.note(slot.key, len(data))
             limits = log.high_watermark, log.log_start_offset
             return new_tuple(SlotAnswer, (slot.slot, 0, *limits, NO_EPOCH, NO_OFFSET, data))
         except KafkaError as error:

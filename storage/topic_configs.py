@@ -8,6 +8,7 @@ A configuration that this broker would not honour is refused, never silently tak
 bear the reason in `not_served`, and only the default value passes.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -182,6 +183,15 @@ def _one_of(*allowed: str) -> Callable[[Any], str | None]:
     return lambda value: None if value in allowed else f"String must be one of: {listed}"
 
 
+def _throttled_replicas(value: list[str]) -> str | None:
+    if value == ["*"] or all(map(_THROTTLED.fullmatch, value)):
+        return None
+    return (
+        "It must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+
 def _cleanup_policy(value: list[str]) -> str | None:
     unknown = [item for item in value if item not in ("compact", "delete")]
     if unknown or len(set(value)) != len(value):
@@ -193,7 +203,7 @@ _B, _S, _I = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _L, _D, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 _AS_SENT = "batches are stored as the producer compressed them"
 _NO_TIERS = "there is no tiered storage"
-_NO_THROTTLE = "replication is not throttled"
+_THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 _PRODUCER_OR_NONE = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 # The fields of a TopicConfig.
@@ -219,12 +229,12 @@ _ROWS: list[tuple[Any, ...]] = [
      "fsync after so many records; 1 = each batch is on disk before it is acknowledged."),
     ("flush.ms", _L, str(LONG_MAX), _at_least(0), "log.flush.interval.ms",
      "fsync what is older than this."),
-    ("follower.replication.throttled.replicas", _LIST, "", _anything, None,
-     "Replicas whose fetching is throttled.", _NO_THROTTLE),
+    ("follower.replication.throttled.replicas", _LIST, "", _throttled_replicas, None,
+     "Replicas whose fetching is throttled: PARTITION:BROKER,..., or *."),
     ("index.interval.bytes", _I, "4096", _at_least(0), "log.index.interval.bytes",
      "An index entry at most once in so many bytes."),
-    ("leader.replication.throttled.replicas", _LIST, "", _anything, None,
-     "Replicas whose serving is throttled.", _NO_THROTTLE),
+    ("leader.replication.throttled.replicas", _LIST, "", _throttled_replicas, None,
+     "Replicas whose serving is throttled: PARTITION:BROKER,..., or *."),
     ("local.retention.bytes", _L, "-2", _at_least(-2), "log.local.retention.bytes",
      "Without tiered storage it means nothing, here as in Kafka."),
     ("local.retention.ms", _L, "-2", _at_least(-2), "log.local.retention.ms",

@@ -119,8 +119,8 @@ class Changes:
 
     A created topic's partitions are not listed in partitions_changed, nor a deleted one's; of the
     others it has the value before (None: the partition is new) and after.
-    configs_changed names topics; configs of brokers count as brokers_changed, and those of the
-    whole cluster (dynamic or static) as cluster_configs_changed.
+    configs_changed names topics, broker_configs_changed single brokers; the configs of the whole
+    cluster (dynamic or static) are cluster_configs_changed.
     """
 
     topics_created: set[str] = field(default_factory=set[str])
@@ -130,6 +130,7 @@ class Changes:
     )
     configs_changed: set[str] = field(default_factory=set[str])
     brokers_changed: set[int] = field(default_factory=set[int])
+    broker_configs_changed: set[int] = field(default_factory=set[int])
     cluster_configs_changed: bool = False
     others_changed: bool = False  # ids, placement, clock, groups, ACLs, quotas, features
 

@@ -220,10 +220,10 @@ def difference(before: ClusterTables, after: ClusterTables) -> Steps[Changes]:
         if known.configs != topic.configs:
             changes.configs_changed.add(name)
     for node in before.brokers.keys() | after.brokers.keys():
-        if before.brokers.get(node) != after.brokers.get(node) or before.broker_configs.get(
-            str(node)
-        ) != after.broker_configs.get(str(node)):
+        if before.brokers.get(node) != after.brokers.get(node):
             changes.brokers_changed.add(node)
+        if before.broker_configs.get(str(node)) != after.broker_configs.get(str(node)):
+            changes.broker_configs_changed.add(node)
     changes.cluster_configs_changed = (
         before.defaults != after.defaults
         or before.broker_configs.get("") != after.broker_configs.get("")

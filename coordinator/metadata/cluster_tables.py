@@ -256,7 +256,7 @@ class ClusterTables:
         if name == WHOLE_CLUSTER:
             self._changes.cluster_configs_changed = True
         else:
-            self._changes.brokers_changed.add(int(name))
+            self._changes.broker_configs_changed.add(int(name))
 
     def put_group_configs(self, group_id: str, configs: dict[str, str]) -> None:
         """Replace the configs of a group."""

@@ -37,11 +37,10 @@ Validate = Callable[[Mapping[str, str]], object]  # raises InvalidConfig
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidators:
-    """How to tell good configs from bad ones: of topics, one broker, all brokers, groups."""
+    """How to tell good configs from bad ones: of topics, brokers, groups."""
 
     topic: Validate
     broker: Validate
-    cluster: Validate
     group: Validate
 
 
@@ -117,7 +116,7 @@ def _outcome(
         return validators.topic, changed_configs(topic.configs if topic else {}, resource)
     if resource.resource_type == BROKER_RESOURCE:
         configs = changed_configs(tables.broker_configs.get(resource.name, {}), resource)
-        return validators.broker if resource.name else validators.cluster, configs
+        return validators.broker, configs
     if resource.resource_type == GROUP_RESOURCE:
         before = tables.group_configs.get(resource.name, {})
         return validators.group, changed_configs(before, resource)

@@ -17,6 +17,7 @@ from .broker_keys import BrokerSettings
 from .keys import COARSER_UNITS, PASSWORD, BrokerKey, parse_properties, topic_default_keys
 from .listener_keys import LISTENER_ATTRIBUTES
 from .listeners import Listener, listener_key, parse_listeners
+from .quota_keys import THROTTLE_KEYS
 from .tuning_keys import TUNING_KEYS
 
 _VOTERS_ALLOWED = (1, 3, 4, 5)
@@ -224,6 +225,7 @@ _ATTRIBUTES = {f.metadata["key"].name: f.name for f in fields(BrokerConfig) if "
 BROKER_KEYS: Mapping[str, BrokerKey] = {
     **{f.metadata["key"].name: f.metadata["key"] for f in fields(BrokerConfig) if f.metadata},
     **topic_default_keys({"min.insync.replicas": "2"}),
+    **THROTTLE_KEYS,
     **TUNING_KEYS,
 }
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from ...coordinator.metadata.cluster_tables import WHOLE_CLUSTER
 from ...coordinator.metadata.config_checks import ConfigValidators, Validate
@@ -17,7 +18,7 @@ def topic_defaults_in_force(
 
     broker_configs: the dynamic configs of the replicated metadata.
     """
-    dynamic = broker_configs.get(WHOLE_CLUSTER, {})
+    dynamic = dynamic_configs(config, broker_configs)
     return dict(config.topic_defaults) | {
         key.topic_config: value
         for name, value in dynamic.items()
@@ -25,8 +26,26 @@ def topic_defaults_in_force(
     }
 
 
-def judge_cluster_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig unless these may be set for all brokers while they run."""
+def dynamic_configs(
+    config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """Return what was set while brokers run and holds for this one; its own wins."""
+    return {
+        **broker_configs.get(WHOLE_CLUSTER, {}),
+        **broker_configs.get(str(config.node_id), {}),
+    }
+
+
+def value_in_force(
+    config: BrokerConfig, broker_configs: Mapping[str, Mapping[str, str]], name: str
+) -> Any:
+    """Return the parsed value of a dynamic key that is no attribute of the configuration."""
+    key, texts = BROKER_KEYS[name], dynamic_configs(config, broker_configs)
+    return key.parse(texts.get(name, config.static_values.get(name, key.default or "")))
+
+
+def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
+    """Raise InvalidConfig unless these may be set for brokers while they run."""
     for name, value in configs.items():
         key = BROKER_KEYS.get(name)
         if key is None:
@@ -36,20 +55,10 @@ def judge_cluster_configs(configs: Mapping[str, str]) -> None:
         key.parse(value)
 
 
-def judge_broker_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig for anything: what is dynamic here holds for the whole cluster."""
-    if configs:
-        raise InvalidConfig(
-            f"{', '.join(sorted(configs))}: configs can be set for topics and for the whole "
-            f"cluster (an empty broker name), not for a single running broker."
-        )
-
-
 def config_validators(config: BrokerConfig, topic: Validate) -> ConfigValidators:
     """Return how this broker judges configurations before they are proposed."""
     return ConfigValidators(
         topic=topic,
-        broker=judge_broker_configs,
-        cluster=judge_cluster_configs,
+        broker=judge_dynamic_configs,
         group=partial(judge_group_configs, config),
     )

@@ -1,8 +1,10 @@
-"""The keys of client quotas; the quotas themselves are in the metadata (AlterClientQuotas)."""
+"""The keys of quotas: of clients, which are in the metadata (AlterClientQuotas), and the rates
+that replication is throttled to (KIP-73).
+"""
 
 from dataclasses import dataclass
 
-from .keys import INT, at_least, setting
+from .keys import INT, LONG, BrokerKey, at_least, setting
 from .listener_keys import ListenerSettings
 
 
@@ -16,3 +18,28 @@ class QuotaSettings(ListenerSettings):
     quota_window_size_seconds: int = setting(
         "quota.window.size.seconds", INT, "1", "How long a sample is.", at_least(1)
     )
+    replication_quota_window_num: int = setting(
+        "replication.quota.window.num", INT, "11", "How many samples make a throttled rate.",
+        at_least(2),
+    )  # fmt: skip
+    replication_quota_window_size_seconds: int = setting(
+        "replication.quota.window.size.seconds", INT, "1", "How long such a sample is.", at_least(1)
+    )
+
+
+LEADER_RATE, FOLLOWER_RATE = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+)
+UNLIMITED = 2**63 - 1
+THROTTLE_KEYS = {
+    name: BrokerKey(
+        name=name,
+        type=LONG,
+        default=str(UNLIMITED),
+        doc=f"How many bytes a second the throttled replicas of a broker {do} at most.",
+        check=at_least(0),
+        is_dynamic=True,
+    )
+    for name, do in ((LEADER_RATE, "are sent"), (FOLLOWER_RATE, "fetch"))
+}

@@ -15,6 +15,7 @@ from ...runtime.earliest_timer import EarliestTimer
 from .hosted_partition import HostedPartition
 from .ports import Followers
 from .replica_manager import ReplicaManager
+from .replication_throttle import ReplicationThrottle
 
 
 class FollowerService(Followers):
@@ -27,15 +28,19 @@ class FollowerService(Followers):
         *,
         broker_epoch: int,
         response_bytes_max: int,
+        throttle: ReplicationThrottle,
     ) -> None:
         self._replicas = replicas
+        self._throttle = throttle
         self._clock = replicas.clock
         self._server = ReplicaServer(
             replicas.get_by_id,  # type: ignore[arg-type]
             replicas.peers,
             broker_epoch=broker_epoch,
             response_bytes_max=response_bytes_max,
+            throttle=throttle,
         )
+        self._released_timer = EarliestTimer(self._clock.monotonic_ms, self._release)
         self._timer = EarliestTimer(self._clock.monotonic_ms, self._expire)
         replicas.followers = self
         transport.on_request(PeerMessage.REPLICA_FETCH, self._fetch, bulk=True)
@@ -44,6 +49,7 @@ class FollowerService(Followers):
     def stop(self) -> None:
         """Let go of the timer; the transport's end ends the polls."""
         self._timer.cancel()
+        self._released_timer.cancel()
 
     def _fetch(self, follower: int, header: bytes, _: list[Buffer], reply: Reply) -> None:
         request = decode_fetch_request(header)
@@ -85,9 +91,17 @@ class FollowerService(Followers):
         for _, reply, response in self._server.take_responses(now_ms):
             assert callable(reply)
             reply(*encode_fetch_response(response))
+        if self._throttle.held:
+            self._released_timer.set(now_ms + max(1, self._throttle.pause_ms()))
         deadline_ms = self._server.next_deadline_ms
         if deadline_ms is not None and deadline_ms < self._timer.at_ms:
             self._timer.set(deadline_ms)
+
+    def _release(self) -> None:
+        """Let the followers have what was held; it is held again where it is still too much."""
+        for key in self._throttle.released():
+            self._server.appended(key)
+        self._respond(self._clock.monotonic_ms())
 
     def _expire(self) -> None:
         self._respond(self._clock.monotonic_ms())

@@ -35,6 +35,7 @@ from ..config.broker_config import BrokerConfig
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import HostedPartition
 from .replica_manager import ReplicaManager
+from .replication_throttle import ReplicationThrottle
 
 BATCHES_A_STEP, BYTES_A_STEP = 128, 1024 * 1024  # of an append: 3 ms where all are markers
 AT_ONCE_STEPS_MAX, AT_ONCE_BYTES_MAX = 4, 2 * 1024 * 1024  # of an answer that is not sliced
@@ -86,6 +87,7 @@ class ReplicaFetcher:
         transport: PeerTransport,
         replicas: ReplicaManager,
         config: BrokerConfig,
+        throttle: ReplicationThrottle,
         leader_id: int,
     ) -> None:
         self.leader_id = leader_id
@@ -93,6 +95,7 @@ class ReplicaFetcher:
         self._transport = transport
         self._replicas = replicas
         self._config = config
+        self._throttle = throttle
         self._session = FollowerSession()
         self._loop = asyncio.get_running_loop()
         self._limited_log = LimitedLog(logger)  # a full disk: each partition, every second
@@ -156,6 +159,8 @@ class ReplicaFetcher:
             self._wake_at(self._not_before_ms, now_ms)
             return
         session = self._session
+        if session.retries and self._throttle.is_on:
+            self._hold(now_ms)
         if session.should_send(now_ms):
             request = session.next_request(
                 broker_epoch=self.broker_epoch,
@@ -172,6 +177,15 @@ class ReplicaFetcher:
             )
         if session.retries:
             self._wake_at(min(session.retries.values()), now_ms)
+
+    def _hold(self, now_ms: int) -> None:
+        """Keep throttled slots that are due out of the session while the rate is too high."""
+        if not (pause_ms := self._throttle.pause_ms()):
+            return
+        retries, own = self._session.retries, self._config.node_id
+        for key, at_ms in retries.items():
+            if at_ms <= now_ms and self._throttle.may_hold(key, own):
+                retries[key] = now_ms + pause_ms
 
     def _wake_at(self, at_ms: int, now_ms: int) -> None:
         if self._timer is not None:
@@ -198,6 +212,9 @@ class ReplicaFetcher:
         if answers is None:
             self._back_off()
             return
+        if self._throttle.is_on:
+            for slot, answer in answers:
+                self._throttle.note(slot.key, len(answer.records))
         if len(answers) == 1:
             slot, answer = answers[0]
             _, error, _, _, _, diverging_end_offset, records = answer
@@ -347,6 +364,9 @@ class ReplicaFetcher:
             self._replicas.flusher.flush(partition, again)
             return
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
+        throttle = self._throttle
+        if throttle.is_on and throttle.may_hold(slot.key, self._config.node_id):
+            backoff_ms = backoff_ms or throttle.pause_ms() or None
         if backoff_ms is not None:
             self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
         if not self._is_pumping:

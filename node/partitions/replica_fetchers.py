@@ -7,18 +7,23 @@ from ..config.broker_config import BrokerConfig
 from .hosted_partition import HostedPartition
 from .replica_fetcher import ReplicaFetcher
 from .replica_manager import ReplicaManager
+from .replication_throttle import ReplicationThrottle
 
 
 class ReplicaFetchers:
     """All the polls of one broker."""
 
     def __init__(
-        self, transport: PeerTransport, replicas: ReplicaManager, config: BrokerConfig
+        self,
+        transport: PeerTransport,
+        replicas: ReplicaManager,
+        config: BrokerConfig,
+        throttle: ReplicationThrottle,
     ) -> None:
         self.broker_epoch = -1
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._fetcher_of: dict[HostedPartition, ReplicaFetcher] = {}
-        self._make = partial(ReplicaFetcher, transport, replicas, config)
+        self._make = partial(ReplicaFetcher, transport, replicas, config, throttle)
         transport.on_peer_change(self._peer_changed)
 
     def follow(self, partition: HostedPartition) -> None:

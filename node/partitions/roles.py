@@ -111,7 +111,9 @@ class PartitionRoles:
 
     def apply(self, changes: Changes) -> None:
         """Follow the metadata by one step. Before `start` only what has gone is remembered."""
-        self._logs.configs_changed(None if changes.cluster_configs_changed else _names_in(changes))
+        own_configs_changed = self._node_id in changes.broker_configs_changed
+        all_logs_changed = changes.cluster_configs_changed or own_configs_changed
+        self._logs.configs_changed(None if all_logs_changed else _names_in(changes))
         if self.broker_epoch < 0:
             deleted = (topic_id for _, topic_id in changes.topics_deleted)
             self._logs.directory.known_elsewhere.update(deleted)
@@ -133,7 +135,7 @@ class PartitionRoles:
             topic = self._state.topics.get(name)
             if topic is not None:
                 keys.update(((name, index), None) for index in range(len(topic.partitions)))
-        if changes.cluster_configs_changed:
+        if all_logs_changed:
             keys.update(((hosted.topic, hosted.index), None) for hosted in self._replicas)
         self._look_at(keys)
         if changes.brokers_changed:

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
+from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.replica_fetchers import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
+from oncelog.node.partitions.replication_throttle import ReplicationThrottle
 from oncelog.replication.messages import (
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -90,7 +92,12 @@ class FollowingBroker:
         )
         self.failures = self.replicas.failed_logs = RecordedFailures()
         self.links = Links()
-        self.fetchers = ReplicaFetchers(self.links, self.replicas, broker_config(**settings))  # type: ignore[arg-type]
+        config = broker_config(1, **settings)
+        self.state = ClusterState()
+        self.throttle = ReplicationThrottle(
+            self.state, config, "follower", self.replicas.clock.monotonic_ms
+        )
+        self.fetchers = ReplicaFetchers(self.links, self.replicas, config, self.throttle)  # type: ignore[arg-type]
 
     @property
     def polls(self) -> list[Poll]:

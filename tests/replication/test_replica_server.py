@@ -2,13 +2,14 @@
 
 import gc
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from oncelog.replication import replica_server
 from oncelog.replication.follower_progress import PeerView
 from oncelog.replication.messages import AddedSlot, MovedSlot, ReplicaFetchRequest, SlotAnswer
-from oncelog.replication.replica_server import ReplicaServer
+from oncelog.replication.replica_server import ReplicaServer, SendingThrottle
 from oncelog.replication.replica_session import LeaderSession, LeaderSlot
 from oncelog.wire.errors import ErrorCode, KafkaStorageError
 
@@ -29,7 +30,7 @@ class Host:
 class Broker:
     """Broker 1, which leads; its followers are the test's."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.peers = PeerView(live=LIVE)
         self.hosts: dict[tuple[bytes, int], Host] = {}
         self.server = ReplicaServer(self.hosts.get, self.peers, broker_epoch=11, **limits)
@@ -97,7 +98,7 @@ def added(slot: int, *, epoch: int = 5, at: tuple[int, int] = (0, -1)) -> AddedS
     return AddedSlot(slot, *KEYS[slot], epoch, *at, 0)
 
 
-def opened(*slots: int, **limits: int) -> Broker:
+def opened(*slots: int, **limits: Any) -> Broker:
     """A broker that leads these partitions, with a session in which follower 2 has them."""
     broker = Broker(**limits)
     for slot in slots:
@@ -422,3 +423,33 @@ def test_a_session_that_ends_with_news_to_tell_leaves_no_cycle() -> None:
         assert not left
     finally:
         gc.enable()
+
+
+class Throttle(SendingThrottle):
+    def __init__(self) -> None:
+        self.is_on = True
+        self.held = {KEYS[0]}
+        self.noted: list[tuple[Any, int]] = []
+
+    def holds(self, key, replica: int) -> bool:
+        assert replica == 2
+        return key in self.held
+
+    def note(self, key, size_bytes: int) -> None:
+        self.noted.append((key, size_bytes))
+
+
+def test_a_throttled_partition_is_answered_once_it_is_held_no_longer():
+    throttle = Throttle()
+    broker = opened(0, 1, throttle=throttle)
+    for key in KEYS[:2]:
+        broker.append(key)
+    (sent,) = broker.answers()
+    assert sent.slot == 1
+    assert throttle.noted == [(KEYS[1], len(sent.records))]
+    broker.poll(moved=[MovedSlot(1, 1, 5, 0)])
+    assert broker.responses() == []
+    throttle.held.clear()
+    broker.server.appended(KEYS[0])
+    (sent,) = broker.answers()
+    assert (sent.slot, throttle.noted[1]) == (0, (KEYS[0], len(sent.records)))

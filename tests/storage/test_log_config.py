@@ -6,6 +6,8 @@ from oncelog.storage.log_config import LogConfig, RecordCheck
 from oncelog.storage.topic_configs import LONG_MAX, TOPIC_CONFIGS, parse_topic_configs
 from oncelog.wire.errors import InvalidConfig
 
+SIDES = ("leader", "follower")
+
 
 def test_the_defaults_of_the_table_are_the_defaults_of_the_log():
     assert LogConfig.from_topic_configs({}) == LogConfig()
@@ -33,7 +35,9 @@ def test_every_default_passes_its_own_check():
         ("compression.type", "gzip", "stored as the producer compressed them"),
         ("compression.type", "brotli", "String must be one of"),
         ("remote.storage.enable", "true", "there is no tiered storage"),
-        ("leader.replication.throttled.replicas", "0:1", "replication is not throttled"),
+        ("leader.replication.throttled.replicas", "x", "must be the literal"),
+        ("follower.replication.throttled.replicas", "0:1,*", "must be the literal"),
+        ("follower.replication.throttled.replicas", "0:1:2", "must be the literal"),
     ],
 )
 def test_what_is_out_of_bounds_or_not_honoured_is_refused(name, value, complaint):
@@ -42,6 +46,11 @@ def test_what_is_out_of_bounds_or_not_honoured_is_refused(name, value, complaint
     text = str(caught.value)  # a long one is cut in its midst
     assert text.startswith(f"Invalid value {value}"[:400])
     assert f" for configuration {name}: " in text
+
+
+@pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,12:3", " 0:1 , 1:2 "])
+def test_lists_of_throttled_replicas_are_taken(value):
+    parse_topic_configs({f"{side}.replication.throttled.replicas": value for side in SIDES})
 
 
 def test_unknown_names_and_nulls_are_refused():

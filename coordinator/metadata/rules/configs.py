@@ -38,7 +38,12 @@ from .partitions import partitions_of, settle_each
 CONFIGURED_GROUPS_MAX = 1_000
 GROUP_ID_BYTES_MAX = 1_000  # of a group that has configs
 # They decide about the cluster's leaders, so no single broker can have its own.
-CLUSTER_WIDE_ONLY = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
+CLUSTER_WIDE_ONLY = {
+    "min.insync.replicas": "Broker-level min.insync.replicas cannot be altered while ELR is "
+    "enabled.",
+    "unclean.leader.election.enable": "unclean.leader.election.enable can be set for topics and "
+    "for the whole cluster, not for a single broker.",
+}
 
 
 def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]:
@@ -137,7 +142,4 @@ def _check_broker(tables: ClusterTables, resource: ResourceConfigs) -> None:
         raise BrokerIdNotRegistered(f"Broker {resource.name} is not registered.")
     for operation in resource.operations:
         if operation.key in CLUSTER_WIDE_ONLY and operation.operation != DELETE:
-            raise InvalidConfig(
-                f"{operation.key} can be set for topics and for the whole cluster, not for "
-                f"a single broker."
-            )
+            raise InvalidConfig(CLUSTER_WIDE_ONLY[operation.key])

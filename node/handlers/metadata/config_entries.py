@@ -1,7 +1,8 @@
 """What a config is at this moment, and where that comes from.
 
-The order of precedence is Kafka's: the topic's own value, the cluster's dynamic one (KIP-226),
-this broker's file, the default. All that say something are listed as synonyms, the first wins.
+The order of precedence is Kafka's: the topic's own value, this broker's dynamic one, the cluster's
+(KIP-226), this broker's file, the default. All that say something are listed as synonyms, the first
+wins.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,8 @@ from ...services import BrokerServices
 
 NODE_ID_DIGITS_MAX = 10  # of 31 bits
 CONFIGS_MAX = 500  # of one topic in a request: more than there are
-TOPIC, DYNAMIC_CLUSTER, STATIC, DEFAULT, GROUP = 1, 3, 4, 5, 8  # Kafka's ConfigSource
+TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 2, 3, 4, 5  # Kafka's ConfigSource
+GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -136,9 +138,10 @@ def _topic_entry(
 
 def _broker_synonyms(broker: BrokerServices, name: str) -> Iterator[Synonym]:
     key, config = BROKER_KEYS[name], broker.config
-    dynamic = broker.state.broker_configs.get(WHOLE_CLUSTER, {})
-    if name in dynamic:
-        yield Synonym(name, dynamic[name], DYNAMIC_CLUSTER)
+    configs = broker.state.broker_configs
+    for of, source in ((str(broker.node_id), DYNAMIC_BROKER), (WHOLE_CLUSTER, DYNAMIC_CLUSTER)):
+        if name in (dynamic := configs.get(of, {})):
+            yield Synonym(name, dynamic[name], source)
     if name in config.static_values:
         yield Synonym(name, config.static_values[name], STATIC)
     default = key.default

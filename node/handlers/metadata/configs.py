@@ -5,10 +5,10 @@ AlterConfigs 0-2             replaces all of a resource's configs; kept for old 
 IncrementalAlterConfigs 0-1  changes single keys: set, delete, append, subtract (KIP-339).
 
 Topics take what the storage honours; what it does not is refused with the reason. Brokers take,
-while they run, the defaults of topics, for the whole cluster at once (an empty resource name).
-Groups take what holds for consumer groups, within the broker's bounds. Against Kafka: no configs
-of single brokers, loggers, or client metrics; and a key that nobody knows is an error, where Kafka
-stores it for brokers.
+while they run, the defaults of topics, rates of throttled replication, and what only tunes Kafka,
+for all of them (an empty resource name) or for one. Groups take what holds for consumer groups,
+within the broker's bounds. Against Kafka: a key that nobody knows is an error, where Kafka stores
+it for brokers.
 """
 
 import logging
@@ -273,8 +273,10 @@ def _checked(
         # To delete what is not set succeeds, as with Kafka: its tools end a move of replicas by
         # deleting the throttles of each broker.
         given = [operation.key for operation in operations if operation.operation != DELETE]
-        if name != WHOLE_CLUSTER:
-            _refuse_single_broker(broker, name, given)
+        if name != WHOLE_CLUSTER and node_id_of(name) != broker.node_id:
+            raise InvalidRequest(
+                f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+            )
         fixed = [key for key in given if key in BROKER_KEYS and not BROKER_KEYS[key].is_dynamic]
         if fixed:
             raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -286,18 +288,6 @@ def _checked(
     elif resource.resource_type != GROUP_RESOURCE:
         raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
     return ResourceConfigs(resource.resource_type, name, tuple(operations), replaces_all)
-
-
-def _refuse_single_broker(broker: BrokerServices, name: str, keys: Sequence[str]) -> None:
-    if node_id_of(name) != broker.node_id:
-        raise InvalidRequest(
-            f"Unexpected broker id, expected {broker.node_id}, but received {name}"
-        )
-    if keys:
-        raise InvalidRequest(
-            f"{', '.join(keys)} can be set for the whole cluster (an empty broker name) or in "
-            f"server.properties, not for a single running broker."
-        )
 
 
 def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.node.config.broker_config import BROKER_KEYS, BrokerConfig
-from oncelog.node.config.dynamic import judge_cluster_configs
+from oncelog.node.config.dynamic import judge_dynamic_configs
 from oncelog.node.config.tuning_keys import TUNING_KEYS, without_effect
 from oncelog.wire.errors import InvalidConfig
 
@@ -22,13 +22,13 @@ def test_a_value_of_another_type_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"num\.io\.threads: Not a number of type INT"):
         BrokerConfig.from_properties(REQUIRED | {"num.io.threads": "many"})
     with pytest.raises(InvalidConfig, match="at least 1"):
-        judge_cluster_configs({"num.io.threads": "0"})
+        judge_dynamic_configs({"num.io.threads": "0"})
 
 
 def test_those_of_all_brokers_may_be_set_where_kafka_allows_it() -> None:
-    judge_cluster_configs({"num.io.threads": "16", "log.cleaner.threads": "2"})
+    judge_dynamic_configs({"num.io.threads": "16", "log.cleaner.threads": "2"})
     with pytest.raises(InvalidConfig, match="dynamically"):
-        judge_cluster_configs({"queued.max.requests": "5"})
+        judge_dynamic_configs({"queued.max.requests": "5"})
 
 
 def test_the_sentence_names_those_that_were_set_only() -> None:

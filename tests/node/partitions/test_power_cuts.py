@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 
 from oncelog.coordinator.metadata.cluster_model import PartitionRegistration
+from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.node.clock import SystemClock
 from oncelog.node.partitions.checkpoint_writer import CheckpointWriter
 from oncelog.node.partitions.hosted_partition import HostedPartition
 from oncelog.node.partitions.log_compaction import LogCompaction
 from oncelog.node.partitions.replica_fetchers import ReplicaFetchers
 from oncelog.node.partitions.replica_manager import ReplicaManager
+from oncelog.node.partitions.replication_throttle import ReplicationThrottle
 from oncelog.replication.messages import decode_fetch_request, encode_fetch_response
 from oncelog.replication.replica_server import ReplicaServer
 from oncelog.runtime.sliced_work import SlicedWork
@@ -244,7 +246,8 @@ def test_the_end_of_a_node_while_it_cuts_its_log_leaves_no_hole(
         hosted = HostedPartition("t", 0, TOPIC_ID, log)
         replicas.add(hosted)
         config = broker_config(replica_fetch_wait_max_ms="1")
-        fetchers = ReplicaFetchers(leader, replicas, config)  # type: ignore
+        throttle = ReplicationThrottle(ClusterState(), config, "follower", lambda: NOW_MS)
+        fetchers = ReplicaFetchers(leader, replicas, config, throttle)  # type: ignore
         fetchers.broker_epoch = 1
         hosted.follow(record)
         machine.disk.operations_left = operations

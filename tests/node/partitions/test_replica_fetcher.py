@@ -76,3 +76,29 @@ async def test_a_leader_that_opens_no_session_is_not_asked_again_at_once(tmp_pat
     await until(lambda: broker.polls)
     assert [poll.request.session_id for poll in broker.polls] == [0]
     broker.fetchers.stop()
+
+
+async def test_a_throttled_follower_asks_for_no_more_while_its_rate_is_too_high(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = FollowingBroker(tmp_path)
+    throttled, other = broker.host(0), broker.host(1)
+    for one in (throttled, other):
+        broker.follow(one)
+    pauses, noted = [20, 20, 20, 0], dict[int, int]()
+    throttle = broker.throttle
+    monkeypatch.setattr(throttle, "is_on", True)
+    monkeypatch.setattr(throttle, "may_hold", lambda key, replica: key == throttled.key)
+    monkeypatch.setattr(throttle, "pause_ms", lambda: pauses.pop(0) if len(pauses) > 1 else 0)
+    monkeypatch.setattr(throttle, "note", lambda key, size: noted.update({key[1]: size}))
+    await asyncio.sleep(0)
+    broker.polls.pop().answer_all(records=batches(0))
+    assert [one.log.log_end_offset for one in (throttled, other)] == [1, 1]
+    assert noted == {0: len(batches(0)), 1: len(batches(0))}
+    (poll,) = broker.polls
+    assert [len(poll.request.moved), len(poll.request.removed)] == [1, 1]
+    await until(lambda: any(each.request.added for each in broker.polls))
+    assert len(pauses) == 1, "it is asked for again when the rate allows it, and not before"
+    added = [slot for each in broker.polls for slot in each.request.added]
+    assert [(slot.partition, slot.fetch_offset) for slot in added] == [(0, 1)]
+    broker.fetchers.stop()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.coordinator.metadata.commands import AlterConfigs, ConfigOperation, ResourceConfigs
 from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.storage.topic_configs import TOPIC_CONFIGS, ConfigType, text_as_parsed
@@ -294,17 +295,42 @@ def test_trying_changes_nothing(broker: FakeBroker) -> None:
         ("", "log.retention.ms", "soon", ErrorCode.INVALID_CONFIG),
         ("", "node.id", "2", ErrorCode.INVALID_REQUEST),
         ("", "no.such.key", "2", ErrorCode.INVALID_CONFIG),
-        ("1", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
+        ("1", "log.retention.ms", "1000", 0),
+        ("1", "num.io.threads", "4", 0),
+        ("1", "leader.replication.throttled.rate", "1000", 0),
+        ("1", "leader.replication.throttled.rate", "-1", ErrorCode.INVALID_CONFIG),
+        ("1", "log.retention.ms", "soon", ErrorCode.INVALID_CONFIG),
+        ("1", "min.insync.replicas", "1", ErrorCode.INVALID_CONFIG),
+        ("1", "node.id", "2", ErrorCode.INVALID_REQUEST),
+        ("1", "no.such.key", "2", ErrorCode.INVALID_CONFIG),
         ("2", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
         ("one", "log.retention.ms", "1000", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_brokers_take_what_holds_for_all_of_them(
+def test_brokers_take_dynamic_keys_for_all_of_them_or_one(
     broker: FakeBroker, name: str, key: str, value: str, code: int
 ) -> None:
     ((found, message),) = alter(broker, change(BROKER, name, (key, SET, value)))
     assert found == code, message
-    assert broker.state.broker_configs == ({"": {key: value}} if code == 0 else {})
+    assert broker.state.broker_configs == ({name: {key: value}} if code == 0 else {})
+
+
+def test_what_one_broker_is_given_wins_over_what_all_are(broker: FakeBroker) -> None:
+    broker.create("a")
+    key = "log.retention.ms"
+    for name, value in (("", "1000"), ("1", "500")):
+        assert alter(broker, change(BROKER, name, (key, SET, value))) == [(0, None)]
+    broker.controller.apply(
+        AlterConfigs((ResourceConfigs(BROKER, "2", (ConfigOperation(key, SET, "9"),)),))
+    )
+    shown = described(broker, BROKER, "1")[key]
+    assert (shown.value, shown.config_source, shown.read_only) == ("500", 2, False)
+    assert synonyms_of(shown) == [(key, "500", 2), (key, "1000", 3), (key, "604800000", 5)][:2]
+    of_topic = described(broker, TOPIC, "a")["retention.ms"]
+    assert (of_topic.value, of_topic.config_source) == ("500", 2)
+    assert described(broker, BROKER, "").keys() == {key}
+    assert alter(broker, change(BROKER, "1", (key, UNSET, None))) == [(0, None)]
+    assert described(broker, BROKER, "1")[key].value == "1000"
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -353,13 +379,6 @@ def test_to_delete_what_is_not_set_succeeds(broker: FakeBroker, kind: int, name:
         "no.such.key",
     )
     assert alter(broker, change(kind, name, *((key, UNSET, "") for key in keys))) == [(0, None)]
-
-
-def test_what_a_single_broker_may_not_have_is_named_without_what_is_deleted() -> None:
-    operations = (("log.retention.ms", SET, "5"), ("leader.replication.throttled.rate", UNSET, ""))
-    ((error, message),) = alter(FakeBroker(), change(BROKER, "1", *operations))
-    assert error == ErrorCode.INVALID_REQUEST
-    assert message.startswith("log.retention.ms can be set")
 
 
 @pytest.mark.parametrize("name", ["x", "9" * 5_000], ids=["letter", "digits"])

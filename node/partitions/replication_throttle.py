@@ -1,0 +1,106 @@
+"""Throttled replicas move at most so many bytes a second (KIP-73), for one side of one broker.
+
+The rate is a broker's dynamic configuration, the replicas are listed in their topics'. As in Kafka
+what a replica in sync moves is counted, but only one that is not is held: a throttle may delay a
+reassignment, and never a produce. So a rate below what producers write lets no replica catch up.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from ...coordinator.metadata.cluster_model import Changes
+from ...coordinator.metadata.cluster_state import ClusterState
+from ...coordinator.quotas.rate import QuotaRate
+from ...replication.replica_server import SendingThrottle
+from ...wire.identifiers import TopicIdPartition
+from ..config.broker_config import BrokerConfig
+from ..config.dynamic import value_in_force
+from ..config.quota_keys import UNLIMITED
+
+PAUSE_MS_MAX = 1_000  # then the rate is looked at again: it may be another one
+EVERY_PARTITION = "*"
+
+
+class ReplicationThrottle(SendingThrottle):
+    """`is_on`: whether there is a rate; while there is none nothing else is asked.
+
+    held: the partitions of which a leader's followers wait for more.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        config: BrokerConfig,
+        side: Literal["leader", "follower"],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._state, self._config, self._now_ms = state, config, now_ms
+        self._rate_key = f"{side}.replication.throttled.rate"
+        self._replicas_key = f"{side}.replication.throttled.replicas"
+        self._listed: dict[str, frozenset[int] | None] = {}  # by topic, as read; None: all
+        self.held: dict[TopicIdPartition, None] = {}
+        self._set_limit()
+        state.on_change(self._look)
+
+    def holds(self, key: TopicIdPartition, replica: int) -> bool:
+        """Whether nothing more may go to this replica for now; its partition is `held` then."""
+        is_held = self.may_hold(key, replica) and self.pause_ms() > 0
+        if is_held:
+            self.held[key] = None
+        return is_held
+
+    def released(self) -> list[TopicIdPartition]:
+        """Hold no partition any more; return those that were."""
+        keys = list(self.held)
+        self.held.clear()
+        return keys
+
+    def may_hold(self, key: TopicIdPartition, replica: int) -> bool:
+        """Whether a partition is throttled on this broker, and the replica not in sync."""
+        topic_id, index = key
+        topic = self._state.topic_by_id(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return False
+        return replica not in topic.partitions[index].isr and self._lists(topic.name, index)
+
+    def note(self, key: TopicIdPartition, size_bytes: int) -> None:
+        """Count bytes of a partition, if it is throttled on this broker."""
+        topic = self._state.topic_by_id(key[0])
+        if topic is not None and self._lists(topic.name, key[1]):
+            self._rate.record(size_bytes, self._limit, self._now_ms())
+
+    def pause_ms(self) -> int:
+        """How long until the rate is within its limit, or has to be looked at again."""
+        return min(PAUSE_MS_MAX, self._rate.record(0, self._limit, self._now_ms()))
+
+    def _lists(self, name: str, index: int) -> bool:
+        if name not in self._listed:
+            topic = self._state.topics.get(name)
+            text = "" if topic is None else topic.configs.get(self._replicas_key, "")
+            self._listed[name] = self._parsed(text)
+        listed = self._listed[name]
+        return listed is None or index in listed
+
+    def _parsed(self, text: str) -> frozenset[int] | None:
+        """The partitions whose replica on this broker is listed; None for all of them."""
+        if text.strip() == EVERY_PARTITION:
+            return None
+        own = str(self._config.node_id)
+        pairs = (each.strip().partition(":") for each in text.split(","))
+        return frozenset(int(index) for index, _, broker in pairs if broker == own)
+
+    def _look(self, changes: Changes) -> None:
+        if changes.configs_changed or changes.topics_created or changes.topics_deleted:
+            self._listed.clear()
+        own = self._config.node_id in changes.broker_configs_changed
+        if own or changes.cluster_configs_changed:
+            self._set_limit()
+
+    def _set_limit(self) -> None:
+        limit = value_in_force(self._config, self._state.broker_configs, self._rate_key)
+        self.is_on = limit < UNLIMITED
+        self._limit = max(1, limit)
+        self._rate = QuotaRate(
+            samples=self._config.replication_quota_window_num,
+            window_ms=self._config.replication_quota_window_size_seconds * 1_000,
+        )
