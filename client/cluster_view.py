@@ -21,9 +21,10 @@ from ..wire.errors import (
     UnknownTopicOrPartition,
     error_for,
 )
+from ..wire.framing import API_VERSIONS
 from ..wire.identifiers import Identity, TopicPartition
-from .connection import BrokerConnection
-from .failures import FORKED, NOT_TRUSTED, ClientClosed, HungUp, tell_of_forks
+from .connection import IDS_FROM, BrokerConnection, ClusterAndNode
+from .failures import FORKED, NOT_TRUSTED, AnotherBroker, ClientClosed, HungUp, tell_of_forks
 from .retries import Backoff, now_ms
 from .security.listener_probe import refuse_other_protocol, refuse_without_sasl
 from .security.permissions import error_about
@@ -114,6 +115,7 @@ class ClusterView:
         self.client_id, self.timeout_ms = client_id, timeout_ms
         self._security = security
         self.snapshot = ClusterSnapshot()
+        self._knows_itself = False  # whether its brokers serve ApiVersions 5
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
         self._opening: dict[tuple[str, int, str], asyncio.Lock] = {}
         self._failed: dict[tuple[str, int, str], tuple[type[KafkaError], str]] = {}  # at last
@@ -175,17 +177,35 @@ class ClusterView:
 
     async def _open(self, host: str, port: int) -> BrokerConnection:
         try:
-            return await self.connection_type.open(
+            made = await self.connection_type.open(
                 host,
                 port,
                 client_id=self.client_id,
                 timeout_ms=self.timeout_ms,
                 security=self._security,
+                meant=self._meant(host, port),
             )
+        except AnotherBroker:
+            self.snapshot.brokers.clear()  # so that the bootstrap list is asked next
+            raise
         except HungUp:
             if not self.snapshot.brokers:  # nobody has ever answered: do we speak as they do?
                 await refuse_other_protocol(host, port, self._security)
             raise
+        self._knows_itself = made.versions.get(API_VERSIONS, (0, 0))[1] >= IDS_FROM
+        return made
+
+    def _meant(self, host: str, port: int) -> ClusterAndNode | None:
+        """Return who has this address, where the brokers can tell whether it is they."""
+        cluster_id = self.snapshot.cluster_id
+        nodes = [
+            each.node_id
+            for each in self.snapshot.brokers.values()
+            if (each.host, each.port) == (host, port)
+        ]
+        if not self._knows_itself or cluster_id is None or len(nodes) != 1:
+            return None
+        return cluster_id, nodes[0]
 
     async def broker(self, node_id: int, channel: str = "") -> BrokerConnection:
         """The connection to one broker by its id."""

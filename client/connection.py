@@ -29,10 +29,13 @@ from ..wire.framing import API_VERSIONS, FrameReceiver, encode_request_header, f
 from ..wire.messages import control
 from ..wire.messages.apis import API_NAMES, is_flexible
 from ..wire.primitives import Reader
-from .failures import HungUp
+from .failures import AnotherBroker, HungUp
 
 if TYPE_CHECKING:
     from .security.session import SaslSession, Security
+
+IDS_FROM = 5  # of ApiVersions: it says which cluster and broker is meant
+ClusterAndNode = tuple[str, int]  # the ids of a cluster and of one of its brokers
 
 NEWEST = 1 << 15  # of versions: whatever both sides speak
 READ_HERE_BYTES_MAX = 32 * 1024  # what is longer is read in a thread, not in the event loop
@@ -55,7 +58,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     15: (0, 6),  # DescribeGroups
     16: (0, 5),  # ListGroups
     17: (1, 1),  # SaslHandshake, for tokens in frames
-    API_VERSIONS: (0, 3),
+    API_VERSIONS: (0, 5),
     19: (2, 7),  # CreateTopics
     20: (1, 5),  # DeleteTopics by name
     21: (0, 2),  # DeleteRecords
@@ -152,10 +155,13 @@ class BrokerConnection:
         client_id: str = "oncelog",
         timeout_ms: int = 10_000,
         security: "Security | None" = None,
+        meant: ClusterAndNode | None = None,
     ) -> Self:
         """Connect, ask for the versions, authenticate; NetworkException when nobody answers there.
 
-        Raises what `security` finds wrong: errors that are not retriable, and ValueError.
+        meant: the broker that must answer, else AnotherBroker; only where brokers serve version 5
+        of ApiVersions (KIP-1242). Raises what `security` finds wrong: errors that no retry ends,
+        and ValueError.
         """
         connection = cls(host, port, client_id, timeout_ms, security)
         loop = asyncio.get_running_loop()
@@ -175,7 +181,7 @@ class BrokerConnection:
             raise NetworkException(f"{host}:{port} cannot be reached ({problem})") from None
         connection._transport = transport
         try:
-            await connection._agree_on_versions()
+            await connection._agree_on_versions(meant)
             if security is not None:
                 connection._session = await security.begin_session(connection)
         except BaseException:
@@ -330,16 +336,25 @@ class BrokerConnection:
             raise self._closed("the connection is closed")
         self._transport.writelines(pieces)
 
-    async def _agree_on_versions(self) -> None:
-        code, versions, features = await self._ask_versions(3)
-        if code == ErrorCode.UNSUPPORTED_VERSION:  # KIP-511: an old broker says what it has
-            code, versions, features = await self._ask_versions(0)
+    async def _agree_on_versions(self, meant: ClusterAndNode | None) -> None:
+        code, versions, features = 0, {}, {}
+        for version in (3, 0) if meant is None else (IDS_FROM, 3, 0):
+            code, versions, features = await self._ask_versions(version, meant)
+            if code != ErrorCode.UNSUPPORTED_VERSION:  # KIP-511: an old broker says what it has
+                break
+        if code == ErrorCode.REBOOTSTRAP_REQUIRED and meant is not None:
+            raise AnotherBroker(
+                f"{self.host}:{self.port} is no longer broker {meant[1]} of cluster {meant[0]}"
+            )
         if code:
             raise error_for(code)
         self.versions, self.features = versions, features
 
-    async def _ask_versions(self, version: int) -> "_Offer":
-        body = control.encode_request(API_VERSIONS, version, CLIENT_SOFTWARE if version else {})
+    async def _ask_versions(self, version: int, meant: ClusterAndNode | None) -> "_Offer":
+        values: dict[str, Any] = {**CLIENT_SOFTWARE} if version else {}
+        if meant is not None and version >= IDS_FROM:
+            values["cluster_id"], values["node_id"] = meant
+        body = control.encode_request(API_VERSIONS, version, values)
         answer = bytes(await self.send(API_VERSIONS, version, [body]))
         refused = int.from_bytes(answer[:2], "big") == ErrorCode.UNSUPPORTED_VERSION
         return _offer(0 if refused else version, answer)

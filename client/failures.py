@@ -71,6 +71,10 @@ class CommitFailed(KafkaError):
     code = ErrorCode.ILLEGAL_GENERATION
 
 
+class AnotherBroker(NetworkException):
+    """The address belongs to another broker now, or to one of another cluster (KIP-1242)."""
+
+
 class HungUp(NetworkException):
     """Who took the connection closed it before anything was answered."""
 

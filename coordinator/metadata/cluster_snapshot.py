@@ -29,6 +29,7 @@ WITH_ACLS_VERSION = 4  # and one more; written only where there are ACLs
 WITH_USERS_VERSION = 5  # and one more; written only where users have credentials
 WITH_QUOTAS_VERSION = 6  # and one more; written only where there are quotas
 WITH_FEATURES_VERSION = 7  # and one more; written only where levels of features were set
+WITH_CLIENT_METRICS_VERSION = 8  # and one more; written only where there are subscriptions
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
 _List = tuple[Callable[[Any], Any], Sequence[object]]  # how an entry is written, entries
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
@@ -60,6 +61,8 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     version = WITH_QUOTAS_VERSION if quotas else version
     features = [(name, *found) for name, found in sorted(tables.features.items())]
     version = WITH_FEATURES_VERSION if features else version
+    subscriptions = _sorted(tables.client_metrics_configs)
+    version = WITH_CLIENT_METRICS_VERSION if subscriptions else version
     head = (
         version,
         tables.cluster_id,
@@ -76,7 +79,8 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         (topic.name, topic.topic_id, topic.configs, tuple(topic.partitions))
         for topic in tables.topics.values()
     ]
-    lists: list[_List] = [(_acl_fields, acls), (tuple, users), (tuple, quotas), (tuple, features)]
+    lists: list[_List] = [(_acl_fields, acls)]
+    lists += [(tuple, entries) for entries in (users, quotas, features, subscriptions)]
     return _encode(head, topics, tail, lists[: max(0, version - WITH_GROUPS_VERSION)])
 
 
@@ -142,10 +146,10 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in range(VERSION, WITH_FEATURES_VERSION + 1):
+    if version not in range(VERSION, WITH_CLIENT_METRICS_VERSION + 1):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} to {WITH_FEATURES_VERSION}."
+            f"versions {VERSION} to {WITH_CLIENT_METRICS_VERSION}."
         )
     if count != 9 + version:
         raise ValueError(f"it has {count} parts, not {9 + version}")
@@ -192,6 +196,9 @@ def _decode(
     for _ in range(reader.array() if version >= WITH_FEATURES_VERSION else 0):
         name, level, index = reader.value()
         tables.features[name] = FeatureLevel(level, index)
+    for _ in range(reader.array() if version >= WITH_CLIENT_METRICS_VERSION else 0):
+        name, configs = reader.value()
+        tables.client_metrics_configs[name] = dict(configs)
     reader.end()
     tables.take_changes()
     return tables, outcomes

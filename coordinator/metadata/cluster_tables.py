@@ -15,6 +15,7 @@ from ..acls.bindings import AclBinding
 from ..quotas.quota_table import QuotaEntity, QuotaTable
 from .clock_advances import ClockAdvances
 from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
+from .commands import GROUP_RESOURCE
 from .features import FEATURES, FeatureLevel
 
 
@@ -87,6 +88,7 @@ class ClusterTables:
         self.topics: dict[str, Topic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; of groups to come, too
+        self.client_metrics_configs: dict[str, dict[str, str]] = {}  # by the subscription's name
         self.acls = AclTable()
         self.scram_credentials: dict[str, dict[int, ScramCredential]] = {}  # user, mechanism
         self.quotas = QuotaTable()
@@ -258,12 +260,16 @@ class ClusterTables:
         else:
             self._changes.broker_configs_changed.add(int(name))
 
-    def put_group_configs(self, group_id: str, configs: dict[str, str]) -> None:
-        """Replace the configs of a group."""
+    def named_configs(self, kind: int) -> dict[str, dict[str, str]]:
+        """The configs of all groups, or of all subscriptions to metrics of clients, by name."""
+        return self.group_configs if kind == GROUP_RESOURCE else self.client_metrics_configs
+
+    def put_named_configs(self, kind: int, name: str, configs: dict[str, str]) -> None:
+        """Replace the configs of a group, or of a subscription to metrics of clients."""
         if configs:
-            self.group_configs[group_id] = configs
+            self.named_configs(kind)[name] = configs
         else:
-            self.group_configs.pop(group_id, None)
+            self.named_configs(kind).pop(name, None)
         self._changes.others_changed = True
 
     def put_acl(self, acl: AclBinding) -> None:

@@ -27,7 +27,8 @@ ITEMS_MAX = 256  # of one: it and its outcome are encoded and decoded in some 2 
 NO_OPERATION = b""
 _AN_ID = bytes(16)
 PREFERRED, UNCLEAN = 0, 1  # election types of KIP-460
-TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32  # Kafka's ConfigResource types
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4  # Kafka's ConfigResource types
+CLIENT_METRICS_RESOURCE, GROUP_RESOURCE = 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # operations of KIP-339
 
 
@@ -176,7 +177,7 @@ class ResourceConfigs:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Change configs of topics, brokers, groups (KIP-339), validated before proposing."""
+    """Change configs of topics, brokers and others (KIP-339), validated before proposing."""
 
     resources: tuple[ResourceConfigs, ...]
     validate_only: bool = False

@@ -12,6 +12,7 @@ from ...runtime.sliced_work import Steps
 from ...runtime.steps import made
 from ...wire.errors import (
     InvalidConfig,
+    InvalidRequest,
     KafkaError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -19,6 +20,7 @@ from ...wire.errors import (
 from .cluster_tables import ClusterTables
 from .commands import (
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
     AlterConfigs,
@@ -32,16 +34,17 @@ from .rules.configs import changed_configs
 from .topic_names import why_invalid
 
 VALIDATED_A_STEP = 8  # some 0.1 ms each
-Validate = Callable[[Mapping[str, str]], object]  # raises InvalidConfig
+Validate = Callable[[Mapping[str, str]], object]  # raises InvalidConfig, InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidators:
-    """How to tell good configs from bad ones: of topics, brokers, groups."""
+    """How to tell good configs from bad ones, by whose they are."""
 
     topic: Validate
     broker: Validate
     group: Validate
+    client_metrics: Validate
 
 
 def refuse_invalid_configs(
@@ -117,9 +120,11 @@ def _outcome(
     if resource.resource_type == BROKER_RESOURCE:
         configs = changed_configs(tables.broker_configs.get(resource.name, {}), resource)
         return validators.broker, configs
-    if resource.resource_type == GROUP_RESOURCE:
-        before = tables.group_configs.get(resource.name, {})
-        return validators.group, changed_configs(before, resource)
+    if resource.resource_type in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
+        is_group = resource.resource_type == GROUP_RESOURCE
+        before = tables.named_configs(resource.resource_type).get(resource.name, {})
+        validate = validators.group if is_group else validators.client_metrics
+        return validate, changed_configs(before, resource)
     return None, {}
 
 
@@ -138,5 +143,5 @@ def _validate(
 ) -> None:
     try:
         validate(configs)
-    except InvalidConfig as error:
+    except (InvalidConfig, InvalidRequest) as error:
         refused[item_key(item)] = item.refused(known or error)

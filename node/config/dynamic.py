@@ -8,6 +8,7 @@ from ...coordinator.metadata.cluster_tables import WHOLE_CLUSTER
 from ...coordinator.metadata.config_checks import ConfigValidators, Validate
 from ...wire.errors import InvalidConfig
 from .broker_config import BROKER_KEYS, BrokerConfig
+from .client_metrics import judge_client_metrics_configs
 from .group_configs import judge_group_configs
 
 
@@ -61,4 +62,5 @@ def config_validators(config: BrokerConfig, topic: Validate) -> ConfigValidators
         topic=topic,
         broker=judge_dynamic_configs,
         group=partial(judge_group_configs, config),
+        client_metrics=judge_client_metrics_configs,
     )

@@ -39,7 +39,6 @@ _BROKER_KEYS = {
     ),
     NO_QUOTAS: (
         "controller.quota.*",
-        "replication.quota.*",
         "alter.log.dirs.replication.quota.*",
         "client.quota.callback.class",
         "max.connections.per.ip.overrides",
@@ -90,6 +89,5 @@ REASONS: tuple[Reason, ...] = (
         for why, names in _BROKER_KEYS.items()
         for name in names
     ),
-    Reason("config", "client-metrics *", NO_METRICS),
     Reason("versions", "SaslHandshake", "after version 0 tokens are no requests; clients take 1"),
 )

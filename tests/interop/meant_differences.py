@@ -7,7 +7,6 @@ _NOT_SERVED = {
     "streams groups are not served": (88, 89, 93),
     "there are no controllers of their own": (94,),
 }
-_KINDS = "there are configs of topics, brokers and groups only"
 
 MEANT: tuple[Meant, ...] = (
     *(
@@ -79,8 +78,7 @@ MEANT: tuple[Meant, ...] = (
         "*configs[flush.ms].synonyms[log.flush.interval.ms]",
         "Kafka's broker key has no default of its own",
     ),
-    Meant("DescribeConfigs", "kind 8", "*error_code", _KINDS, kafka="NONE"),
-    Meant("DescribeConfigs", "kind 16", "*error_code", _KINDS, kafka="NONE"),
+    Meant("DescribeConfigs", "kind 8", "*configs[*", "Java's loggers are others than Python's"),
     Meant(
         "DescribeConfigs",
         "kind 32",
@@ -281,7 +279,6 @@ MEANT: tuple[Meant, ...] = (
         "nodes[0].listeners[*",
         "a voter is reached where its broker is",
     ),
-    Meant("ListConfigResources", "kinds *", "config_resources[*", _KINDS, ours=repr(MISSING)),
     Meant(
         "DescribeTopicPartitions",
         "empty name",

@@ -22,6 +22,7 @@ from .cases import (
     groups,
     log,
     lying,
+    other_configs,
     transaction_admin,
     transactions,
 )
@@ -80,7 +81,12 @@ SCENARIOS = {
     38: (fixed_facts.delegation_tokens,),
     42: (group_admin.delete_groups,),
     43: (admin.elect_leaders,),
-    44: (admin.incremental_alter_configs,),
+    44: (
+        admin.incremental_alter_configs,
+        other_configs.one_broker,
+        other_configs.loggers,
+        other_configs.client_metrics,
+    ),
     45: (admin.reassignments,),
     47: (group_admin.offset_delete,),
     55: (admin.describe_quorum,),

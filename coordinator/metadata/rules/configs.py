@@ -1,4 +1,4 @@
-"""Configurations of topics, brokers and groups change.
+"""Configurations of topics, brokers, groups and subscriptions to metrics of clients change.
 
 What a key may be is known where the request came in, and checked there (the storage and node
 floors own the tables); here the change is made, and the settings that decide about leaders take
@@ -23,6 +23,7 @@ from ..cluster_tables import WHOLE_CLUSTER, ClusterTables
 from ..commands import (
     APPEND,
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     DELETE,
     GROUP_RESOURCE,
     SET,
@@ -35,8 +36,13 @@ from ..commands import (
 from ..results import Item, Result
 from .partitions import partitions_of, settle_each
 
-CONFIGURED_GROUPS_MAX = 1_000
-GROUP_ID_BYTES_MAX = 1_000  # of a group that has configs
+CONFIGURED_MAX = 1_000  # groups, and subscriptions to metrics of clients
+NAME_BYTES_MAX = 1_000  # of one that has configs
+# What they are called, and what is said of one without a name.
+_NAMED_KINDS = {
+    GROUP_RESOURCE: ("group", "Default group resources are not allowed."),
+    CLIENT_METRICS_RESOURCE: ("subscription", "Subscription name can't be empty"),
+}
 # They decide about the cluster's leaders, so no single broker can have its own.
 CLUSTER_WIDE_ONLY = {
     "min.insync.replicas": "Broker-level min.insync.replicas cannot be altered while ELR is "
@@ -48,8 +54,8 @@ CLUSTER_WIDE_ONLY = {
 
 def alter_configs(tables: ClusterTables, command: AlterConfigs) -> Steps[Result]:
     """Per resource: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_REQUEST,
-    INVALID_CONFIG, POLICY_VIOLATION (too many groups), UNSUPPORTED_VERSION (a resource type that
-    we do not know).
+    INVALID_CONFIG, POLICY_VIOLATION (too many groups or subscriptions), UNSUPPORTED_VERSION (a
+    resource type that we do not know).
     """
     named = Counter((resource.resource_type, resource.name) for resource in command.resources)
     items: list[Item] = []
@@ -85,26 +91,29 @@ def _alter(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool
                 for topic in tables.topics.values():
                     yield from settle_each(tables, partitions_of(topic))
                     yield
-    elif resource.resource_type == GROUP_RESOURCE:
-        _alter_group(tables, resource, validate_only)
+    elif resource.resource_type in _NAMED_KINDS:
+        _alter_named(tables, resource, validate_only)
     else:
         raise UnsupportedVersion(
             f"There are no configs for the resource type {resource.resource_type}."
         )
 
 
-def _alter_group(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool) -> None:
-    """Any group may have configs, also one that is not there yet."""
-    if not resource.name:
-        raise InvalidRequest("Default group resources are not allowed.")
-    if len(resource.name.encode()) > GROUP_ID_BYTES_MAX:
-        raise InvalidRequest(f"A group id of more than {GROUP_ID_BYTES_MAX} bytes has no configs.")
-    before = tables.group_configs.get(resource.name, {})
+def _alter_named(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool) -> None:
+    """Any group or subscription may have configs, also one that is not there yet."""
+    kind, name = resource.resource_type, resource.name
+    word, refusal = _NAMED_KINDS[kind]
+    if not name:
+        raise InvalidRequest(refusal)
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise InvalidRequest(f"A {word} with a name of over {NAME_BYTES_MAX} bytes has no configs.")
+    known = tables.named_configs(kind)
+    before = known.get(name, {})
     configs = changed_configs(before, resource)
-    if configs and not before and len(tables.group_configs) >= CONFIGURED_GROUPS_MAX:
-        raise PolicyViolation(f"At most {CONFIGURED_GROUPS_MAX} groups have configs of their own.")
+    if configs and not before and len(known) >= CONFIGURED_MAX:
+        raise PolicyViolation(f"At most {CONFIGURED_MAX} {word}s have configs of their own.")
     if not validate_only and configs != before:
-        tables.put_group_configs(resource.name, configs)
+        tables.put_named_configs(kind, name, configs)
 
 
 def changed_configs(before: dict[str, str], resource: ResourceConfigs) -> dict[str, str]:

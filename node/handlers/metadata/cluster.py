@@ -4,7 +4,7 @@ ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows fe
                      v5 says which cluster and broker the client means (KIP-1242).
                      An unknown version is answered by the dispatcher (version 0, error 35).
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
-ListConfigResources 0-1  KIP-1142: topics and brokers; v0 knew client metrics only, we have none.
+ListConfigResources 0-1  KIP-1142: whatever may have configs; v0 knew client metrics only.
 
 Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served: `features.py`.
 """
@@ -14,7 +14,12 @@ from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
 from ....coordinator.metadata.cluster_model import BrokerRegistration
-from ....coordinator.metadata.commands import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ....coordinator.metadata.commands import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from ....runtime.steps import Steps
 from ....wire.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType, operation_bits
 from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
@@ -23,6 +28,7 @@ from ....wire.messages import api_keys, control, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
 from ...security.rights import OPEN, on_cluster
 from ..answers import code_only, code_with_message, entries_bytes
+from .configs import LOGGER_RESOURCE
 from .features import shown_features
 
 NOT_ASKED = -(2**31)
@@ -158,18 +164,26 @@ def list_config_resources(
     context: RequestContext, header: RequestHeader, request: "requests.ListConfigResourcesRequest"
 ) -> "responses.ListConfigResources.Response":
     """The names of what has configs."""
-    if header.api_version == 0:
-        return {"config_resources": []}
     state = context.broker.state
-    asked = set(request.resource_types) or {TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE}
-    if asked - {TOPIC_RESOURCE, BROKER_RESOURCE, 8, 16, GROUP_RESOURCE}:
+    nodes = list(map(str, state.brokers))
+    named: dict[int, Iterable[str]] = {
+        TOPIC_RESOURCE: state.topics,
+        BROKER_RESOURCE: nodes,
+        LOGGER_RESOURCE: nodes,
+        CLIENT_METRICS_RESOURCE: state.client_metrics_configs,
+        GROUP_RESOURCE: state.group_configs,
+    }
+    asked = set(getattr(request, "resource_types", ())) or set(named)
+    if header.api_version == 0:
+        asked = {CLIENT_METRICS_RESOURCE}
+    if asked - set(named):
         raise UnsupportedVersion
-    names = [(TOPIC_RESOURCE, name) for name in state.topics if TOPIC_RESOURCE in asked]
-    names += [(BROKER_RESOURCE, str(node)) for node in state.brokers if BROKER_RESOURCE in asked]
-    names += [(GROUP_RESOURCE, name) for name in state.group_configs if GROUP_RESOURCE in asked]
     return {
         "config_resources": [
-            {"resource_type": resource_type, "resource_name": name} for resource_type, name in names
+            {"resource_type": kind, "resource_name": name}
+            for kind, names in named.items()
+            if kind in asked
+            for name in names
         ]
     }
 
@@ -178,7 +192,7 @@ def _resources_bytes(
     context: RequestContext, request: "requests.ListConfigResourcesRequest"
 ) -> Steps[int]:
     state = context.broker.state
-    return entries_bytes(len, [state.topics, state.group_configs])
+    return entries_bytes(len, [state.topics, state.group_configs, state.client_metrics_configs])
 
 
 def in_order(brokers: Mapping[int, BrokerRegistration]) -> Iterable[BrokerRegistration]:

@@ -12,15 +12,18 @@ from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
 from ....storage.topic_configs import TOPIC_CONFIGS, ConfigType, TopicConfig, text_as_parsed
 from ....wire.errors import InvalidRequest
 from ...config.broker_config import BROKER_KEYS
+from ...config.client_metrics import CLIENT_METRICS_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...config.group_configs import GROUP_KEYS
 from ...config.keys import COARSER_UNITS
 from ...services import BrokerServices
+from .logger_levels import logger_levels
 
 NODE_ID_DIGITS_MAX = 10  # of 31 bits
+UNKNOWN_TYPE = 0
 CONFIGS_MAX = 500  # of one topic in a request: more than there are
 TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC, DEFAULT = 1, 2, 3, 4, 5  # Kafka's ConfigSource
-GROUP = 8
+LOGGER, CLIENT_METRICS, GROUP = 6, 7, 8
 
 
 class Synonym(NamedTuple):
@@ -107,6 +110,28 @@ def group_entries(broker: BrokerServices, group_id: str) -> list[Entry]:
         first = synonyms[0]
         entries.append(Entry(name, first.value, first.source, False, key.type, synonyms, key.doc))
     return entries
+
+
+def client_metrics_entries(broker: BrokerServices, name: str) -> list[Entry]:
+    """Return all configs of a subscription, which need not be there, by name."""
+    configs = broker.state.client_metrics_configs.get(name, {})
+    entries: list[Entry] = []
+    for key in CLIENT_METRICS_KEYS.values():
+        synonyms = [Synonym(key.name, key.default, DEFAULT)]
+        if key.name in configs:
+            synonyms.insert(0, Synonym(key.name, configs[key.name], CLIENT_METRICS))
+        first = synonyms[0]
+        entries.append(
+            Entry(key.name, first.value, first.source, False, key.type, synonyms, key.doc)
+        )
+    return entries
+
+
+def logger_entries() -> list[Entry]:
+    """Return the levels of all loggers of this process, by name."""
+    return [
+        Entry(name, level, LOGGER, False, UNKNOWN_TYPE, [], "") for name, level in logger_levels()
+    ]
 
 
 def node_id_of(resource_name: str) -> int:

@@ -7,8 +7,9 @@ IncrementalAlterConfigs 0-1  changes single keys: set, delete, append, subtract 
 Topics take what the storage honours; what it does not is refused with the reason. Brokers take,
 while they run, the defaults of topics, rates of throttled replication, and what only tunes Kafka,
 for all of them (an empty resource name) or for one. Groups take what holds for consumer groups,
-within the broker's bounds. Against Kafka: a key that nobody knows is an error, where Kafka stores
-it for brokers.
+within the broker's bounds; subscriptions to metrics of clients are kept, and clients asked for
+none. Loggers are Python's, those of the broker that is asked. Against Kafka: a key that nobody
+knows is an error, where Kafka stores it for brokers.
 """
 
 import logging
@@ -21,6 +22,7 @@ from ....coordinator.metadata.cluster_tables import WHOLE_CLUSTER
 from ....coordinator.metadata.commands import (
     APPEND,
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     DELETE,
     GROUP_RESOURCE,
     SET,
@@ -47,6 +49,7 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...config.broker_config import BROKER_KEYS
+from ...config.client_metrics import CLIENT_METRICS_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...config.group_configs import GROUP_KEYS
 from ...config.tuning_keys import without_effect
@@ -60,13 +63,17 @@ from .config_entries import (
     Synonym,
     as_parsed,
     broker_entries,
+    client_metrics_entries,
     dynamic_cluster_entries,
     effective_topic_configs,
     group_entries,
+    logger_entries,
     node_id_of,
 )
+from .logger_levels import alter_logger_levels, logger_count
 
 logger = logging.getLogger(__name__)
+LOGGER_RESOURCE = 8
 OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 SORTED_A_STEP = 25  # of resources, each with some lookups and checks
 if TYPE_CHECKING:
@@ -112,6 +119,8 @@ def _described_bytes(
             return len(BROKER_KEYS)
         if resource.resource_type == GROUP_RESOURCE:
             return len(GROUP_KEYS)
+        if resource.resource_type == LOGGER_RESOURCE:
+            return logger_count()
         return len(TOPIC_CONFIGS) if resource.resource_name in topics else 1
 
     return entries_bytes(count, request.resources)
@@ -139,6 +148,18 @@ def _entries_of(broker: BrokerServices, resource: "_Described") -> list[Entry]:
         if not name:
             raise InvalidRequest("Group name must not be empty")
         return list(map(as_parsed, group_entries(broker, name)))
+    if resource.resource_type == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise InvalidRequest("Client metrics subscription name must not be empty")
+        return client_metrics_entries(broker, name)
+    if resource.resource_type == LOGGER_RESOURCE:
+        if not name:
+            raise InvalidRequest("Broker id must not be empty")
+        if node_id_of(name) != broker.node_id:
+            raise InvalidRequest(
+                f"Unexpected broker id, expected {broker.node_id} but received {name}"
+            )
+        return logger_entries()
     raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
 
 
@@ -183,8 +204,11 @@ async def incremental_alter_configs(
 
     defaults_of = cache(partial(_list_defaults, context.broker))
 
-    def wanted(resource: "_Incremental") -> ResourceConfigs:
+    def wanted(resource: "_Incremental") -> ResourceConfigs | None:
         _check_count(resource)
+        if resource.resource_type == LOGGER_RESOURCE:
+            _alter_loggers(context.broker, resource, request.validate_only)
+            return None
         defaults = defaults_of(resource.resource_type)
         operations = []
         for config in resource.configs:
@@ -208,9 +232,12 @@ async def _alter(
     context: RequestContext,
     resources: Sequence[Altered],
     validate_only: bool,
-    wanted: Callable[[Altered], ResourceConfigs],
+    wanted: Callable[[Altered], ResourceConfigs | None],
 ) -> "responses.AlterConfigs.Response":
-    """Check each resource here, have the rest decided, and answer in the order of the request."""
+    """Check each resource here, have the rest decided, and answer in the order of the request.
+
+    wanted: gives what to decide, None where all is done.
+    """
     times = Counter((r.resource_type, r.resource_name) for r in resources)
     outcomes: dict[tuple[int, str], KafkaError | None] = {}
     changes: list[ResourceConfigs] = []
@@ -220,7 +247,11 @@ async def _alter(
         try:
             if times[key] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
-            changes.append(wanted(resource))
+            change = wanted(resource)
+            if change is None:
+                outcomes[key] = None
+            else:
+                changes.append(change)
         except KafkaError as error:
             outcomes[key] = error
 
@@ -249,6 +280,21 @@ async def _alter(
     return {"responses": Each(outcome, resources)}
 
 
+def _alter_loggers(broker: BrokerServices, resource: "_Incremental", validate_only: bool) -> None:
+    if node_id_of(resource.resource_name) != broker.node_id:
+        raise InvalidRequest(
+            f"Unexpected broker id, expected {broker.node_id}, but received "
+            f"{resource.resource_name}"
+        )
+    _check_keys(
+        operations := [
+            ConfigOperation(each.name, each.config_operation, each.value)
+            for each in resource.configs
+        ]
+    )
+    alter_logger_levels(operations, validate_only=validate_only)
+
+
 def _check_count(resource: "_Altered") -> None:
     if len(resource.configs) > CONFIGS_MAX:
         raise InvalidRequest(f"At most {CONFIGS_MAX} configs of a resource can be changed at once.")
@@ -262,12 +308,7 @@ def _checked(
     replaces_all: bool = False,
 ) -> ResourceConfigs:
     """What can be said of a resource's changes before the controller sees them."""
-    keys = [operation.key for operation in operations]
-    if len(set(keys)) != len(keys):
-        raise InvalidRequest("Error due to duplicate config keys")
-    nulls = [o.key for o in operations if o.value is None and o.operation != DELETE]
-    if nulls:
-        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
+    _check_keys(operations)
     name = resource.resource_name
     if resource.resource_type == BROKER_RESOURCE:
         # To delete what is not set succeeds, as with Kafka: its tools end a move of replicas by
@@ -285,9 +326,18 @@ def _checked(
     elif resource.resource_type == TOPIC_RESOURCE:
         if reason := why_invalid(name):
             raise InvalidTopicException(reason)
-    elif resource.resource_type != GROUP_RESOURCE:
+    elif resource.resource_type not in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
         raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
     return ResourceConfigs(resource.resource_type, name, tuple(operations), replaces_all)
+
+
+def _check_keys(operations: Sequence[ConfigOperation]) -> None:
+    keys = [operation.key for operation in operations]
+    if len(set(keys)) != len(keys):
+        raise InvalidRequest("Error due to duplicate config keys")
+    nulls = [o.key for o in operations if o.value is None and o.operation != DELETE]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
 
 
 def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]:
@@ -297,6 +347,12 @@ def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]
             name: row.key.default or ""
             for name, row in GROUP_KEYS.items()
             if row.key.type == ConfigType.LIST
+        }
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        return {
+            name: key.default or ""
+            for name, key in CLIENT_METRICS_KEYS.items()
+            if key.type == ConfigType.LIST
         }
     if resource_type != TOPIC_RESOURCE:
         return {

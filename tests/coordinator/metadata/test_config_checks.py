@@ -25,7 +25,7 @@ def _judge(configs: Mapping[str, str]) -> None:
         raise InvalidConfig("bad is no config")
 
 
-JUDGES = ConfigValidators(_judge, _judge, _judge)
+JUDGES = ConfigValidators(_judge, _judge, _judge, _judge)
 
 
 @pytest.fixture

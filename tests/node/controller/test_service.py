@@ -207,7 +207,7 @@ def validate(configs) -> None:
 
 
 async def test_bad_configs_are_refused_before_anything_is_proposed() -> None:
-    validators = ConfigValidators(validate, validate, validate)
+    validators = ConfigValidators(validate, validate, validate, validate)
     async with running_cluster(validators=validators) as cluster:
         await bring_up(cluster, 1)
         client = cluster.clients[2]

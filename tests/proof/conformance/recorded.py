@@ -14,6 +14,7 @@ from pathlib import Path
 
 from oncelog.coordinator.metadata.features import FEATURES
 from oncelog.node.config.broker_config import BROKER_KEYS
+from oncelog.node.config.client_metrics import CLIENT_METRICS_KEYS
 from oncelog.node.config.group_configs import GROUP_KEYS
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.proof.conformance.survey import (
@@ -54,7 +55,7 @@ def ours() -> Survey:
     configs = {
         "topic": frozenset(topic_keys),
         "broker": frozenset(BROKER_KEYS),
-        "client-metrics": frozenset[str](),
+        "client-metrics": frozenset(CLIENT_METRICS_KEYS),
         "group": frozenset(GROUP_KEYS),
     }
     return Survey("", None, apis, features, configs)

@@ -16,8 +16,8 @@ from oncelog.coordinator.metadata.commands import (
 )
 from oncelog.coordinator.metadata.results import Item
 from oncelog.coordinator.metadata.rules.configs import (
-    CONFIGURED_GROUPS_MAX,
-    GROUP_ID_BYTES_MAX,
+    CONFIGURED_MAX,
+    NAME_BYTES_MAX,
 )
 from oncelog.wire.errors import ErrorCode
 
@@ -190,7 +190,7 @@ def test_group_configs_that_are_only_tried_or_stay_the_same_change_nothing(
 
 def test_empty_or_long_group_id_has_no_configs(cluster: MetadataCluster) -> None:
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
-    for name in ("", "g" * (GROUP_ID_BYTES_MAX + 1)):
+    for name in ("", "g" * (NAME_BYTES_MAX + 1)):
         item = alter(cluster, operation, name=name, kind=GROUP_RESOURCE)
         assert item.error == ErrorCode.INVALID_REQUEST
     assert cluster.state.group_configs == {}
@@ -198,7 +198,7 @@ def test_empty_or_long_group_id_has_no_configs(cluster: MetadataCluster) -> None
 
 def test_groups_with_configs_are_bounded(cluster: MetadataCluster) -> None:
     operation = ConfigOperation("consumer.session.timeout.ms", SET, "50000")
-    cluster.state.group_configs = {f"g{i}": {"k": "v"} for i in range(CONFIGURED_GROUPS_MAX)}
+    cluster.state.group_configs = {f"g{i}": {"k": "v"} for i in range(CONFIGURED_MAX)}
     item = alter(cluster, operation, name="one-more", kind=GROUP_RESOURCE)
     assert item.error == ErrorCode.POLICY_VIOLATION
     assert not alter(cluster, operation, name="g0", kind=GROUP_RESOURCE).error

@@ -234,12 +234,8 @@ def test_only_the_brokers_endpoint_is_here(endpoint_type: int, code: int) -> Non
 def test_resources_with_configs_are_listed(broker: FakeBroker) -> None:
     broker.create("a")
     every = broker.ask(LIST_CONFIGS, 1, {"resource_types": []}).config_resources
-    assert {(r.resource_type, r.resource_name) for r in every} == {
-        (2, "a"),
-        (4, "1"),
-        (4, "2"),
-        (4, "3"),
-    }
+    brokers_and_loggers = {(kind, name) for kind in (4, 8) for name in "123"}
+    assert {(r.resource_type, r.resource_name) for r in every} == {(2, "a"), *brokers_and_loggers}
     topics = broker.ask(LIST_CONFIGS, 1, {"resource_types": [2]}).config_resources
     assert [(r.resource_type, r.resource_name) for r in topics] == [(2, "a")]
     assert broker.ask(LIST_CONFIGS, 1, {"resource_types": [99]}).error_code == 35
