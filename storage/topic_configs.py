@@ -2,7 +2,7 @@
 
 One table, used by everything that speaks of topic configs: CreateTopics and AlterConfigs
 validate against it, DescribeConfigs lists it, LogConfig is filled from it. The rows and the
-sentences of the refusals are those of Apache Kafka 4.3 (LogConfig's ConfigDef).
+sentences of the refusals are those of Apache Kafka 4.4 (LogConfig's ConfigDef).
 
 A configuration that this broker would not honour is refused, never silently taken: such rows
 bear the reason in `not_served`, and only the default value passes.

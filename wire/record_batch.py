@@ -233,7 +233,7 @@ def validate_client_batch(
     """Validate what a producer sent for one partition: exactly one whole, sound batch.
 
     header: if it has been decoded already; it is what is returned. Looks at the header and the
-    checksum, never inside. Each refusal has the code that Apache Kafka 4.3 gives, in its order;
+    checksum, never inside. Each refusal has the code that Apache Kafka 4.4 gives, in its order;
     stricter than Kafka in three places: bytes beyond the batch are refused (Kafka drops a cut
     second batch), a producer id needs an epoch, too, and a transactional batch needs a producer
     id. Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.

@@ -5,7 +5,7 @@ under way, then the state. So a zombie is fenced at once, and only the rightful 
 Where Kafka's own answers differ between the versions of a request, the version decides: an
 EndTxn with an epoch bump (v5, transaction.version 2) has another table than one that does not.
 
-Against Kafka 4.3, on purpose. Before a pending write Kafka tells even strangers to come again in
+Against Kafka 4.4, on purpose. Before a pending write Kafka tells even strangers to come again in
 some requests; here they hear at once who they are. A retried EndTxn (v5) is known by the identity
 that sent it, not by its epoch being one lower: where a V1 client has ended the transaction, or a
 new session has begun, a zombie of the epoch before is fenced, and not told that it committed.

@@ -8,7 +8,7 @@ import pytest
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from .group_members import NEWER
-from .kafka_peer import COMPARED_VERSION, KafkaPeer
+from .kafka_peer import KafkaPeer
 from .raw_peer import RawPeer
 
 # An answer shall not depend on the time: targets are made at once, or, of some groups, much later.
@@ -35,7 +35,7 @@ def newer_cluster() -> Iterator[Cluster]:
 def newer_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The same of Apache Kafka: its bootstrap line."""
     folder = tmp_path_factory.mktemp("newer-kafka")
-    with KafkaPeer(folder, settings=NEWER, version=COMPARED_VERSION) as peer:
+    with KafkaPeer(folder, settings=NEWER) as peer:
         yield peer.bootstrap
 
 
@@ -60,7 +60,7 @@ def stack() -> Iterator[ExitStack]:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawPeer]:
     """One node of Apache Kafka."""
     folder = tmp_path_factory.mktemp("kafka")
-    with KafkaPeer(folder, settings=TARGETS, version=COMPARED_VERSION) as peer:
+    with KafkaPeer(folder, settings=TARGETS) as peer:
         host, port = peer.bootstrap.split(":")
         raw = RawPeer("kafka", (host, int(port)))
         yield raw

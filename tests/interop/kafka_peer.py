@@ -21,8 +21,7 @@ from typing import Self
 
 from ..programs import run_to_end
 
-KAFKA_VERSION = "4.3.0"
-COMPARED_VERSION = "4.4.0"  # of the one whose answers are compared with ours, field by field
+KAFKA_VERSION = "4.4.0"
 CLUSTER_ID = "b25jZWxvZy10ZXN0LWlk00"
 START_TIMEOUT_S = 90.0
 JVM_FLAGS = ("-Xmx384M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")

@@ -34,8 +34,8 @@ def test_javas_tools_work(cluster):
     assert sum(map(int, ends)) == 2000
     entity = ("--entity-type", "topics", "--entity-name", "j")
     setting = ("--add-config", "cleanup.policy=[compact,delete]")
-    tool("kafka.admin.ConfigCommand", "--alter", *entity, *setting)
-    printed = tool("kafka.admin.ConfigCommand", "--describe", *entity)
+    tool(f"{TOOLS}.ConfigCommand", "--alter", *entity, *setting)
+    printed = tool(f"{TOOLS}.ConfigCommand", "--describe", *entity)
     assert "cleanup.policy=compact,delete" in printed
     read = tool(
         f"{TOOLS}.consumer.ConsoleConsumer",

@@ -15,7 +15,7 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from .cases import consumer_groups
 from .comparison import Comparison
 from .conftest import TARGETS
-from .kafka_peer import COMPARED_VERSION, KafkaPeer
+from .kafka_peer import KafkaPeer
 from .meant_differences import MEANT
 from .raw_peer import RawPeer
 from .transactional_owner import wait_for_coordinator
@@ -61,7 +61,7 @@ class MortalPeer(RawPeer):
 @pytest.fixture(scope="module")
 def mortal_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MortalPeer]:
     folder, settings = tmp_path_factory.mktemp("kafka"), ONE_SHARD | BACK_SOON | TARGETS
-    with KafkaPeer(folder, settings=settings, version=COMPARED_VERSION) as kafka:
+    with KafkaPeer(folder, settings=settings) as kafka:
 
         def bounce() -> None:
             kafka.kill(1)

@@ -2,7 +2,7 @@
 
     python -m tests.pipeline.measured_speed kafka|oncelog [options of oncelog.pipeline.jobs.speed]
 
-One Apache Kafka 4.3, in plain text and then with SASL_SSL (TLS 1.3, SCRAM-SHA-512), or three nodes
+One Apache Kafka 4.4, in plain text and then with SASL_SSL (TLS 1.3, SCRAM-SHA-512), or three nodes
 of ours in plain text. Kafka and Spark's own connector come from Maven.
 """
 

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 
 from oncelog.wire.messages.apis import ADDED, APIS
 
-from ..interop.kafka_peer import COMPARED_VERSION, jar_folder
+from ..interop.kafka_peer import KAFKA_VERSION, jar_folder
 
 FOLDER = Path(__file__).resolve().parents[2] / "wire/messages/added"
 TYPES = {  # Kafka's, and kio's
@@ -149,7 +149,7 @@ def _holds(versions: str, version: int) -> bool:
     return int(first) <= version <= int(last if dash else first)
 
 
-def definitions(version: str = COMPARED_VERSION) -> Iterator[dict[str, Any]]:
+def definitions(version: str = KAFKA_VERSION) -> Iterator[dict[str, Any]]:
     """Kafka's JSON of all requests and answers; its comments left out."""
     (jar,) = jar_folder(version).glob("kafka-clients-*.jar")
     with ZipFile(jar) as files:
@@ -165,7 +165,7 @@ def module_text(message: Message) -> str:
     used = set(re.findall(r"\w+", "\n".join(classes)))
     lines = [
         f"# Made by tests/wire/added_schemas.py from {message.definition['name']}.json of",
-        f"# Apache Kafka {COMPARED_VERSION}.",
+        f"# Apache Kafka {KAFKA_VERSION}.",
         "from dataclasses import dataclass, field",
         "from datetime import timedelta" if "timedelta" in used else "",
         "from typing import ClassVar",

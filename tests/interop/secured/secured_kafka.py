@@ -103,6 +103,7 @@ class SecuredKafka(KafkaPeer):
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.oauthbearer.jwks.endpoint.url": self.provider.url("jwks"),
             "sasl.oauthbearer.expected.audience": "kafka",
+            "sasl.oauthbearer.allow.unverified.issuer": "true",
             "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",

@@ -1,6 +1,6 @@
 """Mode "transactional" on real clusters: what times out, what is taken back, and what is torn.
 
-On brokers of ours, on Apache Kafka 4.3 with both versions of transactions, and on one without the
+On brokers of ours, on Apache Kafka 4.4 with both versions of transactions, and on one without the
 verification of KIP-890 (before 3.6).
 """
 

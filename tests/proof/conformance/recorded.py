@@ -27,7 +27,7 @@ from oncelog.proof.conformance.survey import (
 from oncelog.proof.conformance.surveying import survey
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
 
-from ...interop.kafka_peer import COMPARED_VERSION, KafkaPeer
+from ...interop.kafka_peer import KafkaPeer
 
 FILE = Path(__file__).with_name("kafka_4_4.json")
 
@@ -66,7 +66,7 @@ def running_kafka() -> Iterator[str]:
     """The bootstrap line of a new one."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        KafkaPeer(Path(folder), version=COMPARED_VERSION) as peer,
+        KafkaPeer(Path(folder)) as peer,
     ):
         yield peer.bootstrap
 
