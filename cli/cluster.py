@@ -26,6 +26,7 @@ from .common import (
     Format,
     Pairs,
     Query,
+    feature_levels,
     headings,
     pairs,
     print_report,
@@ -99,6 +100,10 @@ def up(
         bool, Parameter(help="TLS, logins and an authorizer; files for clients.", negative=())
     ] = False,
     config: Pairs = None,
+    feature: Annotated[
+        list[str] | None,
+        Parameter(help="NAME=LEVEL, as transaction.version=0; may be repeated.", negative=()),
+    ] = None,
     profile: Annotated[
         Literal["local", "kafka"], Parameter(help="Defaults: made to be watched, or Kafka's own.")
     ] = "local",
@@ -127,7 +132,10 @@ def up(
         config={**own, **pairs(config)},
         profile=profile,
     )
+    levels = feature_levels(feature)
     cluster.up(lambda node_id: say(f"node {node_id} serves"))
+    if levels:
+        cluster.ask(lambda admin: admin.update_features(levels))
     seconds = time.monotonic() - started
     if format == "json":
         described = {"bootstrap": cluster.bootstrap, "ready_s": round(seconds, 3)}

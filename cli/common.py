@@ -132,3 +132,21 @@ def pairs(texts: Sequence[str] | None) -> dict[str, str]:
             raise Failure(f"{text!r} is not key=value.", exit_code=2)
         found[key.strip()] = value.strip()
     return found
+
+
+def feature_levels(texts: list[str] | None) -> dict[str, int]:
+    """Return the levels of features, by name; Failure for what a cluster could not be given."""
+    from ..coordinator.metadata.features import FEATURES
+
+    levels = {
+        name: range(feature.highest if feature.is_fixed else feature.lowest, feature.highest + 1)
+        for name, feature in FEATURES.items()
+    }
+    found = pairs(texts)
+    for name, level in found.items():
+        if level not in map(str, levels.get(name, ())):
+            allowed = ", ".join(
+                f"{each} {possible[0]}-{possible[-1]}" for each, possible in levels.items()
+            )
+            raise Failure(f"{name}={level} is no level of a feature: {allowed}.", exit_code=2)
+    return {name: int(level) for name, level in found.items()}

@@ -18,9 +18,11 @@ from ..wire.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from ..wire.framing import API_VERSIONS
 from ..wire.identifiers import TopicPartition
 from .by_topic import entries_by_topic
 from .cluster_view import DESCRIBE_QUORUM, PartitionInfo, topic_error
+from .connection import CLIENT_SOFTWARE
 from .coordinator_lookup import GROUP, find_coordinator, raise_error_of
 from .failures import UNREACHABLE
 from .fetch.offset_queries import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
@@ -31,7 +33,8 @@ from .view_source import Source, view_of
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS = 32, 35, 37, 43
-INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 44, 60
+INCREMENTAL_ALTER_CONFIGS, UPDATE_FEATURES, DESCRIBE_CLUSTER = 44, 57, 60
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "Admin"]
 SET, DELETE, APPEND = 0, 1, 2
@@ -254,6 +257,27 @@ class Admin:
             for b in sorted(answer.brokers, key=lambda b: b.broker_id)
         )
         return ClusterDescription(answer.cluster_id, int(answer.controller_id), brokers)
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        """Raise or lower the levels of features of the cluster, all or none (KIP-584)."""
+
+        async def attempt() -> None:
+            connection = await self.view.any_broker()
+            shown = await connection.call(API_VERSIONS, {**CLIENT_SOFTWARE})
+            now = {each.name: each.max_version_level for each in shown.finalized_features}
+            updates = [
+                {
+                    "feature": name,
+                    "max_version_level": level,
+                    "upgrade_type": UPGRADE if level >= now.get(name, 0) else SAFE_DOWNGRADE,
+                }
+                for name, level in levels.items()
+            ]
+            request = {"feature_updates": updates, "timeout": self.timeout_ms}
+            answer = await connection.call(UPDATE_FEATURES, request)
+            raise_error_of(answer, operation="Alter")
+
+        await self.view.retrying(attempt, timeout_ms=self.timeout_ms)
 
     async def find_coordinator(self, key: str, key_type: int = GROUP) -> int:
         """The node that coordinates a group (key type 0) or a transactional id (1)."""

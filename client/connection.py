@@ -82,6 +82,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     45: (0, 1),  # AlterPartitionReassignments
     47: (0, 0),  # OffsetDelete
     55: (0, 2),  # DescribeQuorum
+    57: (1, 2),  # UpdateFeatures
     60: (0, 2),  # DescribeCluster
     61: (0, 0),  # DescribeProducers
     65: (0, 0),  # DescribeTransactions

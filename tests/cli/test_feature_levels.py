@@ -1,0 +1,73 @@
+"""`up --feature`: a cluster for clients without KIP-890, or without the newer groups."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.cli.common import feature_levels
+from oncelog.client import Admin, Consumer, Producer
+from oncelog.deploy.cluster.failure import Failure
+from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.wire.errors import KafkaError
+
+from ..interop.client_peers import new_topic, values
+
+
+@pytest.mark.parametrize(
+    "text", ["transaction.version=3", "group.version=x", "metadata.version=7", "share.version=0"]
+)
+def test_a_level_that_no_cluster_can_have_is_refused_before_one_starts(text: str) -> None:
+    with pytest.raises(Failure, match=r"transaction\.version 0-2\.$") as caught:
+        feature_levels([text])
+    assert caught.value.exit_code == 2
+
+
+def test_levels_are_read_by_name() -> None:
+    given = ["transaction.version=0", "group.version=1", "metadata.version=33"]
+    assert feature_levels(given) == {
+        "transaction.version": 0,
+        "group.version": 1,
+        "metadata.version": 33,
+    }
+    assert feature_levels(None) == {}
+
+
+async def levels_of(bootstrap: str) -> list[dict[str, int]]:
+    """The levels as each broker tells a new client of them."""
+    async with Admin(bootstrap) as admin:
+        nodes = list((await admin.view.refresh([])).brokers)
+        return [{**(await admin.view.broker(node)).features} for node in nodes]
+
+
+async def commit(bootstrap: str, topic: str, value: bytes) -> None:
+    async with Producer(bootstrap, transactional_id="app") as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        await producer.send(topic, value)
+        await producer.commit_transaction()
+
+
+@pytest.mark.cluster
+async def test_levels_survive_a_kill_of_all_nodes_and_clients_go_by_them(tmp_path: Path) -> None:
+    with Cluster(nodes=3, data=tmp_path / "data") as cluster:
+        async with Admin(cluster.bootstrap) as admin:
+            await admin.update_features({"transaction.version": 0, "group.version": 0})
+        topic = await new_topic(cluster.bootstrap, 1)
+        await commit(cluster.bootstrap, topic, b"before")
+        for node in cluster.node_ids:
+            cluster.kill(node)
+        cluster.start_all(cluster.node_ids)
+        for levels in await levels_of(cluster.bootstrap):
+            assert not {"transaction.version", "group.version"} & levels.keys()
+        await commit(cluster.bootstrap, topic, b"after")
+        assert await values(cluster.bootstrap, topic) == [b"after", b"before"]
+        with pytest.raises(KafkaError):
+            async with Consumer(
+                cluster.bootstrap, group_id="g", group_protocol="consumer"
+            ) as consumer:
+                consumer.subscribe([topic])
+                await consumer.poll(5_000)
+        async with Admin(cluster.bootstrap) as admin:
+            await admin.update_features({"transaction.version": 2, "group.version": 1})
+        for levels in await levels_of(cluster.bootstrap):
+            assert (levels["transaction.version"], levels["group.version"]) == (2, 1)
