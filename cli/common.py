@@ -136,7 +136,7 @@ def pairs(texts: Sequence[str] | None) -> dict[str, str]:
 
 def feature_levels(texts: list[str] | None) -> dict[str, int]:
     """Return the levels of features, by name; Failure for what a cluster could not be given."""
-    from ..coordinator.metadata.features import FEATURES
+    from ..wire.features import FEATURES
 
     levels = {
         name: range(feature.highest if feature.is_fixed else feature.lowest, feature.highest + 1)

@@ -5,6 +5,7 @@ it was given and compare it later.
 """
 
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 from ...wire.identifiers import TopicPartition
 
@@ -93,6 +94,13 @@ class PartitionRegistration:
     def is_imbalanced(self) -> bool:
         """It has a leader, which is not the preferred one."""
         return self.leader not in (NO_LEADER, self.replicas[0])
+
+
+class FeatureLevel(NamedTuple):
+    """A level of a feature that was set, and the index in the log of the command that did it."""
+
+    level: int
+    log_index: int
 
 
 BeforeAndAfter = tuple[PartitionRegistration | None, PartitionRegistration]

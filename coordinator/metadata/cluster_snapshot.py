@@ -18,9 +18,8 @@ from ..acls.bindings import AclBinding
 from ..quotas.quota_table import QuotaEntity
 from ..snapshot_reader import SnapshotReader
 from .clock_advances import ClockAdvances
-from .cluster_model import BrokerRegistration, Changes, PartitionRegistration, Topic
+from .cluster_model import BrokerRegistration, Changes, FeatureLevel, PartitionRegistration, Topic
 from .cluster_tables import ClusterTables
-from .features import FeatureLevel
 
 VERSION = 1
 WITH_CLOCK_VERSION = 2  # one part more; written only where a clock was advanced

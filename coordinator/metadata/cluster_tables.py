@@ -8,15 +8,22 @@ ever depends on the order of a Python set.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from ...wire.features import FEATURES
 from ...wire.identifiers import TopicPartition
 from ...wire.security.scram_server import ScramCredential
 from ..acls.acl_table import AclTable
 from ..acls.bindings import AclBinding
 from ..quotas.quota_table import QuotaEntity, QuotaTable
 from .clock_advances import ClockAdvances
-from .cluster_model import NO_LEADER, BrokerRegistration, Changes, PartitionRegistration, Topic
+from .cluster_model import (
+    NO_LEADER,
+    BrokerRegistration,
+    Changes,
+    FeatureLevel,
+    PartitionRegistration,
+    Topic,
+)
 from .commands import GROUP_RESOURCE
-from .features import FEATURES, FeatureLevel
 
 
 class PartitionSet:

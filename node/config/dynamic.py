@@ -6,7 +6,7 @@ from typing import Any
 
 from ...coordinator.metadata.cluster_tables import WHOLE_CLUSTER
 from ...coordinator.metadata.config_checks import ConfigValidators, Validate
-from ...wire.errors import InvalidConfig
+from ...wire.errors import InvalidConfig, InvalidRequest
 from .broker_config import BROKER_KEYS, BrokerConfig
 from .client_metrics import judge_client_metrics_configs
 from .group_configs import judge_group_configs
@@ -46,14 +46,17 @@ def value_in_force(
 
 
 def judge_dynamic_configs(configs: Mapping[str, str]) -> None:
-    """Raise InvalidConfig unless these may be set for brokers while they run."""
+    """Raise InvalidConfig, or InvalidRequest of values, unless brokers may be given these."""
     for name, value in configs.items():
         key = BROKER_KEYS.get(name)
         if key is None:
             raise InvalidConfig(f"Unknown config name: {name}")
         if not key.is_dynamic:
             raise InvalidConfig(f"Cannot update these configs dynamically: [{name}]")
-        key.parse(value)
+        try:
+            key.parse(value)
+        except InvalidConfig as error:
+            raise InvalidRequest(str(error)) from None
 
 
 def config_validators(config: BrokerConfig, topic: Validate) -> ConfigValidators:

@@ -11,12 +11,10 @@ NO_SECURITY = "no Kerberos, Java keystores, delegation tokens, plug-ins: docs/se
 NO_QUOTAS = "quotas are the byte rates and request_percentage of users and client ids"
 NO_SHARE = "share groups are not served"
 NO_STREAMS = "streams groups are not served"
-NO_TIERS = "there is no tiered storage"
 NO_METRICS = "clients push no metrics, and brokers have no reporters as plugins"
 NO_PLUGINS = "Kafka's plugins are classes of Java"
 FIXED_VOTERS = "decisions are kept by Raft groups whose voters never change; there is no KRaft"
 ONE_DIRECTORY = "a broker has one data directory"
-NO_STATE_TOPIC = "transactions are kept by Raft shards, not in __transaction_state"
 
 _APIS = {
     NO_SHARE: ("Share*", "*Share*"),
@@ -30,23 +28,20 @@ _FEATURES = {
 }
 _BROKER_KEYS = {
     NO_SECURITY: (
+        "delegation.token.secret.key",
         "ssl.*",
         "sasl.*",
         "security.*",
-        "delegation.token.*",
         "principal.builder.class",
         "early.start.listeners",
     ),
     NO_QUOTAS: (
-        "controller.quota.*",
-        "alter.log.dirs.replication.quota.*",
         "client.quota.callback.class",
         "max.connections.per.ip.overrides",
     ),
     NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),
     NO_STREAMS: ("group.streams.*",),
-    NO_TIERS: ("remote.*", "follower.fetch.last.tiered.offset.enable"),
-    NO_METRICS: ("metric.reporters", "metrics.*", "kafka.metrics.*", "telemetry.*"),
+    NO_METRICS: ("metric.reporters", "kafka.metrics.reporters"),
     NO_PLUGINS: (
         "alter.config.policy.class.name",
         "create.topic.policy.class.name",
@@ -54,17 +49,14 @@ _BROKER_KEYS = {
     ),
     FIXED_VOTERS: (
         "controller.*",
-        "metadata.*",
+        "metadata.log.dir",
         "process.roles",
         "broker.id",
-        "initial.broker.registration.timeout.ms",
     ),
     ONE_DIRECTORY: (
         "log.dir",
-        "log.dir.failure.timeout.ms",
         "cordoned.log.dirs",
     ),
-    NO_STATE_TOPIC: ("transaction.state.log.*",),
     "each broker checks transactions before it appends, always": (
         "transaction.partition.verification.enable",
     ),

@@ -295,7 +295,7 @@ protocol. The fourth column is the broker key that gives the default.
 {table(("key", "type", "default", "broker key", "what"), group_rows)}
 ## Taken and shown, without effect
 
-{WITHOUT_EFFECT} Such keys of Kafka may be set, for all brokers while they run where Kafka allows
+{WITHOUT_EFFECT} Such keys of Kafka may be set, for brokers while they run where Kafka allows
 it; the log says that nothing comes of it.
 
 {table(("key", "Kafka's default"), tuning_rows)}

@@ -1,9 +1,9 @@
 """The levels of features change, all that one command names or none."""
 
 from ....wire.errors import ErrorCode, error_for
+from ....wire.features import why_not
 from ..cluster_tables import ClusterTables
 from ..commands import UpdateFeatures
-from ..features import why_not
 from ..results import Result
 
 

@@ -226,7 +226,10 @@ def _elect_leader(tables: ClusterTables, name: str, index: int, election_type: i
         raise UnknownTopicOrPartition(f"There is no partition {name}-{index}.")
     is_unclean = election_type == UNCLEAN
     if before.leader == before.replicas[0] or (is_unclean and before.leader != NO_LEADER):
-        raise ElectionNotNeeded(f"Broker {before.leader} leads {name}-{index} already.")
+        raise ElectionNotNeeded(
+            "Leader election not needed for topic partition. "
+            f"Broker {before.leader} leads {name}-{index} already."
+        )
     election = Election.UNCLEAN if is_unclean else Election.PREFERRED
     after = settle(before, election_rules(tables, topic, election))
     if after is not before:

@@ -80,7 +80,9 @@ def _alter(tables: ClusterTables, wanted: Reassignment, may_change_factor: bool)
 
 def _cancel(tables: ClusterTables, topic: Topic, index: int, before: PartitionRegistration) -> None:
     if not before.is_reassigning:
-        raise NoReassignmentInProgress(f"{topic.name}-{index} is not being reassigned.")
+        raise NoReassignmentInProgress(
+            f"No partition reassignment is in progress. {topic.name}-{index} stays where it is."
+        )
     rules = election_rules(tables, topic)
     replicas = tuple(node for node in before.replicas if node not in before.adding)
     isr = tuple(node for node in before.isr if node in replicas)

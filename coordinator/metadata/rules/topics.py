@@ -140,7 +140,9 @@ def _to_delete(
     if times[name] > 1:
         raise InvalidRequest(f"The topic {name!r} is asked for twice.")
     if name not in tables.topics:
-        raise UnknownTopicOrPartition(f"There is no topic {name!r}.")
+        raise UnknownTopicOrPartition(
+            f"This server does not host this topic-partition. There is no topic {name!r}."
+        )
     return tables.topics[name]
 
 

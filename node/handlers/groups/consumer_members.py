@@ -31,7 +31,6 @@ from ....coordinator.groups.consumer.records import (
 )
 from ....coordinator.groups.consumer.target_assignment import preferred_assignor
 from ....coordinator.metadata.cluster_state import ClusterState
-from ....coordinator.metadata.features import GROUP_VERSION
 from ....runtime.steps import StepCounter, Steps
 from ....wire.acls import AclOperation, ResourceType
 from ....wire.errors import (
@@ -43,6 +42,7 @@ from ....wire.errors import (
     UnsupportedAssignor,
     UnsupportedVersion,
 )
+from ....wire.features import GROUP_VERSION
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ....wire.primitives import encode_string

@@ -117,13 +117,11 @@ def client_metrics_entries(broker: BrokerServices, name: str) -> list[Entry]:
     configs = broker.state.client_metrics_configs.get(name, {})
     entries: list[Entry] = []
     for key in CLIENT_METRICS_KEYS.values():
-        synonyms = [Synonym(key.name, key.default, DEFAULT)]
+        value, source, synonyms = key.default, DEFAULT, list[Synonym]()
         if key.name in configs:
-            synonyms.insert(0, Synonym(key.name, configs[key.name], CLIENT_METRICS))
-        first = synonyms[0]
-        entries.append(
-            Entry(key.name, first.value, first.source, False, key.type, synonyms, key.doc)
-        )
+            value, source = configs[key.name], CLIENT_METRICS
+            synonyms = [Synonym(key.name, value, source)]
+        entries.append(Entry(key.name, value, source, False, key.type, synonyms, key.doc))
     return entries
 
 

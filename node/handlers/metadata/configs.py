@@ -49,7 +49,6 @@ from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ....wire.messages.schema_encoder import Each
 from ...config.broker_config import BROKER_KEYS
-from ...config.client_metrics import CLIENT_METRICS_KEYS
 from ...config.dynamic import topic_defaults_in_force
 from ...config.group_configs import GROUP_KEYS
 from ...config.tuning_keys import without_effect
@@ -59,6 +58,7 @@ from ...services import BrokerServices
 from ..answers import NO_ERROR, code_and_message, entries_bytes, of_each
 from .config_entries import (
     CONFIGS_MAX,
+    LOGGER,
     Entry,
     Synonym,
     as_parsed,
@@ -174,7 +174,7 @@ def _entry_values(
         "is_sensitive": entry.type == ConfigType.PASSWORD,
         "synonyms": [_synonym(each) for each in entry.synonyms] if with_synonyms else [],
         "config_type": entry.type,
-        "documentation": entry.doc if with_docs else None,
+        "documentation": entry.doc if with_docs or entry.source == LOGGER else None,
     }
 
 
@@ -348,12 +348,8 @@ def _list_defaults(broker: BrokerServices, resource_type: int) -> dict[str, str]
             for name, row in GROUP_KEYS.items()
             if row.key.type == ConfigType.LIST
         }
-    if resource_type == CLIENT_METRICS_RESOURCE:
-        return {
-            name: key.default or ""
-            for name, key in CLIENT_METRICS_KEYS.items()
-            if key.type == ConfigType.LIST
-        }
+    if resource_type == CLIENT_METRICS_RESOURCE:  # as in Kafka, whatever their types
+        return {}
     if resource_type != TOPIC_RESOURCE:
         return {
             name: key.default or ""

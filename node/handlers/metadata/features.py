@@ -2,13 +2,13 @@
 
 UpdateFeatures 0-2  KIP-584; v1 validates only (KIP-778), v2 has no results of single features.
 
-Which there are, and what may be done with them: `coordinator/metadata/features.py`.
+Which there are, and what may be done with them: `wire/features.py`.
 """
 
 from ....coordinator.metadata.commands import FeatureUpdate, UpdateFeatures
-from ....coordinator.metadata.features import FEATURES, SAFE_DOWNGRADE, UPGRADE
 from ....wire.acls import AclOperation
 from ....wire.errors import InvalidRequest, error_for
+from ....wire.features import FEATURES, SAFE_DOWNGRADE, UPGRADE
 from ....wire.framing import RequestHeader
 from ....wire.messages import api_keys, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api

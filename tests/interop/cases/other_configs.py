@@ -49,8 +49,8 @@ class Resource:
 
 def one_broker(peer: RawPeer, version: int) -> Scenario:
     broker = Resource(peer, version, BROKER, "1")
-    yield "set", broker.alter(("log.retention.ms", SET, "86400000"))
-    yield "shown", broker.described("log.retention.ms")
+    yield "set", broker.alter(("log.segment.bytes", SET, "2000000"))
+    yield "shown", broker.described("log.segment.bytes")
     yield "a bad value", broker.alter(("log.retention.ms", SET, "soon"))
     yield "fixed", broker.alter(("node.id", SET, "5"))
     yield "tuning", broker.alter(("num.io.threads", SET, "4"), validate=True)
@@ -58,7 +58,7 @@ def one_broker(peer: RawPeer, version: int) -> Scenario:
     yield "throttled", broker.alter((RATE, SET, "1000"))
     yield "a bad rate", broker.alter((RATE, SET, "x"))
     yield "below zero", broker.alter((RATE, SET, "-1"))
-    keys = "log.retention.ms", RATE, "no.such.key"
+    keys = "log.segment.bytes", RATE, "no.such.key"
     yield "back", broker.alter(*((key, DELETE, None) for key in keys))
     yield "back again", broker.alter(*((key, DELETE, None) for key in keys))
     for name in ("9", "x", "-1"):

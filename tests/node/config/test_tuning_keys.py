@@ -5,7 +5,7 @@ import pytest
 from oncelog.node.config.broker_config import BROKER_KEYS, BrokerConfig
 from oncelog.node.config.dynamic import judge_dynamic_configs
 from oncelog.node.config.tuning_keys import TUNING_KEYS, without_effect
-from oncelog.wire.errors import InvalidConfig
+from oncelog.wire.errors import InvalidConfig, InvalidRequest
 
 from .test_broker_config import REQUIRED
 
@@ -21,7 +21,7 @@ def test_each_is_taken_with_its_default_and_shown() -> None:
 def test_a_value_of_another_type_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"num\.io\.threads: Not a number of type INT"):
         BrokerConfig.from_properties(REQUIRED | {"num.io.threads": "many"})
-    with pytest.raises(InvalidConfig, match="at least 1"):
+    with pytest.raises(InvalidRequest, match="at least 1"):
         judge_dynamic_configs({"num.io.threads": "0"})
 
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from oncelog.coordinator.metadata.features import FEATURES
 from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.node.config.client_metrics import CLIENT_METRICS_KEYS
 from oncelog.node.config.group_configs import GROUP_KEYS
@@ -26,6 +25,7 @@ from oncelog.proof.conformance.survey import (
 )
 from oncelog.proof.conformance.surveying import survey
 from oncelog.storage.topic_configs import TOPIC_CONFIGS
+from oncelog.wire.features import FEATURES
 
 from ...interop.kafka_peer import KafkaPeer
 

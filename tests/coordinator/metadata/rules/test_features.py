@@ -2,7 +2,7 @@
 
 from oncelog.coordinator.metadata.cluster_state import ClusterState
 from oncelog.coordinator.metadata.commands import FeatureUpdate, UpdateFeatures
-from oncelog.coordinator.metadata.features import GROUP_VERSION, SAFE_DOWNGRADE, TRANSACTION_VERSION
+from oncelog.wire.features import GROUP_VERSION, SAFE_DOWNGRADE, TRANSACTION_VERSION
 
 from ..metadata_cluster import MetadataCluster
 

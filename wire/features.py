@@ -22,13 +22,6 @@ class Feature(NamedTuple):
     is_fixed: bool = False
 
 
-class FeatureLevel(NamedTuple):
-    """A level that was set, and the index in the log of the command that did it."""
-
-    level: int
-    log_index: int
-
-
 FEATURES: Mapping[str, Feature] = {
     "eligible.leader.replicas.version": Feature(0, 1, is_fixed=True),
     GROUP_VERSION: Feature(0, 1),
