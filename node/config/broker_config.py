@@ -18,7 +18,7 @@ from .keys import COARSER_UNITS, PASSWORD, BrokerKey, parse_properties, topic_de
 from .listener_keys import LISTENER_ATTRIBUTES
 from .listeners import Listener, listener_key, parse_listeners
 from .quota_keys import THROTTLE_KEYS
-from .tuning_keys import TIERS, TUNING_KEYS
+from .tuning_keys import KNOWN_KEYS, TUNING_KEYS
 
 _VOTERS_ALLOWED = (1, 3, 4, 5)
 
@@ -227,7 +227,7 @@ BROKER_KEYS: Mapping[str, BrokerKey] = {
     **topic_default_keys({"min.insync.replicas": "2"}),
     **THROTTLE_KEYS,
     **TUNING_KEYS,
-    TIERS.name: TIERS,
+    **KNOWN_KEYS,
 }
 
 

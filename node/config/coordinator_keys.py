@@ -16,6 +16,7 @@ from .keys import (
     at_least_one_or_default,
     between,
     setting,
+    some_of,
 )
 
 MIB = 1024 * 1024
@@ -25,6 +26,12 @@ def _known_assignors(names: tuple[str, ...]) -> str | None:
     if not names or len(set(names)) != len(names) or not ASSIGNORS.keys() >= set(names):
         return f"Must be different names of: {', '.join(ASSIGNORS)}"
     return None
+
+
+def _protocols(names: tuple[str, ...]) -> str | None:
+    if "classic" not in names:
+        return "Disabling the 'classic' protocol is not supported."
+    return some_of("classic", "consumer", "share", "streams")(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,11 @@ class CoordinatorSettings(AuthorizerSettings):
     group_max_size: int = setting(
         "group.max.size", INT, "2147483647", "The most members of one group.", at_least(1)
     )
+
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        "group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams",
+        "Which protocols of groups are served; streams groups never are.", _protocols,
+    )  # fmt: skip
 
     # groups of the consumer protocol (KIP-848); what a group may set itself is in `group_configs`
     group_consumer_session_timeout_ms: int = setting(

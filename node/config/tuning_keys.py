@@ -118,13 +118,28 @@ TUNING_KEYS = {
     )
     for name, config_type, default, check, is_dynamic in _ROWS
 }
-TIERS = BrokerKey(
-    name="remote.log.storage.system.enable",
-    type=BOOLEAN,
-    default="false",
-    doc="Whether old segments move to another storage.",
-    not_served="there is no tiered storage",
-)
+KNOWN_KEYS = {
+    name: BrokerKey(
+        name=name,
+        type=config_type,
+        default=default,
+        doc="Only its default is taken.",
+        is_dynamic=is_dynamic,
+        not_served=reason,
+    )
+    for name, config_type, default, is_dynamic, reason in (
+        ("offsets.topic.compression.codec", INT, "0", False, "offsets are not compressed"),
+        ("remote.log.storage.system.enable", BOOLEAN, "false", False, "there is no tiered storage"),
+        ("replica.selector.class", STRING, "", False, "followers serve no consumers"),
+        (
+            "transaction.partition.verification.enable",
+            BOOLEAN,
+            "true",
+            True,
+            "a transaction is verified before anything of it is appended",
+        ),
+    )
+}
 
 
 def without_effect(names: Iterable[str]) -> str | None:

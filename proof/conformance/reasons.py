@@ -57,12 +57,6 @@ _BROKER_KEYS = {
         "log.dir",
         "cordoned.log.dirs",
     ),
-    "each broker checks transactions before it appends, always": (
-        "transaction.partition.verification.enable",
-    ),
-    "both protocols of groups are served, always": ("group.coordinator.rebalance.protocols",),
-    "offsets are stored without compression": ("offsets.topic.compression.codec",),
-    "followers serve no consumers": ("replica.selector.class",),
 }
 OWN_KEYS = "oncelog."  # only brokers of ours have such configuration keys
 

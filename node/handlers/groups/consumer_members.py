@@ -96,8 +96,9 @@ def consumer_group_heartbeat(
 
 
 def _check_served(broker: BrokerServices) -> None:
-    """Raises UnsupportedVersion where the cluster has classic groups only (group.version 0)."""
-    if not broker.state.feature_level(GROUP_VERSION):
+    """Raises UnsupportedVersion where the cluster, or this broker, has classic groups only."""
+    protocols = broker.config.group_coordinator_rebalance_protocols
+    if "consumer" not in protocols or not broker.state.feature_level(GROUP_VERSION):
         raise UnsupportedVersion
 
 

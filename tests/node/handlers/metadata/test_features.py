@@ -145,8 +145,13 @@ def test_an_update_whose_outcome_is_unknown_answers_the_error(broker: FakeBroker
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_group_version_0_refuses_consumer_groups(broker: FakeBroker) -> None:
-    update(broker, ("group.version", 0, SAFE))
+@pytest.mark.parametrize("by", ["the level", "the broker's key"])
+def test_consumer_groups_that_are_not_served_are_refused(by: str) -> None:
+    if by == "the level":
+        broker = FakeBroker()
+        update(broker, ("group.version", 0, SAFE))
+    else:
+        broker = FakeBroker(group_coordinator_rebalance_protocols="classic")
     for values in (
         {"group_id": "g", "member_id": "m", "member_epoch": 0},
         {"group_id": "g", "member_id": "m", "member_epoch": 3, "rebalance_timeout": -1},
