@@ -41,8 +41,13 @@ class Resource:
         deadline = time.monotonic() + APPLIED_WITHIN_S
         while True:
             answer = self._peer.ask(DESCRIBE_CONFIGS, 4, values)
-            sources = [c["config_source"] for r in answer["results"] for c in r["configs"]]
-            if bool(set(sources) - {DEFAULT_SOURCE}) == is_set or time.monotonic() > deadline:
+            configs = [c for r in answer["results"] for c in r["configs"]]
+            set_here = [c for c in configs if c["config_source"] != DEFAULT_SOURCE]
+            # Kafka's broker shows for a moment where a value comes from, and not yet which it is.
+            is_old = any(
+                c["synonyms"] and c["synonyms"][0]["value"] != c["value"] for c in set_here
+            )
+            if (bool(set_here) == is_set and not is_old) or time.monotonic() > deadline:
                 return answer
             time.sleep(0.02)
 
