@@ -94,7 +94,7 @@ class BrokerSettings(CoordinatorSettings):
     max_connections_per_ip: int = setting(
         "max.connections.per.ip", INT, "200",
         "Connections at a time from one address; loopback is not counted.",
-        at_least(1), kafka_default="2147483647",
+        at_least(1), kafka_default="2147483647", is_dynamic=True,
     )  # fmt: skip
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", LONG, "600000", "A connection silent for so long is closed.",

@@ -26,7 +26,7 @@ class ListenerSettings:
         "max.connections", INT, "2000",
         "Connections at a time; one more takes the place of one without a request, or is closed. "
         "A listener may have a smaller limit of its own.",
-        at_least(1), kafka_default="2147483647",
+        at_least(1), kafka_default="2147483647", is_dynamic=True,
     )  # fmt: skip
     max_connection_creation_rate: int = setting(
         "max.connection.creation.rate", INT, "2147483647",

@@ -18,6 +18,7 @@ from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener, is_loopback
 from ..environment import listening_socket
 from .connection import Connection
+from .connection_limits import ConnectionLimits
 from .creation_rate import CreationRate, wait_ms
 from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
@@ -54,6 +55,7 @@ class KafkaServer:
         self.dispatcher = dispatcher
         self.config = services.config
         self.frame_memory = FrameMemory()  # of all connections
+        self._limits = ConnectionLimits(services.state, services.config)
         self.budget = MemoryBudget(self.config.queued_max_request_bytes)
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share
@@ -166,8 +168,8 @@ class KafkaServer:
         Where all places are taken, the connection that has been silent for longest since it
         connected gives its place: whoever opens many and says nothing shuts nobody out.
         """
-        host, config, listener = connection.peer_host, self.config, connection.listener
-        if not is_loopback(host) and self._per_host[host] >= config.max_connections_per_ip:
+        host, listener = connection.peer_host, connection.listener
+        if not is_loopback(host) and self._per_host[host] >= self._limits.of_one_address:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
         rates, now_ms = self._rates[listener.name], self.loop.time() * 1000
@@ -177,7 +179,7 @@ class KafkaServer:
             return None
         if self._is_full():
             self._displace_silent()
-        own_max = listener.overrides.get("max_connections", config.max_connections)
+        own_max = listener.overrides.get("max_connections", self._limits.in_all)
         if self._per_listener[listener.name] >= own_max:
             self._displace_silent(listener)
         if self.is_stopping or self._is_full() or self._per_listener[listener.name] >= own_max:
@@ -222,7 +224,7 @@ class KafkaServer:
         return self.config.socket_request_max_bytes
 
     def _is_full(self) -> bool:
-        return len(self._connections) >= self.config.max_connections
+        return len(self._connections) >= self._limits.in_all
 
     def _displace_silent(self, listener: Listener | None = None) -> None:
         """Close the connection that has been silent for longest, of one listener or of all."""

@@ -1,0 +1,44 @@
+"""Limits of connections that are set while a broker runs."""
+
+from oncelog.coordinator.metadata.commands import (
+    BROKER_RESOURCE,
+    DELETE,
+    SET,
+    AlterConfigs,
+    ConfigOperation,
+    ResourceConfigs,
+)
+from oncelog.node.listener.connection_limits import ConnectionLimits
+
+from ..fake_broker import FakeBroker
+
+KEY, PER_ADDRESS = "max.connections", "max.connections.per.ip"
+
+
+def alter(broker: FakeBroker, name: str, key: str, value: str | None) -> None:
+    operation = ConfigOperation(key, DELETE if value is None else SET, value)
+    result = broker.controller.apply(
+        AlterConfigs((ResourceConfigs(BROKER_RESOURCE, name, (operation,)),))
+    )
+    assert [item.error for item in result.items] == [0]
+
+
+def test_limits_are_those_of_the_file_until_others_are_set() -> None:
+    broker = FakeBroker(max_connections="7", max_connections_per_ip="3")
+    limits = ConnectionLimits(broker.state, broker.services.config)
+    assert (limits.in_all, limits.of_one_address) == (7, 3)
+    alter(broker, "", KEY, "5")
+    alter(broker, "", PER_ADDRESS, "2")
+    assert (limits.in_all, limits.of_one_address) == (5, 2)
+    alter(broker, "1", KEY, "9")
+    alter(broker, "2", PER_ADDRESS, "1")
+    assert (limits.in_all, limits.of_one_address) == (9, 2), "its own wins, another's is nothing"
+    for name, key in (("1", KEY), ("", KEY), ("", PER_ADDRESS)):
+        alter(broker, name, key, None)
+    assert (limits.in_all, limits.of_one_address) == (7, 3)
+
+
+def test_limits_that_were_set_before_the_start_hold_at_once() -> None:
+    broker = FakeBroker()
+    alter(broker, "", KEY, "5")
+    assert ConnectionLimits(broker.state, broker.services.config).in_all == 5
