@@ -41,25 +41,23 @@ def run(
 
     Exit code 1: a promise was broken. 3: the faults were not seen to happen.
     """
-    from ..deploy.faults.schedule import KINDS, NEED_PLAIN_TEXT
+    from ..deploy.faults.schedule import ALL_KINDS, KINDS, SECURED_KINDS
     from ..proof.chaos.load.settings import GROUPS, LoadSettings
     from ..proof.chaos.plan_settings import RunSettings
 
     if faults == "help":
-        tell(*KINDS)
+        tell(*ALL_KINDS)
         return 0
-    possible = tuple(kind for kind in KINDS if not secure or kind not in NEED_PLAIN_TEXT)
+    possible = SECURED_KINDS if secure else KINDS
     kinds = tuple(name.strip() for name in faults.split(",")) if faults else possible
-    if unknown := set(kinds) - set(KINDS):
+    if unknown := set(kinds) - set(ALL_KINDS):
         raise Failure(
             f"There is no fault {', '.join(sorted(unknown))}; see: oncelog chaos run --faults help",
             exit_code=2,
         )
     if impossible := set(kinds) - set(possible):
-        raise Failure(
-            f"Not with --secure, as requests are encrypted: {', '.join(sorted(impossible))}.",
-            exit_code=2,
-        )
+        why = "Not with --secure, as requests are encrypted" if secure else "Only with --secure"
+        raise Failure(f"{why}: {', '.join(sorted(impossible))}.", exit_code=2)
     if not 3 <= nodes <= 5 or not seconds > 0 or not 0 < rate <= 600:
         raise Failure("Chaos needs 3 to 5 nodes, some seconds, and a rate up to 600.", exit_code=2)
     load = LoadSettings(

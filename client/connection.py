@@ -81,6 +81,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
     44: (0, 1),  # IncrementalAlterConfigs
     45: (0, 1),  # AlterPartitionReassignments
     47: (0, 0),  # OffsetDelete
+    51: (0, 0),  # AlterUserScramCredentials
     55: (0, 2),  # DescribeQuorum
     57: (1, 2),  # UpdateFeatures
     60: (0, 2),  # DescribeCluster

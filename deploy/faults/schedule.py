@@ -35,6 +35,13 @@ the links between them, and for clients and their topics. Its kinds:
                        is held, and arrives when its client has gone on by another connection
   topic-churn          a topic is made, written to and deleted; config-change; reassignment;
   elect-leaders        the preferred replicas lead again, or others become preferred
+
+On a secured cluster also:
+  certificate-expires  new connections meet a certificate that has expired
+  password-change      the clients' user has another password
+  reauthentication-fails   it is gone until a login has ended, inside a transaction
+  acl-taken            the right to write is taken away inside a transaction
+All of these are given back.
 """
 
 import random
@@ -58,10 +65,16 @@ KINDS_BY_TARGET: dict[str, tuple[str, ...]] = {
     CLIENTS: (
         "worker-kill", "worker-pause", "member-joins", "client-cut", "client-delay",
         "client-hold", "topic-churn", "config-change", "reassignment", "elect-leaders",
+        "certificate-expires", "password-change", "reauthentication-fails", "acl-taken",
     ),
 }  # fmt: skip
-KINDS = tuple(kind for kinds in KINDS_BY_TARGET.values() for kind in kinds)
 NEED_PLAIN_TEXT = frozenset({"client-hold"})
+NEED_LOGINS = frozenset(
+    {"certificate-expires", "password-change", "reauthentication-fails", "acl-taken"}
+)
+ALL_KINDS = tuple(kind for kinds in KINDS_BY_TARGET.values() for kind in kinds)
+KINDS = tuple(kind for kind in ALL_KINDS if kind not in NEED_LOGINS)
+SECURED_KINDS = tuple(kind for kind in ALL_KINDS if kind not in NEED_PLAIN_TEXT)
 NEED_FOUR_NODES = frozenset({"bisect"})
 NUMBERS = 4
 

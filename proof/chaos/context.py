@@ -31,6 +31,7 @@ class ChaosContext(NodeContext):
         seed: int,
         transactional_ids: list[str],
         extra_order: WorkerOrder,
+        connection: str,
     ) -> None:
         partitions = range(settings.append_partitions)
         groups = settings.group, settings.readers
@@ -44,6 +45,7 @@ class ChaosContext(NodeContext):
         }
         self.processes, self.proxies = processes, proxies
         self.settings, self.extra_order = settings, extra_order
+        self.connection = connection  # of the clients of the load
         self._recorder, self._seed = recorder, seed
 
     def make(self, fault: Fault, actions: Mapping[str, Action]) -> None:

@@ -28,6 +28,7 @@ from ...deploy.faults.faulty_cluster import FaultyCluster
 from ...deploy.inspect.loop_stalls import stalls_in_log
 from ...version import __version__
 from ..judge.history.recorder import Recorder
+from . import security_actions
 from .client_processes import ClientProcesses
 from .context import ChaosContext
 from .epilogue import probe_all, read_the_end, wait_for_rest
@@ -91,6 +92,7 @@ class ChaosRun:
     ) -> None:
         self.out, self.settings, self._say = out.resolve(), settings, say
         self.outcome = RunOutcome()
+        self._connection = ""  # of the clients of the load
 
     def go(self) -> RunOutcome:
         """Do it. Failure when it could not be done at all."""
@@ -104,7 +106,11 @@ class ChaosRun:
             nodes=settings.nodes,
             data=self.out / "cluster",
             seed=settings.seed,
-            config={**CONFIG, "log.roll.ms": roll_ms},
+            config={
+                **CONFIG,
+                **(security_actions.CONFIG if settings.is_secured else {}),
+                "log.roll.ms": roll_ms,
+            },
             secure=settings.is_secured,
         )
         workers, recorder = ClientProcesses(self.out), Recorder.open(self.out)
@@ -116,6 +122,9 @@ class ChaosRun:
             self._say(f"{settings.nodes} nodes serve at {cluster.bootstrap}")
             self._say(NOT_MADE)
             self._make_topics(cluster)
+            self._connection = cluster.connection
+            if settings.is_secured:
+                self._connection = security_actions.admit_user(cluster)
             ports = [entry.port for entry in cluster.file.nodes]
             proxies = ClientProxies(ports, is_encrypted=settings.is_secured)
             last.callback(proxies.close)
@@ -157,14 +166,15 @@ class ChaosRun:
         proxies: ClientProxies,
         recorder: Recorder,
     ) -> None:
-        orders = self._orders(cluster, proxies)
+        orders = self._orders(proxies)
         for name, order in orders.items():
             workers.add(name, order)
         ids = [f"append-{o.number}-0" for o in orders.values()]
         context = ChaosContext(
             cluster, workers, proxies, recorder, self.settings.load,
             seed=self.settings.seed, transactional_ids=ids,
-            extra_order=replace(self._order(cluster), number=900, workloads=("job", "readers")),
+            extra_order=replace(self._order(), number=900, workloads=("job", "readers")),
+            connection=self._connection,
         )  # fmt: skip
         started = time.monotonic()
         schedulers = start_schedulers(context, self.settings)
@@ -189,16 +199,16 @@ class ChaosRun:
         self.outcome.tried, self.outcome.missed = context.tried, context.misses
         self.outcome.broken = [*context.broken, *workers.broken]
 
-    def _order(self, cluster: FaultyCluster) -> WorkerOrder:
+    def _order(self) -> WorkerOrder:
         """What all processes of clients are told."""
         return WorkerOrder(
-            run=str(self.out), connection=cluster.connection, seed=f"{self.settings.seed}",
+            run=str(self.out), connection=self._connection, seed=f"{self.settings.seed}",
             settings=self.settings.load,
             transactional_clients=self.settings.transactional_clients,
         )  # fmt: skip
 
-    def _orders(self, cluster: FaultyCluster, proxies: ClientProxies) -> dict[str, WorkerOrder]:
-        settings, order, orders = self.settings, self._order(cluster), dict[str, WorkerOrder]()
+    def _orders(self, proxies: ClientProxies) -> dict[str, WorkerOrder]:
+        settings, order, orders = self.settings, self._order(), dict[str, WorkerOrder]()
         for number in range(1, settings.workers + 1):
             ports = proxies.ports if number == settings.workers else {}
             orders[f"oncelog-{number}"] = replace(order, number=number, proxies=ports)

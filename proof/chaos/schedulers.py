@@ -12,11 +12,12 @@ from ...deploy.faults.schedule import CLIENTS, LINKS, NODES, Fault, chaos_schedu
 from .client_actions import CLIENT_ACTIONS
 from .context import ChaosContext
 from .plan_settings import RunSettings
+from .security_actions import SECURITY_ACTIONS
 
 ACTIONS: dict[str, dict[str, Action]] = {
     NODES: {**NODE_ACTIONS, "damage": damage_a_replica},
     LINKS: LINK_ACTIONS,
-    CLIENTS: CLIENT_ACTIONS,
+    CLIENTS: {**CLIENT_ACTIONS, **SECURITY_ACTIONS},
 }
 END_TIMEOUT_S = 120.0
 
@@ -57,7 +58,7 @@ def _pace(
         if has_nodes and not context.stopping.is_set():
             try:
                 ensure_all_run(context)
-            except Failure as why:
+            except context.tolerated as why:
                 context.miss("ensure", str(why))
 
     return wait_for_turn

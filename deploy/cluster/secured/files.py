@@ -5,6 +5,7 @@ nodes' and the users' passwords, `client/` one file a user and kind of client. T
 first start and kept; client files are written again with each, since ports may change.
 """
 
+import datetime
 import json
 import os
 import secrets
@@ -17,8 +18,10 @@ from ..private import make_private_directory, write_private
 USERS = ("admin", "alice", "bob")  # admin may do everything, the others what ACLs allow
 LISTENER, MECHANISM = "SASL_SSL", "PLAIN"
 CLIENT_KINDS = ("librdkafka", "java")
+EXPIRED_AT = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 TLS, _CLIENT = "tls", "client"
+NODE_CERTIFICATE, EXPIRED_CERTIFICATE = "node.pem", "expired.pem"  # the latter for faults
 DIRECTORIES = (TLS, _CLIENT)
 
 
@@ -26,11 +29,11 @@ def prepare(data: Path, bootstrap: str) -> None:
     """Make what a secured cluster needs before its nodes start."""
     for name in DIRECTORIES:
         make_private_directory(data / name)
-    if not (data / TLS / "node.pem").exists():
+    if not (data / TLS / NODE_CERTIFICATE).exists():
         _write_certificates(data / TLS)
     if not _passwords_file(data).exists():
         passwords = {user: secrets.token_urlsafe(18) for user in USERS}
-        _write_whole(_passwords_file(data), json.dumps(passwords))
+        write_whole(_passwords_file(data), json.dumps(passwords))
     for user, password in passwords_of(data).items():
         for kind in CLIENT_KINDS:
             values = client_values(data, kind, user, password, bootstrap)
@@ -54,7 +57,7 @@ def node_settings(data: Path, host: str, port: int) -> dict[str, str]:
         "advertised.listeners": address,
         "sasl.enabled.mechanisms": f"{MECHANISM},SCRAM-SHA-512",
         f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": f"{_JAAS}{users};",
-        "ssl.keystore.location": str(data / TLS / "node.pem"),
+        "ssl.keystore.location": str(data / TLS / NODE_CERTIFICATE),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin",
     }
@@ -115,12 +118,15 @@ def _write_certificates(folder: Path) -> None:
             "with its extra `secure`."
         ) from None
     authority = trustme.CA(organization_name="oncelog")
-    issued = authority.issue_cert("127.0.0.1", "::1", "localhost", common_name="oncelog")
-    _write_whole(folder / "ca.pem", authority.cert_pem.bytes().decode())
-    _write_whole(folder / "node.pem", issued.private_key_and_cert_chain_pem.bytes().decode())
+    write_whole(folder / "ca.pem", authority.cert_pem.bytes().decode())
+    for name, until in ((EXPIRED_CERTIFICATE, EXPIRED_AT), (NODE_CERTIFICATE, None)):
+        issued = authority.issue_cert(
+            "127.0.0.1", "::1", "localhost", common_name="oncelog", not_after=until
+        )
+        write_whole(folder / name, issued.private_key_and_cert_chain_pem.bytes().decode())
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write a file that is kept: after a power cut it is whole, or not there and made again."""
     part = path.with_name(f"{path.name}.part")
     write_private(part, text)

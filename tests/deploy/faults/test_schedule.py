@@ -5,9 +5,13 @@ from itertools import islice
 import pytest
 
 from oncelog.deploy.faults.schedule import (
+    ALL_KINDS,
     KINDS,
     KINDS_BY_TARGET,
     NEED_FOUR_NODES,
+    NEED_LOGINS,
+    NEED_PLAIN_TEXT,
+    SECURED_KINDS,
     Fault,
     chaos_schedule,
 )
@@ -23,7 +27,7 @@ def test_the_same_seed_gives_the_same_schedule(target: str) -> None:
 
 @pytest.mark.parametrize("target", KINDS_BY_TARGET)
 def test_each_kind_comes_once_before_any_comes_twice(target: str) -> None:
-    kinds = [k for k in KINDS_BY_TARGET[target] if k not in NEED_FOUR_NODES]
+    kinds = [k for k in KINDS_BY_TARGET[target] if k not in NEED_FOUR_NODES | NEED_LOGINS]
     dealt = [fault.kind for fault in islice(chaos_schedule(3, target, nodes=3), 2 * len(kinds))]
     assert sorted(dealt[: len(kinds)]) == sorted(dealt[len(kinds) :]) == sorted(kinds)
 
@@ -44,10 +48,17 @@ def test_every_kind_has_an_action_and_every_action_a_kind() -> None:
     assert {target: set(actions) for target, actions in ACTIONS.items()} == {
         target: set(kinds) for target, kinds in KINDS_BY_TARGET.items()
     }
-    assert {kind for actions in ACTIONS.values() for kind in actions} == set(KINDS)
+    assert {kind for actions in ACTIONS.values() for kind in actions} == set(ALL_KINDS)
 
 
 def test_numbers_choose_within_what_there_is() -> None:
     fault = Fault("kill", (0.0, 0.999999, 0.5, 0.25))
     assert fault.pick(0, [1, 2, 3]) == 1 and fault.pick(1, [1, 2, 3]) == 3
     assert fault.between(2, 10, 20) == 15
+
+
+def test_faults_of_logins_are_dealt_on_secured_clusters_alone() -> None:
+    assert not NEED_LOGINS & set(KINDS) and set(SECURED_KINDS) > NEED_LOGINS
+    assert not NEED_PLAIN_TEXT & set(SECURED_KINDS)
+    dealt = islice(chaos_schedule(1, "clients", nodes=3, kinds=SECURED_KINDS), len(SECURED_KINDS))
+    assert {fault.kind for fault in dealt} > NEED_LOGINS

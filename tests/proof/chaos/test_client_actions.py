@@ -59,7 +59,7 @@ def made(kind: str, cluster: Any, proxies: Any = None) -> ChaosContext:
     context = ChaosContext(
         cluster, given.order, proxies, Recorder.in_memory(),
         LoadSettings(append_partitions=2, request_timeout_ms=1), seed=1, transactional_ids=[],
-        extra_order=given.order,
+        extra_order=given.order, connection="",
     )  # fmt: skip
     context.make(Fault(kind, (0.0,) * 8), client_actions.CLIENT_ACTIONS)
     return context

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from oncelog.deploy.cluster.local_cluster import Cluster
+from oncelog.deploy.faults.schedule import NEED_LOGINS
 from oncelog.proof.bench.target import bench_target
 from oncelog.proof.bench.transactions import TransactionGrid
 from oncelog.proof.demo.run import CLUSTER_CONFIG, Demo
 from oncelog.proof.demo.transfers.run import TransfersDemo, database_of
+from oncelog.proof.judge.history.files import read_names
 
 from ...programs import CLI, run_to_end
 from ...secret_watch import SecretWatch
@@ -72,10 +74,38 @@ def test_chaos_finds_nothing_wrong(tmp_path: Path) -> None:
     assert told["outcome"]["faults"]
 
 
-def test_chaos_holds_no_request_that_it_cannot_read(tmp_path: Path) -> None:
-    words = ["chaos", "run", "--secure", "--faults", "client-hold", "--out", str(tmp_path / "run")]
-    done = run_to_end([*CLI, *words], 60)
-    assert done.returncode == 2 and "Not with --secure" in done.stderr
+def test_chaos_takes_certificates_logins_and_rights_away_and_breaks_no_promise(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "run"
+    with SecretWatch(out):
+        done = run_to_end(
+            [
+                *CLI, "chaos", "run", "--secure", "--out", str(out), "--seconds", "40",
+                "--seed", "5", "--keep", "--format", "json", "--rate", "120",
+                "--faults", ",".join(sorted(NEED_LOGINS)),
+            ],
+            400,
+        )  # fmt: skip
+    told = json.loads(done.stdout or "{}")
+    assert done.returncode == 0, (done.stderr, told)
+    assert set(told["outcome"]["faults"]) == NEED_LOGINS, told["outcome"]
+    names = {name for each in (out / "history").iterdir() for name in read_names(each)}
+    assert {"SaslAuthenticationFailed", "TopicAuthorizationFailed"} <= names  # the load met them
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--secure", "--faults", "client-hold"], "Not with --secure"),
+        (["--faults", "acl-taken"], "Only with --secure"),
+    ],
+)
+def test_chaos_makes_no_fault_that_its_cluster_cannot_meet(
+    options: list[str], words: str, tmp_path: Path
+) -> None:
+    done = run_to_end([*CLI, "chaos", "run", *options, "--out", str(tmp_path / "run")], 60)
+    assert done.returncode == 2 and words in done.stderr
 
 
 def test_bench_measures_transactions_over_tls_and_logins(tmp_path: Path) -> None:
