@@ -50,7 +50,8 @@ class BrokerSettings(CoordinatorSettings):
     )  # fmt: skip
     inter_broker_listener_name: str = setting(
         "inter.broker.listener.name", STRING, "",
-        "The listener by which tools know this broker; empty: the first. Brokers use no listener.",
+        "The listener by which tools know this broker; empty: the first. Brokers use no listener. "
+        "Beside others, its clients find a place when max.connections are taken.",
     )  # fmt: skip
     broker_rack: str = setting(
         "broker.rack", STRING, "", "Where this broker stands; replicas are spread over racks."

@@ -10,6 +10,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.rate_limited_log import LimitedLog
@@ -38,6 +39,7 @@ ACCEPTED_A_TURN = 16
 SWEEP_INTERVAL_S = 1.0
 CLOSING_MAX_S = 5.0  # a closing connection may flush so long
 RATE_UNLIMITED = 2**31 - 1
+LOOKED_AT_MAX = 1_000  # connections, of which the idlest one makes room
 STALLED_MAX_S = 5.0  # when memory is short, unsent answers may wait so long
 
 
@@ -76,6 +78,7 @@ class KafkaServer:
         self._silent: dict[Connection, None] = {}  # the same, without a request until now
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
+        self._reserved = ""  # the name of the listener whose clients always find a place
         self._own_rate = self._rate_of(self.config)
         self._rates: dict[str, list[CreationRate]] = {}  # that a listener keeps to; without: none
         self._servers: list[asyncio.Server] = []
@@ -96,13 +99,16 @@ class KafkaServer:
 
         Raises OSError with a sentence when an address cannot be had.
         """
+        if len(listeners) > 1:
+            self._reserved = self.config.inter_broker_listener_name.upper()
         for listener in listeners:
             self.ports[listener.name] = await self._listen_on(listener)
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     async def _listen_on(self, listener: Listener) -> int:
         self._settings[listener.name] = self.config.of_listener(listener)
-        self._rates[listener.name] = list(self._own_rate)
+        is_reserved = listener.name == self._reserved
+        self._rates[listener.name] = [] if is_reserved else list(self._own_rate)
         if "max_connection_creation_rate" in listener.overrides:
             self._rates[listener.name] += self._rate_of(self._settings[listener.name])
         (host, port), backlog = listener.bind, self.config.socket_listen_backlog_size
@@ -166,7 +172,9 @@ class KafkaServer:
         """The context of a new connection; None when there are too many.
 
         Where all places are taken, the connection that has been silent for longest since it
-        connected gives its place: whoever opens many and says nothing shuts nobody out.
+        connected gives its place: whoever opens many and says nothing shuts nobody out. Who comes
+        to the listener of inter.broker.listener.name finds one in any case: as in Kafka, the
+        idlest connection of the other listeners makes room.
         """
         host, listener = connection.peer_host, connection.listener
         if not is_loopback(host) and self._per_host[host] >= self._limits.of_one_address:
@@ -182,7 +190,12 @@ class KafkaServer:
         own_max = listener.overrides.get("max_connections", self._limits.in_all)
         if self._per_listener[listener.name] >= own_max:
             self._displace_silent(listener)
-        if self.is_stopping or self._is_full() or self._per_listener[listener.name] >= own_max:
+        is_full = self._per_listener[listener.name] >= own_max
+        if not is_full and self._is_full():
+            is_full = listener.name != self._reserved
+            if not is_full:
+                self._displace_idlest()
+        if self.is_stopping or is_full:
             self._log_limited("too many", "closed a connection from %s: all places taken", host)
             return None
         self._connections[connection] = self._silent[connection] = None
@@ -227,19 +240,40 @@ class KafkaServer:
         return len(self._connections) >= self._limits.in_all
 
     def _displace_silent(self, listener: Listener | None = None) -> None:
-        """Close the connection that has been silent for longest, of one listener or of all."""
+        """Close the connection that has been silent for longest, of one listener or of all that
+        are not reserved.
+        """
         silent = next(
             (
                 each
                 for each in self._silent
-                if not each.has_requests and (listener is None or each.listener is listener)
+                if not each.has_requests
+                and (
+                    each.listener.name != self._reserved
+                    if listener is None
+                    else each.listener is listener
+                )
             ),
             None,
         )
         if silent is not None:
-            self.note_closed(silent, "all places are taken, and it has sent no request")
-            silent.abort()
-            self.removed(silent)
+            self._displace(silent, "all places are taken, and it has sent no request")
+
+    def _displace_idlest(self) -> None:
+        """Close a connection of a listener that is not reserved, one without requests at best."""
+        others = (each for each in self._connections if each.listener.name != self._reserved)
+        idlest = min(
+            islice(others, LOOKED_AT_MAX),
+            key=lambda each: (each.has_requests, each.last_active_s),
+            default=None,
+        )
+        if idlest is not None:
+            self._displace(idlest, "all places are taken, and administration needs one")
+
+    def _displace(self, connection: Connection, reason: str) -> None:
+        self.note_closed(connection, reason)
+        connection.abort()
+        self.removed(connection)
 
     def heard_first(self, connection: Connection) -> None:
         """A connection has sent its first valid request: its place is its own."""

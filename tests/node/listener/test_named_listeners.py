@@ -14,7 +14,7 @@ from oncelog.node.handlers.leader_hints import LeaderHints
 from ...awaiting import until
 from ..fake_broker import FakeBroker
 from ..own_broker import OwnBroker
-from .toy_server import ECHO, toy_server
+from .toy_server import ECHO, WAIT, toy_server
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
 MAP = "IN:PLAINTEXT,OUT:PLAINTEXT"
@@ -69,6 +69,33 @@ async def test_places_of_one_listener_are_not_those_of_another() -> None:
         second = await bench.connect("OUT")  # takes the place of the one that is silent
         assert await second.ask(ECHO, b"c") == b"c"
         assert await silent.is_closed()
+
+
+async def test_reserved_listener_has_places_when_all_are_taken() -> None:
+    listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
+    limits = {"max_connections": 2, "inter_broker_listener_name": "in"}
+    async with toy_server(listeners, **limits) as bench:
+        busy, idle = await bench.connect("OUT"), await bench.connect("OUT")
+        assert await idle.ask(ECHO, b"a") == b"a"
+        busy.send(WAIT, b"later")
+        await until(lambda: b"later" in bench.toys.pending)
+        first = await bench.connect("IN")  # takes the place of the idle one
+        assert await idle.is_closed() and await busy.is_silent()
+        assert await (await bench.connect("OUT")).is_closed()  # though `first` has said nothing
+        assert await first.ask(ECHO, b"b") == b"b"
+        second = await bench.connect("IN")
+        assert await second.ask(ECHO, b"c") == b"c" and await busy.is_closed()
+        assert await (await bench.connect("IN")).is_closed()  # it has taken all of them itself
+        assert await first.ask(ECHO, b"d") == b"d"
+
+
+async def test_listener_that_is_not_named_as_reserved_is_as_full_as_others() -> None:
+    listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
+    async with toy_server(listeners, max_connections=1) as bench:
+        client = await bench.connect("OUT")
+        assert await client.ask(ECHO, b"a") == b"a"
+        assert await (await bench.connect("IN")).is_closed()
+        assert await client.ask(ECHO, b"b") == b"b"
 
 
 async def test_clients_of_two_listeners_produce_and_consume_by_their_own(tmp_path: Path) -> None:

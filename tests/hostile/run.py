@@ -1,0 +1,295 @@
+"""Hostile frames for a real cluster, on each kind of listener, before and after the login.
+
+Frames of every served API and version, two of five damaged, in random sequences on connections that
+come and go; as a broker on the links between brokers, garbage of each kind of message. Batches
+that lie must get the code that stands beside them. Meanwhile connections that stay, and new ones,
+ask for ApiVersions. No broker may die, no traceback stand in a node.log, no ApiVersions be late,
+and memory not grow by much; else the exit code is 1, and the frames that were sent last are
+printed: `--frame HEX` sends one again.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+import re
+import signal
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import zmq
+
+from oncelog import Cluster
+from oncelog.replication.messages import PeerMessage
+from oncelog.replication.peer.address import routing_id, socket_path
+from oncelog.replication.peer.handlers import What, envelope
+from oncelog.replication.peer.stream_message import encode
+from oncelog.wire.messages import control, produce
+from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+from ..lying_batches import lying_batches
+from .decoders import PeerMessages
+from .doors import HELLO, PROTOCOLS, Door, Watch, ask, cluster_in, frame_of
+from .frames import TOPICS, FrameMaker, served_of
+from .mutations import mutated
+
+PEER = "peer"
+LATE_S, GROWTH_BYTES = 1.0, 100_000_000
+ATTACKERS, RECENT = 12, 60  # on each listener; frames that are kept
+SILENT_S = 0.2  # then the answers of a sequence are waited for no more
+STRANGER = 3  # the broker in whose name a peer speaks: it is dead
+TOLD_EVERY_S, SETTLE_S = 5.0, 2.0
+GONE = (OSError, EOFError, TimeoutError, zmq.ZMQError)
+FAILED_API = re.compile(r"API (\d+) version (\d+)")
+
+
+class Attack:
+    """What is sent to a running cluster, and what came of it."""
+
+    def __init__(self, cluster: Cluster, folder: Path, seed: int, frame: bytes | None) -> None:
+        self.cluster, self.rng, self._frame = cluster, random.Random(seed), frame
+        self.node_ids = [node_id for node_id in cluster.node_ids if node_id != STRANGER]
+        self.doors = [
+            door for node_id in self.node_ids for door in Door.all_of(cluster, node_id, folder)
+        ]
+        self.left: Counter[str] = Counter()  # frames by the name of the listener
+        self.sent: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        self.recent: dict[str, deque[bytes]] = {}
+        self._peers = PeerMessages()
+
+    def prepare(self) -> None:
+        """Make topics, and find out what is served."""
+
+        async def create(admin: Any) -> None:
+            for name in TOPICS:
+                await admin.create_topic(name, partitions=2)
+
+        self.cluster.ask(create)
+        with contextlib.closing(self.doors[0].open()) as taken:
+            served = served_of(control.decode_response(18, 0, ask(taken, HELLO)[4:]))
+            asked = {"topics": [{"name": name, "topic_id": None} for name in TOPICS]}
+            known = control.decode_response(3, 12, ask(taken, frame_of(3, 12, asked))[5:])
+        ids = [bytes(topic.topic_id) for topic in known.topics]
+        self.maker = FrameMaker(self.rng, served, ids, time.time_ns() // 1_000_000)
+
+    def lie(self, names: Sequence[str]) -> list[str]:
+        """Produce each batch that lies on each kind of listener; return the wrong answers."""
+        leader, wrong = self.cluster.leader(TOPICS[0], 0), []
+        for door in self.doors:
+            if door.node_id == leader and door.name in names:
+                with contextlib.closing(door.open()) as taken:
+                    for lie in lying_batches(time.time_ns() // 1_000_000):
+                        topic = ProduceTopic(TOPICS[0], None, [ProducePartition(0, lie.data)])
+                        body = produce.encode_request(ProduceRequest(None, 1, 9_000, [topic]), 7)
+                        said = ask(taken, frame_of(0, 7, b"".join(body)))[4:]
+                        code = produce.decode_response(memoryview(said), 7).topics[0].partitions[0]
+                        if code.error_code != lie.skeleton:  # what other than loopback has
+                            wrong.append(f"{door.name}: {lie.name}: {code.error_code}")
+        return wrong
+
+    # -- clients
+
+    async def play(self, name: str, frames: int) -> None:
+        """Send so many frames on one kind of listener."""
+        self.left[name], self.recent[name] = frames, deque(maxlen=RECENT)
+        visit = self._speak if name == PEER else self._visit
+        doors = [door for door in self.doors if door.name == name]
+
+        async def attack() -> None:
+            while self.left[name] > 0:
+                where: Any = self.rng.choice(self.node_ids if name == PEER else doors)
+                with contextlib.suppress(*GONE):
+                    await visit(where)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(attack() for _ in range(ATTACKERS)))
+
+    def _take(self, name: str, frame: bytes) -> bytes:
+        self.left[name] -= 1
+        self.sent[name] += 1
+        self.recent[name].append(frame)
+        return frame
+
+    async def _visit(self, door: Any) -> None:
+        rng, name = self.rng, door.name
+        async with asyncio.timeout(10):
+            reader, writer = await door.streams(is_plain=rng.random() < 0.02)
+        try:
+            if rng.random() < 0.8:
+                for frame in door.login:
+                    writer.write(frame)
+                    await self._answers(reader, 1)
+            while self.left[name] > 0 and rng.random() < 0.93:
+                frames = [self._frame or self.maker.make() for _ in range(rng.choice((1, 1, 3, 9)))]
+                writer.write(b"".join(self._take(name, frame) for frame in frames))
+                answered = await self._answers(reader, len(frames))
+                self.answered[name] += answered
+                if reader.at_eof():
+                    return
+        finally:
+            writer.transport.abort() if rng.random() < 0.5 else writer.close()
+
+    async def _answers(self, reader: asyncio.StreamReader, wanted: int) -> int:
+        """Return how many came before a silence."""
+        count = 0
+        with contextlib.suppress(*GONE):
+            while count < wanted:
+                async with asyncio.timeout(SILENT_S):
+                    size = int.from_bytes(await reader.readexactly(4), "big")
+                    await reader.readexactly(size)
+                count += 1
+        return count
+
+    # -- a broker that is not what it says
+
+    async def _speak(self, node_id: int) -> None:
+        rng, directory = self.rng, self.cluster.peer_directory
+        path = socket_path(directory, "bulk", node_id)
+        reader, writer = await asyncio.open_unix_connection(path)
+        context = zmq.Context.instance()
+        dealer = context.socket(zmq.DEALER)
+        dealer.setsockopt(zmq.LINGER, 100)
+        dealer.setsockopt(zmq.ROUTING_ID, routing_id(STRANGER))
+        dealer.connect(f"ipc://{socket_path(directory, 'control', node_id)}")
+        try:
+            hello = b"\0\0\0\x10oncelog1" + STRANGER.to_bytes(4) + node_id.to_bytes(4)
+            writer.write(mutated(rng, hello) if rng.random() < 0.05 else hello)
+            for _ in range(rng.randrange(1, 60)):
+                if self.left[PEER] <= 0 or reader.at_eof():
+                    return
+                what = rng.choices(list(What), (5, 10, 1, 1))[0]
+                kind, header = rng.choice((*PeerMessage, 99)), self._peers.make(rng)[1]
+                parts = [bytes(rng.randrange(9))] * rng.choice((0, 0, 1, 3))
+                if rng.random() < 0.5:
+                    frame = b"".join(encode(what, kind, 7, header, parts)[0])
+                    writer.write(
+                        self._take(PEER, mutated(rng, frame) if rng.random() < 0.02 else frame)
+                    )
+                    await writer.drain()
+                else:
+                    first = envelope(what, kind, 7, len(header)) + header
+                    self._take(PEER, first)
+                    dealer.send_multipart([first, *parts], zmq.NOBLOCK)
+                await asyncio.sleep(0.001)
+        finally:
+            writer.transport.abort()
+            dealer.close()
+
+    # -- what came of it
+
+    def rss_bytes(self) -> int:
+        """Return the memory of the largest broker."""
+        return max(each.rss_bytes for each in self._statuses())
+
+    def dead(self) -> list[int]:
+        return [each.node_id for each in self._statuses() if each.state != "running"]
+
+    def _statuses(self) -> list[Any]:
+        return [each for each in self.cluster.status() if each.node_id in self.node_ids]
+
+    def tracebacks(self) -> list[str]:
+        """Return them, with the line before."""
+        found: list[str] = []
+        for node_id in self.node_ids:
+            log = self.cluster.node(node_id).log.read_text(errors="replace")
+            pieces = log.split("Traceback (most recent call last)")
+            for before, piece in itertools.pairwise(pieces):
+                found.append(before[-300:].rpartition("\n2")[2] + piece[:3_000])
+        return found
+
+    def suspects(self, trace: str) -> list[str]:
+        """Return the frames that a traceback may be about; all recent ones where it names none."""
+        named = FAILED_API.search(trace)
+        start = b"" if named is None else int(named[1]).to_bytes(2) + int(named[2]).to_bytes(2)
+        return [
+            f"{name} {frame.hex()}"
+            for name, frames in self.recent.items()
+            for frame in frames
+            if frame[4:].startswith(start)
+        ]
+
+    async def all(self, frames: int, names: Sequence[str], late: Watch) -> None:
+        """Play on all kinds of listeners at once, and say how it goes."""
+        playing = asyncio.gather(*(self.play(name, -(-frames // len(names))) for name in names))
+        begun_s = time.monotonic()
+        while not playing.done():
+            await asyncio.wait([playing], timeout=TOLD_EVERY_S)
+            done = sum(self.sent.values())
+            print(
+                f"{done:,} frames, {done / (time.monotonic() - begun_s):,.0f}/s, latest "
+                f"{late.latest_s * 1000:,.0f} ms, {self.rss_bytes() / 1e6:.0f} MB",
+                flush=True,
+            )
+            if self.dead():
+                playing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await playing
+
+
+def attack(
+    frames: int, names: Sequence[str], seed: int, *, late_s: float = LATE_S,
+    frame: bytes | None = None,
+) -> list[str]:  # fmt: skip
+    """Attack a cluster of its own; return what was wrong, in words."""
+    with TemporaryDirectory() as folder, cluster_in(Path(folder), 3 if PEER in names else 1) as own:
+        if PEER in names:
+            own.kill(STRANGER)
+        run = Attack(own, Path(folder), seed, frame)
+        run.prepare()
+        wrong = run.lie(names)
+        before_bytes = run.rss_bytes()
+        with Watch([door for door in run.doors if door.name in names or PEER in names]) as watch:
+            asyncio.run(run.all(frames, names, watch))
+            time.sleep(SETTLE_S)
+        for name in names:
+            late = [each for door, each in zip(watch.doors, watch.late, strict=True)
+                    if name in (door.name, PEER)]  # fmt: skip
+            old_s, new_s = max(each.old_s for each in late), max(each.new_s for each in late)
+            print(f"{name}: {run.sent[name]:,} frames, {run.answered[name]:,} answered; latest "
+                  f"ApiVersions {old_s * 1000:,.0f} ms, new {new_s * 1000:,.0f} ms")  # fmt: skip
+            wrong += [f"{name}: no answer: {lost}" for each in late for lost in each.lost[:3]]
+            if max(old_s, new_s) > late_s:
+                wrong.append(f"{name}: an ApiVersions came after {max(old_s, new_s):.2f} s")
+        wrong += [f"broker {node_id} has died" for node_id in run.dead()]
+        if wrong and run.dead():
+            return [*wrong, *run.suspects("")]
+        growth_bytes = run.rss_bytes() - before_bytes
+        print(f"memory grew by {growth_bytes / 1e6:,.0f} MB")
+        if growth_bytes > GROWTH_BYTES:
+            wrong.append(f"memory grew by {growth_bytes / 1e6:,.0f} MB")
+        for trace in run.tracebacks():
+            wrong += [trace, *run.suspects(trace)[-3:]]
+        return wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when the cluster held."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile.run", description=__doc__)
+    parser.add_argument("--frames", metavar="N", type=int, default=20_000)
+    parser.add_argument("--listeners", metavar="NAME,...", default=",".join((*PROTOCOLS, PEER)))
+    parser.add_argument("--seed", metavar="S", type=int, default=random.getrandbits(32))
+    parser.add_argument("--late", metavar="S", type=float, default=LATE_S, help="allowed lateness")
+    parser.add_argument("--frame", metavar="HEX", type=bytes.fromhex, help="send this one only")
+    options = parser.parse_args(arguments)
+    names = options.listeners.split(",")
+    if unknown := set(names) - {*PROTOCOLS, PEER}:
+        parser.error(f"no such listener: {', '.join(sorted(unknown))}")
+    print(f"run: {options.frames:,} frames, seed {options.seed}", flush=True)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of connections that are gone
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    wrong = attack(options.frames, names, options.seed, late_s=options.late, frame=options.frame)
+    print("\n".join(wrong))
+    print(f"{'RED' if wrong else 'ok'}: {len(wrong)} lines of what is wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""A share of the hostile frames and floods for a cluster; a million of them take a quarter hour."""
+
+import pytest
+
+from . import floods, run
+from .doors import PROTOCOLS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("hostile")]
+BUSY_S = 10.0  # for an answer, where other tests run
+
+
+def test_answers_that_are_late_are_told() -> None:
+    wrong = run.attack(200, ["plain"], 1, late_s=0.0)
+    assert len(wrong) == 1 and "an ApiVersions came after" in wrong[0]
+
+
+def test_cluster_holds_under_hostile_frames_on_each_listener() -> None:
+    assert run.attack(20_000, (*PROTOCOLS, run.PEER), 40, late_s=BUSY_S) == []
+
+
+def test_cluster_holds_in_floods() -> None:
+    assert floods.floods(0.05, 1.0, late_s=BUSY_S) == []
+
+
+@pytest.mark.soak
+def test_cluster_holds_under_a_million_hostile_frames() -> None:
+    assert run.main(["--frames", "1000000"]) == 0
+
+
+@pytest.mark.soak
+def test_cluster_holds_in_floods_of_thousands() -> None:
+    assert floods.main([]) == 0
