@@ -1,14 +1,18 @@
 """Apache Kafka's own tools against three nodes: its Java clients, producer and admin, unchanged."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from .kafka_peer import run_tool
+from ..programs import run_to_end
+from .kafka_peer import java_source, run_tool
+from .raw_peer import RawPeer
 from .readers import fill, new_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 TOOLS = "org.apache.kafka.tools"
+FACTS = Path(__file__).parent / "java" / "ClusterFacts.java"
 
 
 def test_javas_tools_work(cluster):
@@ -78,3 +82,21 @@ def test_javas_group_tool_works(cluster):
     assert committed() == {0: 4}
     tool(groups, "--delete", "--group", "g")
     assert "g" not in [group.group_id for group in cluster.ask(lambda a: a.groups.list_groups())]
+
+
+def facts(peer: RawPeer) -> dict[str, str]:
+    """The outcome of each call of Java's Admin, by its name."""
+    host, port = peer.address
+    done = run_to_end(java_source(FACTS, f"{host}:{port}"), 120)
+    assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
+    return dict(line.split("\t") for line in done.stdout.splitlines())
+
+
+def test_javas_admin_is_told_the_same_by_both(kafka: RawPeer, ours: RawPeer) -> None:
+    theirs, mine = facts(kafka), facts(ours)
+    assert len(theirs) >= 80
+    differing = {
+        name: (outcome, mine.get(name)) for name, outcome in theirs.items()
+        if mine.get(name) != outcome
+    }  # fmt: skip
+    assert not differing

@@ -74,6 +74,7 @@ from .logger_levels import alter_logger_levels, logger_count
 
 logger = logging.getLogger(__name__)
 LOGGER_RESOURCE = 8
+MIN_IN_SYNC = "min.insync.replicas"
 OPERATION_NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 SORTED_A_STEP = 25  # of resources, each with some lookups and checks
 if TYPE_CHECKING:
@@ -321,6 +322,7 @@ def _checked(
         fixed = [key for key in given if key in BROKER_KEYS and not BROKER_KEYS[key].is_dynamic]
         if fixed:
             raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+        _check_min_in_sync(broker, name, operations, replaces_all)
         if (words := without_effect(given)) is not None:
             logger.info("%s", words)
     elif resource.resource_type == TOPIC_RESOURCE:
@@ -329,6 +331,23 @@ def _checked(
     elif resource.resource_type not in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
         raise InvalidRequest(f"Unknown resource type {resource.resource_type}")
     return ResourceConfigs(resource.resource_type, name, tuple(operations), replaces_all)
+
+
+def _check_min_in_sync(
+    broker: BrokerServices, name: str, operations: Sequence[ConfigOperation], replaces_all: bool
+) -> None:
+    """As Kafka where leaders may be eligible replicas (KIP-966): those are counted by this key."""
+    named = {operation.key: operation.operation for operation in operations}
+    if name != WHOLE_CLUSTER:
+        if MIN_IN_SYNC in named:
+            raise InvalidConfig(
+                f"Broker-level {MIN_IN_SYNC} cannot be altered while ELR is enabled."
+            )
+        return
+    before = broker.state.broker_configs.get(WHOLE_CLUSTER, {})
+    is_lost = replaces_all and MIN_IN_SYNC in before and MIN_IN_SYNC not in named
+    if is_lost or named.get(MIN_IN_SYNC) == DELETE:
+        raise InvalidConfig(f"Cluster-level {MIN_IN_SYNC} cannot be removed while ELR is enabled.")
 
 
 def _check_keys(operations: Sequence[ConfigOperation]) -> None:

@@ -316,6 +316,22 @@ def test_brokers_take_dynamic_keys_for_all_of_them_or_one(
     assert broker.state.broker_configs == ({name: {key: value}} if code == 0 else {})
 
 
+@pytest.mark.parametrize("name", ["", "1"])
+def test_the_least_in_sync_replicas_of_brokers_are_not_removed(
+    broker: FakeBroker, name: str
+) -> None:
+    key = "min.insync.replicas"
+    assert alter(broker, change(BROKER, "", (key, SET, "1"))) == [(0, None)]
+    ((found, message),) = alter(broker, change(BROKER, name, (key, UNSET, None)))
+    assert (found, "while ELR is enabled" in message) == (ErrorCode.INVALID_CONFIG, True)
+    if name == "":
+        other = {"name": "log.retention.ms", "value": "5"}
+        question = {"resource_type": BROKER, "resource_name": name, "configs": [other]}
+        (response,) = broker.ask(ALTER, 2, {"resources": [question]}).responses
+        assert response.error_code == ErrorCode.INVALID_CONFIG, "nor by leaving it out"
+    assert broker.state.broker_configs == {"": {key: "1"}}
+
+
 def test_what_one_broker_is_given_wins_over_what_all_are(broker: FakeBroker) -> None:
     broker.create("a")
     key = "log.retention.ms"
