@@ -24,6 +24,14 @@ from .keys import (
 from .listeners import DEFAULT_MAP
 
 MIB = 1024 * 1024
+OVERRIDES_MAX = 1_000
+
+
+def _limits_of_addresses(values: tuple[str, ...]) -> str | None:
+    pairs = [each.rpartition(":") for each in values]
+    if all(host and count.isascii() and count.isdigit() for host, _, count in pairs):
+        return None if len(pairs) <= OVERRIDES_MAX else f"At most {OVERRIDES_MAX} are taken"
+    return "Must be ADDRESS:COUNT,..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +104,11 @@ class BrokerSettings(CoordinatorSettings):
         "max.connections.per.ip", INT, "200",
         "Connections at a time from one address; loopback is not counted.",
         at_least(1), kafka_default="2147483647", is_dynamic=True,
+    )  # fmt: skip
+    max_connections_per_ip_overrides: tuple[str, ...] = setting(
+        "max.connections.per.ip.overrides", LIST, "",
+        "ADDRESS:COUNT,...: limits of single addresses; a loopback one that is named is counted.",
+        _limits_of_addresses, is_dynamic=True,
     )  # fmt: skip
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", LONG, "600000", "A connection silent for so long is closed.",

@@ -1,20 +1,27 @@
 """How many connections a broker takes, as set while it runs, else by its file (KIP-402's keys)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...coordinator.metadata.cluster_model import Changes
 from ...coordinator.metadata.cluster_state import ClusterState
 from ..config.broker_config import BROKER_KEYS, BrokerConfig
 from ..config.dynamic import dynamic_configs
+from ..config.listeners import is_loopback
 
 
 class ConnectionLimits:
-    """`in_all`, and `of_one_address`. Connections that are there stay when a limit falls."""
+    """`in_all`, and of one address. Connections that are there stay when a limit falls."""
 
     def __init__(self, state: ClusterState, config: BrokerConfig) -> None:
         self._state, self._config = state, config
         self._look()
         state.on_change(self._changed)
+
+    def of_address(self, host: str) -> int | None:
+        """How many one address may have; None: those of loopback are not counted."""
+        own = self._of_hosts.get(host)
+        return own if own is not None or is_loopback(host) else self._of_any
 
     def _changed(self, changes: Changes) -> None:
         own = self._config.node_id in changes.broker_configs_changed
@@ -23,11 +30,15 @@ class ConnectionLimits:
 
     def _look(self) -> None:
         given = dynamic_configs(self._config, self._state.broker_configs)
-        self.in_all = _limit(given, "max.connections", self._config.max_connections)
-        self.of_one_address = _limit(
-            given, "max.connections.per.ip", self._config.max_connections_per_ip
+        config = self._config
+        self.in_all: int = _limit(given, "max.connections", config.max_connections)
+        self._of_any: int = _limit(given, "max.connections.per.ip", config.max_connections_per_ip)
+        overrides: tuple[str, ...] = _limit(
+            given, "max.connections.per.ip.overrides", config.max_connections_per_ip_overrides
         )
+        pairs = (each.rpartition(":") for each in overrides)
+        self._of_hosts = {host: int(count) for host, _, count in pairs}
 
 
-def _limit(given: Mapping[str, str], name: str, otherwise: int) -> int:
+def _limit(given: Mapping[str, str], name: str, otherwise: Any) -> Any:
     return BROKER_KEYS[name].parse(given[name]) if name in given else otherwise

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.rate_limited_log import LimitedLog
 from ...wire.frame_memory import FrameMemory
 from ..config.broker_config import BrokerConfig
-from ..config.listeners import Listener, is_loopback
+from ..config.listeners import Listener
 from ..environment import listening_socket
 from .connection import Connection
 from .connection_limits import ConnectionLimits
@@ -177,7 +177,8 @@ class KafkaServer:
         idlest connection of the other listeners makes room.
         """
         host, listener = connection.peer_host, connection.listener
-        if not is_loopback(host) and self._per_host[host] >= self._limits.of_one_address:
+        of_host = self._limits.of_address(host)
+        if of_host is not None and self._per_host[host] >= of_host:
             self._log_limited("too many of one", "closed a connection: too many from %s", host)
             return None
         rates, now_ms = self._rates[listener.name], self.loop.time() * 1000

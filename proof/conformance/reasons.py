@@ -35,10 +35,7 @@ _BROKER_KEYS = {
         "principal.builder.class",
         "early.start.listeners",
     ),
-    NO_QUOTAS: (
-        "client.quota.callback.class",
-        "max.connections.per.ip.overrides",
-    ),
+    NO_QUOTAS: ("client.quota.callback.class",),
     NO_SHARE: ("group.share.*", "share.*", "errors.deadletterqueue.*"),
     NO_STREAMS: ("group.streams.*",),
     NO_METRICS: ("metric.reporters", "kafka.metrics.reporters"),

@@ -1,5 +1,7 @@
 """Limits of connections that are set while a broker runs."""
 
+import pytest
+
 from oncelog.coordinator.metadata.commands import (
     BROKER_RESOURCE,
     DELETE,
@@ -9,9 +11,11 @@ from oncelog.coordinator.metadata.commands import (
     ResourceConfigs,
 )
 from oncelog.node.listener.connection_limits import ConnectionLimits
+from oncelog.wire.errors import InvalidConfig
 
 from ..fake_broker import FakeBroker
 
+FAR, LOOPBACK = "10.0.0.1", "127.0.0.1"
 KEY, PER_ADDRESS = "max.connections", "max.connections.per.ip"
 
 
@@ -26,19 +30,36 @@ def alter(broker: FakeBroker, name: str, key: str, value: str | None) -> None:
 def test_limits_are_those_of_the_file_until_others_are_set() -> None:
     broker = FakeBroker(max_connections="7", max_connections_per_ip="3")
     limits = ConnectionLimits(broker.state, broker.services.config)
-    assert (limits.in_all, limits.of_one_address) == (7, 3)
+    assert (limits.in_all, limits.of_address(FAR)) == (7, 3)
     alter(broker, "", KEY, "5")
     alter(broker, "", PER_ADDRESS, "2")
-    assert (limits.in_all, limits.of_one_address) == (5, 2)
+    assert (limits.in_all, limits.of_address(FAR)) == (5, 2)
     alter(broker, "1", KEY, "9")
     alter(broker, "2", PER_ADDRESS, "1")
-    assert (limits.in_all, limits.of_one_address) == (9, 2), "its own wins, another's is nothing"
+    assert (limits.in_all, limits.of_address(FAR)) == (9, 2), "its own wins, another's is nothing"
     for name, key in (("1", KEY), ("", KEY), ("", PER_ADDRESS)):
         alter(broker, name, key, None)
-    assert (limits.in_all, limits.of_one_address) == (7, 3)
+    assert (limits.in_all, limits.of_address(FAR)) == (7, 3)
 
 
 def test_limits_that_were_set_before_the_start_hold_at_once() -> None:
     broker = FakeBroker()
     alter(broker, "", KEY, "5")
     assert ConnectionLimits(broker.state, broker.services.config).in_all == 5
+
+
+def test_single_addresses_have_limits_of_their_own() -> None:
+    broker = FakeBroker(
+        max_connections_per_ip="3", max_connections_per_ip_overrides="10.0.0.1:7,::2:1"
+    )
+    limits = ConnectionLimits(broker.state, broker.services.config)
+    hosts = (FAR, "::2", "10.0.0.2", LOOPBACK)
+    assert [limits.of_address(host) for host in hosts] == [7, 1, 3, None]
+    alter(broker, "", f"{PER_ADDRESS}.overrides", "127.0.0.1:2")
+    assert [limits.of_address(host) for host in hosts] == [3, 3, 3, 2]
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", ":5", "a:1,b", "a:-1"])
+def test_overrides_that_are_no_addresses_with_counts_are_refused(text: str) -> None:
+    with pytest.raises(InvalidConfig, match="ADDRESS:COUNT"):
+        FakeBroker(max_connections_per_ip_overrides=text)

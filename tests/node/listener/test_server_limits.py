@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from oncelog.node.listener import connection, server
+from oncelog.node.listener import connection, connection_limits, server
 from oncelog.node.listener.memory_budget import ALLOWANCE_BYTES, Holder
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import control
@@ -154,7 +154,7 @@ async def test_places_of_one_address_are_limited_but_not_on_loopback(
     async with toy_server(max_connections_per_ip=2) as bench:
         for _ in range(5):
             await honest(bench)
-        monkeypatch.setattr(server, "is_loopback", lambda host: False)
+        monkeypatch.setattr(connection_limits, "is_loopback", lambda host: False)
         late = await bench.connect()
         assert await late.is_closed()
         for client in bench.clients[:4]:
