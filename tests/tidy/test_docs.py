@@ -262,6 +262,12 @@ A name that is not here, and a value that would not be honoured, is refused with
 Set with `oncelog up --config KEY=VALUE`, or in a `server.properties`. The fourth column stands
 where Kafka's default differs; `oncelog up --profile kafka` takes Kafka's.
 
+Defaults of topics, limits of connections, rates of throttled replication and some of the keys
+without effect may also be set while brokers run, by any admin client: for all brokers (an empty
+name; `kafka-configs --entity-type brokers --entity-default`) or for one (`--entity-name 1`), whose
+own value wins. Levels of one broker's loggers are its resource BROKER_LOGGER
+(`--entity-type broker-loggers`); they hold until it ends.
+
 {table(("key", "type", "default", "Kafka's", "what"), broker_rows)}
 ### Validation of records
 
