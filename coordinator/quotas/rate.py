@@ -7,6 +7,8 @@ that a client that has just begun is not throttled for its first bytes.
 
 from dataclasses import dataclass
 
+THROTTLE_MS_MAX = 2**31 - 1  # what an answer can say
+
 
 @dataclass(slots=True)
 class _Sample:
@@ -33,7 +35,7 @@ class QuotaRate:
         rate = sum(each.value for each in self._samples) * 1000 / window_ms
         if rate <= limit:
             return 0
-        return round((rate - limit) / limit * window_ms)
+        return round(min(THROTTLE_MS_MAX, (rate - limit) / limit * window_ms))
 
     def _sample_of(self, now_ms: int) -> _Sample:
         if not self._samples:

@@ -20,13 +20,13 @@ from ...coordinator.quotas.quota_table import (
     ClientLimit,
     QuotaEntity,
 )
-from ...coordinator.quotas.rate import QuotaRate
+from ...coordinator.quotas.rate import THROTTLE_MS_MAX, QuotaRate
 from .muting import Mute
 from .request_context import RequestContext
 
 CLIENT_ID_MAX = NAME_BYTES_MAX + 1  # letters of a client id that count: no quota has such a name
 RATES_MAX = 10_000  # beyond that the client that was idle for the longest time is counted anew
-THROTTLE_MS_MAX = FETCH_BYTES_MAX = 2**31 - 1
+FETCH_BYTES_MAX = 2**31 - 1
 
 
 class ClientQuotas:

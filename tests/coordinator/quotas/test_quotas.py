@@ -20,7 +20,7 @@ from oncelog.coordinator.quotas.quota_table import (
     QuotaTable,
     check_quota,
 )
-from oncelog.coordinator.quotas.rate import QuotaRate
+from oncelog.coordinator.quotas.rate import THROTTLE_MS_MAX, QuotaRate
 from oncelog.wire.errors import ErrorCode, InvalidRequest
 
 from ..metadata.metadata_cluster import MetadataCluster
@@ -33,6 +33,11 @@ MOST_SPECIFIC_FIRST = [
 
 def rate() -> QuotaRate:
     return QuotaRate(samples=11, window_ms=1_000)
+
+
+@pytest.mark.parametrize("limit", [5e-324, 1e-308])
+def test_limit_that_is_next_to_nothing_throttles_for_the_longest_time(limit: float) -> None:
+    assert rate().record(1e6, limit, 0) == THROTTLE_MS_MAX
 
 
 def test_the_most_specific_quota_counts_and_is_shared_by_its_clients():
