@@ -21,6 +21,7 @@ from .mutations import mutated
 TOPICS = tuple(f"hostile-{number}" for number in range(4))
 GROUPS, TRANSACTIONS = ("g-1", "g-2", "g-3"), ("t-1", "t-2", "t-3")
 CONFIGS = ("retention.ms", "cleanup.policy", "max.message.bytes", "min.insync.replicas", "x")
+QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 HURTS = (
     "",
     "a" * 255,
@@ -42,7 +43,19 @@ _TEXTS: dict[str, Sequence[str]] = {
     "transactional_id": TRANSACTIONS,
     "transactional_ids": TRANSACTIONS,
     "coordinator_keys": (*GROUPS, *TRANSACTIONS),
-    "key": (*GROUPS, *TRANSACTIONS),
+    "key": (*GROUPS, *TRANSACTIONS, *QUOTAS, *QUOTAS),
+    "entity_name": ("alice", "h"),
+    "match": ("alice", "h"),
+    "group_ids": GROUPS,
+    "group_instance_id": ("i-1",),
+    "instance_id": ("i-1",),
+    "protocol_name": ("range", "consumer"),
+    "server_assignor": ("uniform", "range"),
+    "states_filter": ("Stable", "Empty"),
+    "transactional_id_pattern": ("t-.*", "(a|a)*b", "("),
+    "resource_name": (*TOPICS, "1", "2", "", *GROUPS),
+    "feature": ("transaction.version", "group.version", "metadata.version"),
+    "member_id": ("", "m-1", "m-2"),
     "config_name": CONFIGS,
     "configuration_keys": CONFIGS,
     "name": (*TOPICS, *TOPICS, *CONFIGS, *GROUPS, "consumer", "range"),
@@ -65,8 +78,29 @@ _NUMBERS: dict[str, Sequence[int]] = {
     "partition_id": (0, 1, -1),
     "partitions": (0, 1, 5),
     "partition_indexes": (0, 1, 5),
-    "timeout_ms": (0, 5, 100),
-    "max_wait_ms": (0, 10),
+    "timeout": (0, 5, 100),
+    "max_wait": (0, 10),
+    "session_timeout": (6_000, 10_000),
+    "rebalance_timeout": (1_000, 60_000),
+    "transaction_timeout": (60_000, 1_000),
+    "current_leader_epoch": (-1, 0, 1),
+    "leader_epoch": (-1, 0, 1),
+    "fetch_offset": (0, 1, 5),
+    "offset": (0, 1, 3),
+    "timestamp": (-1, -2, -3, 0, 1_700_000_000_000),
+    "max_bytes": (1 << 20, 1_000),
+    "partition_max_bytes": (1 << 20, 1_000),
+    "isolation_level": (0, 1),
+    "session_id": (0,),
+    "session_epoch": (-1, 0, 1),
+    "generation_id": (-1, 0, 1),
+    "generation_id_or_member_epoch": (-1, 0, 1),
+    "key_type": (0, 1),
+    "match_type": (0, 1, 2),
+    "config_operation": (0, 1, 2, 3),
+    "resource_type_filter": (1, 2, 3),
+    "pattern_type_filter": (1, 3),
+    "replicas": (1, 2, 3),
     "replica_id": (-1, -1, -2, 1),
     "acks": (-1, 0, 1, 2),
     "resource_type": (2, 3, 4, 5, 0),
@@ -75,7 +109,6 @@ _NUMBERS: dict[str, Sequence[int]] = {
     "permission_type": (3, 3, 2),
     "operation": (2, 3, 4, 8),
     "member_epoch": (0, -1, -2, 1),
-    "producer_id": (0, 1, 1000, -1),
     "producer_epoch": (0, 1, -1),
     "iterations": (4096, 16384, 1),
 }
@@ -84,9 +117,13 @@ _NUMBERS: dict[str, Sequence[int]] = {
 class Plausible(Samples):
     """Values by the names of their fields; one of eight comes from the edges."""
 
-    def __init__(self, seed: int, topic_ids: Sequence[bytes], batches: Sequence[bytes]) -> None:
+    def __init__(
+        self, seed: int, topic_ids: Sequence[bytes], batches: Sequence[bytes], ids: Sequence[int]
+    ) -> None:
+        """ids: of producers that are known."""
         super().__init__(seed)
         self._topic_ids, self._batches = topic_ids, batches
+        self._numbers = {**_NUMBERS, "producer_id": (*ids, *ids, 0, -1)}
 
     def _one(self, kind: Kind) -> Any:
         chance = self.random
@@ -105,9 +142,9 @@ class Plausible(Samples):
             case "bool":
                 return chance.random() < 0.5
             case "float64":
-                return chance.choice((1e6, 0.0, -1.0, float("nan"), float("inf")))
+                return chance.choice((1e6, 1e-7, 5e-324, 0.0, -1.0, float("nan"), float("inf")))
             case wire_type:
-                known = _NUMBERS.get(kind.name)
+                known = self._numbers.get(kind.name)
                 if known is not None and chance.random() > 0.12:
                     return chance.choice(known)
                 code = FIXED[wire_type]
@@ -121,14 +158,20 @@ class FrameMaker:
 
     def __init__(
         self, rng: random.Random, served: Sequence[tuple[int, int]], topic_ids: Sequence[bytes],
-        now_ms: int,
+        ids: Sequence[int], now_ms: int,
     ) -> None:  # fmt: skip
-        """served: the APIs with each of their versions."""
+        """served: the APIs with each of their versions. ids: of producers that are known."""
         records = [Record(number, now_ms + number, b"k", b"v" * 50) for number in range(3)]
         good = [encode_batch(records, compression=codec) for codec in range(5)]
-        batches = (*good, *(lie.data for lie in lying_batches(now_ms)))
+        written = [
+            encode_batch(records, producer_id=each, producer_epoch=0, base_sequence=at, **more)
+            for each in ids
+            for at in (0, 3)
+            for more in ({}, {"transactional": True})
+        ]
+        batches = (*good, *written, *(lie.data for lie in lying_batches(now_ms)))
         self._rng, self._served = rng, served
-        self._samples = Plausible(rng.getrandbits(32), topic_ids, batches)
+        self._samples = Plausible(rng.getrandbits(32), topic_ids, batches, ids)
         self._pool: list[tuple[tuple[int, int], bytes]] = []
 
     def make(self) -> bytes:

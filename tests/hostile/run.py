@@ -37,7 +37,7 @@ from oncelog.wire.messages.produce import ProducePartition, ProduceRequest, Prod
 from ..lying_batches import lying_batches
 from .decoders import PeerMessages
 from .doors import HELLO, PROTOCOLS, Door, Watch, ask, cluster_in, frame_of
-from .frames import TOPICS, FrameMaker, served_of
+from .frames import TOPICS, TRANSACTIONS, FrameMaker, served_of
 from .mutations import mutated
 
 PEER = "peer"
@@ -78,7 +78,22 @@ class Attack:
             asked = {"topics": [{"name": name, "topic_id": None} for name in TOPICS]}
             known = control.decode_response(3, 12, ask(taken, frame_of(3, 12, asked))[5:])
         ids = [bytes(topic.topic_id) for topic in known.topics]
-        self.maker = FrameMaker(self.rng, served, ids, time.time_ns() // 1_000_000)
+        producers = [self._producer(name) for name in TRANSACTIONS]
+        now_ms = time.time_ns() // 1_000_000
+        self.maker = FrameMaker(self.rng, served, ids, producers, now_ms)
+
+    def _producer(self, name: str) -> int:
+        """Return the id of a producer, once its coordinator serves."""
+        asked = {"transactional_id": name, "transaction_timeout": 60_000}
+        while True:
+            coordinator = self.cluster.coordinator("txn", name)
+            (door,) = (d for d in self.doors if (d.node_id, d.name) == (coordinator, "plain"))
+            with contextlib.closing(door.open()) as taken:
+                said = ask(taken, frame_of(22, 1, asked))[4:]
+            answer = control.decode_response(22, 1, said)
+            if not answer.error_code:
+                return answer.producer_id
+            time.sleep(0.1)
 
     def lie(self, names: Sequence[str]) -> list[str]:
         """Produce each batch that lies on each kind of listener; return the wrong answers."""
