@@ -1,8 +1,8 @@
 """Hostile bytes for what takes them apart, in this process: typed errors only.
 
-Request and batch decoders, streams of frames, messages of peers, the TLS filter, and the tables of
-logins. Anything else that is raised is printed with its input, and the exit code is 1. The same
-seed and number of workers give the same inputs, but for the keys of TLS.
+Request and batch decoders, messages of peers, the TLS filter, and the tables of logins. Anything
+else that is raised is printed with its input, and the exit code is 1. The same seed and number of
+workers give the same inputs, but for the keys of TLS.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from queue import Empty
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from .decoders import Batches, Core, Frames, Input, PeerMessages, Requests
-from .logins import Logins, Names, Tls, write_keys
+from .decoders import Batches, Core, Input, PeerMessages, Requests
+from .logins import Logins, Tls, write_keys
 
 ROUND = 1_000  # inputs, of all cores by their shares
 TOLD_EVERY_S = 5.0
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 def cores_of(folder: Path) -> list[Core]:
     """All cores; folder: where `write_keys` has put certificates and a JWKS."""
-    return [Requests(), Batches(), Frames(), PeerMessages(), Logins(folder), Tls(folder), Names()]
+    return [Requests(), Batches(), PeerMessages(), Logins(folder), Tls(folder)]
 
 
 def feed(core: Core, data: Input) -> Finding | None:

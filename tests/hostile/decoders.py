@@ -1,4 +1,4 @@
-"""What takes the bytes of clients and peers apart: requests, batches, frames, peers' messages."""
+"""What takes the bytes of clients and peers apart: requests, batches, messages of peers."""
 
 import random
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from oncelog.runtime.steps import run_to_end
 from oncelog.storage.batch_checks import UnexpectedAppendOffset, replicated_batches
 from oncelog.wire.compression import decompress
 from oncelog.wire.errors import InvalidTimestamp, KafkaError
-from oncelog.wire.framing import FrameReceiver, decode_request_header, encode_request_header
+from oncelog.wire.framing import decode_request_header, encode_request_header
 from oncelog.wire.messages import control, fetch, large_produce, produce
 from oncelog.wire.messages.apis import APIS
 from oncelog.wire.messages.fetch_rows import fetch_rows
@@ -47,7 +47,7 @@ from oncelog.wire.records import Record, decode_batch, encode_batch
 
 from ..lying_batches import lying_batches
 from ..wire.samples import Samples, sample_body
-from .mutations import EDGES, mutated
+from .mutations import mutated
 
 Input = tuple[bytes, ...]
 T0_MS = 1_700_000_000_000
@@ -185,43 +185,10 @@ def _refused(way: Callable[[], Any]) -> KafkaError | UnexpectedAppendOffset | No
     return None
 
 
-class Frames:
-    """A stream of frames in pieces of any size, some of them with a lying length."""
-
-    name, share = "frames", 0.05
-    errors: Errors = (MalformedFrame,)
-    MAX_BYTES = 200_000
-
-    def make(self, rng: random.Random) -> Input:
-        sizes = [rng.choice((1, 8, 300, 70_000)) for _ in range(rng.randrange(1, 5))]
-        stream = b"".join(size.to_bytes(4, "big") + bytes(size) for size in sizes)
-        if rng.random() < 0.5:
-            at = rng.choice((0, 4 + sizes[0]))
-            lie = bytes(rng.choice(EDGES) for _ in range(4))
-            stream = stream[:at] + lie + stream[at + 4 :]
-        cuts = sorted(rng.randrange(len(stream)) for _ in range(rng.randrange(6)))
-        return tuple(stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True))
-
-    def feed(self, data: Input) -> None:
-        """Raise MalformedFrame where a length is out of bounds."""
-        receiver = FrameReceiver(self.MAX_BYTES)
-        taken, sent = 0, 0
-        for piece in data:
-            sent += len(piece)
-            view = memoryview(piece)
-            while view:
-                buffer = receiver.get_buffer()
-                count = min(len(buffer), len(view))
-                buffer[:count] = view[:count]
-                view = view[count:]
-                taken += sum(4 + len(frame) for frame in receiver.buffer_updated(count))
-        assert taken <= sent
-
-
 class PeerMessages:
     """What one broker sends to another: streams, replica fetches, small messages, commands."""
 
-    name, share = "peers", 0.1
+    name, share = "peers", 0.15
     errors: Errors = (KafkaError, MalformedFrame)
     CLASSES = (Heartbeat, VerifyTransaction, DescribeTransaction, WriteMarkers, UntilApplied)
     READERS = (

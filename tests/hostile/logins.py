@@ -14,7 +14,6 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
-from oncelog.coordinator.security.principal import Principal
 from oncelog.node.config.listener_keys import ListenerSettings
 from oncelog.node.listener.sasl.login import Login
 from oncelog.node.listener.sasl.tokens import TokenVerifier
@@ -32,7 +31,6 @@ from .mutations import mutated
 
 LOG = logging.getLogger("oncelog.test")
 NUMBERS = (0, -1, 2**63, 1e308, float("inf"), float("nan"), True, None, "9", [], {})
-NAMES = ("commonName", "organizationName", "emailAddress", "serialNumber", "userId", "2.5.4.99")
 HEADERS = (
     b'{"alg":"ES256","kid":"e"}',
     b'{"alg":["ES256"],"kid":"e"}',
@@ -117,28 +115,6 @@ def _signed(rng: random.Random) -> bytes:
     return b".".join(
         base64.urlsafe_b64encode(part).rstrip(b"=") for part in (header, body, rng.randbytes(64))
     )
-
-
-class Names:
-    """Subjects of certificates, by the rules of a listener."""
-
-    name, share = "names", 0.01
-    errors: Errors = ()
-
-    def make(self, rng: random.Random) -> Input:
-        letters = 'aZ,=+\\"<> #;\0\n\u00e9\U0001f600'
-        words = ("".join(rng.choices(letters, k=rng.choice((0, 1, 5, 200)))) for _ in range(4))
-        return tuple(word.encode() for word in words)
-
-    def feed(self, data: Input) -> None:
-        """Map a subject with these values."""
-        from oncelog.node.listener.tls.distinguished_name import distinguished_name
-        from oncelog.wire.security.principal_rules import mapped_name, parse_principal_rules
-
-        rules = parse_principal_rules("RULE:^CN=(.*?),.*$/$1/L,RULE:^.*O=([^,]*).*$/$1-x/,DEFAULT")
-        subject = [[(name, value.decode())] for name, value in zip(NAMES, data, strict=False)]
-        mapped = mapped_name(rules, distinguished_name(subject))
-        assert mapped is None or str(Principal("User", mapped))
 
 
 class Tls:
