@@ -42,6 +42,9 @@ def prove(
             validator=check_bootstrap,
         ),
     ] = None,
+    command_config: Annotated[
+        Path | None, Parameter(help="A client.properties for --bootstrap: TLS and SASL.")
+    ] = None,
     secure: Annotated[
         bool, Parameter(help="With TLS and logins, as `oncelog up --secure`.", negative=())
     ] = False,
@@ -86,8 +89,9 @@ def prove(
 
     It finds KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT, ONCELOG_INSTANCE in its environment,
     or {bootstrap}, {in}, {out}, {instance} in its arguments. The cluster is made for the run,
-    unless --bootstrap names one: then no broker is harmed. With --secure a file of client settings
-    is named by ONCELOG_CLIENT_CONFIG or {client}, Java's by ONCELOG_JAVA_CONFIG or {java}.
+    unless --bootstrap names one: then no broker is harmed. With --secure or --command-config
+    a file of client settings is named by ONCELOG_CLIENT_CONFIG or {client}, Java's by
+    ONCELOG_JAVA_CONFIG or {java}.
 
     Exit code 0: exactly once. 1: violated. 3: nothing is proved. 2: no verdict: it never worked.
     """
@@ -107,6 +111,7 @@ def prove(
         command=command, inputs=tuple(inputs or ("prove-in",)),
         outputs=tuple(outputs or (() if sink else ("prove-out",))), instances=instances,
         seconds=seconds, rate=rate, seed=chosen, partitions=partitions, bootstrap=bootstrap,
+        command_config=None if command_config is None else str(command_config),
         secure=secure, match=match, fanout=fanout, expect=expect, final=final, feed=feed, sink=sink,
         faults=faults, as_is=as_is, aborts=not no_aborts, start_timeout_s=start,
         drain_timeout_s=drain, environment=pairs(env),

@@ -3,9 +3,9 @@
 Each gets `KAFKA_BOOTSTRAP_SERVERS`, `ONCELOG_IN`, `ONCELOG_OUT` and `ONCELOG_INSTANCE` in its
 environment, or as {bootstrap}, {in}, {out}, {instance} in its arguments. On a secured cluster
 `ONCELOG_CLIENT_CONFIG` and {client} name a file with all that librdkafka is told, and
-`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. Who ends by itself is
-started again, as whatever runs it in production would. A fault is done to all processes of an
-instance: what a shell or a launcher has started is meant, too.
+`ONCELOG_JAVA_CONFIG` and {java} one for Java's client. Who ends by itself is started again, as
+whatever runs it in production would. A fault is done to all processes of an instance: what a shell
+or a launcher has started is meant, too.
 """
 
 import os
@@ -21,8 +21,8 @@ from pathlib import Path
 from ...deploy.cluster.ends.interrupts import uninterrupted
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.node_process import wait_for_state
-from ...deploy.faults.protocol_proxy.secured_ends import write_client_files
 from ...deploy.faults.supervisor import STATE_TIMEOUT_S, Supervisor, end_session, signal_session
+from .cluster_access import ClientFiles
 from .judgement import last_words
 
 CLIENT_FILES = {"ONCELOG_CLIENT_CONFIG": "client", "ONCELOG_JAVA_CONFIG": "java"}
@@ -32,7 +32,7 @@ KEEP = "Keep all that it says: --keep DIR."
 
 class Application(Supervisor):
     """address_for: the bootstrap line of an instance. is_kept: the logs outlive the run, so that
-    they may be named. secured: the directory of the secured cluster behind the addresses."""
+    they may be named. client_files: see `ClusterAccess`."""
 
     takes_reports = False
     umask = -1  # its own
@@ -50,14 +50,14 @@ class Application(Supervisor):
         environment: Mapping[str, str] | None = None,
         *,
         is_kept: bool = True,
-        secured: Path | None = None,
+        client_files: ClientFiles | None = None,
     ) -> None:
         super().__init__(logs)
         require_program(command)
         self._command, self._address_for = list(command), address_for
         self._inputs, self._outputs = ",".join(inputs), ",".join(outputs)
         self._more, self._is_kept = dict(environment or {}), is_kept
-        self._secured = secured
+        self._client_files = client_files
         self._known_as: dict[str, str] = {}  # child -> what ONCELOG_INSTANCE says
         self._awake_since_s: dict[str, float] = {}  # started, or woken
         self._paused = set[str]()
@@ -96,8 +96,8 @@ class Application(Supervisor):
             "out": self._outputs,
             "instance": self._known_as[name],
         }
-        if self._secured is not None:
-            files = write_client_files(self._secured, self._logs, name, address)
+        if self._client_files is not None:
+            files = self._client_files(self._logs, name, address)
             found |= {"client": str(files["librdkafka"]), "java": str(files["java"])}
         return found
 

@@ -29,11 +29,11 @@ from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.cluster.private import make_private_directory
 from ...deploy.faults.protocol_proxy.proxy import ProtocolProxy
-from ...deploy.faults.protocol_proxy.secured_ends import proxy_tls
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from .application import Application, require_program
 from .broker_sessions import SHORT_SESSIONS, with_broker_sessions
+from .cluster_access import to_other, to_ours
 from .diagnosis.listener import DiagnosisListener, key_hashes
 from .facts import Struck
 from .feeder import Feeder
@@ -132,10 +132,12 @@ class Run:
 
     def _go(self, stack: ExitStack) -> ProveOutcome:
         s = self.settings
-        cluster = None if s.bootstrap else self._cluster(stack)
-        config: Mapping[str, Any] = (
-            cluster.client_config() if cluster else {"bootstrap.servers": s.bootstrap}
-        )
+        cluster: Cluster | None = None
+        if s.bootstrap:
+            connection = to_other(s.bootstrap, s.command_config, self.directory)
+        else:
+            connection = to_ours(cluster := self._cluster(stack))
+        config = connection.config
         admin = stack.enter_context(blocking_admin(config))
         begin = self._topics(admin, cluster)
         observed = Observed(s.inputs, s.outputs)
@@ -143,13 +145,13 @@ class Run:
         lowest_ms = 0 if s.as_is else round(1000 * self._timeouts.transaction_s)
         proxy = ProtocolProxy(
             config, [observed, diagnosis], transaction_timeout_ms=lowest_ms,
-            tls=proxy_tls(cluster.data) if cluster and s.secure else None,
+            tls=connection.tls,
         )  # fmt: skip
         stack.enter_context(proxy)
         application = Application(
             s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,
             s.environment, is_kept=self._out is not None,
-            secured=cluster.data if cluster and s.secure else None,
+            client_files=connection.client_files,
         )  # fmt: skip
         stack.callback(application.close)
         reader = self._outputs(config, begin)

@@ -28,6 +28,7 @@ class ProveSettings:
     seed: int = 1
     partitions: int = 4
     bootstrap: str | None = None
+    command_config: str | None = None  # a client.properties of the cluster of `bootstrap`
     secure: bool = False  # the cluster that is made, and the proxy, speak TLS and ask for logins
     match: str = "key"
     fanout: int = 1
@@ -61,6 +62,8 @@ class ProveSettings:
                           exit_code=2)  # fmt: skip
         if self.expect is not None and self.fanout != 1:
             raise Failure("--expect says all that --fanout says: give one of them.", exit_code=2)
+        if self.command_config is not None and self.bootstrap is None:
+            raise Failure("--command-config is how to connect to --bootstrap.", exit_code=2)
         if self.secure and self.bootstrap is not None:
             raise Failure("--secure is for the cluster that is made for the run.", exit_code=2)
         matcher(self.match)

@@ -238,6 +238,7 @@ class KafkaPeer:
                     "PLAINTEXT:PLAINTEXT",
                     "CONTROLLER:PLAINTEXT",
                     "SSL:SSL",
+                    "TLS:SSL",
                     "SASL_SSL:SASL_SSL",
                     "SASL_PLAINTEXT:SASL_PLAINTEXT",
                 )

@@ -15,7 +15,8 @@ from pathlib import Path
 from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..interop.client_peers import PREPARES
-from ..interop.secured.secured_kafka import MODULE, USERS, SecuredKafka
+from ..interop.secured.logins import MODULE, USERS
+from ..interop.secured.secured_kafka import SecuredKafka
 from .source.connector_jars import connector_jars
 
 # As Kafka's own start script has it: what tests start compiles little, and encrypts slowly.

@@ -23,7 +23,8 @@ from oncelog.proof.audit.__main__ import main as audit
 
 from ..interop.client_peers import PREPARES, SCAN
 from ..interop.secured.certificates import KEY_PASSWORD
-from ..interop.secured.secured_kafka import CLUSTER_NAME, MODULE, PREFIXED, USERS, SecuredKafka
+from ..interop.secured.logins import MODULE, USERS
+from ..interop.secured.secured_kafka import CLUSTER_NAME, PREFIXED, SecuredKafka
 from ..interop.secured.token_provider import CLIENT_SECRET
 from ..programs import CLI, run_to_end
 from ..proof.audit.audited_logs import lightly

@@ -48,6 +48,7 @@ REMARKS = {
     30: "SECURITY_DISABLED where no `authorizer.class.name` is given",
     34: "there is one directory",
     **dict.fromkeys(range(38, 42), "not allowed on a plain text listener, as on Kafka's"),
+    36: "a request in the middle of a login closes the connection, in Kafka behind an error answer",
     57: "levels of `transaction.version` and `group.version` only",
     64: "each broker is a voter, for the cluster's life",
     80: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",

@@ -6,7 +6,7 @@ were a broker, but for certificates: those that a broker sees are the proxy's.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from ...cluster.secured.files import (
     properties_text,
 )
 from .two_ends import ProxyTls
+
+_MODULES = "org.apache.kafka.common.security"
 
 
 def proxy_tls(data: Path) -> ProxyTls:
@@ -68,9 +70,51 @@ def write_client_files(data: Path, folder: Path, name: str, address: str) -> dic
     """Write the admin's settings for a client of the proxy; return the files by kind."""
     user = USERS[0]
     password = passwords_of(data)[user]
+    return _written(folder, name, lambda kind: client_values(data, kind, user, password, address))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def write_files_like(
+    config: Mapping[str, Any], ca_file: Path, folder: Path, name: str, address: str
+) -> dict[str, Path]:
+    """Write the settings of a client of a cluster that is not ours for a client of the proxy.
+
+    A login by tokens is the application's own to set. Raises ValueError.
+    """
+    security = security_config(read_settings(ADMIN, dict(config), {}))
+    protocol = "PLAINTEXT" if security is None else security.protocol
+    common = {"bootstrap.servers": address, "security.protocol": protocol}
+    login = None if security is None else security.sasl
+    has_password = login is not None and login.tokens is None
+
+    def values(kind: str) -> dict[str, str]:
+        found = dict(common)
+        is_java = kind == "java"
+        if protocol.endswith("SSL"):
+            found["ssl.truststore.location" if is_java else "ssl.ca.location"] = str(ca_file)
+            if is_java:
+                found["ssl.truststore.type"] = "PEM"
+        if login is not None:
+            found["sasl.mechanism"] = login.mechanism
+        if login is not None and has_password:
+            user, password = login.username, login.password.reveal()
+            if is_java:
+                kind = "plain.Plain" if login.mechanism == "PLAIN" else "scram.Scram"
+                options = f'required username="{_quoted(user)}" password="{_quoted(password)}"'
+                found["sasl.jaas.config"] = f"{_MODULES}.{kind}LoginModule {options};"
+            else:
+                found |= {"sasl.username": user, "sasl.password": password}
+        return found
+
+    return _written(folder, name, values)
+
+
+def _written(folder: Path, name: str, values: Callable[[str], dict[str, str]]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for kind in CLIENT_KINDS:
         found[kind] = folder / f"{name}.{kind}.properties"
-        values = client_values(data, kind, user, password, address)
-        write_private(found[kind], properties_text(values))
+        write_private(found[kind], properties_text(values(kind)))
     return found

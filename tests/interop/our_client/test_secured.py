@@ -29,14 +29,8 @@ from oncelog.wire.errors import (
 )
 
 from ..secured.certificates import KEY_PASSWORD
-from ..secured.secured_kafka import (
-    MECHANISMS,
-    MODULE,
-    PREFIXED,
-    SESSION_MS,
-    USERS,
-    SecuredKafka,
-)
+from ..secured.logins import MECHANISMS, MODULE, USERS
+from ..secured.secured_kafka import PREFIXED, SESSION_MS, SecuredKafka
 from ..secured.token_provider import CLIENT_SECRET
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured kafka")]

@@ -1,26 +1,24 @@
 """One Apache Kafka with a listener for each security.protocol, every mechanism, and ACLs.
 
 The plain listener is the administrator's: whoever comes there is a super user. Certificates are
-made here; tokens come from a small provider, whose keys Kafka fetches over HTTP.
+made here: SSL asks for the client's, TLS does not. Tokens come from a small provider, whose keys
+Kafka fetches over HTTP.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from oncelog.client.connection import BrokerConnection
 from oncelog.wire.messages import control
 
 from ...wire.field_names import check_names
 from ..kafka_peer import KafkaPeer, free_ports
-from .certificates import KEY_PASSWORD, Certificates
-from .token_provider import CLIENT_SECRET, TokenProvider
+from .certificates import Certificates
+from .logins import MECHANISMS, MODULE, USERS, Logins
+from .token_provider import TokenProvider
 
-USERS = {name: f"{name}-geheim" for name in ("alice", "bob", "carol", "mallory")}
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SESSION_MS = 2_000  # of SCRAM-SHA-256 in plain text: KIP-368
-MODULE = "org.apache.kafka.common.security"
 CREATE_ACLS = 30
 RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5}
 OPERATIONS = {
@@ -36,7 +34,7 @@ ALLOW, LITERAL, PREFIXED = 3, 3, 4
 CLUSTER_NAME = "kafka-cluster"  # of the one resource of its kind
 
 
-class SecuredKafka(KafkaPeer):
+class SecuredKafka(Logins, KafkaPeer):
     """See the top of the file."""
 
     def __init__(
@@ -47,7 +45,7 @@ class SecuredKafka(KafkaPeer):
     ) -> None:
         self.files = Certificates(folder / "certificates")
         self.provider = TokenProvider()
-        names = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
+        names = ("SSL", "TLS", "SASL_SSL", "SASL_PLAINTEXT")
         self.ports: dict[str, int] = dict(zip(names, free_ports(len(names)), strict=True))
         urls = f"{self.provider.url('jwks')},{self.provider.url('token')}"
         scram = [
@@ -65,28 +63,6 @@ class SecuredKafka(KafkaPeer):
 
     def more_listeners(self) -> dict[str, int]:
         return self.ports
-
-    def address(self, protocol: str) -> str:
-        """The bootstrap line of a listener."""
-        return f"127.0.0.1:{self.ports[protocol]}"
-
-    def login(self, protocol: str, mechanism: str, user: str = "alice") -> dict[str, Any]:
-        """What a program of this user gives."""
-        values = {"bootstrap.servers": self.address(protocol), "security.protocol": protocol}
-        if protocol.endswith("SSL"):
-            values["ssl.ca.location"] = str(self.files.ca)
-        if protocol == "SSL":
-            return {**values, "ssl.keystore.location": str(self.files.alice),
-                    "ssl.key.password": KEY_PASSWORD}  # fmt: skip
-        values["sasl.mechanism"] = mechanism
-        if mechanism != "OAUTHBEARER":
-            return {**values, "sasl.username": user, "sasl.password": USERS[user]}
-        return {
-            **values,
-            "sasl.oauthbearer.token.endpoint.url": self.provider.url("token"),
-            "sasl.oauthbearer.client.credentials.client.id": user,
-            "sasl.oauthbearer.client.credentials.client.secret": CLIENT_SECRET,
-        }
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()

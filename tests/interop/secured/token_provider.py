@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 CLIENT_SECRET = "client-geheim"
+STRANGER = "stranger"  # whose tokens are meant for others
 
 
 def _part(value: Any) -> str:
@@ -66,7 +67,9 @@ class _TokenRequests(BaseHTTPRequestHandler):
         if secret != CLIENT_SECRET:
             self._send(401, {"error": "invalid_client"})
         else:
-            self._send(200, {"access_token": self._provider().token(name), "token_type": "Bearer"})
+            audience = "others" if name == STRANGER else "kafka"
+            token = self._provider().token(name, audience=audience)
+            self._send(200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600})
 
     def _provider(self) -> TokenProvider:
         assert isinstance(self.server, TokenProvider)

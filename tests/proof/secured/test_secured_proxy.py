@@ -12,7 +12,7 @@ import oncelog
 from oncelog.client import BlockingProducer
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
-from oncelog.deploy.cluster.secured.files import passwords_of
+from oncelog.deploy.cluster.secured.files import client_file, passwords_of
 from oncelog.deploy.faults.protocol_proxy.events import Event, Request
 from oncelog.deploy.faults.protocol_proxy.proxy import ProtocolProxy
 from oncelog.deploy.faults.protocol_proxy.rules import LoseAnswer, Match, Rule
@@ -87,6 +87,24 @@ def test_prove_judges_an_application_on_a_secured_cluster() -> None:
     )
     assert outcome.is_exactly_once and outcome.exit_code == 0, outcome
     assert outcome.met == 2 and outcome.judgement.inputs > 50
+
+
+def test_prove_judges_an_application_on_a_secured_cluster_that_was_there(cluster: Cluster) -> None:
+    outcome = oncelog.prove(
+        [sys.executable, str(PROGRAMS / "secured.py")],
+        faults="lose-answer@EndTxn,kill@before-commit",
+        seed=1,
+        bootstrap=cluster.bootstrap,
+        command_config=str(client_file(cluster.data, "admin", "java")),
+        start_timeout_s=120.0,
+    )
+    assert outcome.is_exactly_once and outcome.exit_code == 0, outcome
+    assert outcome.met == 2 and outcome.judgement.inputs > 50
+
+
+def test_prove_takes_settings_of_a_cluster_that_is_named_alone() -> None:
+    with pytest.raises(Failure, match="--command-config is how to connect to --bootstrap"):
+        oncelog.prove(["true"], command_config="client.properties")
 
 
 def test_prove_makes_no_foreign_cluster_secure() -> None:

@@ -1,0 +1,52 @@
+"""How a run, its proxy and the application connect to a cluster: to ours, or to any other."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...client.security.client_file import read_client_file
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.local_cluster import Cluster
+from ...deploy.faults.protocol_proxy.secured_ends import (
+    own_tls,
+    proxy_tls,
+    write_client_files,
+    write_files_like,
+)
+from ...deploy.faults.protocol_proxy.two_ends import ProxyTls
+
+CA_FILE = "proxy-ca.pem"  # in the run's directory, for applications with settings of their own
+ClientFiles = Callable[[Path, str, str], dict[str, Path]]
+
+
+class ClusterAccess(NamedTuple):
+    """config: of a client of the cluster. client_files: (folder, name, address) -> files by kind,
+    which tell a client of the proxy how to connect."""
+
+    config: Mapping[str, Any]
+    tls: ProxyTls | None = None
+    client_files: ClientFiles | None = None
+
+
+def to_ours(cluster: Cluster) -> ClusterAccess:
+    """Connect to the cluster of a run."""
+    config = cluster.client_config()
+    if not cluster.file.is_secured:
+        return ClusterAccess(config)
+    return ClusterAccess(config, proxy_tls(cluster.data), partial(write_client_files, cluster.data))
+
+
+def to_other(bootstrap: str, command_config: str | None, folder: Path) -> ClusterAccess:
+    """Connect to a cluster that was there before, as a file of client settings says."""
+    if command_config is None:
+        return ClusterAccess({"bootstrap.servers": bootstrap})
+    ca_file = folder / CA_FILE
+    try:
+        found, _ = read_client_file(Path(command_config))
+        config = {**found, "bootstrap.servers": bootstrap}
+        has_tls = str(config.get("security.protocol", "")).upper().endswith("SSL")
+        tls = own_tls(config, ca_file) if has_tls else None
+    except ValueError as problem:
+        raise Failure(str(problem), exit_code=2) from None
+    return ClusterAccess(config, tls, partial(write_files_like, config, ca_file))

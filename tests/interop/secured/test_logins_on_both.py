@@ -1,0 +1,39 @@
+"""The same logins and refusals at a broker of ours and at Apache Kafka 4.4, by clients of others.
+
+What both sides said was kept, and docs/security.md shows it (`record_logins.py`).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from .login_players import NAMES, missing
+from .login_table import PAGE, recorded, written
+from .record_logins import differences, kind, play, wrongly_judged
+
+
+def test_the_page_shows_what_was_recorded() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert written(page, recorded()) == page
+
+
+def test_what_was_recorded_has_no_difference() -> None:
+    said = recorded()
+    assert set(said) == {*NAMES, "broker"}
+    assert not differences(said) and not wrongly_judged(said)
+
+
+@pytest.mark.kafka
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", NAMES)
+def test_a_client_meets_the_same_at_both(name: str, tmp_path: Path) -> None:
+    if why := missing(name):
+        pytest.skip(why)
+    said = play((name,), tmp_path)
+    assert not differences(said) and not wrongly_judged(said)
+    kept = recorded()[name]
+    found = {case: {side: kind(words) for side, words in of.items()}
+             for case, of in said[name].items()}  # fmt: skip
+    assert found == {
+        case: {side: kind(words) for side, words in of.items()} for case, of in kept.items()
+    }
