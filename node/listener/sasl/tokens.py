@@ -19,13 +19,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ....runtime.rate_limited_log import LimitedLog
 from ....wire.errors import InvalidConfig
+from ....wire.printable import printable
 from ....wire.security.oauthbearer_server import TokenIdentity
 from ....wire.security.sasl import FailedLogin
 from ...config.listener_keys import ListenerSettings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 KEYS_BYTES_MAX = 1024 * 1024
+WORDS_MAX = 200  # of a line about a token that is refused
 TIME_MAX_S = 2**40  # more than any clock shows; in ms it stays within 64 bits
 FETCH_TIMEOUT_S = 10.0  # for all of an address
 AGAIN_S = 10.0  # after an address has failed, or the keys were read for an unknown one
@@ -40,6 +43,7 @@ class TokenVerifier:
     ) -> None:
         """now_s: wall-clock seconds."""
         self._settings, self._now_s, self._log = settings, now_s, log
+        self._refusals = LimitedLog(log)
         url = urlsplit(settings.sasl_oauthbearer_jwks_endpoint_url)
         if url.scheme not in ("file", "https", "http"):
             raise InvalidConfig(
@@ -81,15 +85,27 @@ class TokenVerifier:
         self._read_at = due
 
     def verify(self, token: str) -> TokenIdentity:
-        """Return who a token names; raises FailedLogin."""
+        """Return who a token names; raises FailedLogin, and the log alone says why."""
+        try:
+            return self._verified(token)
+        except FailedLogin as problem:
+            why = printable(str(problem))[:WORDS_MAX]
+            self._refusals.log(
+                logging.INFO, "token", time.monotonic(), "a token is refused: %s", why
+            )
+            raise
+
+    def _verified(self, token: str) -> TokenIdentity:
         import jwt
 
         settings, now_s = self._settings, self._now_s()
         try:
             header = jwt.get_unverified_header(token)
             key = self._key(header.get("kid"))
-            if key is None or header.get("alg") not in ALGORITHMS:
-                raise FailedLogin
+            if key is None:
+                raise FailedLogin("the key that signed it is not among those of the JWKS")
+            if header.get("alg") not in ALGORITHMS:
+                raise FailedLogin("its algorithm is not served")
             claims = jwt.decode(
                 token,
                 key,
@@ -98,8 +114,8 @@ class TokenVerifier:
                 issuer=settings.sasl_oauthbearer_expected_issuer or None,
                 options={"verify_exp": False, "verify_nbf": False, "verify_iat": False},
             )
-        except jwt.PyJWTError:
-            raise FailedLogin from None
+        except jwt.PyJWTError as problem:
+            raise FailedLogin(str(problem)) from None
         name = claims.get(settings.sasl_oauthbearer_sub_claim_name)
         skew_s = settings.sasl_oauthbearer_clock_skew_seconds
         ends_s, begins_s = (
@@ -107,9 +123,9 @@ class TokenVerifier:
             _time_s(claims.get("nbf", claims.get("iat", 0))),
         )
         if not isinstance(name, str) or not name:
-            raise FailedLogin
+            raise FailedLogin("it names nobody")
         if not (begins_s - skew_s <= now_s < ends_s + skew_s):
-            raise FailedLogin
+            raise FailedLogin("it has expired, or is not valid yet")
         return TokenIdentity(name, max(1, int((ends_s + skew_s - now_s) * 1000)))
 
     def _key(self, kid: object) -> Any:
@@ -165,7 +181,7 @@ class TokenVerifier:
 def _time_s(claim: object) -> float:
     """Return a time of a token; JSON may hold infinity, and whole numbers of any length."""
     if not isinstance(claim, int | float) or not -TIME_MAX_S <= claim <= TIME_MAX_S:
-        raise FailedLogin
+        raise FailedLogin("a time in it is none")
     return claim
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -118,6 +119,18 @@ BAD = {  # signatures differ from run to run, so tests are named by what is wron
 def test_tokens_that_are_not_for_us_are_refused(keys: Path, bad: str) -> None:
     with pytest.raises(FailedLogin):
         verifier(keys).verify(bad)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [("another audience", "Audience"), ("expired", "has expired"), ("unknown key", "of the JWKS")],
+)
+def test_the_log_says_why_a_token_is_refused_and_holds_no_token(
+    keys: Path, bad: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO), pytest.raises(FailedLogin):
+        verifier(keys).verify(BAD[bad])
+    assert why in caplog.text and BAD[bad] not in caplog.text
 
 
 @given(st.text(max_size=80))
