@@ -129,10 +129,37 @@ class ListenerSettings:
         "How long a login lasts until the client must log in again (KIP-368); 0: no limit.",
         at_least(0),
     )  # fmt: skip
+    plain_connections_max_reauth_ms: int = setting(
+        "plain.connections.max.reauth.ms", LONG, "-1",
+        "connections.max.reauth.ms of logins by PLAIN; -1: as of others.", at_least(-1),
+    )  # fmt: skip
+    scram_256_connections_max_reauth_ms: int = setting(
+        "scram-sha-256.connections.max.reauth.ms", LONG, "-1", "The same of SCRAM-SHA-256.",
+        at_least(-1),
+    )  # fmt: skip
+    scram_512_connections_max_reauth_ms: int = setting(
+        "scram-sha-512.connections.max.reauth.ms", LONG, "-1", "The same of SCRAM-SHA-512.",
+        at_least(-1),
+    )  # fmt: skip
+    oauthbearer_connections_max_reauth_ms: int = setting(
+        "oauthbearer.connections.max.reauth.ms", LONG, "-1", "The same of OAUTHBEARER.",
+        at_least(-1),
+    )  # fmt: skip
     sasl_server_max_receive_size: int = setting(
         "sasl.server.max.receive.size", INT, "524288", "The largest request before a login.",
         at_least(1024),
     )  # fmt: skip
+
+    @property
+    def sessions_ms(self) -> dict[str, int]:
+        """For how long logins last by a mechanism that has a value of its own."""
+        values = (
+            ("PLAIN", self.plain_connections_max_reauth_ms),
+            ("SCRAM-SHA-256", self.scram_256_connections_max_reauth_ms),
+            ("SCRAM-SHA-512", self.scram_512_connections_max_reauth_ms),
+            ("OAUTHBEARER", self.oauthbearer_connections_max_reauth_ms),
+        )
+        return {mechanism: value for mechanism, value in values if value >= 0}
 
 
 LISTENER_ATTRIBUTES = {each.metadata["key"].name: each.name for each in fields(ListenerSettings)}

@@ -229,7 +229,8 @@ class KafkaServer:
         mechanisms = self._protection.mechanisms.get(listener.name)
         if mechanisms is None:
             return None
-        return Login(mechanisms, self._settings[listener.name].connections_max_reauth_ms)
+        settings = self._settings[listener.name]
+        return Login(mechanisms, settings.connections_max_reauth_ms, settings.sessions_ms)
 
     def request_bytes_max(self, listener: Listener) -> int:
         """Return how large the first requests of a connection may be: less before a login."""

@@ -7,6 +7,7 @@ connection (KIP-368), by the same mechanism and as the same principal.
 
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 
 from ....coordinator.security.principal import USER, Principal
 from ....wire.errors import (
@@ -44,10 +45,17 @@ ALLOWED: Mapping[LoginState, frozenset[LoginState]] = {
 class Login:
     """One connection's; `principal` is there once it is complete."""
 
-    def __init__(self, mechanisms: Mechanisms, session_max_ms: int) -> None:
-        """session_max_ms: how long a login lasts; 0 for as long as the connection."""
+    def __init__(
+        self,
+        mechanisms: Mechanisms,
+        session_max_ms: int,
+        of_mechanism: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """session_max_ms: how long a login lasts; 0 for as long as the connection.
+        of_mechanism: the same where a mechanism has a value of its own."""
         self.state, self.principal = LoginState.AWAITS_HANDSHAKE, None
         self._mechanisms, self._session_max_ms = mechanisms, session_max_ms
+        self._of_mechanism = of_mechanism
         self._mechanism, self._server = "", None
         self._begun_ms = self._ends_ms = 0
 
@@ -120,7 +128,8 @@ class Login:
         self._server = None
         self._move(LoginState.COMPLETE)
         self.principal = principal
-        limits = [limit for limit in (self._session_max_ms, server.lifetime_ms) if limit]
+        session_max_ms = self._of_mechanism.get(self._mechanism, self._session_max_ms)
+        limits = [limit for limit in (session_max_ms, server.lifetime_ms) if limit]
         lifetime_ms = min(limits, default=0)
         self._ends_ms = now_ms + lifetime_ms if limits else 0
         return answer, lifetime_ms

@@ -61,6 +61,13 @@ def test_key_of_a_listener_holds_on_that_listener_alone() -> None:
     assert [found.of_listener(each).max_connections for each in found.endpoints] == [9, 3]
 
 
+def test_logins_by_one_mechanism_last_as_its_key_on_a_listener_says() -> None:
+    key = "oauthbearer.connections.max.reauth.ms"
+    found = two(**{key: "5", f"listener.name.out.{key}": "0"})
+    of_each = [found.of_listener(each).sessions_ms for each in found.endpoints]
+    assert of_each == [{"OAUTHBEARER": 5}, {"OAUTHBEARER": 0}]
+
+
 def test_inter_broker_listener_is_the_one_that_a_broker_is_known_by() -> None:
     assert two().first_advertised.name == "IN"
     assert two(**{"inter.broker.listener.name": "OUT"}).first_advertised.name == "OUT"

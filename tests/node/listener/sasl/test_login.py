@@ -1,5 +1,7 @@
 """The table of a login: its states, its refusals, and logging in again (KIP-368)."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +17,9 @@ ALICE, BOB, WRONG = b"\0alice\0a", b"\0bob\0b", b"\0alice\0b"
 SESSION_MS = 60_000
 
 
-def new_login(session_max_ms: int = 0) -> Login:
+def new_login(session_max_ms: int = 0, of_mechanism: Mapping[str, int] = {}) -> Login:
     mechanisms = {"PLAIN": lambda: PlainServer(USERS), "OTHER": lambda: PlainServer(USERS)}
-    return Login(mechanisms, session_max_ms)
+    return Login(mechanisms, session_max_ms, of_mechanism)
 
 
 def logged_in(session_max_ms: int = 0) -> Login:
@@ -31,6 +33,14 @@ def test_login_makes_the_principal() -> None:
     login = logged_in()
     assert login.is_complete and str(login.principal) == "User:alice"
     assert not login.is_over(10**12)
+
+
+@pytest.mark.parametrize(("mechanism", "lasts_ms"), [("PLAIN", 5_000), ("OTHER", SESSION_MS)])
+def test_login_lasts_as_long_as_its_mechanism_says(mechanism: str, lasts_ms: int) -> None:
+    login = new_login(SESSION_MS, {"PLAIN": 5_000})
+    login.choose(mechanism, 0)
+    assert login.take(ALICE, 0) == (b"", lasts_ms)
+    assert login.is_over(lasts_ms) and not login.is_over(lasts_ms - 1)
 
 
 def test_wrong_password_ends_it_in_the_words_of_the_mechanism() -> None:
