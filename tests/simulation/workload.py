@@ -263,7 +263,7 @@ async def _look(admin: Admin, name: str, after_s: float) -> None:
 
 
 async def _move(cluster: VirtualCluster, rng: random.Random, topic: str) -> None:
-    """Reassign a partition (KIP-455): other nodes where there are more, or another preference."""
+    """Reassign a partition (KIP-455) to two or three nodes: a leader may lose its replica."""
     if not cluster.serving:
         return
     node = rng.choice(cluster.serving)
@@ -271,7 +271,8 @@ async def _move(cluster: VirtualCluster, rng: random.Random, topic: str) -> None
     if found is None or node.loop is None:
         return
     index = rng.randrange(len(found.partitions))
-    wanted = tuple(rng.sample(cluster.ids, min(3, len(cluster.ids))))
+    most = min(3, len(cluster.ids))
+    wanted = tuple(rng.sample(cluster.ids, rng.randint(min(2, most), most)))
     command = AlterPartitionReassignments((Reassignment(topic, index, wanted),))
     node.loop.create_task(_submit(node.broker, command))
     await asyncio.sleep(0.5)
