@@ -50,7 +50,7 @@ from .listener.server import KafkaServer
 from .loop_watchdog import LoopWatchdog
 from .membership.isolated_leader import IsolatedLeader
 from .membership.liveness import INCARNATION_BYTES, Liveness
-from .metrics.figures import Figures, FigureSources, taking
+from .metrics.figures import Figures, FigureSources, taking, traffic_in_short
 from .metrics.server import MetricsPage
 from .partitions.follower_service import FollowerService
 from .partitions.isr_proposer import IsrProposer
@@ -431,6 +431,7 @@ class Broker:
             "unserved": self.server.unserved.sentences,
             **self._partition_transactions.metrics(),
             "loop": self.watchdog.metrics(),
+            "traffic": traffic_in_short(self.replicas.traffic, self.server.times),
         }
 
     async def _propose(self, command: Command) -> Result:

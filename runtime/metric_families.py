@@ -7,12 +7,16 @@ broker and that of `oncelog metrics` take their words from here.
 
 from typing import NamedTuple
 
-GAUGE, COUNTER = "gauge", "counter"
+GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
+COUNT, SUM = "count", "sum"  # in place of the quantile of a summary
 SERIES_MAX = 20_000  # of one family; more are counted and left out
 
 
 class Family(NamedTuple):
-    """A metric family. A counter's samples have the suffix `_total`; its name does not."""
+    """A metric family. A counter's samples have the suffix `_total`; its name does not.
+
+    The last label of a summary is the quantile, or COUNT or SUM.
+    """
 
     about: str
     labels: tuple[str, ...] = ()
@@ -29,6 +33,8 @@ _REPLICAS = "kafka.server:type=ReplicaManager,name="
 _PARTITION = "kafka.cluster:type=Partition,name="
 _LOG = "kafka.log:type=Log,name="
 _RAFT = "kafka.server:type=raft-metrics, attribute "
+_TRAFFIC = "kafka.server:type=BrokerTopicMetrics,name="
+_REQUESTS = "kafka.network:type=RequestMetrics,name="
 _GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
 
 
@@ -111,6 +117,28 @@ KAFKA: dict[str, Family] = {
             "NumGroups": "Groups that it coordinates.",
             "NumOffsets": "Committed offsets that it keeps.",
         },
+    ),
+    **{
+        f"kafka_server_brokertopicmetrics_{name.lower()}": Family(
+            about, ("topic",), f"{_TRAFFIC}{name}PerSec", COUNTER
+        )
+        for name, about in {
+            "MessagesIn": "Records that producers have written.",
+            "BytesIn": "Bytes of their batches.",
+            "BytesOut": "Bytes of batches that consumers have got.",
+            "TotalProduceRequests": "Partitions that Produce requests named.",
+            "FailedProduceRequests": "Those that were refused, but for a change of the leader.",
+            "TotalFetchRequests": "Partitions that Fetch requests of consumers read.",
+        }.items()
+    },
+    "kafka_network_requestmetrics_requests": Family(
+        "Requests that were answered.", ("request",), f"{_REQUESTS}RequestsPerSec", COUNTER
+    ),
+    "kafka_network_requestmetrics_totaltimems": Family(
+        "Milliseconds from the start of a request to its answer.",
+        ("request", "quantile"),
+        f"{_REQUESTS}TotalTimeMs",
+        SUMMARY,
     ),
 }
 

@@ -29,17 +29,18 @@ class TurnShare:
     """The share of one event loop; `clock` is that of its `SlicedWork`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._waiting: deque[Callable[[], object]] = deque()
         self._early: deque[Callable[[], object]] = deque()
         self._deadline = 0.0
-        self._ended = -inf  # when the last action ended
+        self.began_s = 0.0  # when it was asked whether the share is spent
+        self.ended_s = -inf  # when the last action ended
         self._is_counting = False  # `_next_turn` will be called
 
     def is_spent(self) -> bool:
         """Whether what comes now has to wait for a later turn; if not, say when it has `ended`."""
-        now = self._clock()
-        if not self._is_counting and now > self._ended + IDLE_S:
+        now = self.began_s = self.clock()
+        if not self._is_counting and now > self.ended_s + IDLE_S:
             self._deadline = now + SHARE_S
         return now >= self._deadline
 
@@ -50,7 +51,7 @@ class TurnShare:
 
     def ended(self) -> None:
         """What was begun here has been done, or will go on by itself."""
-        self._ended = self._clock()
+        self.ended_s = self.clock()
 
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
         """Do it in a later turn, after all that waits already, or after all that is early."""
@@ -92,17 +93,17 @@ class TurnShare:
     def _next_turn(self) -> None:
         """The loop calls it before it looks at its sockets again."""
         self._is_counting = False
-        self._deadline = self._clock() + SHARE_S
+        self._deadline = self.clock() + SHARE_S
         if self._waiting or self._early:
             self._count()
             if self._early:
                 self._serve(self._early, SHARE_S / 2)
                 if self._waiting:  # whatever those have charged, the others have their half
-                    self._deadline = max(self._deadline, self._clock() + SHARE_S / 2)
+                    self._deadline = max(self._deadline, self.clock() + SHARE_S / 2)
             self._serve(self._waiting)
             self._serve(self._early)
 
     def _serve(self, line: deque[Callable[[], object]], kept_s: float = 0.0) -> None:
         """Do what waits in a line, but keep some time; what it does may charge the turn."""
-        while line and self._clock() < self._deadline - kept_s:
+        while line and self.clock() < self._deadline - kept_s:
             line.popleft()()

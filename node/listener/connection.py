@@ -39,6 +39,8 @@ FETCH_KEY = b"\0\1"  # with which its frames begin
 PASSING_SILENCE_MAX_S = 2.0
 UNATTENDED_MAX_S = 60.0  # a large produce without a client may take so long
 Answer = list[Buffer] | PendingAnswer | None
+InFlight = tuple[Answer, int, int, float]  # an answer; bytes of its request, API, its start
+NO_API = -1
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -53,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
     _receiver: FrameReceiver = field(init=False)
     _transport: asyncio.Transport | None = None
     _frames: deque[memoryview] = field(default_factory=deque[memoryview])
-    _in_flight: deque[tuple[Answer, int]] = field(default_factory=deque[tuple[Answer, int]])
+    _in_flight: deque[InFlight] = field(default_factory=deque[InFlight])
     _is_pipelining: bool = False  # those in flight are produces
     _is_advance_due: bool = False
     _held_bytes: int = 0  # of requests that are not answered, complete or not
@@ -125,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closing_since_s = self.closing_since_s or self._server.now_s
         in_flight, self._in_flight = self._in_flight, deque()
         self._frames.clear()
-        for answer, _ in in_flight:
+        for answer, *_ in in_flight:
             if isinstance(answer, PendingAnswer):
                 answer.abandon(self._server.share)
         budget = self._server.budget
@@ -276,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
                 if started == stretch or server.share.is_spent():
                     self.advance_soon()
                     return
-                started += 1
+                started, began_s = started + 1, server.share.began_s
                 frames.popleft()
                 answer = dispatcher.dispatch(self.context, api, frame)
                 if self.silent_since_s is not None and self.context.is_let_in:
@@ -287,12 +289,15 @@ class Connection(asyncio.BufferedProtocol):
                 del frame
                 if in_flight or (isinstance(answer, PendingAnswer) and not answer.is_done):
                     self._is_pipelining = api is not None and api.is_pipelined
-                    in_flight.append((answer, size_bytes))
+                    key = NO_API if api is None else api.key
+                    in_flight.append((answer, size_bytes, key, began_s))
                     if isinstance(answer, PendingAnswer):
                         answer.notify(self._answers_changed)
                 else:
                     self._send_now(answer)
                     self._release(size_bytes)
+                    if api is not None:
+                        server.times.note(api.key, server.share.clock() - began_s)
                 server.share.ended()
         except CloseConnection as reason:
             server.share.ended()
@@ -310,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
         last = PendingAnswer()
         last.abort(reason)
         self._is_pipelining = False
-        self._in_flight.append((last, 0))
+        self._in_flight.append((last, 0, NO_API, 0.0))
 
     def _may_overtake_answers(self, api: Api | None) -> bool:
         return api is not None and api.is_pipelined and len(self._in_flight) < PIPELINED_MAX
@@ -341,9 +346,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         ready: list[Buffer] = []
         released, close_reason = 0, None
-        in_flight = self._in_flight
+        in_flight, now_s = self._in_flight, self._server.share.clock()
         while in_flight:
-            answer, size_bytes = in_flight[0]
+            answer, size_bytes, api_key, began_s = in_flight[0]
             if isinstance(answer, PendingAnswer):
                 if not answer.is_done:
                     break
@@ -354,6 +359,8 @@ class Connection(asyncio.BufferedProtocol):
                 answer = answer.buffers
             in_flight.popleft()
             released += size_bytes
+            if api_key != NO_API:
+                self._server.times.note(api_key, now_s - began_s)
             if answer:
                 ready += answer
         if ready:

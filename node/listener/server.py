@@ -25,6 +25,7 @@ from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
 from .muting import Mute
 from .protection import Protection
+from .request_times import RequestTimes
 from .sasl.guard import GuardedDispatcher
 from .sasl.login import Login
 from .tls.transport import RECEIVE_BYTES, TlsTransport
@@ -61,6 +62,7 @@ class KafkaServer:
         self.budget = MemoryBudget(self.config.queued_max_request_bytes)
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share
+        self.times = RequestTimes(self.share.clock)
         self.now_s = self.loop.time()
         self._protection = protection or Protection()
         self._tls = self._protection.tls

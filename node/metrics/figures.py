@@ -7,15 +7,22 @@ import psutil
 
 from ...coordinator.raft.engine import RaftEngine
 from ...replication.peer.transport import PeerTransport
-from ...runtime.metric_families import FAMILIES, SERIES_MAX
+from ...runtime.metric_families import COUNT, FAMILIES, SERIES_MAX, SUM
 from ...runtime.steps import StepCounter, Steps
+from ...wire.messages.apis import API_NAMES
+from ..listener.request_times import RequestTimes
 from ..listener.server import KafkaServer
 from ..loop_watchdog import LoopWatchdog
+from ..partitions.traffic import Traffic
 from ..services import BrokerServices
 
 METADATA_GROUP = 0
 SERVES = 3  # Kafka's BrokerState
 ITEMS_A_STEP = 40  # some 0.4 ms
+ALL_TOPICS = ""  # in place of a topic's name
+PRODUCE, FETCH = 0, 1
+REQUEST_NAMES = {FETCH: "FetchConsumer"}  # as Kafka calls it; replicas fetch over other links
+QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 Series = list[tuple[tuple[str, ...], float]]
 
@@ -66,7 +73,8 @@ def taking(sources: FigureSources, hanging: int = 0) -> Steps[Figures]:
     _raft(figures, sources)
     figures.add("oncelog_transactions_hanging", hanging)
     yield
-    for part in (_partitions, _topics, _groups, _transactions):
+    _requests(figures, sources)
+    for part in (_traffic, _partitions, _topics, _groups, _transactions):
         for items in part(figures, sources):
             if counter.ends_steps(items):
                 yield
@@ -113,8 +121,34 @@ def _state(*, is_leader: bool) -> str:
     return "leader" if is_leader else "follower"
 
 
-def _partitions(figures: Figures, sources: FigureSources) -> Iterator[int]:
+def _requests(figures: Figures, sources: FigureSources) -> None:
+    for api_key, times in sources.server.times.read():
+        name = REQUEST_NAMES.get(api_key, API_NAMES[api_key])
+        figures.add("kafka_network_requestmetrics_requests", times.count, name)
+        family = "kafka_network_requestmetrics_totaltimems"
+        for quantile, value_s in zip(QUANTILES, times.percentiles(QUANTILES), strict=True):
+            figures.add(family, value_s * 1_000, name, quantile)
+        figures.add(family, times.count, name, COUNT)
+        figures.add(family, times.total_s * 1_000, name, SUM)
+
+
+def _traffic(figures: Figures, sources: FigureSources) -> Iterator[int]:
     """Yield how many items were looked at since the last time; so do those below."""
+    traffic = sources.services.replicas.traffic
+    for name, counts in [(ALL_TOPICS, traffic.total), *traffic.topics()]:
+        for family, count in (
+            ("messagesin", counts.messages_in),
+            ("bytesin", counts.bytes_in),
+            ("bytesout", counts.bytes_out),
+            ("totalproducerequests", counts.produced),
+            ("failedproducerequests", counts.produce_failed),
+            ("totalfetchrequests", counts.fetched),
+        ):
+            figures.add(f"kafka_server_brokertopicmetrics_{family}", count, name)
+        yield 1
+
+
+def _partitions(figures: Figures, sources: FigureSources) -> Iterator[int]:
     led = behind = below = failed = 0
     hosted = list(sources.services.replicas)
     for partition in hosted:
@@ -211,3 +245,20 @@ def _transactions(figures: Figures, sources: FigureSources) -> Iterator[int]:
         figures.add("oncelog_transactions", count, state)
     figures.add("oncelog_transactional_ids", ids)
     figures.add("oncelog_transaction_oldest_open_seconds", (now_ms - oldest_ms) / 1_000)
+
+
+def traffic_in_short(traffic: Traffic, requests: RequestTimes) -> dict[str, float]:
+    """Return the sums of all topics, and how long Produce and Fetch take in milliseconds."""
+    total = traffic.total
+    found: dict[str, float] = {
+        "messages_in": total.messages_in,
+        "bytes_in": total.bytes_in,
+        "bytes_out": total.bytes_out,
+    }
+    times = dict(requests.read())
+    for api_key, name in ((PRODUCE, "produce"), (FETCH, "fetch")):
+        if api_key in times:
+            median_s, late_s = times[api_key].percentiles((0.5, 0.99))
+            found[f"{name}_requests"] = times[api_key].count
+            found[f"{name}_p50_ms"], found[f"{name}_p99_ms"] = median_s * 1_000, late_s * 1_000
+    return found

@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ...runtime.metric_families import COUNTER, FAMILIES
-from .figures import Figures
+from ...runtime.metric_families import COUNT, COUNTER, FAMILIES, SUM, SUMMARY
+from .figures import Figures, Series
 
 __all__ = ["CONTENT_TYPE_LATEST", "page_of"]
 
@@ -23,11 +23,27 @@ class _OfFigures(Collector):
         for name, rows in self._figures.families.items():
             about, labels, mbean, kind = FAMILIES[name]
             words = f"{about} {mbean}" if mbean else about
+            if kind == SUMMARY:
+                yield _summary(name, words, labels, rows)
+                continue
             of_kind = CounterMetricFamily if kind == COUNTER else GaugeMetricFamily
             family = of_kind(name, words, labels=labels)
             for values, value in rows:
                 family.add_metric(values, value)
             yield family
+
+
+def _summary(name: str, words: str, labels: tuple[str, ...], rows: Series) -> Metric:
+    """The client's own summaries have no quantiles."""
+    family = Metric(name, words, SUMMARY)
+    for values, value in rows:
+        named, last = dict(zip(labels, values, strict=True)), values[-1]
+        if last in (COUNT, SUM):
+            del named[labels[-1]]
+            family.add_sample(f"{name}_{last}", named, value)
+        else:
+            family.add_sample(name, named, value)
+    return family
 
 
 def page_of(figures: Figures) -> bytes:

@@ -24,6 +24,7 @@ from ...wire.errors import (
     OffsetNotAvailable,
     UnknownLeaderEpoch,
 )
+from .traffic import TopicTraffic
 
 ACKS_ALL = -1
 ANY_EPOCH = -1
@@ -39,7 +40,7 @@ class HostedPartition:
 
     observer: told when the high watermark has risen, and when we lead no longer (the group
     coordinator, for its partitions). transactional_ids: of producers whose transactions were
-    opened here under this leadership.
+    opened here under this leadership. traffic: the counts of its topic.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class HostedPartition:
     unseen: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     is_changed: bool = False  # on the list of partitions to tell followers about
     observer: PartitionCallback | None = None
+    traffic: TopicTraffic = field(default_factory=TopicTraffic)
     transactional_ids: dict[int, str] = field(default_factory=dict[int, str])
 
     def __post_init__(self) -> None:

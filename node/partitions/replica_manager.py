@@ -40,6 +40,7 @@ from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import ACKS_ALL, HostedPartition
 from .log_flusher import LogFlusher
 from .ports import DiskReport, FailedLogs, Followers, InSyncReplicas
+from .traffic import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class ReplicaManager:
         # (topic id, index) -> the replica, if it is hosted here.
         self.get_by_id = self._by_id.get
         self._by_topic: dict[bytes, set[int]] = {}  # topic id -> the indexes hosted
+        self.traffic = Traffic()
         self._changed: list[HostedPartition] = []
         self._recent_writes = RecentWrites()
         self.stalled: frozenset[HostedPartition] = frozenset()  # see `isolated_leader`
@@ -110,6 +112,7 @@ class ReplicaManager:
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
         self._by_topic.setdefault(partition.topic_id, set()).add(partition.index)
+        partition.traffic = self.traffic.of(partition.topic_id, partition.topic)
         self.written.add(partition)  # it may have come with much that was not flushed
 
     def remove(self, partition: HostedPartition) -> None:
@@ -120,6 +123,7 @@ class ReplicaManager:
         indexes.discard(partition.index)
         if not indexes:
             self._by_topic.pop(partition.topic_id, None)
+            self.traffic.drop(partition.topic_id)
         self.let_go(partition)
 
     def remove_topic(self, topic_id: bytes) -> list[HostedPartition]:
@@ -131,6 +135,7 @@ class ReplicaManager:
             partition = self._by_id.pop((topic_id, index))
             self._by_name.pop((partition.topic, index), None)
             hosted.append(partition)
+        self.traffic.drop(topic_id)
         return hosted
 
     def let_go(self, partition: HostedPartition) -> None:

@@ -23,6 +23,7 @@ from ....wire.messages.fetch import (
 from ...listener.dispatch import RequestContext
 from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager
+from ...partitions.traffic import TopicTraffic
 from ..answers import nested
 from ..leader_hints import LeaderHints
 
@@ -87,6 +88,7 @@ class PartitionReader:
         self.bytes_read = self.batches_read = 0
         self.must_answer = self.is_partial = self.is_void = self.is_cut = False
         self.awaited: dict[TopicPartition, None] = {}
+        self._sent: list[tuple[TopicTraffic, int]] = []  # once this is the answer
 
     def read(
         self, name: str | None, topic_id: bytes | None, wanted: FetchPartition
@@ -127,6 +129,11 @@ class PartitionReader:
         """Whether no more records would fit into the answer, or into one look."""
         return self.bytes_read >= max(1, self._limit_bytes) or self.batches_read >= LOOK_BATCHES_MAX
 
+    def count_sent(self) -> None:
+        """Count the records of an answer that will be sent."""
+        for traffic, size_bytes in self._sent:
+            traffic.count_sent(size_bytes)
+
     def saw(self, partition: HostedPartition, offset: int, upper: int, is_hidden: bool) -> None:
         """A partition was read from `offset`, and can be up to `upper`; is_hidden: what is
         committed already ends behind that."""
@@ -135,6 +142,7 @@ class PartitionReader:
     def _read(
         self, partition: HostedPartition, wanted: FetchPartition, answer: FetchedPartition
     ) -> None:
+        partition.traffic.count_fetch()
         leader = partition.leading(max(NO_EPOCH, wanted.current_leader_epoch))
         log, offset = partition.log, wanted.fetch_offset
         if wanted.last_fetched_epoch >= 0:
@@ -172,6 +180,7 @@ class PartitionReader:
                 answer.aborted_transactions = aborted
             answer.records = read.data
             self.bytes_read += len(read.data)
+            self._sent.append((partition.traffic, len(read.data)))
             self.batches_read += read.batches
         self.saw(partition, offset, upper, self.read_committed and upper < answer.high_watermark)
 
@@ -214,6 +223,7 @@ class FetchRead(PartitionReader):
         )
 
     def answer(self) -> Steps[FetchResponse]:
+        self.count_sent()
         return FetchResponse(self._topics, node_endpoints=self.hints.endpoints)
         yield
 

@@ -149,6 +149,7 @@ class SessionRead(PartitionReader):
         return self.must_answer or self.bytes_read > bytes_before
 
     def answer(self) -> Steps[FetchResponse]:
+        self.count_sent()
         topics: dict[bytes | str | None, FetchedTopic] = {}
         counter = StepCounter()
         for place, answer in self._seen:

@@ -292,6 +292,10 @@ class ProduceOperation:
             self.acks,
             guard=guard,
         )
+        if info.is_duplicate:
+            partition.traffic.count_batch(0, 0)
+        else:
+            partition.traffic.count_batch(header.record_count, len(append.records))
         if is_transactional:
             assert self.transactional_id is not None
             # Whose transaction is open, see `hanging_transactions`.
@@ -304,7 +308,10 @@ class ProduceOperation:
         if error.args and str(error) != error.code.sentence:
             answer.error_message = str(error)
         answer.record_errors = error.record_errors
-        if error.code in _WAIT_FOR_LEADER:
+        is_elsewhere = error.code in _WAIT_FOR_LEADER
+        if append.partition is not None:
+            append.partition.traffic.count_refused(is_failure=not is_elsewhere)
+        if is_elsewhere:
             self._hint(append)
         elif error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
             self._note_fence(append)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import time
 from pathlib import Path
 
@@ -87,7 +88,18 @@ async def test_page_of_a_broker_says_what_it_knows(tmp_path: Path) -> None:
     assert found["kafka_coordinator_group_groupmetadatamanager_numgroups", ()] == 1
     assert found["oncelog_events_total", ("node", "started")] == 1
     assert found["oncelog_raft_leader", ("0",)] == 1
-    names = {name.removesuffix("_total") for name, _ in found}
+    for topic in ("orders", ""):
+        name = "kafka_server_brokertopicmetrics_"
+        assert found[f"{name}messagesin_total", (topic,)] == 4
+        assert 2 <= found[f"{name}totalproducerequests_total", (topic,)] <= 4  # batches
+        assert found[f"{name}failedproducerequests_total", (topic,)] == 0
+        written, read = (found[f"{name}bytes{way}_total", (topic,)] for way in ("in", "out"))
+        assert written > read > written / 2  # the open transaction was not read
+    name = "kafka_network_requestmetrics_"
+    assert 2 <= found[f"{name}requests_total", ("Produce",)] <= 4
+    assert found[f"{name}totaltimems_count", ("FetchConsumer",)] >= 1
+    assert 0 < found[f"{name}totaltimems", ("0.5", "Produce")] < 10_000
+    names = {re.sub("_(total|count|sum)$", "", name) for name, _ in found}
     assert KAFKA.keys() <= names
     assert names <= FAMILIES.keys()
 

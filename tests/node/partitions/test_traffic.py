@@ -1,0 +1,25 @@
+"""Counts of topics and their sum."""
+
+from oncelog.node.partitions.traffic import Traffic
+
+
+def test_sum_keeps_what_a_dropped_topic_had() -> None:
+    traffic = Traffic()
+    traffic.of(b"1", "orders").count_batch(3, 100)
+    traffic.of(b"1", "orders").count_sent(40)
+    traffic.drop(b"1")
+    traffic.of(b"2", "orders").count_batch(1, 10)
+    total = traffic.total
+    assert (total.messages_in, total.bytes_in, total.bytes_out) == (4, 110, 40)
+    assert [(name, each.messages_in) for name, each in traffic.topics()] == [("orders", 1)]
+
+
+def test_topic_made_anew_counts_apart_from_the_one_that_is_being_deleted() -> None:
+    traffic = Traffic()
+    old, new = traffic.of(b"1", "orders"), traffic.of(b"2", "orders")
+    new.count_fetch()
+    new.count_refused(is_failure=True)
+    traffic.drop(b"1")
+    old.count_refused(is_failure=False)
+    assert [(each.produced, each.fetched) for _, each in traffic.topics()] == [(1, 1)]
+    assert (traffic.total.produced, traffic.total.produce_failed) == (2, 1)
