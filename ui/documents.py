@@ -21,6 +21,7 @@ from ..wire.identifiers import TopicPartition
 from .facts import ClusterFacts, ClusterSample, ObservedGroup
 from .paging import Document, RowRange
 from .troubles import troubles
+from .window import TimeWindow
 
 ALL = RowRange()
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -170,8 +171,13 @@ def groups(
     }
 
 
-def events(facts: ClusterFacts, now_ms: int, limit: int = 1_000) -> Document:
-    """What has happened, the newest first."""
+def events(
+    facts: ClusterFacts, now_ms: int, limit: int = 1_000, window: TimeWindow | None = None
+) -> Document:
+    """What has happened, at all or in a stretch of time, the newest first."""
+    known = facts.events
+    if window is not None:
+        known = [e for e in known if window.start_ms <= e.at_ms <= window.end_ms]
     return {
         "as_of_ms": max(facts.as_of_ms.values(), default=0),
         "events": [
@@ -185,7 +191,7 @@ def events(facts: ClusterFacts, now_ms: int, limit: int = 1_000) -> Document:
                 "line": each.line or None,
                 "alike": each.alike or None,
             }
-            for each in sorted(reversed(facts.events[-limit:]), key=lambda e: -e.at_ms)
+            for each in sorted(reversed(known[-limit:]), key=lambda e: -e.at_ms)
         ],
     }
 
@@ -314,6 +320,7 @@ def _group(facts: ClusterFacts, group: ObservedGroup) -> Document:
             "partition": key[1],
             "member": owners[key].member_id if key in owners else None,
             **_lag(facts, key, group.committed.get(key)),
+            "held_by": _held_by(facts, key),
         }
         for key in sorted(group.committed.keys() | owners.keys())
     ]
@@ -363,6 +370,13 @@ def _lag(facts: ClusterFacts, key: TopicPartition, committed: int | None) -> Doc
         "lag": _behind(committed, offsets.high_watermark),
         "lag_to_last_stable": _behind(committed, offsets.last_stable),
     }
+
+
+def _held_by(facts: ClusterFacts, key: TopicPartition) -> str | None:
+    """The transactional id that holds the readers of a partition; None where none is known."""
+    holders = facts.holders.get(key, ())
+    known = holders[0].transaction if holders else None
+    return None if known is None else known.transactional_id
 
 
 def _behind(offset: int | None, end: int | None) -> int | None:

@@ -59,6 +59,7 @@ class ObservedNode:
     faults: str = ""
     loop: Mapping[str, Any] | None = None
     disk: str = ""
+    traffic: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,22 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSample:
-    """Counts at one moment, for curves. `held_back`: offsets between LSO and high watermark."""
+    """Counts at one moment, for curves. `held_back`: offsets between LSO and high watermark.
+
+    Only brokers on this machine tell the last four. messages_in, bytes_out: since they began.
+    produce_ms: within which 99 % of the Produce requests were answered, by the slowest broker;
+    fetch_ms: 50 % of the Fetch requests.
+    """
 
     at_ms: int
     end_offsets: int
     held_back: int
     open_transactions: int
     lag: int | None = None
+    messages_in: float | None = None
+    bytes_out: float | None = None
+    produce_ms: float | None = None
+    fetch_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

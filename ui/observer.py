@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ REFUSED_AGAIN_S = 60.0
 LOG_STARTS_EVERY_S = 10.0
 LOGS_EVERY_S = 0.5
 DESCRIBED_MAX = 1_000  # transactional ids, those with something open first
-EVENTS_MAX, SAMPLES_MAX = 2_000, 900
+EVENTS_MAX, SAMPLES_MAX = 2_000, 1_800  # an hour
 PERIODS_S = {"cluster": 2.0, "offsets": 2.0, "transactions": 2.0, "groups": 5.0, "replicas": 10.0}
 WORDS = {
     "cluster": "nodes and leaders",
@@ -274,10 +274,22 @@ def _sample(facts: ClusterFacts, at_ms: int) -> ClusterSample:
         for key, offset in group.committed.items()
         if key in ends
     ]
+    told = [node.traffic for node in facts.nodes.values() if node.traffic]
     return ClusterSample(
         at_ms,
         sum(ends.values()),
         sum(each.held_back for each in counted.values()),
         sum(each.state in OPEN_STATES for each in facts.transactions.values()),
         sum(lags) if lags else None,
+        messages_in=_of_brokers(told, "messages_in", sum),
+        bytes_out=_of_brokers(told, "bytes_out", sum),
+        produce_ms=_of_brokers(told, "produce_p99_ms", max),
+        fetch_ms=_of_brokers(told, "fetch_p50_ms", max),
     )
+
+
+def _of_brokers(
+    told: Sequence[Mapping[str, float]], name: str, of: Callable[[Iterable[float]], float]
+) -> float | None:
+    """The sum or the largest of what brokers tell; None where none does."""
+    return of(each.get(name, 0) for each in told) if told else None

@@ -33,6 +33,7 @@ def node_facts(cluster: Cluster) -> dict[str, Any]:
             faults=link_troubles(cluster, status.node_id) if is_running else "",
             loop=told.get("loop"),
             disk=told.get("disk") or "",
+            traffic=told.get("traffic") or {},
         )
     return {"nodes": found}
 

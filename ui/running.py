@@ -15,6 +15,8 @@ from ..deploy.cluster.local_cluster import Cluster
 from ..deploy.cluster.lookup import ClusterChoice
 from ..deploy.inspect.abort_transactions import abort_hanging, abort_id
 from ..deploy.inspect.logged_events import EventLogs
+from .faults.load import Load
+from .faults.own_faults import do_fault
 from .observer import Observer
 from .own_nodes import doctor_checks, node_facts
 from .web.access import PageAccess
@@ -66,9 +68,13 @@ async def run_page(
     *,
     port: int | None,
     can_write: bool,
+    can_harm: bool,
     opens_browser: bool,
 ) -> None:
-    """Serve until a signal comes. The first line of stdout is the address, with its token."""
+    """Serve until a signal comes. The first line of stdout is the address, with its token.
+
+    can_write: a transaction may be aborted. can_harm: faults may be done, where the cluster is own.
+    """
     sock = listening_socket(port)
     access = PageAccess(sock.getsockname()[1])
     url = f"http://{HOST}:{access.port}/?token={access.token}"
@@ -76,6 +82,10 @@ async def run_page(
     site = Site(observer=observer, access=access, cluster_name=cluster_name(watched))
     if can_write:
         site.abort = partial(end_transaction, watched.choice, observer)
+    load = Load(watched.choice.client_config())
+    if can_harm and watched.own is not None:
+        site.fault = partial(harm, watched.own, load)
+        site.load_words = lambda: load.words
     with contextlib.ExitStack() as stack:
 
         def ready() -> None:
@@ -86,6 +96,7 @@ async def run_page(
         try:
             await serve(site, sock, ready)
         finally:
+            await load.close()
             await observer.close()
             sock.close()
 
@@ -107,6 +118,14 @@ async def end_transaction(
     key, producer_id = (fields["topic"], int(fields["partition"])), int(fields["producer_id"])
     since = await abort_hanging(observer.admin, key, producer_id)
     return f"{key[0]}/{key[1]}: aborted what producer {producer_id} had open since {since}"
+
+
+async def harm(cluster: Cluster, load: Load, fields: Mapping[str, str]) -> str:
+    """Do the fault that a form names, or begin a load; what was done, in words."""
+    kind = fields.get("kind", "")
+    if kind == "load":
+        return load.begin()
+    return await asyncio.to_thread(do_fault, cluster, kind, fields.get("target", "").strip())
 
 
 @contextlib.contextmanager

@@ -34,9 +34,7 @@ def ui(
     browser: Annotated[
         bool, Parameter(name="--open", negative="--no-open", help="Open it in a browser.")
     ] = True,
-    read_only: Annotated[
-        bool, Parameter(help="Change nothing: the default, said aloud.", negative=())
-    ] = False,
+    read_only: Annotated[bool, Parameter(help="Offer no change at all.", negative=())] = False,
     allow_writes: Annotated[
         bool, Parameter(help="Offer the abort of a transaction.", negative=())
     ] = False,
@@ -45,7 +43,8 @@ def ui(
     """Show a cluster as a page: what holds its readers, what is open, what has happened.
 
     On this machine only, until Ctrl-C. The first line of stdout is the address. Works with any
-    Kafka; of a cluster on this machine it shows more (docs/ui.md).
+    Kafka. Of a cluster on this machine it shows more, and its view Faults kills, pauses, cuts off
+    and slows nodes (docs/ui.md).
     """
     if read_only and allow_writes:
         raise Failure("Either --read-only or --allow-writes.", exit_code=2)
@@ -64,7 +63,13 @@ def ui(
     say("Ctrl-C ends the page")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(
-            run_page(watched, port=port, can_write=allow_writes, opens_browser=opens)
+            run_page(
+                watched,
+                port=port,
+                can_write=allow_writes,
+                can_harm=not read_only,
+                opens_browser=opens,
+            )
         )  # fmt: skip
     return 0
 

@@ -56,6 +56,7 @@ SHELLS = {
     "client/producer.py",
     "client/consumer.py",
     "client/admin.py",
+    "ui/faults/",
     "ui/metrics_server.py",
     "ui/observer.py",
     "ui/own_nodes.py",

@@ -4,6 +4,7 @@
 # pyright: reportMissingImports=false
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,16 +101,56 @@ async def test_page_that_nobody_sees_keeps_no_stream(tmp_path: Path) -> None:
         await until(lambda: opened.site.streams == 1, 30)
 
 
-async def test_why_a_consumer_stands_still_is_two_clicks_away(tmp_path: Path) -> None:
+async def test_why_a_consumer_stands_still_is_two_clicks_from_the_start(tmp_path: Path) -> None:
     def look(chrome: Browser) -> None:
-        chrome.go("/groups/readers")
-        chrome.press("why")
-        chrome.shows("readers of committed data stop at offset 0")
-        chrome.press("app-1")
-        chrome.shows("app-1 has had a transaction open for")
+        chrome.go("/")
+        chrome.press("Groups")
+        chrome.shows("readers")
+        chrome.press("readers")
+        chrome.shows("app-1 holds the rest open")
 
     async with browser(tmp_path) as (_, chrome, _):
         await asyncio.to_thread(look, chrome)
+
+
+async def test_who_fenced_a_producer_is_two_clicks_from_the_start(tmp_path: Path) -> None:
+    def look(chrome: Browser) -> None:
+        chrome.go("/")
+        chrome.press("Transactions")
+        chrome.shows("app-1")
+        chrome.press("app-1")
+        chrome.shows("a newer session")
+
+    async with browser(tmp_path) as (opened, chrome, _):
+        newer = await opened.open_transaction("app-1", "orders")
+        try:
+            told = lambda: any(e.kind == "fence" for e in opened.site.facts.events)  # noqa: E731
+            await until(told, 30)
+            await asyncio.to_thread(look, chrome)
+        finally:
+            await newer.close()
+
+
+async def test_what_happened_at_a_time_is_two_clicks_from_the_start(tmp_path: Path) -> None:
+    def look(chrome: Browser, at: str) -> None:
+        chrome.go("/")
+        chrome.press("Timeline")
+        chrome.wait(lambda: chrome.driver.find_elements(By.ID, "at"))
+        chrome.driver.find_element(By.ID, "at").send_keys(at)
+        chrome.driver.find_element(By.CSS_SELECTOR, "form.where button").click()
+        chrome.shows("closer")
+        assert "topic late was created" in chrome.text()
+        chrome.press("earlier")
+        chrome.shows("later")
+        chrome.press("earlier")
+        chrome.wait(lambda: "nothing happened then" in chrome.text())
+
+    async with browser(tmp_path) as (opened, chrome, _):
+        await opened.admin.create_topic("late", partitions=1)
+        told = lambda: [e for e in opened.site.facts.events if e.subject == "late"]  # noqa: E731
+        await until(lambda: bool(told()), 30)
+        at = time.strftime("%H:%M:%S", time.localtime(told()[0].at_ms / 1000))
+        await asyncio.to_thread(look, chrome, at)
 
 
 async def test_abort_is_typed_and_ends_the_transaction(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
-"""Small curves over the last minutes, drawn where the page is made; pure.
+"""Curves of a cluster over time, drawn where the page is made; pure.
 
-The numbers stand beside the curve as text, so that it can be read without seeing it.
+The numbers stand beside each curve as text, so that it can be read without seeing it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
+from ..facts import ClusterSample
 from .markup import Html, element
 from .parts import number
 
@@ -12,35 +15,83 @@ WIDTH, HEIGHT = 240, 44
 POINTS_MAX = 240
 
 
-def curve(name: str, times_ms: Sequence[int], values: Sequence[float | None], unit: str) -> Html:
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A name, a unit, and points of (wall-clock ms, value)."""
+
+    name: str
+    unit: str
+    points: Sequence[tuple[int, float]]
+
+    @property
+    def highest(self) -> float:
+        return max((value for _, value in self.points), default=0.0)
+
+    def line(self, start_ms: int, end_ms: int, box: tuple[float, float, float, float]) -> Html:
+        """Return the line between two times in a box of x, y, width and height."""
+        x, y, width, height = box
+        span, top = max(1, end_ms - start_ms), max(self.highest, 1e-9)
+        points = " ".join(
+            f"{x + (t - start_ms) / span * width:.1f},{y + height - v / top * height:.1f}"
+            for t, v in self.points
+        )
+        return element("polyline", points=points, class_="line")
+
+
+def throughput(samples: Sequence[ClusterSample]) -> list[Curve]:
+    """Curves of what is written and read and how long that takes, as far as a cluster tells."""
+    found = [_rates("written", "offsets/s", [(s.at_ms, s.end_offsets) for s in samples])]
+    if any(s.messages_in is not None for s in samples):
+        told = [(s.at_ms, s) for s in samples if s.messages_in is not None]
+        found = [
+            _rates("written", "records/s", [(t, s.messages_in or 0) for t, s in told]),
+            _rates("read", "bytes/s", [(t, s.bytes_out or 0) for t, s in told]),
+            Curve("Produce, 99 % within", "ms", [(t, s.produce_ms or 0) for t, s in told]),
+            Curve("Fetch, 50 % within", "ms", [(t, s.fetch_ms or 0) for t, s in told]),
+        ]
+    return found
+
+
+def all_curves(samples: Sequence[ClusterSample]) -> list[Curve]:
+    """Return those curves, and what readers wait for."""
+    return [
+        *throughput(samples),
+        Curve("held back from readers", "offsets", [(s.at_ms, s.held_back) for s in samples]),
+        Curve("open transactions", "", [(s.at_ms, s.open_transactions) for s in samples]),
+        Curve(
+            "lag of all groups", "offsets", [(s.at_ms, s.lag) for s in samples if s.lag is not None]
+        ),
+    ]
+
+
+def figure(curve: Curve) -> Html:
     """A curve with its newest and its largest value in words."""
-    known = [(t, v) for t, v in zip(times_ms, values, strict=True) if v is not None]
-    known = known[-POINTS_MAX:]
-    last = known[-1][1] if known else None
-    highest = max((v for _, v in known), default=0.0)
+    shown = Curve(curve.name, curve.unit, curve.points[-POINTS_MAX:])
+    last = shown.points[-1][1] if shown.points else None
     caption = element(
         "figcaption",
-        element("span", name, class_="name"),
-        element("span", f"{number(last)} {unit}", class_="value"),
-        element("span", f"at most {number(highest)}", class_="most"),
+        element("span", shown.name, class_="name"),
+        element("span", f"{number(last)} {shown.unit}", class_="value"),
+        element("span", f"at most {number(shown.highest)}", class_="most"),
     )
-    return element("figure", caption, _drawn(name, known, highest), class_="curve")
-
-
-def _drawn(name: str, known: Sequence[tuple[int, float]], highest: float) -> Html:
-    start, end = (known[0][0], known[-1][0]) if known else (0, 1)
-    span, top = max(1, end - start), max(highest, 1e-9)
-    points = " ".join(
-        f"{(t - start) / span * WIDTH:.1f},{HEIGHT - 2 - v / top * (HEIGHT - 6):.1f}"
-        for t, v in known
-    )
-    seconds = (end - start) / 1000
-    return element(
+    start, end = (shown.points[0][0], shown.points[-1][0]) if shown.points else (0, 1)
+    drawn = element(
         "svg",
-        element("title", f"{name} over the last {seconds:.0f} s"),
+        element("title", f"{shown.name} over the last {(end - start) / 1000:.0f} s"),
         element("line", x1=0, y1=HEIGHT - 1, x2=WIDTH, y2=HEIGHT - 1, class_="base"),
-        element("polyline", points=points, class_="line"),
+        shown.line(start, end, (0, 4, WIDTH, HEIGHT - 6)),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         preserveAspectRatio="none",
         role="img",
     )
+    return element("figure", caption, drawn, class_="curve")
+
+
+def _rates(name: str, unit: str, counts: Sequence[tuple[int, float]]) -> Curve:
+    """A curve of how fast a count rises; one that fell was begun anew."""
+    points = [
+        (new_ms, round(max(0, new - old) * 1000 / (new_ms - old_ms), 1))
+        for (old_ms, old), (new_ms, new) in pairwise(counts)
+        if new_ms > old_ms
+    ]
+    return Curve(name, unit, points)

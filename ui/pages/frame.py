@@ -13,6 +13,13 @@ VIEWS = (
     ("/groups", "Groups"),
     ("/timeline", "Timeline"),
 )
+FAULTS = (("/faults", "Faults"),)
+MODES = {
+    (False, False): "read-only",
+    (False, True): "may abort transactions",
+    (True, False): "may do faults",
+    (True, True): "may do faults, abort transactions",
+}
 RELOAD_S = 5  # where there is no JavaScript
 
 
@@ -25,6 +32,7 @@ class PageFrame:
     now_ms: int
     as_of_ms: int
     can_write: bool = False
+    has_faults: bool = False
     not_exposed: Sequence[str] = ()
     silent: Mapping[str, str] | None = None
     is_live: bool = True
@@ -34,9 +42,9 @@ def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) 
     """Return a whole document."""
     links = [
         element("a", words, href=address, aria_current="page" if _is_at(frame, address) else None)
-        for address, words in VIEWS
+        for address, words in (*VIEWS, *(FAULTS if frame.has_faults else ()))
     ]
-    mode = "may abort transactions" if frame.can_write else "read-only"
+    mode = MODES[frame.has_faults, frame.can_write]
     header = element(
         "header",
         element("a", "Skip to the content", href="#content", class_="skip"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..addresses import group_address, partition_address
+from ..addresses import group_address, partition_address, transaction_address
 from .frame import PageFrame, page
 from .markup import Child, Html, element, joined
 from .now import recent_events
@@ -113,7 +113,10 @@ def _stands(offset: Document) -> Child:
         return "reads what is not committed, too"
     if stable == 0:
         address = partition_address((offset["topic"], offset["partition"]))
-        return joined("an open transaction holds the rest: ", link(address, "why"))
+        why, name = link(address, "why"), offset["held_by"]
+        if name is None:
+            return joined("an open transaction holds the rest: ", why)
+        return joined(link(transaction_address(name), name), " holds the rest open: ", why)
     return "behind" if offset["member"] else "nobody reads it"
 
 

@@ -1,12 +1,11 @@
 """The view Now: nodes, what is wrong, what is open, the last minutes; pure."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from ..addresses import group_address, partition_address, transaction_address
 from ..facts import ClusterSample
-from .curves import curve
+from .curves import all_curves, figure
 from .frame import PageFrame, page
 from .happened import event_rows
 from .markup import NOTHING, Child, Html, element, joined
@@ -91,23 +90,8 @@ def _about(words: str) -> Child:
 
 
 def _curves(samples: Sequence[ClusterSample]) -> Html:
-    times = [each.at_ms for each in samples]
-    rates: list[float | None] = [None]
-    for old, new in pairwise(samples):
-        seconds = (new.at_ms - old.at_ms) / 1000
-        rates.append(max(0, new.end_offsets - old.end_offsets) / seconds if seconds > 0 else None)
-    return section(
-        "minutes",
-        "The last minutes",
-        element(
-            "div",
-            curve("written", times, rates if samples else [], "offsets/s"),
-            curve("held back from readers", times, [s.held_back for s in samples], "offsets"),
-            curve("open transactions", times, [s.open_transactions for s in samples], ""),
-            curve("lag of all groups", times, [s.lag for s in samples], "offsets"),
-            class_="curves",
-        ),
-    )
+    drawn = [figure(curve) for curve in all_curves(samples)]
+    return section("minutes", "The last minutes", element("div", drawn, class_="curves"))
 
 
 def _nodes(cluster: Document) -> Html:

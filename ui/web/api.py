@@ -12,6 +12,7 @@ from ...wire.errors import KafkaError
 from .. import documents
 from ..facts import ClusterFacts
 from ..paging import Document, RowRange, shortened
+from ..window import TimeWindow
 from .questions import partition_asked, records_asked
 from .site import Site, now_ms
 
@@ -57,8 +58,13 @@ class JsonTwins:
         return JSONResponse(shortened(documents.cluster(facts, now_ms())))
 
     async def events(self, request: Request) -> Response:
-        """The newest events."""
-        return JSONResponse(documents.events(await self._site.first_facts(), now_ms()))
+        """The newest events, or those of a stretch of time by ?at= and ?minutes=."""
+        facts = await self._site.first_facts()
+        try:
+            window = TimeWindow.asked(request.query_params, now_ms())
+        except ValueError as problem:
+            return JSONResponse({"error": str(problem)}, 400)
+        return JSONResponse(documents.events(facts, now_ms(), window=window))
 
     async def partitions(self, request: Request) -> Response:
         """All partitions, those of ?topic=, or one with its readers by &partition=."""

@@ -1,6 +1,5 @@
 """What a query string asks for, held against bounds before anything is done."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from ...wire.identifiers import TopicPartition
 from .. import documents
 from ..facts import ClusterFacts
 from ..record_reading import read_records
+from ..window import day_time_ms
 
 LIMIT = 50
 OFFSET_MAX = 2**63 - 1
@@ -55,12 +55,7 @@ def _number(name: str, text: str) -> int | None:
 
 
 def _time_ms(text: str) -> int | None:
-    """Milliseconds of a local time as a browser's field gives it."""
-    for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"):
-        try:
-            return round(time.mktime(time.strptime(text.strip(), form)) * 1000)
-        except (ValueError, OverflowError):
-            continue
-    if text.strip():
+    found = day_time_ms(text)
+    if found is None and text.strip():
         raise ValueError(f"time looks like 2026-01-31T14:03, not {text[:40]!r}")
-    return None
+    return found

@@ -14,7 +14,7 @@ from .access import PageAccess
 
 FIRST_FACTS_S = 2.0  # how long the first page waits for them
 PARTS = ("cluster", "offsets", "transactions", "groups")
-Abort = Callable[[Mapping[str, str]], Awaitable[str]]
+Change = Callable[[Mapping[str, str]], Awaitable[str]]  # by the fields of a form; its words
 
 
 def now_ms() -> int:
@@ -24,12 +24,18 @@ def now_ms() -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """One page of one cluster. abort: ends a transaction, None without --allow-writes."""
+    """One page of one cluster.
+
+    abort: ends a transaction, None without --allow-writes. fault: does a fault or begins a load,
+    None with --read-only and where the cluster does not lie on this machine.
+    """
 
     observer: Observer
     access: PageAccess
     cluster_name: str
-    abort: Abort | None = None
+    abort: Change | None = None
+    fault: Change | None = None
+    load_words: Callable[[], str] = str
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     started_ms: int = field(default_factory=now_ms)
     streams: int = 0
@@ -72,6 +78,7 @@ class Site:
             now_ms=now_ms(),
             as_of_ms=document["as_of_ms"],
             can_write=self.abort is not None,
+            has_faults=self.fault is not None,
             not_exposed=[s for part, s in facts.not_exposed.items() if part in parts],
             silent={part: why for part, why in facts.silent.items() if part in parts},
             **others,

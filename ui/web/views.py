@@ -10,6 +10,7 @@ from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from .. import documents
 from ..facts import ClusterFacts
+from ..pages.faults import faults_page
 from ..pages.frame import page
 from ..pages.groups import group_page, groups_page
 from ..pages.markup import element
@@ -18,6 +19,7 @@ from ..pages.records import records_page
 from ..pages.timeline import timeline_page
 from ..pages.topics import partition_page, topic_page, topics_page
 from ..pages.transactions import transaction_page, transactions_page
+from ..window import TimeWindow
 from .questions import events_about, records_asked
 from .site import PARTS, Site, now_ms
 
@@ -45,6 +47,7 @@ class Views:
             Route("/groups", self.groups),
             Route("/groups/{name:path}", self.group),
             Route("/timeline", self.timeline),
+            Route("/faults", self.faults),
         ]
 
     async def now(self, request: Request) -> Response:
@@ -140,9 +143,24 @@ class Views:
 
     async def timeline(self, request: Request) -> Response:
         facts = await self._site.first_facts()
-        found = documents.events(facts, now_ms())
+        try:
+            window = TimeWindow.asked(request.query_params, now_ms())
+        except ValueError as problem:
+            return self._missing(request, f"{problem}.", status=400)
+        found = documents.events(facts, now_ms(), window=window)
         frame = self._site.frame("/timeline", found, EVERYTHING)
-        return HTMLResponse(timeline_page(frame, found, self._site.started_ms))
+        started_ms = self._site.started_ms
+        return HTMLResponse(timeline_page(frame, found, started_ms, facts.samples, window))
+
+    async def faults(self, request: Request) -> Response:
+        facts = await self._site.first_facts()
+        if self._site.fault is None:
+            words = "Faults are done to a cluster on this machine, and not with --read-only."
+            return self._missing(request, words, status=403)
+        cluster = documents.cluster(facts, now_ms())
+        events = documents.events(facts, now_ms(), limit=EVENTS_LOOKED_AT)
+        frame = self._site.frame("/faults", cluster, EVERYTHING)
+        return HTMLResponse(faults_page(frame, cluster, events, self._site.load_words()))
 
     def _missing(self, request: Request, sentence: str, status: int = 404) -> Response:
         facts: ClusterFacts = self._site.facts

@@ -1,7 +1,7 @@
-"""The one change that the page offers, with --allow-writes: the abort of a transaction.
+"""The changes that the page offers: the abort of a transaction, and faults of an own cluster.
 
-The id has to be typed again, and what is unsafe to abort is refused with the words of
-`oncelog txn abort`.
+For an abort (--allow-writes) the id has to be typed again, and what is unsafe to abort is refused
+with the words of `oncelog txn abort`. A fault answers with its proof.
 """
 
 from urllib.parse import parse_qsl
@@ -21,14 +21,17 @@ BODY_BYTES_MAX, FIELDS_MAX = 16 * 1024, 8
 
 
 class Writes:
-    """The handler of one site."""
+    """The handlers of one site."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     def routes(self) -> list[Route]:
-        """Return the address."""
-        return [Route("/abort", self.abort, methods=["POST"])]
+        """Return the addresses."""
+        return [
+            Route("/abort", self.abort, methods=["POST"]),
+            Route("/fault", self.fault, methods=["POST"]),
+        ]
 
     async def abort(self, request: Request) -> Response:
         abort = self._site.abort
@@ -52,6 +55,20 @@ class Writes:
         except (Failure, KafkaError) as problem:
             return _page("Not aborted", str(problem), back, 409)
         return _page("Done", sentence, back, 200)
+
+    async def fault(self, request: Request) -> Response:
+        fault = self._site.fault
+        if fault is None:
+            words = "Faults are done to a cluster on this machine, and not with --read-only."
+            return _page("Not allowed", words, "/", 403)
+        fields = await _fields(request)
+        if fields is None:
+            return _page("Not understood", "The form is too long.", "/faults", 413)
+        try:
+            sentence = await fault(fields)
+        except (Failure, KafkaError) as problem:
+            return _page("Not done", str(problem), "/faults", 409)
+        return _page("Done", sentence, "/faults", 200)
 
 
 async def _fields(request: Request) -> dict[str, str] | None:

@@ -1,0 +1,78 @@
+"""Faults that the page does to a cluster on this machine, each with its proof in words; a shell.
+
+They are those of the command line (`oncelog kill`, `pause`, `partition`, `slow`, `heal`) and wait
+until they are seen, so they are called in a thread.
+"""
+
+import time
+from collections.abc import Callable
+
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.local_cluster import Cluster
+from ...deploy.cluster.targets import SYNTAX
+
+SLOW_MS = 200
+
+
+def do_fault(cluster: Cluster, kind: str, target: str) -> str:
+    """Do it and return the proof. Failure: no such kind or target, or it could not be done."""
+    if kind == "heal":
+        cluster.heal()
+        return "All nodes run, and all links are whole."
+    act = KINDS.get(kind)
+    if act is None:
+        raise Failure(f"There is no fault of this kind. Kinds are {', '.join(KINDS)} and heal.")
+    if not target:
+        raise Failure(f"Name a target: {SYNTAX}.")
+    return act(cluster, target)
+
+
+def _kill(cluster: Cluster, target: str) -> str:
+    node_id = cluster.resolve(target, states=("running", "paused"))
+    pid = cluster.node(node_id).kill()
+    return f"Node {node_id} was killed: its pid {pid} is gone, and its port refuses."
+
+
+def _stop(cluster: Cluster, target: str) -> str:
+    node_id = cluster.stop(target)
+    return f"Node {node_id} has moved its leaders away and ended."
+
+
+def _start(cluster: Cluster, target: str) -> str:
+    began_s = time.monotonic()
+    node_id = cluster.start(target)
+    return f"Node {node_id} serves again, after {time.monotonic() - began_s:.1f} s."
+
+
+def _pause(cluster: Cluster, target: str) -> str:
+    return f"Node {cluster.pause(target)} is paused: its process is in state T."
+
+
+def _resume(cluster: Cluster, target: str) -> str:
+    return f"Node {cluster.resume(target)} goes on: its process is in state T no more."
+
+
+def _cut(cluster: Cluster, target: str) -> str:
+    node_id = cluster.resolve(target)
+    others = [each for each in cluster.node_ids if each != node_id]
+    if not others:
+        raise Failure("A cluster of one node has no links.")
+    cluster.partition([node_id], others)
+    words = ", ".join(map(str, others))
+    return f"Node {node_id} is cut off from node {words}; clients reach all of them."
+
+
+def _slow(cluster: Cluster, target: str) -> str:
+    node_id = cluster.slow(target, SLOW_MS)
+    return f"Node {node_id} sends to the other nodes {SLOW_MS} ms late."
+
+
+KINDS: dict[str, Callable[[Cluster, str], str]] = {
+    "kill": _kill,
+    "stop": _stop,
+    "start": _start,
+    "pause": _pause,
+    "resume": _resume,
+    "cut": _cut,
+    "slow": _slow,
+}

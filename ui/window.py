@@ -1,0 +1,70 @@
+"""Which stretch of time the timeline shows; pure but for the local time zone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+MINUTES = (1, 2, 5, 15, 60)
+MINUTE_MS = 60_000
+YEAR_9999_MS = 253_370_764_800_000
+DAY_FORMS, CLOCK_FORMS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"), ("%H:%M:%S", "%H:%M")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """A stretch of `minutes`, in wall-clock milliseconds."""
+
+    start_ms: int
+    minutes: int
+
+    @property
+    def end_ms(self) -> int:
+        return self.start_ms + self.minutes * MINUTE_MS
+
+    @classmethod
+    def asked(cls, query: Mapping[str, str], now_ms: int) -> "TimeWindow | None":
+        """Return what `at` and `minutes` of a query ask for: the time around `at`, or the last
+        minutes; None without both. ValueError with a sentence for what is neither.
+        """
+        at, span = query.get("at", "").strip(), query.get("minutes", "").strip()
+        if not at and not span:
+            return None
+        if span and span not in map(str, MINUTES):
+            raise ValueError(f"minutes is one of {', '.join(map(str, MINUTES))}, not {span[:40]!r}")
+        minutes = int(span or 5)
+        if not at:
+            return cls(now_ms - minutes * MINUTE_MS, minutes)
+        start_ms = _moment_ms(at, now_ms) - minutes * MINUTE_MS // 2
+        if not 0 <= start_ms < YEAR_9999_MS:
+            raise ValueError("at is a time from 1970 on, up to the year 9998")
+        return cls(start_ms, minutes)
+
+
+def day_time_ms(text: str) -> int | None:
+    """Return a local time with its day, as a browser's field gives it; None for any other text."""
+    for form in DAY_FORMS:
+        try:
+            return _in_ms(datetime.strptime(text.strip(), form))
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _moment_ms(text: str, now_ms: int) -> int:
+    """A time with its day, or the last time the clock showed it."""
+    found = day_time_ms(text)
+    if found is not None:
+        return found
+    now = datetime.fromtimestamp(now_ms / 1000)
+    for form in CLOCK_FORMS:
+        try:
+            clock = datetime.strptime(text, form).time()
+        except ValueError:
+            continue
+        today = datetime.combine(now.date(), clock)
+        return _in_ms(today if today <= now else today - timedelta(days=1))
+    raise ValueError(f"at looks like 14:03 or 2026-01-31T14:03, not {text[:40]!r}")
+
+
+def _in_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
