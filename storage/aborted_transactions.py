@@ -3,6 +3,8 @@
 A transaction index that cannot be read is made again while the log goes on, see IndexMending.
 """
 
+from collections.abc import Callable
+
 from ..runtime.steps import Steps, run_to_end
 from ..wire.errors import KafkaStorageError
 from .corrupt_file import INDEX_TROUBLE
@@ -13,13 +15,14 @@ from .segments.segment_list import while_unchanged
 
 
 class AbortedTransactions:
-    """The transaction indexes of one log."""
+    """The transaction indexes of one log. on_damaged: called when one cannot be read."""
 
-    __slots__ = ("_log", "_mending_since", "damaged")
+    __slots__ = ("_log", "_mending_since", "damaged", "on_damaged")
 
     def __init__(self, log: LocalLog) -> None:
         self._log = log
         self.damaged: Segment | None = None  # its transaction index cannot be read
+        self.on_damaged: Callable[[], object] = lambda: None
         self._mending_since: object = None  # the cut before it was read once more
 
     def between(self, from_offset: int, upper_offset: int) -> list[tuple[int, int]]:
@@ -38,6 +41,7 @@ class AbortedTransactions:
                     )
                 except INDEX_TROUBLE as problem:
                     self.damaged = segment
+                    self.on_damaged()
                     raise KafkaStorageError(f"{log.directory.name}: {problem}") from problem
                 found += [(each.producer_id, each.first_offset) for each in aborted]
                 if is_complete:

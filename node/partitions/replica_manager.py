@@ -108,6 +108,8 @@ class ReplicaManager:
             self.fail, partition
         )
         partition.log.damage.on_found = lambda: self._damaged(partition)
+        # `log_maintenance` mends an index where it looks at what was written.
+        partition.log.aborted_transactions.on_damaged = lambda: self.written.add(partition)
         partition.log.segments.recent = self._recent_writes
         self._by_name[partition.topic, partition.index] = partition
         self._by_id[partition.key] = partition
@@ -143,6 +145,7 @@ class ReplicaManager:
         self.unsettled.pop(partition, None)
         self.written.add(partition)  # for the last time
         partition.log.local.disk.on_failure = partition.log.damage.on_found = nothing
+        partition.log.aborted_transactions.on_damaged = nothing
         partition.log.segments.drop_cached_reads()
         partition.log.segments.recent = NO_RECENT_WRITES
 

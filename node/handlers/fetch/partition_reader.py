@@ -10,7 +10,7 @@ from typing import Protocol
 from ....replication.delayed_operations import BYTES_UNKNOWN, DelayedFetch
 from ....runtime.steps import Steps
 from ....wire.acls import AclOperation, ResourceType
-from ....wire.errors import ErrorCode, KafkaError, KafkaStorageError, OffsetOutOfRange
+from ....wire.errors import ErrorCode, KafkaError, OffsetOutOfRange
 from ....wire.identifiers import TopicPartition
 from ....wire.messages.fetch import (
     FetchedPartition,
@@ -172,11 +172,7 @@ class PartitionReader:
             self.is_cut = True  # by max_bytes, which may lie below min_bytes, or a segment's end
         if read.data:
             if self.read_committed:
-                try:
-                    aborted = log.aborted_transactions.between(offset, read.next_offset)
-                except KafkaStorageError:
-                    self.replicas.written.add(partition)  # where an index is mended
-                    raise
+                aborted = log.aborted_transactions.between(offset, read.next_offset)
                 answer.aborted_transactions = aborted
             answer.records = read.data
             self.bytes_read += len(read.data)

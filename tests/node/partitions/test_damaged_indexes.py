@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaStorageError
 
 from ..hosted_logs import data_directory, maintaining
 from ..leading_broker import LeadingBroker, batch
@@ -54,6 +54,23 @@ async def test_a_transaction_index_that_is_damaged_is_made_again(
     assert f"{path} cannot be read, and is made again" in caplog.text
     await abort(broker, 5)
     assert log.aborted_transactions.between(0, 12) == [*expected, (7, 10)]
+
+
+async def test_index_that_anybody_but_a_fetch_finds_damaged_is_made_again(tmp_path: Path) -> None:
+    broker = LeadingBroker(tmp_path, partitions=3)
+    await abort(broker, 0)
+    log = broker.log(1)
+    path = log.segments.active.transaction_index.path
+    content = path.read_bytes()
+    async with asyncio.timeout(WAIT_S), maintaining(broker.replicas, data_directory(tmp_path)):
+        while broker.replicas.written:  # by the aborts
+            await asyncio.sleep(0.005)
+        path.write_bytes(b"\x40" + content[1:])
+        with pytest.raises(KafkaStorageError):
+            log.aborted_transactions.between(0, 2)
+        while path.read_bytes() != content:
+            await asyncio.sleep(0.005)
+    assert log.aborted_transactions.between(0, 2) == [(7, 0)]
 
 
 async def test_a_fetch_that_waits_is_answered_when_an_index_is_damaged(tmp_path: Path) -> None:
