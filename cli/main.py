@@ -34,7 +34,7 @@ from . import (
     transactions,
 )
 from .look import events, metrics, page
-from .proof import conformance
+from .proof import conformance, lesson
 from .security import acls
 
 GROUPS = {
@@ -43,7 +43,7 @@ GROUPS = {
         "kill", "stop", "start", "restart", "pause", "resume", "partition", "slow", "heal",
     ),
     "Data": ("topic", "produce", "consume", "group", "acl", "log"),
-    "To look at": ("ui", "top", "events", "metrics"),
+    "To look at": ("ui", "top", "events", "metrics", "lesson"),
     "Transactions": ("why", "txn"),
     "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
     "Figures": ("demo", "bench"),
@@ -67,7 +67,7 @@ def build(width: int | None = None) -> App:
     )
     for family in (
         cluster, clock, topics, groups, acls, transactions, data, bench, check, chaos, inject,
-        observe, prove, profile, conformance, page, metrics,
+        observe, prove, profile, conformance, lesson, page, metrics,
         events,
     ):  # fmt: skip
         family.register(app)

@@ -50,7 +50,7 @@ def ui(
         raise Failure("Either --read-only or --allow-writes.", exit_code=2)
     if port is not None and not 0 < port <= PORT_MAX:
         raise Failure(f"--port is 1 to {PORT_MAX}.", exit_code=2)
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+    if not has_page():
         raise Failure(
             "The page needs the extra ui: pip install '.[ui]' in a checkout. "
             "Without it: oncelog top",
@@ -58,7 +58,7 @@ def ui(
         )
     from ...ui.running import run_page
 
-    opens = browser and (sys.platform == "darwin" or _has_display())
+    opens = browser and has_display()
     watched = watched_cluster(cluster)
     say("Ctrl-C ends the page")
     with contextlib.suppress(KeyboardInterrupt):
@@ -119,5 +119,12 @@ def watched_cluster(cluster: ClusterOptions) -> "WatchedCluster":
     return WatchedCluster(choice=cluster, own=own)
 
 
-def _has_display() -> bool:
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+def has_page() -> bool:
+    """Whether what the page needs is installed."""
+    return find_spec("starlette") is not None and find_spec("uvicorn") is not None
+
+
+def has_display() -> bool:
+    """Whether a browser can show something here."""
+    is_x = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform == "darwin" or bool(is_x)

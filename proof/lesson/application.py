@@ -1,0 +1,130 @@
+"""The application of the lesson: one invoice for each order, in one of three ways.
+
+    python -m oncelog.proof.lesson.application '{"bootstrap": ..., "way": ..., ...}'
+
+It takes ten orders at a time and `pause_s` for each, so that a kill hits it in the midst of ten. It
+reports on stdout what it has done, a line of JSON each.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from ...client.consumer import Consumer
+from ...client.fetch.record_reader import ConsumerRecord
+from ...client.producer import Producer
+from ...wire.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+
+AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "at most once", "at least once", "exactly once"
+LEAVES_OPEN = "leaves a transaction open"
+AT_A_TIME = 10
+SESSION_MS, OPEN_FOR_MS = 1_500, 900_000
+FENCED = 4  # exit code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """orders, invoices: topics. name: the transactional id and the group. parent: a pid."""
+
+    bootstrap: str
+    way: str
+    orders: str
+    invoices: str
+    name: str
+    parent: int
+    pause_s: float
+
+
+class Application:
+    """See the top of the file."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._count = settings, 0
+        connection = {"bootstrap.servers": settings.bootstrap}
+        own: dict[str, Any] = {}
+        if settings.way in (EXACTLY_ONCE, LEAVES_OPEN):
+            own = {"transactional.id": settings.name, "transaction.timeout.ms": OPEN_FOR_MS}
+        self._producer = Producer({**connection, **own})
+        self._consumer = Consumer(
+            {
+                **connection,
+                "group.id": settings.name,
+                "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": SESSION_MS // 3,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+
+    async def run(self) -> None:
+        """Work for as long as the lesson lives."""
+        async with self._producer as producer, self._consumer as consumer:
+            if self._settings.way in (EXACTLY_ONCE, LEAVES_OPEN):
+                await producer.init_transactions()
+            if self._settings.way == LEAVES_OPEN:
+                return await self._leave_open()
+            consumer.subscribe([self._settings.orders])
+            while os.getppid() == self._settings.parent:
+                records = await consumer.poll(500, AT_A_TIME)
+                if records:
+                    await self._batch(records)
+                else:
+                    _report("idle")
+
+    async def _batch(self, records: list[ConsumerRecord]) -> None:
+        match self._settings.way:
+            case "at most once":
+                await self._consumer.commit()
+                await self._invoice(records)
+            case "at least once":
+                await self._invoice(records)
+                await self._consumer.commit()
+            case _:
+                await self._producer.begin_transaction()
+                await self._invoice(records)
+                ends = {(r.topic, r.partition): r.offset + 1 for r in records}
+                group = self._consumer.group_metadata()
+                await self._producer.send_offsets_to_transaction(ends, group)
+                await self._producer.commit_transaction()
+
+    async def _invoice(self, records: list[ConsumerRecord]) -> None:
+        for record in records:
+            await asyncio.sleep(self._settings.pause_s)
+            await self._producer.send(self._settings.invoices, record.value)
+            await self._producer.flush()
+            self._count += 1
+            _report("invoiced", self._count)
+
+    async def _leave_open(self) -> None:
+        """Begin a transaction, write an order, and never end it."""
+        await self._producer.begin_transaction()
+        await self._producer.send(self._settings.orders, b"an order that is never committed")
+        await self._producer.flush()
+        _report("open")
+        while os.getppid() == self._settings.parent:
+            await asyncio.sleep(self._settings.pause_s)
+        os._exit(0)  # a close would abort it
+
+
+def _report(event: str, *arguments: object) -> None:
+    print(json.dumps([event, *arguments]), flush=True)
+
+
+async def _main(settings: Settings) -> int:
+    try:
+        await Application(settings).run()
+    except (ProducerFenced, InvalidProducerEpoch) as problem:
+        _report("fenced", str(problem))
+        return FENCED
+    except KafkaError as problem:
+        _report("failed", str(problem))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(_main(Settings(**json.loads(sys.argv[1])))))

@@ -1,0 +1,289 @@
+"""Five steps on a cluster of three nodes: what a fault does to an application, and why.
+
+1 at most once, 2 at least once, 3 exactly once: the reader kills an application that writes an
+invoice for each order, and the lesson counts. 4: a zombie, which is fenced. 5: a transaction that
+nobody ends. The reader does each fault, in another terminal or by Enter; the lesson sees to it that
+it has happened, and says where to look.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...client.admin import LATEST
+from ...client.blocking import BlockingAdmin, BlockingConsumer
+from ...client.blocking_producer import BlockingProducer
+from ...deploy.cluster.advice import shell_command
+from ...deploy.cluster.failure import Failure
+from ...deploy.cluster.local_cluster import Cluster
+from .application import (
+    AT_A_TIME,
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    FENCED,
+    LEAVES_OPEN,
+    SESSION_MS,
+)
+from .dialogue import KEYS, Dialogue, Quit, Repeat, Skip
+from .processes import LessonProcesses
+
+CLUSTER_CONFIG = {"group.min.session.timeout.ms": str(SESSION_MS), "num.partitions": "1"}
+SLOW_S, FAST_S, SETTLED_S = 0.2, 0.01, 60.0
+AHEAD, LOOK_S = 25, 0.1  # how many orders are ready, and how often that is seen to
+FIRST, SECOND = "billing", "billing-2"
+COUNTED = {
+    AT_MOST_ONCE: "It commits its offsets first, so what a kill cuts off is never done again.",
+    AT_LEAST_ONCE: "It commits its offsets last, so what a kill cuts off is done once more.",
+    EXACTLY_ONCE: "Invoices and offsets are one transaction: a kill takes both away, or neither.",
+}
+AGAIN = "The kill fell between two batches. Repeat the step to see what it does in the midst."
+
+
+class Lesson:
+    """One reader's lesson. page: the address of the page, "" without one."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        processes: LessonProcesses,
+        dialogue: Dialogue,
+        tell: Callable[[str], None],
+        page: str,
+    ) -> None:
+        self._cluster, self._processes, self._dialogue = cluster, processes, dialogue
+        self._tell, self._page = tell, page
+        self._runs = 0
+        self._orders = self._invoices = ""
+        self.steps: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("At most once", lambda: self._killed(AT_MOST_ONCE)),
+            ("At least once", lambda: self._killed(AT_LEAST_ONCE)),
+            ("Exactly once", lambda: self._killed(EXACTLY_ONCE)),
+            ("A zombie", self._zombie),
+            ("A transaction that nobody ends", self._hanging),
+        )
+
+    def run(self, first: int = 1) -> None:
+        """Go through the steps from one on. Ends early when the reader quits."""
+        number = first
+        try:
+            while number <= len(self.steps):
+                title, step = self.steps[number - 1]
+                self._tell("")
+                self._tell(f"{number} of {len(self.steps)}: {title}")
+                try:
+                    step()
+                    self._tell("Enter: go on    r: repeat the step    q: quit")
+                    self._dialogue.next()
+                except Repeat:
+                    continue
+                except Skip:
+                    self._tell("skipped")
+                finally:
+                    self._processes.stop((FIRST, SECOND))
+                number += 1
+        except Quit:
+            return
+        self._tell("That was the lesson. Ask the same of your application: oncelog prove --help")
+
+    # --- steps 1 to 3
+
+    def _killed(self, way: str) -> None:
+        with self._writing_orders():
+            pid = self._begin_to_invoice(way)
+            self._tell(f"An application takes orders, {AT_A_TIME} at a time, and writes invoices.")
+            self._tell(f"Kill it: kill -9 {pid}")
+            self._ask(lambda: self._processes.has_ended(FIRST), self._kill_in_the_midst)
+            self._tell(f"{FIRST} is gone, after {self._processes.invoiced[FIRST]} invoices.")
+        self._begin(FIRST, way, FAST_S)
+        self._tell("It was started again, and goes on where its offsets are.")
+        lost, doubled = self._counted(FIRST)
+        self._tell(f"{lost} orders have no invoice, and {doubled} have two. {COUNTED[way]}")
+        if way != EXACTLY_ONCE and not lost and not doubled:
+            self._tell(AGAIN)
+        self._look(f"/topics/{self._invoices}/0/records", "consume", self._invoices)
+
+    def _kill_in_the_midst(self) -> None:
+        before = self._processes.invoiced[FIRST]
+        self._settle(
+            lambda: (
+                self._processes.invoiced[FIRST] > before
+                and 3 <= self._processes.invoiced[FIRST] % AT_A_TIME <= 7
+            ),
+            "the application writes no invoices",
+        )
+        self._processes.kill(FIRST)
+
+    # --- step 4
+
+    def _zombie(self) -> None:
+        processes = self._processes
+        with self._writing_orders():
+            pid = self._begin_to_invoice(EXACTLY_ONCE)
+            self._tell(f"It writes invoices in transactions. Stop it: kill -STOP {pid}")
+            self._ask(lambda: processes.is_paused(FIRST), self._pause_in_the_midst)
+            self._begin(SECOND, EXACTLY_ONCE, FAST_S)
+            self._tell("It answers nobody. A second one with its transactional id takes over.")
+            self._settle(lambda: processes.invoiced[SECOND] > 0, "the second one does not work")
+            self._tell(f"The second one works. Let the first one go on: kill -CONT {pid}")
+            self._ask(lambda: not self._is_paused(FIRST), lambda: processes.resume(FIRST))
+            self._settle(lambda: processes.has_ended(FIRST), "the first one does not end")
+        said = processes.said[FIRST]
+        self._tell(f"The first one ended, exit code {FENCED} means fenced. It was told: {said[-1]}")
+        lost, doubled = self._counted(SECOND)
+        self._tell(
+            f"{lost} orders have no invoice, and {doubled} have two: the coordinator gave the"
+            " second one a newer epoch, and brokers refuse the older one."
+        )
+        self._look(f"/transactions/{self._name}", "txn explain", self._name)
+
+    def _pause_in_the_midst(self) -> None:
+        before = self._processes.invoiced[FIRST]
+        self._settle(
+            lambda: self._processes.invoiced[FIRST] > before, "the application writes no invoices"
+        )
+        self._processes.pause(FIRST)
+
+    def _is_paused(self, name: str) -> bool:
+        return not self._processes.has_ended(name) and self._processes.is_paused(name)
+
+    # --- step 5
+
+    def _hanging(self) -> None:
+        self._new_topics()
+        pid = self._begin(FIRST, LEAVES_OPEN)
+        processes, key = self._processes, (self._orders, 0)
+        self._settle(lambda: processes.said[FIRST] == ["open"], "it opens no transaction")
+        self._tell(f"An application wrote an order in a transaction. Kill it: kill -9 {pid}")
+        self._ask(lambda: processes.has_ended(FIRST), lambda: processes.kill(FIRST))
+        self._write(10)
+        with BlockingAdmin(self._cluster.client_config()) as admin:
+
+            def held_back() -> int:
+                ends = admin.list_offsets({key: LATEST})
+                stable = admin.list_offsets({key: LATEST}, read_committed=True)
+                return ends[key] - stable[key]
+
+            self._tell(
+                f"Ten orders came behind it. {held_back()} offsets cannot be read with"
+                " read_committed: the transaction is open, for 15 minutes."
+            )
+            self._look(f"/topics/{self._orders}/0", "why", f"{self._orders}/0")
+            self._tell(f"End it, on the page or by: {self._command('txn abort', self._name)}")
+            self._ask(lambda: not held_back(), lambda: admin.transactions.end(self._name))
+        self._tell("It is aborted: its record is left out, and all behind it can be read.")
+
+    # --- parts of steps
+
+    @property
+    def _name(self) -> str:
+        return f"lesson-{self._runs}"
+
+    def _begin(self, process: str, way: str, pause_s: float = SLOW_S) -> int:
+        return self._processes.begin(
+            process,
+            pause_s=pause_s,
+            bootstrap=self._cluster.bootstrap,
+            way=way,
+            orders=self._orders,
+            invoices=self._invoices,
+            name=self._name,
+        )
+
+    def _begin_to_invoice(self, way: str) -> int:
+        """Start an application that is in the midst of a batch soon; its pid."""
+        pid = self._begin(FIRST, way)
+        self._settle(lambda: self._processes.invoiced[FIRST] > 0, "the application does not work")
+        return pid
+
+    @contextmanager
+    def _writing_orders(self) -> Iterator[None]:
+        """New topics, and orders until the end of the block."""
+        self._new_topics()
+        is_over = threading.Event()
+
+        def write() -> None:
+            with BlockingProducer(self._cluster.client_config()) as producer:
+                number = 0
+                while not is_over.wait(LOOK_S):
+                    while number < sum(self._processes.invoiced.values()) + AHEAD:
+                        producer.send(self._orders, b"order %d" % number)
+                        number += 1
+
+        thread = threading.Thread(target=write, name="lesson-orders")
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _new_topics(self) -> None:
+        self._runs += 1
+        self._orders, self._invoices = f"orders-{self._runs}", f"invoices-{self._runs}"
+        with BlockingAdmin(self._cluster.client_config()) as admin:
+            admin.create_topic(self._orders, partitions=1)
+            admin.create_topic(self._invoices, partitions=1)
+
+    def _write(self, count: int) -> None:
+        with BlockingProducer(self._cluster.client_config()) as producer:
+            for number in range(count):
+                producer.send(self._orders, b"order %d" % number)
+
+    def _counted(self, process: str) -> tuple[int, int]:
+        """Wait until all orders are taken; how many have no invoice, how many more than one."""
+        with BlockingAdmin(self._cluster.client_config()) as admin:
+            key = (self._orders, 0)
+            (end,) = admin.list_offsets({key: LATEST}).values()
+
+            def is_done() -> bool:
+                offset = admin.groups.committed(self._name).get(key)
+                is_at_end = offset is not None and offset.offset == end
+                return is_at_end and self._processes.said[process] == ["idle"]
+
+            self._settle(
+                is_done,
+                "the application does not come to the end of the orders",
+            )
+        orders, invoices = (self._values(topic) for topic in (self._orders, self._invoices))
+        lost = sum(order not in invoices for order in orders)
+        return lost, sum(count > 1 for count in invoices.values())
+
+    def _values(self, topic: str) -> Counter[bytes | None]:
+        config = self._cluster.client_config()
+        of_reader = {**config, "isolation.level": "read_committed"}
+        found: Counter[bytes | None] = Counter()
+        with BlockingAdmin(config) as admin, BlockingConsumer(of_reader) as consumer:
+            (end,) = admin.list_offsets({(topic, 0): LATEST}, read_committed=True).values()
+            consumer.run(lambda each: _assign(each, topic))
+            while consumer.position(topic, 0) < end:
+                found.update(record.value for record in consumer.poll(500))
+        return found
+
+    def _settle(self, has_happened: Callable[[], bool], otherwise: str) -> None:
+        """Wait for what nobody has to do; Failure after a minute."""
+        deadline_s = time.monotonic() + SETTLED_S
+        while not has_happened():
+            if time.monotonic() > deadline_s:
+                words = self._processes.last_words(FIRST)
+                raise Failure(f"The lesson stops here: {otherwise}. Of the application {words}")
+            time.sleep(0.02)
+
+    def _ask(self, has_happened: Callable[[], bool], do: Callable[[], object]) -> None:
+        self._tell(KEYS)
+        self._dialogue.until(has_happened, do)
+
+    def _look(self, view: str, verb: str, name: str) -> None:
+        if self._page:
+            self._tell(f"Look: {self._page}{view}")
+        self._tell(f"Look: {self._command(verb, name)}")
+
+    def _command(self, verb: str, name: str) -> str:
+        return shell_command(verb, name, data=self._cluster.data)
+
+
+async def _assign(consumer: Any, topic: str) -> None:
+    consumer.assign({(topic, 0): 0})

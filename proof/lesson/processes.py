@@ -1,0 +1,75 @@
+"""The processes of the lesson: applications, and the page; they all end with it."""
+
+import json
+import os
+import re
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ...deploy.cluster.failure import Failure
+from ...deploy.faults.supervisor import Supervisor
+from .application import Settings
+
+PAGE, PAGE_TIMEOUT_S = "page", 30.0
+ADDRESS = re.compile(r"oncelog ui: (http://\S+)")
+
+
+class LessonProcesses(Supervisor):
+    """None is started again by itself: the reader kills them on purpose.
+
+    invoiced: how many invoices each application has written. said: its last report.
+    """
+
+    def __init__(self, logs: Path, data: Path) -> None:
+        """data: the directory of the cluster that the page is of."""
+        super().__init__(logs)
+        self._data, self._opens = data, "--no-open"
+        self._settings: dict[str, Settings] = {}
+        self.invoiced: dict[str, int] = {}
+        self.said: dict[str, list[Any]] = {}
+
+    def argv(self, name: str, incarnation: int) -> list[str]:
+        if name == PAGE:
+            options = ("ui", self._opens, "--allow-writes", "--data", str(self._data))
+            return [sys.executable, "-P", "-m", "oncelog.cli", *options]
+        settings = json.dumps(asdict(self._settings[name]))
+        return [sys.executable, "-P", "-m", "oncelog.proof.lesson.application", settings]
+
+    def begin(self, process: str, *, pause_s: float, **fields: str) -> int:
+        """Start an application; its pid."""
+        self._settings[process] = Settings(parent=os.getpid(), pause_s=pause_s, **fields)
+        return self._begin(process)
+
+    def open_page(self, *, in_browser: bool) -> str:
+        """Start the page; its address, which has its token."""
+        self._opens = "--open" if in_browser else "--no-open"
+        self._begin(PAGE)
+        deadline_s = time.monotonic() + PAGE_TIMEOUT_S
+        while time.monotonic() < deadline_s and not self.has_ended(PAGE):
+            if found := ADDRESS.search(self.log(PAGE).read_text()):
+                return found[1]
+            time.sleep(0.05)
+        raise Failure(f"The page did not start; {self.last_words(PAGE)}")
+
+    def has_ended(self, name: str) -> bool:
+        """Whether a process is gone."""
+        return self._children[name].process.poll() is not None
+
+    def is_paused(self, name: str) -> bool:
+        """Whether a process is in state T."""
+        return self.running(name).status() == psutil.STATUS_STOPPED
+
+    def on_event(self, name: str, event: str, *arguments: Any) -> None:
+        self.said[name] = [event, *arguments]
+        if event == "invoiced":
+            self.invoiced[name] = arguments[0]
+
+    def _begin(self, name: str) -> int:
+        self.invoiced[name], self.said[name] = 0, []
+        self.start(name)
+        return self.unwanted(name).process.pid

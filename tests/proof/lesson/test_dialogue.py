@@ -1,0 +1,44 @@
+"""What a reader of the lesson types."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from oncelog.proof.lesson.dialogue import Dialogue, Quit, Repeat, Skip
+
+
+def dialogue(lines: Iterable[str]) -> Dialogue:
+    """A reader who types these lines, and then ends the input."""
+    typed = iter(lines)
+    return Dialogue(lambda: next(typed, ""))
+
+
+def never() -> bool:
+    return False
+
+
+def test_enter_does_it_until_it_has_happened() -> None:
+    done: list[int] = []
+    dialogue(["\n", "what?\n", "d\n"]).until(lambda: len(done) == 2, lambda: done.append(1))
+    assert done == [1, 1]
+
+
+def test_what_happened_by_another_hand_needs_no_key() -> None:
+    looks = iter([False, False, True])
+    dialogue(["hm\n"] * 5).until(lambda: next(looks), pytest.fail)
+
+
+@pytest.mark.parametrize(("line", "raised"), [("r\n", Repeat), (" S \n", Skip), ("q\n", Quit)])
+def test_key_ends_the_wait(line: str, raised: type[Exception]) -> None:
+    with pytest.raises(raised):
+        dialogue([line]).until(never, pytest.fail)
+
+
+def test_end_of_the_input_quits() -> None:
+    with pytest.raises(Quit):
+        dialogue([]).until(never, pytest.fail)
+
+
+@pytest.mark.parametrize("line", ["\n", "s\n"])
+def test_reader_goes_on_by_enter_or_skip(line: str) -> None:
+    dialogue([line]).next()

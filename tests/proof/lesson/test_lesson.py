@@ -1,0 +1,134 @@
+"""`oncelog lesson` as a reader meets it: keys on stdin, faults by hand, nothing left behind."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import psutil
+import pytest
+
+from ...waiting import until
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A temporary directory in which whatever is left can be seen."""
+    short = Path(tempfile.mkdtemp(prefix="ole"))
+    yield short
+    shutil.rmtree(short)
+
+
+class Reader:
+    """Somebody at the keyboard of a lesson."""
+
+    def __init__(self, scratch: Path, *options: str) -> None:
+        environment = {**os.environ, "TMPDIR": str(scratch)}
+        environment.pop("XDG_RUNTIME_DIR", None)
+        self.process = subprocess.Popen(
+            (sys.executable, "-P", "-m", "oncelog.cli", "lesson", *options),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def reads(self, words: str) -> re.Match[str]:
+        """Read on until a line has these words."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(words, line):
+                return found
+        raise AssertionError(f"{words!r} was never said: {self.process.communicate()[1]}")
+
+    def types(self, keys: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(keys + "\n")
+        self.process.stdin.flush()
+
+
+def left_in(scratch: Path) -> list[str]:
+    """Return files there, and processes that were started with them."""
+    found = [str(path) for path in scratch.iterdir()]
+    for process in psutil.process_iter(["cmdline"]):
+        command = " ".join(process.info["cmdline"] or [])
+        found += [command] if str(scratch) in command else []
+    return found
+
+
+def test_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch: Path) -> None:
+    with Reader(scratch, "--text", "--from", "5") as reader:
+        pid = int(reader.reads(r"Kill it: kill -9 (\d+)")[1])
+        os.kill(pid, signal.SIGKILL)
+        assert int(reader.reads(r"(\d+) offsets cannot be read")[1]) == 11
+        reader.reads("why orders-1/0")
+        reader.reads("txn abort lesson-1")
+        reader.types("")
+        reader.reads("all behind it can be read")
+        reader.types("")
+        reader.reads("That was the lesson")
+        assert reader.process.wait(60) == 0
+    until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.chaos), signal.SIGKILL]
+)
+def test_lesson_that_is_ended_by_a_signal_leaves_nothing(
+    scratch: Path, number: signal.Signals
+) -> None:
+    with Reader(scratch, *(("--text",) if number == signal.SIGKILL else ("--no-open",))) as reader:
+        reader.reads(r"Kill it: kill -9 (\d+)")
+        reader.process.send_signal(number)
+        _, told = reader.process.communicate(timeout=60)
+        assert "Traceback" not in told
+        assert reader.process.returncode in (130, -signal.SIGKILL)
+    until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
+
+
+@pytest.mark.chaos
+def test_whole_lesson_counts_what_each_way_promises(scratch: Path) -> None:
+    pytest.importorskip("uvicorn", reason="the extra ui is not installed")
+    with Reader(scratch, "--no-open") as reader:
+        reader.reads("The page: http://127.0.0.1:")
+        counts = r"(\d+) orders have no invoice, and (\d+) have two"
+        found: list[list[int]] = []
+        for _ in range(3):
+            reader.reads("Kill it")
+            reader.types("")
+            found.append([int(each) for each in reader.reads(counts).groups()])
+            reader.reads("Look: http://127.0.0.1:")
+            reader.types("")
+        (lost, none_doubled), (none_lost, doubled), exactly = found
+        assert (lost > 0, none_doubled, none_lost, doubled > 0) == (True, 0, 0, True)
+        assert exactly == [0, 0]
+        pid = int(reader.reads(r"Stop it: kill -STOP (\d+)")[1])
+        os.kill(pid, signal.SIGSTOP)
+        reader.reads("Let the first one go on")
+        os.kill(pid, signal.SIGCONT)
+        reader.reads("fenced")
+        assert reader.reads(counts).groups() == ("0", "0")
+        reader.types("r")
+        reader.reads("4 of 5")
+        reader.reads("Stop it")
+        reader.types("s")
+        reader.reads("skipped")
+        reader.types("q")
+        assert reader.process.wait(60) == 0
+    until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
