@@ -18,6 +18,7 @@ from ...wire.frame_memory import FrameMemory
 from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener
 from ..environment import listening_socket
+from .answer_times import AnswerTimes
 from .connection import Connection
 from .connection_limits import ConnectionLimits
 from .creation_rate import CreationRate, wait_ms
@@ -25,7 +26,6 @@ from .dispatch import Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
 from .muting import Mute
 from .protection import Protection
-from .request_times import RequestTimes
 from .sasl.guard import GuardedDispatcher
 from .sasl.login import Login
 from .tls.transport import RECEIVE_BYTES, TlsTransport
@@ -62,7 +62,7 @@ class KafkaServer:
         self.budget = MemoryBudget(self.config.queued_max_request_bytes)
         self.loop = asyncio.get_running_loop()
         self.share = services.work.share
-        self.times = RequestTimes(self.share.clock)
+        self.times = AnswerTimes(self.share.clock)
         self.now_s = self.loop.time()
         self._protection = protection or Protection()
         self._tls = self._protection.tls

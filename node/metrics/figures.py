@@ -10,7 +10,7 @@ from ...replication.peer.transport import PeerTransport
 from ...runtime.metric_families import COUNT, FAMILIES, SERIES_MAX, SUM
 from ...runtime.steps import StepCounter, Steps
 from ...wire.messages.apis import API_NAMES
-from ..listener.request_times import RequestTimes
+from ..listener.answer_times import AnswerTimes
 from ..listener.server import KafkaServer
 from ..loop_watchdog import LoopWatchdog
 from ..partitions.traffic import Traffic
@@ -247,7 +247,7 @@ def _transactions(figures: Figures, sources: FigureSources) -> Iterator[int]:
     figures.add("oncelog_transaction_oldest_open_seconds", (now_ms - oldest_ms) / 1_000)
 
 
-def traffic_in_short(traffic: Traffic, requests: RequestTimes) -> dict[str, float]:
+def traffic_in_short(traffic: Traffic, requests: AnswerTimes) -> dict[str, float]:
     """Return the sums of all topics, and how long Produce and Fetch take in milliseconds."""
     total = traffic.total
     found: dict[str, float] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.node.listener.request_times import MINUTE_S, RANGES, RequestTimes
+from oncelog.node.listener.answer_times import MINUTE_S, RANGES, AnswerTimes
 
 FETCH = 1
 
@@ -19,7 +19,7 @@ class Clock:
 
 @pytest.mark.parametrize("seconds", [0.0, -1e-9, 1e-7, 1e-6, 0.00037, 0.004, 1.5, 29.0, 10_000.0])
 def test_percentile_of_one_time_is_at_most_a_fifth_above_it(seconds: float) -> None:
-    times = RequestTimes(Clock())
+    times = AnswerTimes(Clock())
     times.note(FETCH, seconds)
     ((key, found),) = times.read()
     (value,) = found.percentiles((0.5,))
@@ -30,7 +30,7 @@ def test_percentile_of_one_time_is_at_most_a_fifth_above_it(seconds: float) -> N
 
 
 def test_percentiles_separate_the_late_from_the_others() -> None:
-    times = RequestTimes(Clock())
+    times = AnswerTimes(Clock())
     for _ in range(98):
         times.note(FETCH, 0.001)
     for _ in range(2):
@@ -41,7 +41,7 @@ def test_percentiles_separate_the_late_from_the_others() -> None:
 
 def test_times_of_more_than_two_minutes_ago_count_no_more() -> None:
     clock = Clock()
-    times = RequestTimes(clock)
+    times = AnswerTimes(clock)
     times.note(FETCH, 5.0)
     latest: list[float] = []
     for minute in range(1, 4):
@@ -53,4 +53,4 @@ def test_times_of_more_than_two_minutes_ago_count_no_more() -> None:
 
 
 def test_api_that_was_never_asked_for_is_not_there() -> None:
-    assert RequestTimes(Clock()).read() == []
+    assert AnswerTimes(Clock()).read() == []

@@ -40,7 +40,7 @@ class ApiTimes:
         return found
 
 
-class RequestTimes:
+class AnswerTimes:
     """Of all APIs, by key."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
