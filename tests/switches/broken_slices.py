@@ -6,25 +6,15 @@ from typing import Any
 from oncelog.node.groups.coordinator import GroupCoordinator
 from oncelog.node.groups.shard import GroupShard
 from oncelog.node.handlers.produce import verification
-from oncelog.node.partitions.hosted_partition import HostedPartition
-from oncelog.node.partitions.replica_manager import ReplicaManager
 from oncelog.storage.checkpoint import CLEANED_OFFSETS
-from oncelog.storage.compaction import log_cleaner
-from oncelog.storage.compaction.cleaner import ActiveProducer
-from oncelog.storage.compaction.cleaning import Cleaning
-from oncelog.storage.compaction.log_cleaner import LogCleaner
 from oncelog.storage.directory.partition_offsets import PartitionOffsets
-from oncelog.storage.local_log import LocalLog
-from oncelog.storage.partition_log import PartitionLog
 from oncelog.storage.producers.entry import NO_OFFSET
-from oncelog.storage.producers.recovery import load_producers
 from oncelog.storage.producers.state import ProducerStateTable
 from oncelog.storage.producers.verification_guard import VerificationGuards
 from oncelog.storage.segments import segment
 from oncelog.storage.segments.index import SegmentIndex
 from oncelog.storage.segments.log_file import scan_headers
 from oncelog.storage.segments.segment import Segment
-from oncelog.wire.errors import ErrorCode
 
 from .patching import replaced, together
 
@@ -38,68 +28,6 @@ def cleaned_by_name() -> AbstractContextManager[Any]:
         sound(self, *given)
 
     return replaced(PartitionOffsets, "lower", lower)
-
-
-def early_producers() -> AbstractContextManager[Any]:
-    """What a compaction covers is planned when the producers' last batches have been noted."""
-
-    def beginning(self: LogCleaner, log: PartitionLog, now_ms: int) -> Any:
-        producers: dict[int, ActiveProducer] = {}
-        for entry in list(log.producer_state):
-            last, marker = entry.last_data_offset, entry.last_marker_offset
-            producers[entry.producer_id] = ActiveProducer(entry.epoch, last, marker)
-            if len(producers) % log_cleaner._PRODUCERS_A_STEP == 0:
-                yield
-        plan = yield from self._planning(log, now_ms)
-        if plan is None or not plan.is_worth_it(log.config):
-            return None
-        segments = list(log.segments)
-        self._segments = [each for each in segments if each.base_offset < plan.end_offset]
-        self._end_offset, self._is_outdated = plan.end_offset, False
-        return Cleaning(
-            segments,
-            log_cleaner._summaries(log),
-            plan,
-            log.config,
-            producers,
-            now_ms=now_ms,
-            advanced_since_ms=log.local.advanced_since_ms,
-            keys_max=self._keys_max,
-            fault_point=self._fault_point,
-        )
-
-    return replaced(LogCleaner, "_beginning_with", beginning)
-
-
-def rebuild_by_path() -> AbstractContextManager[Any]:
-    """Producers are loaded on when retention or compaction takes a file that is yet to be read."""
-
-    def loading(self: LocalLog) -> Any:
-        return load_producers(self.segments, self.snapshots, self.log_end_offset, self.now_ms)
-
-    def rebuilding(self: LocalLog) -> Any:
-        while self.rebuild is not None:
-            with self.disk:
-                try:
-                    next(self.rebuild)
-                except StopIteration as end:
-                    self.producer_state, self.rebuild = end.value, None
-            yield
-
-    return together(
-        replaced(LocalLog, "_loading", loading), replaced(LocalLog, "rebuilding", rebuilding)
-    )
-
-
-def moved_is_unknown() -> AbstractContextManager[Any]:
-    """A produce that waits while its partition is moved away ends as if the topic were gone."""
-    sound = ReplicaManager.release_waiters
-
-    def release(self: ReplicaManager, partition: HostedPartition, error: int) -> None:
-        is_removed = self.get(partition.topic, partition.index) is not partition
-        sound(self, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_removed else error)
-
-    return replaced(ReplicaManager, "release_waiters", release)
 
 
 def returning_group() -> AbstractContextManager[Any]:

@@ -117,7 +117,6 @@ _ALL = (
     _switch("believed-time", broken_logs.believed_time, "random", "expired"),
     _switch("cleaned-by-name", broken_slices.cleaned_by_name, "cleaned-key",
             "probe-failed", "value lost"),
-    _switch("moved-is-unknown", broken_slices.moved_is_unknown, "random", "G1a"),
     _switch("returning-group", broken_slices.returning_group, "random", "group back"),
     _switch("reused-generation", broken_groups.reused_generation, "random", "two-owners"),
     _switch("believed-index", broken_slices.believed_index, "random-damage",

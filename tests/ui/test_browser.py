@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.client import Producer
 from oncelog.client.admin import LATEST
 
 from ..awaiting import until
@@ -122,8 +123,9 @@ async def test_who_fenced_a_producer_is_two_clicks_from_the_start(tmp_path: Path
         chrome.shows("a newer session")
 
     async with browser(tmp_path) as (opened, chrome, _):
-        newer = await opened.open_transaction("app-1", "orders")
+        newer = Producer({"bootstrap.servers": opened.bootstrap, "transactional.id": "app-1"})
         try:
+            await newer.init_transactions()
             told = lambda: any(e.kind == "fence" for e in opened.site.facts.events)  # noqa: E731
             await until(told, 30)
             await asyncio.to_thread(look, chrome)

@@ -31,7 +31,10 @@ async def test_a_topic_of_very_many_partitions_is_found_no_longer_at_once() -> N
         disk = SimpleNamespace(on_failure=None)
         damage = SimpleNamespace(on_found=None)
         local = SimpleNamespace(disk=disk)
-        log: Any = SimpleNamespace(local=local, segments=Segments(), damage=damage)
+        aborted = SimpleNamespace(on_damaged=None)
+        log: Any = SimpleNamespace(
+            local=local, segments=Segments(), damage=damage, aborted_transactions=aborted
+        )
         replicas.add(HostedPartition("t", index, TOPIC_ID, log))
     replicas.written.clear()
     lines = Lines()
