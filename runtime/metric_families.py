@@ -125,10 +125,10 @@ KAFKA: dict[str, Family] = {
         for name, about in {
             "MessagesIn": "Records that producers have written.",
             "BytesIn": "Bytes of their batches.",
-            "BytesOut": "Bytes of batches that consumers have got.",
-            "TotalProduceRequests": "Partitions that Produce requests named.",
+            "BytesOut": "Bytes of batches in answers to consumers.",
+            "TotalProduceRequests": "Partitions here that Produce requests named.",
             "FailedProduceRequests": "Those that were refused, but for a change of the leader.",
-            "TotalFetchRequests": "Partitions that Fetch requests of consumers read.",
+            "TotalFetchRequests": "Looks at a partition for a consumer.",
         }.items()
     },
     "kafka_network_requestmetrics_requests": Family(

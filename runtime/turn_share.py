@@ -34,13 +34,13 @@ class TurnShare:
         self._early: deque[Callable[[], object]] = deque()
         self._deadline = 0.0
         self.began_s = 0.0  # when it was asked whether the share is spent
-        self.ended_s = -inf  # when the last action ended
+        self._ended_s = -inf  # when the last action ended
         self._is_counting = False  # `_next_turn` will be called
 
     def is_spent(self) -> bool:
         """Whether what comes now has to wait for a later turn; if not, say when it has `ended`."""
         now = self.began_s = self.clock()
-        if not self._is_counting and now > self.ended_s + IDLE_S:
+        if not self._is_counting and now > self._ended_s + IDLE_S:
             self._deadline = now + SHARE_S
         return now >= self._deadline
 
@@ -51,7 +51,7 @@ class TurnShare:
 
     def ended(self) -> None:
         """What was begun here has been done, or will go on by itself."""
-        self.ended_s = self.clock()
+        self._ended_s = self.clock()
 
     def put(self, action: Callable[[], object], *, is_early: bool = False) -> None:
         """Do it in a later turn, after all that waits already, or after all that is early."""

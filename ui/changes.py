@@ -35,6 +35,20 @@ def changes(part: str, before: ClusterFacts, after: ClusterFacts, at_ms: int) ->
             return []
 
 
+def rise(before: ClusterFacts, after: ClusterFacts, name: str) -> float:
+    """Return by how much a count of the nodes has risen. One that a restart began anew has risen
+    by all of it; of a node that was or is silent nothing is known.
+    """
+    total = 0.0
+    for node_id, new in after.nodes.items():
+        old = before.nodes.get(node_id)
+        if old is None or name not in old.traffic or name not in new.traffic:
+            continue
+        was, is_now = old.traffic[name], new.traffic[name]
+        total += is_now - was if is_now >= was else is_now
+    return total
+
+
 def _brokers(before: ClusterFacts, after: ClusterFacts, at_ms: int) -> Iterator[ClusterEvent]:
     if before.controller != after.controller and after.controller >= 0:
         words = f"node {after.controller} is the controller; before it was node {before.controller}"

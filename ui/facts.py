@@ -76,9 +76,9 @@ class Trouble:
 class ClusterSample:
     """Counts at one moment, for curves. `held_back`: offsets between LSO and high watermark.
 
-    Only brokers on this machine tell the last four. messages_in, bytes_out: since they began.
-    produce_ms: within which 99 % of the Produce requests were answered, by the slowest broker;
-    fetch_ms: 50 % of the Fetch requests.
+    Only brokers on this machine tell the last five. messages_in, bytes_out: counted by the page
+    since it began, at `counted_ms`. produce_ms: within which 99 % of the Produce requests were
+    answered, by the slowest broker; fetch_ms: 50 % of the Fetch requests.
     """
 
     at_ms: int
@@ -86,6 +86,7 @@ class ClusterSample:
     held_back: int
     open_transactions: int
     lag: int | None = None
+    counted_ms: int | None = None
     messages_in: float | None = None
     bytes_out: float | None = None
     produce_ms: float | None = None

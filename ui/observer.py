@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..deploy.inspect.logged_events import EventLogs
 from ..deploy.inspect.transaction_facts import OPEN_STATES, holders, without_ended
 from ..wire.errors import ClusterAuthorizationFailed, KafkaError, UnsupportedVersion
 from ..wire.identifiers import TopicPartition
-from .changes import changes
+from .changes import changes, rise
 from .facts import ClusterEvent, ClusterFacts, ClusterSample, ObservedGroup, ObservedOffsets
 from .logged import cluster_event
 from .paced_connection import PacedConnection
@@ -61,6 +61,7 @@ class Observer:
         self.facts = ClusterFacts()
         self._events = deque[ClusterEvent](maxlen=EVENTS_MAX)
         self._samples = deque[ClusterSample](maxlen=SAMPLES_MAX)
+        self._written = self._read = 0.0  # records and bytes, by the brokers of this machine
         self._log_starts: dict[TopicPartition, int] = {}
         self._log_starts_s = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
@@ -140,10 +141,42 @@ class Observer:
         after = replace(before, as_of_ms=as_of_ms, silent=silent, not_exposed=hidden, **found)
         if self._logs is None or part == "nodes":
             self._events.extend(changes(part, before, after, at_ms))
+        if part == "nodes":
+            self._written += rise(before, after, "messages_in")
+            self._read += rise(before, after, "bytes_out")
         if part == "offsets":
-            self._samples.append(_sample(after, at_ms))
+            self._samples.append(self._sample(after, at_ms))
         self.facts = replace(after, events=tuple(self._events), samples=tuple(self._samples))
         self.tell()
+
+    def _sample(self, facts: ClusterFacts, at_ms: int) -> ClusterSample:
+        is_own = facts.internal_topics
+        counted = {key: each for key, each in facts.offsets.items() if key[0] not in is_own}
+        ends = {key: each.high_watermark or 0 for key, each in counted.items()}
+        lags = [
+            max(0, ends[key] - offset)
+            for group in facts.groups.values()
+            for key, offset in group.committed.items()
+            if key in ends
+        ]
+        told = [node.traffic for node in facts.nodes.values() if node.traffic]
+        of_brokers: dict[str, Any] = {}
+        if told:
+            of_brokers = {
+                "counted_ms": facts.as_of_ms["nodes"],
+                "messages_in": self._written,
+                "bytes_out": self._read,
+                "produce_ms": max(each.get("produce_p99_ms", 0) for each in told),
+                "fetch_ms": max(each.get("fetch_p50_ms", 0) for each in told),
+            }
+        return ClusterSample(
+            at_ms,
+            sum(ends.values()),
+            sum(each.held_back for each in counted.values()),
+            sum(each.state in OPEN_STATES for each in facts.transactions.values()),
+            sum(lags) if lags else None,
+            **of_brokers,
+        )
 
     async def _follow(self, logs: EventLogs) -> None:
         while True:
@@ -262,34 +295,3 @@ def _answer_times(brokers: Iterable[Any], connections: Mapping[Any, Any]) -> dic
         if isinstance(known, PacedConnection) and known.answer_ms is not None:
             found[broker.node_id] = known.answer_ms
     return found
-
-
-def _sample(facts: ClusterFacts, at_ms: int) -> ClusterSample:
-    is_own = facts.internal_topics
-    counted = {key: each for key, each in facts.offsets.items() if key[0] not in is_own}
-    ends = {key: each.high_watermark or 0 for key, each in counted.items()}
-    lags = [
-        max(0, ends[key] - offset)
-        for group in facts.groups.values()
-        for key, offset in group.committed.items()
-        if key in ends
-    ]
-    told = [node.traffic for node in facts.nodes.values() if node.traffic]
-    return ClusterSample(
-        at_ms,
-        sum(ends.values()),
-        sum(each.held_back for each in counted.values()),
-        sum(each.state in OPEN_STATES for each in facts.transactions.values()),
-        sum(lags) if lags else None,
-        messages_in=_of_brokers(told, "messages_in", sum),
-        bytes_out=_of_brokers(told, "bytes_out", sum),
-        produce_ms=_of_brokers(told, "produce_p99_ms", max),
-        fetch_ms=_of_brokers(told, "fetch_p50_ms", max),
-    )
-
-
-def _of_brokers(
-    told: Sequence[Mapping[str, float]], name: str, of: Callable[[Iterable[float]], float]
-) -> float | None:
-    """The sum or the largest of what brokers tell; None where none does."""
-    return of(each.get(name, 0) for each in told) if told else None

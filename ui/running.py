@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..deploy.cluster.failure import Failure
 from ..deploy.cluster.local_cluster import Cluster
 from ..deploy.cluster.lookup import ClusterChoice
 from ..deploy.inspect.abort_transactions import abort_hanging, abort_id
@@ -84,7 +85,7 @@ async def run_page(
         site.abort = partial(end_transaction, watched.choice, observer)
     load = Load(watched.choice.client_config())
     if can_harm and watched.own is not None:
-        site.fault = partial(harm, watched.own, load)
+        site.fault = partial(harm, watched.own, load, asyncio.Lock())
         site.load_words = lambda: load.words
     with contextlib.ExitStack() as stack:
 
@@ -120,12 +121,17 @@ async def end_transaction(
     return f"{key[0]}/{key[1]}: aborted what producer {producer_id} had open since {since}"
 
 
-async def harm(cluster: Cluster, load: Load, fields: Mapping[str, str]) -> str:
+async def harm(
+    cluster: Cluster, load: Load, one_at_a_time: asyncio.Lock, fields: Mapping[str, str]
+) -> str:
     """Do the fault that a form names, or begin a load; what was done, in words."""
     kind = fields.get("kind", "")
     if kind == "load":
         return load.begin()
-    return await asyncio.to_thread(do_fault, cluster, kind, fields.get("target", "").strip())
+    if one_at_a_time.locked():
+        raise Failure("Another fault is under way. Wait until it has shown its proof.")
+    async with one_at_a_time:
+        return await asyncio.to_thread(do_fault, cluster, kind, fields.get("target", "").strip())
 
 
 @contextlib.contextmanager

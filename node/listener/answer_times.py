@@ -1,15 +1,15 @@
 """How many requests of each API came, and how long they took; counted, not kept.
 
-A time goes from the start of a request to its answer, so that of a Fetch has the wait for records
-in it. Times are counted by ranges that grow by a fifth, of which percentiles are read. Those are of
-the last one to two minutes, or since they were last read.
+A time goes from the start of a request's handling to its answer, so that of a Fetch has the wait
+for records in it. Times are counted by ranges that grow by a fifth, of which percentiles are read.
+Those are of the last one to two minutes, or of the last two readings where those are longer apart.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import log
 
-RANGES = 112  # up to 400 s; the last one has all that took longer
+RANGES = 112  # up to 500 s; the last one has all that took longer
 A_RANGE = 1 / log(1.2)
 MINUTE_S = 60.0
 FIRST_S = 1e-6  # where the first range ends
@@ -17,7 +17,7 @@ FIRST_S = 1e-6  # where the first range ends
 
 @dataclass(slots=True)
 class ApiTimes:
-    """Of one API."""
+    """The count and the times of one API."""
 
     count: int = 0
     total_s: float = 0.0
@@ -41,7 +41,7 @@ class ApiTimes:
 
 
 class AnswerTimes:
-    """Of all APIs, by key."""
+    """The times of all APIs, each by its key."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

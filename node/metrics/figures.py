@@ -73,8 +73,7 @@ def taking(sources: FigureSources, hanging: int = 0) -> Steps[Figures]:
     _raft(figures, sources)
     figures.add("oncelog_transactions_hanging", hanging)
     yield
-    _requests(figures, sources)
-    for part in (_traffic, _partitions, _topics, _groups, _transactions):
+    for part in (_requests, _traffic, _partitions, _topics, _groups, _transactions):
         for items in part(figures, sources):
             if counter.ends_steps(items):
                 yield
@@ -121,19 +120,20 @@ def _state(*, is_leader: bool) -> str:
     return "leader" if is_leader else "follower"
 
 
-def _requests(figures: Figures, sources: FigureSources) -> None:
+def _requests(figures: Figures, sources: FigureSources) -> Iterator[int]:
+    """Yield how many items were looked at since the last time; so do those below."""
+    family = "kafka_network_requestmetrics_totaltimems"
     for api_key, times in sources.server.times.read():
         name = REQUEST_NAMES.get(api_key, API_NAMES[api_key])
         figures.add("kafka_network_requestmetrics_requests", times.count, name)
-        family = "kafka_network_requestmetrics_totaltimems"
         for quantile, value_s in zip(QUANTILES, times.percentiles(QUANTILES), strict=True):
             figures.add(family, value_s * 1_000, name, quantile)
         figures.add(family, times.count, name, COUNT)
         figures.add(family, times.total_s * 1_000, name, SUM)
+        yield 5
 
 
 def _traffic(figures: Figures, sources: FigureSources) -> Iterator[int]:
-    """Yield how many items were looked at since the last time; so do those below."""
     traffic = sources.services.replicas.traffic
     for name, counts in [(ALL_TOPICS, traffic.total), *traffic.topics()]:
         for family, count in (

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 class TopicTraffic:
     """Counts of a topic on this broker; Kafka has the same as BrokerTopicMetrics.
 
-    produced, fetched: partitions that Produce and Fetch requests named. produce_failed: those whose
-    batch was refused, but for a change of the leader. bytes_out: to consumers. all: the counts of
+    produced: partitions here that Produce requests named. produce_failed: those whose batch was
+    refused, but for a change of the leader. fetched: looks at a partition for a consumer; a fetch
+    that waits looks again. bytes_out: of answers to consumers. all: the counts of
     all topics, to which everything is added, too; None for those counts themselves.
     """
 

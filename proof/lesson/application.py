@@ -76,20 +76,19 @@ class Application:
                     _report("idle")
 
     async def _batch(self, records: list[ConsumerRecord]) -> None:
-        match self._settings.way:
-            case "at most once":
-                await self._consumer.commit()
-                await self._invoice(records)
-            case "at least once":
-                await self._invoice(records)
-                await self._consumer.commit()
-            case _:
-                await self._producer.begin_transaction()
-                await self._invoice(records)
-                ends = {(r.topic, r.partition): r.offset + 1 for r in records}
-                group = self._consumer.group_metadata()
-                await self._producer.send_offsets_to_transaction(ends, group)
-                await self._producer.commit_transaction()
+        if self._settings.way == AT_MOST_ONCE:
+            await self._consumer.commit()
+            await self._invoice(records)
+        elif self._settings.way == AT_LEAST_ONCE:
+            await self._invoice(records)
+            await self._consumer.commit()
+        else:
+            await self._producer.begin_transaction()
+            await self._invoice(records)
+            ends = {(r.topic, r.partition): r.offset + 1 for r in records}
+            group = self._consumer.group_metadata()
+            await self._producer.send_offsets_to_transaction(ends, group)
+            await self._producer.commit_transaction()
 
     async def _invoice(self, records: list[ConsumerRecord]) -> None:
         for record in records:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-Answer = Literal["do", "repeat", "skip", "quit"]
+Answer = Literal["do", "repeat", "skip", "quit", "other"]
 ANSWERS: dict[str, Answer] = {"": "do", "d": "do", "r": "repeat", "s": "skip", "q": "quit"}
 KEYS = "Enter: the lesson does it    r: repeat the step    s: skip it    q: quit"
 POLL_S = 0.1
@@ -31,6 +31,7 @@ class Dialogue:
     def __init__(self, lines: Callable[[], str] = sys.stdin.readline) -> None:
         self._read = lines
         self._typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._is_over = False  # the reader has quit, or the input has ended
         threading.Thread(target=self._listen, name="lesson-input", daemon=True).start()
 
     def until(self, has_happened: Callable[[], bool], do: Callable[[], object]) -> None:
@@ -39,17 +40,31 @@ class Dialogue:
         Raises Quit, Repeat, Skip.
         """
         while not has_happened():
-            match self._answer():
-                case "do":
-                    do()
-                case "repeat":
-                    raise Repeat
-                case "skip":
-                    raise Skip
-                case "quit":
-                    raise Quit
-                case None:
-                    time.sleep(POLL_S)
+            if self.look() == "do":
+                do()
+            else:
+                time.sleep(POLL_S)
+
+    @property
+    def waiting(self) -> int:
+        """How many lines were typed and not looked at."""
+        return self._typed.qsize()
+
+    def forget(self) -> None:
+        """Drop what was typed before a question, but for the end."""
+        while self._answer() not in (None, "quit"):
+            pass
+
+    def look(self) -> Answer | None:
+        """Return what was typed since the last look. Raises Quit, Repeat, Skip."""
+        answer = "quit" if self._is_over else self._answer()
+        if answer == "quit":
+            raise Quit
+        if answer == "repeat":
+            raise Repeat
+        if answer == "skip":
+            raise Skip
+        return answer
 
     def next(self) -> None:
         """Return when the reader wants to go on. Raises Quit, Repeat."""
@@ -64,7 +79,9 @@ class Dialogue:
             line = self._typed.get_nowait()
         except queue.Empty:
             return None
-        return "quit" if not line else ANSWERS.get(line.strip().lower())
+        answer = "quit" if not line else ANSWERS.get(line.strip().lower(), "other")
+        self._is_over = self._is_over or answer == "quit"
+        return answer
 
     def _listen(self) -> None:
         while True:

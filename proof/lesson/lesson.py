@@ -6,6 +6,7 @@ nobody ends. The reader does each fault, in another terminal or by Enter; the le
 it has happened, and says where to look.
 """
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -19,12 +20,12 @@ from ...client.blocking_producer import BlockingProducer
 from ...deploy.cluster.advice import shell_command
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
+from ...wire.errors import KafkaError
 from .application import (
     AT_A_TIME,
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     EXACTLY_ONCE,
-    FENCED,
     LEAVES_OPEN,
     SESSION_MS,
 )
@@ -34,13 +35,15 @@ from .processes import LessonProcesses
 CLUSTER_CONFIG = {"group.min.session.timeout.ms": str(SESSION_MS), "num.partitions": "1"}
 SLOW_S, FAST_S, SETTLED_S = 0.2, 0.01, 60.0
 AHEAD, LOOK_S = 25, 0.1  # how many orders are ready, and how often that is seen to
+NOT_FOR_LONG = {"delivery.timeout.ms": 10_000, "request.timeout.ms": 5_000}
+WRITTEN_S = 15.0  # within which the last orders are written or given up
 FIRST, SECOND = "billing", "billing-2"
 COUNTED = {
     AT_MOST_ONCE: "It commits its offsets first, so what a kill cuts off is never done again.",
     AT_LEAST_ONCE: "It commits its offsets last, so what a kill cuts off is done once more.",
     EXACTLY_ONCE: "Invoices and offsets are one transaction: a kill takes both away, or neither.",
 }
-AGAIN = "The kill fell between two batches. Repeat the step to see what it does in the midst."
+BETWEEN = "The fault fell between two batches. Repeat the step to see what it does in the midst."
 
 
 class Lesson:
@@ -75,7 +78,8 @@ class Lesson:
                 self._tell("")
                 self._tell(f"{number} of {len(self.steps)}: {title}")
                 try:
-                    step()
+                    self._do(step)
+                    self._dialogue.forget()
                     self._tell("Enter: go on    r: repeat the step    q: quit")
                     self._dialogue.next()
                 except Repeat:
@@ -88,6 +92,13 @@ class Lesson:
         except Quit:
             return
         self._tell("That was the lesson. Ask the same of your application: oncelog prove --help")
+
+    def _do(self, step: Callable[[], None]) -> None:
+        """Do a step; what keeps it from its end is told, and it may be repeated."""
+        try:
+            step()
+        except (Failure, KafkaError) as problem:
+            self._tell(f"This step went another way: {problem}")
 
     # --- steps 1 to 3
 
@@ -103,19 +114,23 @@ class Lesson:
         lost, doubled = self._counted(FIRST)
         self._tell(f"{lost} orders have no invoice, and {doubled} have two. {COUNTED[way]}")
         if way != EXACTLY_ONCE and not lost and not doubled:
-            self._tell(AGAIN)
+            self._tell(BETWEEN)
         self._look(f"/topics/{self._invoices}/0/records", "consume", self._invoices)
 
     def _kill_in_the_midst(self) -> None:
-        before = self._processes.invoiced[FIRST]
-        self._settle(
-            lambda: (
-                self._processes.invoiced[FIRST] > before
-                and 3 <= self._processes.invoiced[FIRST] % AT_A_TIME <= 7
-            ),
-            "the application writes no invoices",
-        )
-        self._processes.kill(FIRST)
+        if self._is_in_the_midst():
+            self._processes.kill(FIRST)
+
+    def _is_in_the_midst(self) -> bool:
+        """Wait until the application is in the midst of a batch; False if it has ended."""
+        processes, before = self._processes, self._processes.invoiced[FIRST]
+
+        def is_there() -> bool:
+            count = processes.invoiced[FIRST]
+            return count > before and 3 <= count % AT_A_TIME <= 7
+
+        self._settle(lambda: is_there() or processes.has_ended(FIRST), FIRST, "writes no invoices")
+        return not processes.has_ended(FIRST)
 
     # --- step 4
 
@@ -124,15 +139,21 @@ class Lesson:
         with self._writing_orders():
             pid = self._begin_to_invoice(EXACTLY_ONCE)
             self._tell(f"It writes invoices in transactions. Stop it: kill -STOP {pid}")
-            self._ask(lambda: processes.is_paused(FIRST), self._pause_in_the_midst)
+            self._ask(
+                lambda: processes.is_paused(FIRST) or processes.has_ended(FIRST),
+                self._pause_in_the_midst,
+            )
+            if processes.has_ended(FIRST):
+                raise Failure("it has ended instead of being stopped. Repeat the step.")
             self._begin(SECOND, EXACTLY_ONCE, FAST_S)
             self._tell("It answers nobody. A second one with its transactional id takes over.")
-            self._settle(lambda: processes.invoiced[SECOND] > 0, "the second one does not work")
+            self._settle(lambda: processes.invoiced[SECOND] > 0, SECOND, "writes no invoices")
             self._tell(f"The second one works. Let the first one go on: kill -CONT {pid}")
-            self._ask(lambda: not self._is_paused(FIRST), lambda: processes.resume(FIRST))
-            self._settle(lambda: processes.has_ended(FIRST), "the first one does not end")
-        said = processes.said[FIRST]
-        self._tell(f"The first one ended, exit code {FENCED} means fenced. It was told: {said[-1]}")
+            self._ask(lambda: not processes.is_paused(FIRST), lambda: processes.resume(FIRST))
+            self._settle(lambda: processes.has_ended(FIRST), FIRST, f"goes on. {BETWEEN}")
+        if not processes.was_fenced(FIRST):
+            raise Failure("the first one has ended without being fenced. Repeat the step.")
+        self._tell(f"The first one was fenced, and has ended: {processes.said[FIRST][-1]}")
         lost, doubled = self._counted(SECOND)
         self._tell(
             f"{lost} orders have no invoice, and {doubled} have two: the coordinator gave the"
@@ -141,14 +162,8 @@ class Lesson:
         self._look(f"/transactions/{self._name}", "txn explain", self._name)
 
     def _pause_in_the_midst(self) -> None:
-        before = self._processes.invoiced[FIRST]
-        self._settle(
-            lambda: self._processes.invoiced[FIRST] > before, "the application writes no invoices"
-        )
-        self._processes.pause(FIRST)
-
-    def _is_paused(self, name: str) -> bool:
-        return not self._processes.has_ended(name) and self._processes.is_paused(name)
+        if self._is_in_the_midst():
+            self._processes.pause(FIRST)
 
     # --- step 5
 
@@ -156,7 +171,7 @@ class Lesson:
         self._new_topics()
         pid = self._begin(FIRST, LEAVES_OPEN)
         processes, key = self._processes, (self._orders, 0)
-        self._settle(lambda: processes.said[FIRST] == ["open"], "it opens no transaction")
+        self._settle(lambda: processes.said[FIRST] == ["open"], FIRST, "opens no transaction")
         self._tell(f"An application wrote an order in a transaction. Kill it: kill -9 {pid}")
         self._ask(lambda: processes.has_ended(FIRST), lambda: processes.kill(FIRST))
         self._write(10)
@@ -196,7 +211,7 @@ class Lesson:
     def _begin_to_invoice(self, way: str) -> int:
         """Start an application that is in the midst of a batch soon; its pid."""
         pid = self._begin(FIRST, way)
-        self._settle(lambda: self._processes.invoiced[FIRST] > 0, "the application does not work")
+        self._settle(lambda: self._processes.invoiced[FIRST] > 0, FIRST, "writes no invoices")
         return pid
 
     @contextmanager
@@ -204,22 +219,23 @@ class Lesson:
         """New topics, and orders until the end of the block."""
         self._new_topics()
         is_over = threading.Event()
+        config = {**self._cluster.client_config(), **NOT_FOR_LONG}
 
         def write() -> None:
-            with BlockingProducer(self._cluster.client_config()) as producer:
-                number = 0
+            number = 0
+            with contextlib.suppress(KafkaError), BlockingProducer(config) as producer:
                 while not is_over.wait(LOOK_S):
                     while number < sum(self._processes.invoiced.values()) + AHEAD:
                         producer.send(self._orders, b"order %d" % number)
                         number += 1
 
-        thread = threading.Thread(target=write, name="lesson-orders")
+        thread = threading.Thread(target=write, name="lesson-orders", daemon=True)
         thread.start()
         try:
             yield
         finally:
             is_over.set()
-            thread.join()
+            thread.join(WRITTEN_S)
 
     def _new_topics(self) -> None:
         self._runs += 1
@@ -244,10 +260,7 @@ class Lesson:
                 is_at_end = offset is not None and offset.offset == end
                 return is_at_end and self._processes.said[process] == ["idle"]
 
-            self._settle(
-                is_done,
-                "the application does not come to the end of the orders",
-            )
+            self._settle(is_done, process, "does not come to the end of the orders")
         orders, invoices = (self._values(topic) for topic in (self._orders, self._invoices))
         lost = sum(order not in invoices for order in orders)
         return lost, sum(count > 1 for count in invoices.values())
@@ -263,16 +276,24 @@ class Lesson:
                 found.update(record.value for record in consumer.poll(500))
         return found
 
-    def _settle(self, has_happened: Callable[[], bool], otherwise: str) -> None:
-        """Wait for what nobody has to do; Failure after a minute."""
+    def _settle(self, has_happened: Callable[[], bool], process: str, otherwise: str) -> None:
+        """Wait for what nobody has to do; Failure after a minute, or when the process has ended.
+
+        Raises Quit, Repeat, Skip.
+        """
         deadline_s = time.monotonic() + SETTLED_S
         while not has_happened():
-            if time.monotonic() > deadline_s:
-                words = self._processes.last_words(FIRST)
-                raise Failure(f"The lesson stops here: {otherwise}. Of the application {words}")
+            has_ended = self._processes.has_ended(process)
+            if has_happened():
+                return
+            if has_ended or time.monotonic() > deadline_s:
+                words = "has ended" if has_ended else otherwise
+                raise Failure(f"{process} {words}; {self._processes.last_words(process)}")
+            self._dialogue.look()
             time.sleep(0.02)
 
     def _ask(self, has_happened: Callable[[], bool], do: Callable[[], object]) -> None:
+        self._dialogue.forget()
         self._tell(KEYS)
         self._dialogue.until(has_happened, do)
 

@@ -13,7 +13,7 @@ import psutil
 
 from ...deploy.cluster.failure import Failure
 from ...deploy.faults.supervisor import Supervisor
-from .application import Settings
+from .application import FENCED, Settings
 
 PAGE, PAGE_TIMEOUT_S = "page", 30.0
 ADDRESS = re.compile(r"oncelog ui: (http://\S+)")
@@ -57,12 +57,24 @@ class LessonProcesses(Supervisor):
         raise Failure(f"The page did not start; {self.last_words(PAGE)}")
 
     def has_ended(self, name: str) -> bool:
-        """Whether a process is gone."""
-        return self._children[name].process.poll() is not None
+        """Whether a process is gone, and its last report was read."""
+        child = self._children[name]
+        if child.process.poll() is None:
+            return False
+        self._exit_code(child)
+        return True
+
+    def was_fenced(self, name: str) -> bool:
+        """Whether a process that has ended said that it was fenced."""
+        code = self._children[name].process.poll()
+        return code == FENCED and self.said[name][:1] == ["fenced"]
 
     def is_paused(self, name: str) -> bool:
-        """Whether a process is in state T."""
-        return self.running(name).status() == psutil.STATUS_STOPPED
+        """Whether a process is there, and in state T."""
+        try:
+            return self.running(name).status() == psutil.STATUS_STOPPED
+        except (Failure, psutil.NoSuchProcess):
+            return False
 
     def on_event(self, name: str, event: str, *arguments: Any) -> None:
         self.said[name] = [event, *arguments]

@@ -81,10 +81,11 @@ def test_timeline_of_a_window_has_its_events_and_a_few_ticks(minutes: int) -> No
 
 
 def samples() -> list[ClusterSample]:
-    told = ((0, 0), (10, 400), (30, 1_200), (5, 300))  # a broker began anew
+    told = ((0, 0), (10, 400), (30, 1_200), (30, 1_200))
     return [
-        ClusterSample(NOW_MS - 8_000 + at * 2_000, at * 10, 0, 0, None, written, read, 4.5, 510.0)
+        ClusterSample(at_ms, at * 10, 0, 0, None, at_ms - at_ms % 2, written, read, 4.5, 510.0)
         for at, (written, read) in enumerate(told)
+        for at_ms in (NOW_MS - 8_000 + at * 2_000, NOW_MS - 7_999 + at * 2_000)
     ]
 
 

@@ -32,7 +32,7 @@ class Load:
             return ""
         done = f"{self._committed} transactions committed, {self._aborted} aborted"
         if not self._task.done():
-            return f"Writes since {time.monotonic() - self._began_s:.0f} s: {done}."
+            return f"Has written for {time.monotonic() - self._began_s:.0f} s: {done}."
         return f"Over: {done}.{self._problem}"
 
     def begin(self) -> str:

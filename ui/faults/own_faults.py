@@ -7,6 +7,8 @@ until they are seen, so they are called in a thread.
 import time
 from collections.abc import Callable
 
+import psutil
+
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.local_cluster import Cluster
 from ...deploy.cluster.targets import SYNTAX
@@ -24,7 +26,10 @@ def do_fault(cluster: Cluster, kind: str, target: str) -> str:
         raise Failure(f"There is no fault of this kind. Kinds are {', '.join(KINDS)} and heal.")
     if not target:
         raise Failure(f"Name a target: {SYNTAX}.")
-    return act(cluster, target)
+    try:
+        return act(cluster, target)
+    except (psutil.Error, OSError) as problem:  # it ended meanwhile, or the disk is full
+        raise Failure(f"{kind} {target}: {problem}") from problem
 
 
 def _kill(cluster: Cluster, target: str) -> str:
@@ -35,7 +40,7 @@ def _kill(cluster: Cluster, target: str) -> str:
 
 def _stop(cluster: Cluster, target: str) -> str:
     node_id = cluster.stop(target)
-    return f"Node {node_id} has moved its leaders away and ended."
+    return f"Node {node_id} has ended by itself."
 
 
 def _start(cluster: Cluster, target: str) -> str:
@@ -54,17 +59,24 @@ def _resume(cluster: Cluster, target: str) -> str:
 
 def _cut(cluster: Cluster, target: str) -> str:
     node_id = cluster.resolve(target)
-    others = [each for each in cluster.node_ids if each != node_id]
-    if not others:
-        raise Failure("A cluster of one node has no links.")
+    others = _others(cluster, node_id)
     cluster.partition([node_id], others)
     words = ", ".join(map(str, others))
     return f"Node {node_id} is cut off from node {words}; clients reach all of them."
 
 
 def _slow(cluster: Cluster, target: str) -> str:
-    node_id = cluster.slow(target, SLOW_MS)
+    node_id = cluster.resolve(target)
+    _others(cluster, node_id)
+    cluster.slow(node_id, SLOW_MS)
     return f"Node {node_id} sends to the other nodes {SLOW_MS} ms late."
+
+
+def _others(cluster: Cluster, node_id: int) -> list[int]:
+    found = [each for each in cluster.node_ids if each != node_id]
+    if not found:
+        raise Failure("A cluster of one node has no links.")
+    return found
 
 
 KINDS: dict[str, Callable[[Cluster, str], str]] = {

@@ -12,7 +12,7 @@ from .markup import Html, element
 from .parts import number
 
 WIDTH, HEIGHT = 240, 44
-POINTS_MAX = 240
+POINTS_MAX, LINE_POINTS_MAX = 240, 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,15 @@ class Curve:
     def line(self, start_ms: int, end_ms: int, box: tuple[float, float, float, float]) -> Html:
         """Return the line between two times in a box of x, y, width and height."""
         x, y, width, height = box
+        at_once = -(-len(self.points) // LINE_POINTS_MAX)  # of which the highest is drawn
+        shown = self.points
+        if at_once > 1:
+            groups = (shown[n : n + at_once] for n in range(0, len(shown), at_once))
+            shown = [max(group, key=lambda point: point[1]) for group in groups]
         span, top = max(1, end_ms - start_ms), max(self.highest, 1e-9)
         points = " ".join(
             f"{x + (t - start_ms) / span * width:.1f},{y + height - v / top * height:.1f}"
-            for t, v in self.points
+            for t, v in shown
         )
         return element("polyline", points=points, class_="line")
 
@@ -41,13 +46,13 @@ class Curve:
 def throughput(samples: Sequence[ClusterSample]) -> list[Curve]:
     """Curves of what is written and read and how long that takes, as far as a cluster tells."""
     found = [_rates("written", "offsets/s", [(s.at_ms, s.end_offsets) for s in samples])]
-    if any(s.messages_in is not None for s in samples):
-        told = [(s.at_ms, s) for s in samples if s.messages_in is not None]
+    if any(s.counted_ms is not None for s in samples):
+        told = {s.counted_ms: s for s in samples if s.counted_ms is not None}
         found = [
-            _rates("written", "records/s", [(t, s.messages_in or 0) for t, s in told]),
-            _rates("read", "bytes/s", [(t, s.bytes_out or 0) for t, s in told]),
-            Curve("Produce, 99 % within", "ms", [(t, s.produce_ms or 0) for t, s in told]),
-            Curve("Fetch, 50 % within", "ms", [(t, s.fetch_ms or 0) for t, s in told]),
+            _rates("written", "records/s", [(t, s.messages_in or 0) for t, s in told.items()]),
+            _rates("read", "bytes/s", [(t, s.bytes_out or 0) for t, s in told.items()]),
+            Curve("Produce, 99 % within", "ms", [(t, s.produce_ms or 0) for t, s in told.items()]),
+            Curve("Fetch, 50 % within", "ms", [(t, s.fetch_ms or 0) for t, s in told.items()]),
         ]
     return found
 

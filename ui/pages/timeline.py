@@ -75,7 +75,7 @@ def _where(window: TimeWindow | None, ends: tuple[int, int], now_ms: int) -> Htm
             id="at",
             name="at",
             placeholder="14:03",
-            pattern="[-0-9:T]*",
+            pattern=r"[0-9:T\-]*",
             value=f"{middle:%Y-%m-%dT%H:%M:%S}" if window is not None else None,
         ),
         element("label", " show ", for_="minutes"),
@@ -119,7 +119,10 @@ def _axis(
     axis = _Axis(start_ms, max(1, end_ms - start_ms))
     picture = element(
         "svg",
-        element("title", f"{len(events)} events of {len(kinds)} kinds; each is in the table below"),
+        element(
+            "title",
+            f"{len(events)} events of {len(kinds)} kinds; the newest are in the table below",
+        ),
         [axis.tick(at_ms, height) for at_ms in _ticks(start_ms, end_ms)],
         [axis.curve(curve, TOP + at * CURVE) for at, curve in enumerate(curves)],
         [

@@ -222,6 +222,8 @@ class ProduceOperation:
                     self._fail(append, error)
                     continue
                 info = before
+                assert append.partition is not None
+                append.partition.traffic.count_batch(0, 0)
             partition, answer = append.partition, append.answer
             assert partition is not None
             answer.base_offset = info.first_offset

@@ -1,10 +1,13 @@
 """What a reader of the lesson types."""
 
+import queue
 from collections.abc import Iterable
 
 import pytest
 
 from oncelog.proof.lesson.dialogue import Dialogue, Quit, Repeat, Skip
+
+from ...waiting import until
 
 
 def dialogue(lines: Iterable[str]) -> Dialogue:
@@ -42,3 +45,19 @@ def test_end_of_the_input_quits() -> None:
 @pytest.mark.parametrize("line", ["\n", "s\n"])
 def test_reader_goes_on_by_enter_or_skip(line: str) -> None:
     dialogue([line]).next()
+
+
+def test_what_was_typed_before_a_question_is_forgotten_but_for_the_end() -> None:
+    typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    reader = Dialogue(typed.get)
+    for line in ("\n", "s\n"):
+        typed.put(line)
+    until(lambda: typed.empty())
+    until(lambda: reader.waiting == 2)
+    reader.forget()
+    assert reader.look() is None
+    typed.put("")
+    until(lambda: reader.waiting == 1)
+    reader.forget()
+    with pytest.raises(Quit):
+        reader.look()

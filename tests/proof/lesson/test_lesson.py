@@ -57,7 +57,9 @@ class Reader:
                 return found
         raise AssertionError(f"{words!r} was never said: {self.process.communicate()[1]}")
 
-    def types(self, keys: str) -> None:
+    def answers(self, keys: str) -> None:
+        """Answer the next question."""
+        self.reads("^Enter: ")
         assert self.process.stdin is not None
         self.process.stdin.write(keys + "\n")
         self.process.stdin.flush()
@@ -79,9 +81,9 @@ def test_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch: Path)
         assert int(reader.reads(r"(\d+) offsets cannot be read")[1]) == 11
         reader.reads("why orders-1/0")
         reader.reads("txn abort lesson-1")
-        reader.types("")
+        reader.answers("")
         reader.reads("all behind it can be read")
-        reader.types("")
+        reader.answers("")
         reader.reads("That was the lesson")
         assert reader.process.wait(60) == 0
     until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")
@@ -111,10 +113,10 @@ def test_whole_lesson_counts_what_each_way_promises(scratch: Path) -> None:
         found: list[list[int]] = []
         for _ in range(3):
             reader.reads("Kill it")
-            reader.types("")
+            reader.answers("")
             found.append([int(each) for each in reader.reads(counts).groups()])
             reader.reads("Look: http://127.0.0.1:")
-            reader.types("")
+            reader.answers("")
         (lost, none_doubled), (none_lost, doubled), exactly = found
         assert (lost > 0, none_doubled, none_lost, doubled > 0) == (True, 0, 0, True)
         assert exactly == [0, 0]
@@ -124,11 +126,11 @@ def test_whole_lesson_counts_what_each_way_promises(scratch: Path) -> None:
         os.kill(pid, signal.SIGCONT)
         reader.reads("fenced")
         assert reader.reads(counts).groups() == ("0", "0")
-        reader.types("r")
+        reader.answers("r")
         reader.reads("4 of 5")
         reader.reads("Stop it")
-        reader.types("s")
+        reader.answers("s")
         reader.reads("skipped")
-        reader.types("q")
+        reader.answers("q")
         assert reader.process.wait(60) == 0
     until(lambda: not left_in(scratch), lambda: f"{left_in(scratch)}")

@@ -93,7 +93,7 @@ async def test_faults_of_each_kind_show_their_proof(cluster: Cluster) -> None:
 async def test_load_writes_transactions_that_are_committed(cluster: Cluster) -> None:
     async with page(cluster) as visitor, Admin(cluster.bootstrap) as admin:
         assert "A load began" in (await done(visitor, kind="load")).body
-        assert "Writes since" in (await done(visitor, kind="load")).body
+        assert "Has written for" in (await done(visitor, kind="load")).body
 
         async with asyncio.timeout(ENDS_S):
             while not await _records(admin):
