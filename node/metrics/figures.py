@@ -13,8 +13,8 @@ from ...wire.messages.apis import API_NAMES
 from ..listener.answer_times import AnswerTimes
 from ..listener.server import KafkaServer
 from ..loop_watchdog import LoopWatchdog
-from ..partitions.traffic import Traffic
 from ..services import BrokerServices
+from ..traffic import Traffic
 
 METADATA_GROUP = 0
 SERVES = 3  # Kafka's BrokerState

@@ -24,7 +24,7 @@ from ...wire.errors import (
     OffsetNotAvailable,
     UnknownLeaderEpoch,
 )
-from .traffic import TopicTraffic
+from ..traffic import TopicTraffic
 
 ACKS_ALL = -1
 ANY_EPOCH = -1

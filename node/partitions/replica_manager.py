@@ -35,12 +35,12 @@ from ...wire.errors import (
 from ...wire.identifiers import TopicPartition
 from ...wire.record_batch import BatchHeader
 from ..clock import Clock
+from ..traffic import Traffic
 from .awaited_leaders import AwaitedLeaders
 from .checkpoint_writer import CheckpointWriter
 from .hosted_partition import ACKS_ALL, HostedPartition
 from .log_flusher import LogFlusher
 from .ports import DiskReport, FailedLogs, Followers, InSyncReplicas
-from .traffic import Traffic
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ FENCED = 4  # exit code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LessonSettings:
     """orders, invoices: topics. name: the transactional id and the group. parent: a pid."""
 
     bootstrap: str
@@ -38,10 +38,10 @@ class Settings:
     pause_s: float
 
 
-class Application:
+class InvoicingApplication:
     """See the top of the file."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LessonSettings) -> None:
         self._settings, self._count = settings, 0
         connection = {"bootstrap.servers": settings.bootstrap}
         own: dict[str, Any] = {}
@@ -113,9 +113,9 @@ def _report(event: str, *arguments: object) -> None:
     print(json.dumps([event, *arguments]), flush=True)
 
 
-async def _main(settings: Settings) -> int:
+async def _main(settings: LessonSettings) -> int:
     try:
-        await Application(settings).run()
+        await InvoicingApplication(settings).run()
     except (ProducerFenced, InvalidProducerEpoch) as problem:
         _report("fenced", str(problem))
         return FENCED
@@ -126,4 +126,4 @@ async def _main(settings: Settings) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(_main(Settings(**json.loads(sys.argv[1])))))
+    sys.exit(asyncio.run(_main(LessonSettings(**json.loads(sys.argv[1])))))

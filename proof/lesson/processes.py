@@ -13,7 +13,7 @@ import psutil
 
 from ...deploy.cluster.failure import Failure
 from ...deploy.faults.supervisor import Supervisor
-from .application import FENCED, Settings
+from .application import FENCED, LessonSettings
 
 PAGE, PAGE_TIMEOUT_S = "page", 30.0
 ADDRESS = re.compile(r"oncelog ui: (http://\S+)")
@@ -29,7 +29,7 @@ class LessonProcesses(Supervisor):
         """data: the directory of the cluster that the page is of."""
         super().__init__(logs)
         self._data, self._opens = data, "--no-open"
-        self._settings: dict[str, Settings] = {}
+        self._settings: dict[str, LessonSettings] = {}
         self.invoiced: dict[str, int] = {}
         self.said: dict[str, list[Any]] = {}
 
@@ -42,7 +42,7 @@ class LessonProcesses(Supervisor):
 
     def begin(self, process: str, *, pause_s: float, **fields: str) -> int:
         """Start an application; its pid."""
-        self._settings[process] = Settings(parent=os.getpid(), pause_s=pause_s, **fields)
+        self._settings[process] = LessonSettings(parent=os.getpid(), pause_s=pause_s, **fields)
         return self._begin(process)
 
     def open_page(self, *, in_browser: bool) -> str:

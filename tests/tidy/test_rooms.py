@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 # are named in rooms of their own, in braces.
 ROOMS: dict[str, list[list[set[str]]]] = {
     "proof": [
-        [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}, {"audit"}],
+        [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}, {"audit"}, {"lesson"}],
         [{"judge"}, {"conformance"}],
     ],
     "deploy": [
@@ -34,7 +34,7 @@ ROOMS: dict[str, list[list[set[str]]]] = {
         [
             {"config"},
             {"clock", "cluster_id", "connection_ids", "environment", "log_format"}
-            | {"loop_watchdog", "linux"},
+            | {"loop_watchdog", "linux", "traffic"},
         ],
     ],
 }

@@ -23,7 +23,7 @@ from ....wire.messages.fetch import (
 from ...listener.dispatch import RequestContext
 from ...partitions.hosted_partition import HostedPartition
 from ...partitions.replica_manager import ReplicaManager
-from ...partitions.traffic import TopicTraffic
+from ...traffic import TopicTraffic
 from ..answers import nested
 from ..leader_hints import LeaderHints
 

@@ -1,6 +1,6 @@
 """Counts of topics and their sum."""
 
-from oncelog.node.partitions.traffic import Traffic
+from oncelog.node.traffic import Traffic
 
 
 def test_sum_keeps_what_a_dropped_topic_had() -> None:
