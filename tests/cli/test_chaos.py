@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.cli import chaos as cli_chaos
 from oncelog.cli.main import run
-from oncelog.deploy.faults.schedule import KINDS
+from oncelog.deploy.faults.schedule import ALL_KINDS
 from oncelog.node.config.broker_config import BROKER_KEYS
 from oncelog.proof.chaos.load.settings import LoadSettings
 from oncelog.proof.chaos.plan_settings import RunSettings
@@ -62,7 +62,7 @@ def test_what_makes_no_sense_is_refused(asked: list, wrong: list[str]) -> None:
 
 def test_the_kinds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["chaos", "run", "--faults", "help"]) == 0
-    assert capsys.readouterr().out.split() == list(KINDS)
+    assert capsys.readouterr().out.split() == list(ALL_KINDS)
 
 
 @pytest.mark.parametrize("command", ["replay", "report"])

@@ -49,6 +49,7 @@ REWRITTEN = re.compile(r"\r(?:\x1b\[K)?")  # what comes behind it is written ove
 NO_SCREEN = {
     "node": "its log, for a file", "completion": "a script, for a shell",
     **dict.fromkeys(("ui", "metrics", "events"), "until it is ended: tests/ui"),
+    "lesson": "a reader answers it: tests/proof/lesson",
 }  # fmt: skip
 
 

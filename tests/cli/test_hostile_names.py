@@ -53,6 +53,7 @@ NO_NAMES = {
     "topic create", "topic alter", "topic delete", "txn check-back",
     "completion", "help", "profile",
     "ui", "top", "metrics", "events",  # tried in tests/ui
+    "lesson",  # of a cluster of its own
 }  # fmt: skip
 
 
