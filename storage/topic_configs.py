@@ -203,7 +203,7 @@ _B, _S, _I = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _L, _D, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 _AS_SENT = "batches are stored as the producer compressed them"
 _NO_TIERS = "there is no tiered storage"
-_THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
+_THROTTLED = re.compile(r"([0-9]{1,10}:[0-9]{1,10})?")
 _PRODUCER_OR_NONE = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 # The fields of a TopicConfig.

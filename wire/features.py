@@ -2,9 +2,8 @@
 
 transaction.version 2: producers raise their epoch with each transaction and add partitions by
 producing (KIP-890); below it they do as before. group.version 1: there are consumer groups of the
-newer protocol (KIP-848). Nobody else may be asked to go back: the elections count on eligible
-leader replicas (KIP-966), and metadata.version is by what tools know the version of a cluster (33
-is 4.4-IV2). Pure.
+newer protocol (KIP-848). The others have one level: elections count on eligible leader replicas
+(KIP-966), and tools read the version of a cluster from metadata.version (33 is 4.4-IV2). Pure.
 """
 
 from collections.abc import Mapping

@@ -21,17 +21,24 @@ from .keys import (
     one_of,
     setting,
 )
-from .listeners import DEFAULT_MAP
+from .listeners import DEFAULT_MAP, plain_address
 
 MIB = 1024 * 1024
-OVERRIDES_MAX = 1_000
+OVERRIDES_MAX, INT_MAX = 1_000, 2**31 - 1
 
 
 def _limits_of_addresses(values: tuple[str, ...]) -> str | None:
     pairs = [each.rpartition(":") for each in values]
-    if all(host and count.isascii() and count.isdigit() for host, _, count in pairs):
-        return None if len(pairs) <= OVERRIDES_MAX else f"At most {OVERRIDES_MAX} are taken"
-    return "Must be ADDRESS:COUNT,..."
+    if len(pairs) > OVERRIDES_MAX:
+        return f"At most {OVERRIDES_MAX} are taken"
+    if all(plain_address(host) is not None and _is_count(count) for host, _, count in pairs):
+        return None
+    return "Must be ADDRESS:COUNT,..., with numbers of addresses, no names"
+
+
+def _is_count(text: str) -> bool:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(INT_MAX))
+    return is_number and int(text) <= INT_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

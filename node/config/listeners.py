@@ -68,6 +68,15 @@ class Listener:
         )
 
 
+def plain_address(host: str) -> str | None:
+    """Return the one way to write an address, without a zone or brackets; None for a name."""
+    try:
+        address = ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0])
+    except ValueError:
+        return None
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only clients of this machine reach, or come from, a host."""
     if host == "localhost":

@@ -1,13 +1,17 @@
 """How many connections a broker takes, as set while it runs, else by its file (KIP-402's keys)."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from ...coordinator.metadata.cluster_model import Changes
 from ...coordinator.metadata.cluster_state import ClusterState
+from ...wire.errors import InvalidConfig
 from ..config.broker_config import BROKER_KEYS, BrokerConfig
 from ..config.dynamic import dynamic_configs
-from ..config.listeners import is_loopback
+from ..config.listeners import is_loopback, plain_address
+
+logger = logging.getLogger(__name__)
 
 
 class ConnectionLimits:
@@ -20,7 +24,7 @@ class ConnectionLimits:
 
     def of_address(self, host: str) -> int | None:
         """How many one address may have; None: those of loopback are not counted."""
-        own = self._of_hosts.get(host)
+        own = self._of_hosts.get(plain_address(host)) if self._of_hosts else None
         return own if own is not None or is_loopback(host) else self._of_any
 
     def _changed(self, changes: Changes) -> None:
@@ -37,8 +41,15 @@ class ConnectionLimits:
             given, "max.connections.per.ip.overrides", config.max_connections_per_ip_overrides
         )
         pairs = (each.rpartition(":") for each in overrides)
-        self._of_hosts = {host: int(count) for host, _, count in pairs}
+        self._of_hosts = {plain_address(host): int(count) for host, _, count in pairs}
 
 
 def _limit(given: Mapping[str, str], name: str, otherwise: Any) -> Any:
-    return BROKER_KEYS[name].parse(given[name]) if name in given else otherwise
+    """What is set, else what the file says; also where two changes at once made it too long."""
+    if name not in given:
+        return otherwise
+    try:
+        return BROKER_KEYS[name].parse(given[name])
+    except InvalidConfig as problem:
+        logger.error("%s is left as the file has it: %s", name, problem)
+        return otherwise

@@ -33,6 +33,8 @@ class PendingAnswer:
     def complete(self, body: list[Buffer] | None) -> None:
         """Give the body of the answer, or None when there is to be none."""
         if self.is_abandoned:
+            if self.finish is not None:
+                self.finish(body or [])  # what it took counts, whoever has gone
             return
         assert not self.is_done, "a request is answered once"
         self.is_done = True

@@ -41,6 +41,7 @@ SWEEP_INTERVAL_S = 1.0
 CLOSING_MAX_S = 5.0  # a closing connection may flush so long
 RATE_UNLIMITED = 2**31 - 1
 LOOKED_AT_MAX = 1_000  # connections, of which the idlest one makes room
+RESERVED_PLACES = 20  # beside which others keep theirs
 STALLED_MAX_S = 5.0  # when memory is short, unsent answers may wait so long
 
 
@@ -174,9 +175,9 @@ class KafkaServer:
         """The context of a new connection; None when there are too many.
 
         Where all places are taken, the connection that has been silent for longest since it
-        connected gives its place: whoever opens many and says nothing shuts nobody out. Who comes
-        to the listener of inter.broker.listener.name finds one in any case: as in Kafka, the
-        idlest connection of the other listeners makes room.
+        connected gives its place: silent connections shut nobody out. For the listener of
+        inter.broker.listener.name, as in Kafka, the idlest connection of the others makes room,
+        until it has RESERVED_PLACES.
         """
         host, listener = connection.peer_host, connection.listener
         of_host = self._limits.of_address(host)
@@ -195,7 +196,10 @@ class KafkaServer:
             self._displace_silent(listener)
         is_full = self._per_listener[listener.name] >= own_max
         if not is_full and self._is_full():
-            is_full = listener.name != self._reserved
+            is_full = (
+                listener.name != self._reserved
+                or self._per_listener[listener.name] >= RESERVED_PLACES
+            )
             if not is_full:
                 self._displace_idlest()
         if self.is_stopping or is_full:
@@ -244,16 +248,17 @@ class KafkaServer:
         return len(self._connections) >= self._limits.in_all
 
     def _displace_silent(self, listener: Listener | None = None) -> None:
-        """Close the connection that has been silent for longest, of one listener or of all that
-        are not reserved.
+        """Close the connection that has been silent for longest, of one listener or of all, but of
+        the reserved one only while it has more than RESERVED_PLACES.
         """
+        spared = self._per_listener[self._reserved] <= RESERVED_PLACES
         silent = next(
             (
                 each
                 for each in self._silent
                 if not each.has_requests
                 and (
-                    each.listener.name != self._reserved
+                    not (spared and each.listener.name == self._reserved)
                     if listener is None
                     else each.listener is listener
                 )

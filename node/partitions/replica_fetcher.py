@@ -366,7 +366,9 @@ class ReplicaFetcher:
         self._session.moved(slot, follower.fetch_position(log), log.log_start_offset)
         throttle = self._throttle
         if throttle.is_on and throttle.may_hold(slot.key, self._config.node_id):
-            backoff_ms = backoff_ms or throttle.pause_ms() or None
+            pause_ms = throttle.pause_ms()
+            if pause_ms > 0:
+                backoff_ms = max(backoff_ms or 0, pause_ms)
         if backoff_ms is not None:
             self._session.retry(slot, self._replicas.clock.monotonic_ms() + backoff_ms)
         if not self._is_pumping:

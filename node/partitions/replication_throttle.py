@@ -5,6 +5,7 @@ what a replica in sync moves is counted, but only one that is not is held: a thr
 reassignment, and never a produce. So a rate below what producers write lets no replica catch up.
 """
 
+import re
 from collections.abc import Callable
 from typing import Literal
 
@@ -19,6 +20,7 @@ from ..config.quota_keys import UNLIMITED
 
 PAUSE_MS_MAX = 1_000  # then the rate is looked at again: it may be another one
 EVERY_PARTITION = "*"
+LISTED = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")  # a partition and a broker
 
 
 class ReplicationThrottle(SendingThrottle):
@@ -85,9 +87,9 @@ class ReplicationThrottle(SendingThrottle):
         """The partitions whose replica on this broker is listed; None for all of them."""
         if text.strip() == EVERY_PARTITION:
             return None
-        own = str(self._config.node_id)
-        pairs = (each.strip().partition(":") for each in text.split(","))
-        return frozenset(int(index) for index, _, broker in pairs if broker == own)
+        pairs = (LISTED.fullmatch(each.strip()) for each in text.split(","))
+        own = self._config.node_id
+        return frozenset(int(pair[1]) for pair in pairs if pair is not None and int(pair[2]) == own)
 
     def _look(self, changes: Changes) -> None:
         if changes.configs_changed or changes.topics_created or changes.topics_deleted:

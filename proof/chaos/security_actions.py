@@ -41,6 +41,7 @@ ALTER_USER_SCRAM_CREDENTIALS, RESOURCE_NOT_FOUND = 51, 91
 LOGIN_LASTS_S = 4.0
 CONFIG = {"connections.max.reauth.ms": f"{LOGIN_LASTS_S * 1000:.0f}"}
 TIMEOUT_MS = 5_000
+GIVEN_BACK_S = 120.0
 _RIGHTS = (
     (ResourceType.TOPIC, AclOperation.READ),
     (ResourceType.TOPIC, AclOperation.WRITE),
@@ -96,6 +97,22 @@ async def _set_password(admin: Admin, password: str | None) -> None:
     await admin.view.retrying(attempt, timeout_ms=TIMEOUT_MS)
 
 
+async def _give_back(give: Change, admin: Admin) -> None:
+    """Give back what a fault has taken, also where there is no controller for a while: without it
+    the whole load would be refused. Raises KafkaError after GIVEN_BACK_S.
+    """
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + GIVEN_BACK_S
+    while True:
+        try:
+            await give(admin)
+            return
+        except KafkaError:
+            if loop.time() > end_s:
+                raise
+        await asyncio.sleep(0.5)
+
+
 def _certificate_expires(context: ChaosContext, fault: Fault) -> None:
     folder = context.cluster.data / files.TLS
     used, expired = folder / files.NODE_CERTIFICATE, folder / files.EXPIRED_CERTIFICATE
@@ -130,26 +147,27 @@ def _is_expired(context: ChaosContext) -> bool:
 def _password_change(context: ChaosContext, fault: Fault) -> None:
     password = client_config(context.connection)["sasl.password"]
 
-    async def is_refused() -> bool:
-        config = client_config(context.connection)
+    async def logs_in(_: Admin) -> bool | None:
+        """Whether the password of before is good; None where nobody answers."""
         with contextlib.suppress(KafkaError):
             try:
-                async with Admin(config, timeout_ms=1_000) as admin:
+                async with Admin(client_config(context.connection), timeout_ms=1_000) as admin:
                     await admin.describe_cluster()
-            except SaslAuthenticationFailed:
                 return True
-        return False
+            except SaslAuthenticationFailed:
+                return False
+        return None
 
-    def refuses() -> bool:
-        return context.cluster.ask(lambda _: is_refused())
+    def is_good() -> bool | None:
+        return context.cluster.ask(logs_in)
 
     context.cluster.ask(partial(_set_password, password=secrets.token_urlsafe(18)))
     try:
-        context.until(refuses, SEEN_WITHIN_S, "a login that is refused")
+        context.until(lambda: is_good() is False, SEEN_WITHIN_S, "a login that is refused")
         context.hit(fault, f"user {USER}", fault.between(1, 0.3, 2.0))
     finally:
-        context.cluster.ask(partial(_set_password, password=password))
-    context.until(lambda: not refuses(), SEEN_WITHIN_S, "the password of before", mends=True)
+        context.cluster.ask(partial(_give_back, partial(_set_password, password=password)))
+    context.until(lambda: bool(is_good()), SEEN_WITHIN_S, "the password of before", mends=True)
 
 
 def _reauthentication_fails(context: ChaosContext, fault: Fault) -> None:
@@ -219,7 +237,7 @@ def _in_a_transaction(
                 context.hit(fault, f"user {USER}")
                 await asyncio.sleep(fault.between(1, 0.1, 1.0))
             finally:
-                await give(admin)
+                await _give_back(give, admin)
         finally:
             with contextlib.suppress(KafkaError):  # its transaction failed
                 await ours.close()

@@ -135,6 +135,15 @@ def write_whole(path: Path, text: str) -> None:
     part.replace(path)
 
 
+ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"})
+
+
 def properties_text(values: Mapping[str, str]) -> str:
-    """Return the lines of a file of properties."""
-    return "".join(f"{key}={value}\n" for key, value in values.items())
+    """Return the lines of a file of properties, escaped as Java reads them."""
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in values.items())
+
+
+def _escaped(value: str) -> str:
+    """A value whose backslashes, ends of lines and leading blank are read as they stand."""
+    text = value.translate(ESCAPES)
+    return f"\\{text}" if text[:1] == " " else text

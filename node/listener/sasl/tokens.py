@@ -123,7 +123,7 @@ class TokenVerifier:
             _time_s(claims.get("nbf", claims.get("iat", 0))),
         )
         if not isinstance(name, str) or not name:
-            raise FailedLogin("it names nobody")
+            raise FailedLogin(f"it has no claim {settings.sasl_oauthbearer_sub_claim_name}")
         if not (begins_s - skew_s <= now_s < ends_s + skew_s):
             raise FailedLogin("it has expired, or is not valid yet")
         return TokenIdentity(name, max(1, int((ends_s + skew_s - now_s) * 1000)))

@@ -59,7 +59,35 @@ def test_single_addresses_have_limits_of_their_own() -> None:
     assert [limits.of_address(host) for host in hosts] == [3, 3, 3, 2]
 
 
-@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", ":5", "a:1,b", "a:-1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10.0.0.1",
+        "10.0.0.1:x",
+        ":5",
+        "::1:1,::2",
+        "::1:-1",
+        f"::1:{2**31}",
+        "::1:" + 5_000 * "9",
+        "localhost:5",
+    ],
+)
 def test_overrides_that_are_no_addresses_with_counts_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match="ADDRESS:COUNT"):
         FakeBroker(max_connections_per_ip_overrides=text)
+
+
+def test_override_of_a_mapped_address_holds_for_it() -> None:
+    broker = FakeBroker(max_connections_per_ip_overrides="::FFFF:10.0.0.1:7,[fe80::1%eth0]:2")
+    limits = ConnectionLimits(broker.state, broker.services.config)
+    assert [limits.of_address(host) for host in ("10.0.0.1", "fe80::1")] == [7, 2]
+
+
+def test_overrides_that_two_changes_made_too_long_end_no_broker() -> None:
+    broker = FakeBroker(max_connections_per_ip="3")
+    limits = ConnectionLimits(broker.state, broker.services.config)
+    many = ",".join(f"10.0.{n // 250}.{n % 250}:1" for n in range(1_200))
+    alter(broker, "", f"{PER_ADDRESS}.overrides", many)
+    assert limits.of_address("10.0.0.1") == 3
+    again = ConnectionLimits(broker.state, broker.services.config)  # after a restart
+    assert again.of_address("10.0.0.1") == 3

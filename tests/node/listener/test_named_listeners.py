@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from oncelog.deploy.cluster.ports import free_ports
 from oncelog.node.config.listeners import parse_listeners
 from oncelog.node.handlers.leader_hints import LeaderHints
+from oncelog.node.listener import server
 
 from ...awaiting import until
 from ..fake_broker import FakeBroker
@@ -87,6 +88,24 @@ async def test_reserved_listener_has_places_when_all_are_taken() -> None:
         assert await second.ask(ECHO, b"c") == b"c" and await busy.is_closed()
         assert await (await bench.connect("IN")).is_closed()  # it has taken all of them itself
         assert await first.ask(ECHO, b"d") == b"d"
+
+
+async def test_silent_connections_of_a_reserved_listener_shut_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "RESERVED_PLACES", 1)
+    listeners = parse_listeners(["IN://127.0.0.1:0", "OUT://127.0.0.1:0"], [], [*MAP.split(",")])
+    limits = {"max_connections": 3, "inter_broker_listener_name": "IN"}
+    async with toy_server(listeners, **limits) as bench:
+        active = await bench.connect("OUT")
+        assert await active.ask(ECHO, b"a") == b"a"
+        silent = [await bench.connect("IN") for _ in range(2)]
+        assert await (await bench.connect("IN")).is_silent()
+        assert await silent[0].is_closed()  # for one of its own kind, not for the active one
+        assert await active.ask(ECHO, b"b") == b"b"
+        newcomer = await bench.connect("OUT")
+        assert await newcomer.ask(ECHO, b"c") == b"c"
+        assert await silent[1].is_closed() and await active.ask(ECHO, b"d") == b"d"
 
 
 async def test_listener_that_is_not_named_as_reserved_is_as_full_as_others() -> None:

@@ -12,6 +12,7 @@ import pytest
 from oncelog.coordinator.quotas.rate import QuotaRate
 from oncelog.node.handlers.api_table import served_apis
 from oncelog.node.listener.client_quotas import ClientQuotas
+from oncelog.node.listener.pending_answer import PendingAnswer
 from oncelog.node.listener.request_time import with_throttle
 from oncelog.runtime.spent_time import SpentTime
 from oncelog.wire.messages import control
@@ -159,6 +160,15 @@ def test_steps_and_coroutines_of_a_request_count(tmp_path: Path):
             assert SpentTime.running is None
 
     asyncio.run(scenario())
+
+
+def test_request_whose_client_has_gone_counts_all_the_same():
+    spent: list[list[bytes]] = []
+    pending = PendingAnswer()
+    pending.finish = lambda body: spent.append(body) or body  # type: ignore[assignment, func-returns-value]
+    pending.abandon()
+    pending.complete([b"answer"])
+    assert spent == [[b"answer"]] and pending.buffers is None
 
 
 def test_the_place_of_the_throttle_is_known_of_each_api_and_version():

@@ -105,6 +105,15 @@ def test_a_star_lists_every_partition() -> None:
     assert not braked.throttle.holds((TOPIC_ID, 0), 4), "its topic lists none any more"
 
 
+def test_a_listed_replica_that_is_no_number_lists_none() -> None:
+    braked = Braked()
+    braked.limit(1_000)
+    braked.list_replicas(f"{5_000 * '9'}:1,x:1,0:{5_000 * '9'},:,1:001")
+    braked.throttle.note((TOPIC_ID, 1), 50_000)
+    assert braked.throttle.holds((TOPIC_ID, 1), 4)
+    assert not braked.throttle.holds((TOPIC_ID, 0), 4)
+
+
 def test_a_rate_of_all_brokers_counts_where_one_has_none_of_its_own() -> None:
     braked = Braked()
     braked.limit(1_000, broker="")

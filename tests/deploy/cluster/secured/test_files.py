@@ -5,9 +5,13 @@ import ssl
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from oncelog.client.security.properties_file import parse_properties
 from oncelog.deploy.cluster.private import make_private_directory, write_private
 from oncelog.deploy.cluster.secured import files
+from oncelog.deploy.cluster.secured.files import properties_text
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "node.pem", "passwords.json"])
@@ -32,3 +36,9 @@ def test_file_whose_writing_was_cut_off_is_made_again(
     context.load_verify_locations(tmp_path / "tls" / "ca.pem")
     assert set(json.loads((tmp_path / "tls" / "passwords.json").read_text())) == set(files.USERS)
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.rglob("*"))
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=40))
+def test_properties_are_read_as_they_were_written(value: str) -> None:
+    text = properties_text({"sasl.password": value, "other": "x"})
+    assert parse_properties(text) == {"sasl.password": value, "other": "x"}

@@ -3,6 +3,7 @@
 import pytest
 
 from oncelog.coordinator.metadata.cluster_state import ClusterState
+from oncelog.node.config import client_metrics
 from oncelog.wire.errors import ErrorCode
 
 from ...fake_broker import FakeBroker
@@ -86,3 +87,14 @@ def test_a_subscription_that_cannot_be_is_refused(
 def test_a_subscription_without_a_name_is_not_described(broker: FakeBroker) -> None:
     (result,) = broker.ask(DESCRIBE, 4, {"resources": [resource(CLIENT_METRICS, "")]}).results
     assert result.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "expression", ["(?i)" + 60 * "[\u0100-\uffff]", 300 * "a", "[\u0100-\uffff]"]
+)
+def test_a_pattern_that_takes_long_to_look_at_is_kept_as_it_is(
+    broker: FakeBroker, expression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_metrics.re, "compile", pytest.fail)
+    match = f"client_id={expression}"
+    assert alter(broker, change(CLIENT_METRICS, "s", (MATCH, SET, match))) == [(0, None)]
