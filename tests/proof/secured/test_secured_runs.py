@@ -74,6 +74,7 @@ def test_chaos_finds_nothing_wrong(tmp_path: Path) -> None:
     assert told["outcome"]["faults"]
 
 
+@pytest.mark.chaos
 def test_chaos_takes_certificates_logins_and_rights_away_and_breaks_no_promise(
     tmp_path: Path,
 ) -> None:
