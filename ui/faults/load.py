@@ -67,7 +67,7 @@ class Load:
         await producer.begin_transaction()
         try:
             for number in range(RECORDS):
-                await producer.send(TOPIC, b"record %d" % number)
+                await producer.send(TOPIC, b"record %d" % number, partition=number % PARTITIONS)
             await producer.commit_transaction()
             self._committed += 1
         except KafkaError:

@@ -1,7 +1,10 @@
 """Requests for changes that a cluster of ours does not know, and a Kafka in plain text refuses."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
+
+from oncelog.wire.errors import ErrorCode
 
 from ..raw_peer import RawPeer
 
@@ -11,6 +14,7 @@ CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
 FEATURES, UNREGISTER, ADD_VOTER, REMOVE_VOTER = 57, 64, 80, 81
 HEARTBEAT, GROUP_DESCRIBE = 68, 69
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+APPLIED_S = 10.0
 
 
 def alter_replica_log_dirs(peer: RawPeer, version: int) -> Scenario:
@@ -88,6 +92,11 @@ def update_features(peer: RawPeer, version: int) -> Scenario:
     lower = ("group.version", 0), ("transaction.version", 0)
     yield "down", update(*lower, validate_only=False, upgrade_type=SAFE_DOWNGRADE)
     member = {"group_id": "g", "member_id": "m", "member_epoch": 0}
+    end_s = time.monotonic() + APPLIED_S  # Kafka's broker applies the level after its answer
+    while time.monotonic() < end_s:
+        if peer.ask_raw(HEARTBEAT, 1, member).error_code == ErrorCode.UNSUPPORTED_VERSION:
+            break
+        time.sleep(0.05)
     yield "no consumer groups", peer.ask(HEARTBEAT, 1, member)
     yield "none described", peer.ask(GROUP_DESCRIBE, 1, {"group_ids": ["g", ""]})
     higher = ("group.version", 1), ("transaction.version", 2)
