@@ -196,7 +196,7 @@ class ClusterView:
         return made
 
     def _meant(self, host: str, port: int) -> ClusterAndNode | None:
-        """Return who has this address, where the brokers can tell whether it is they."""
+        """Return the broker here, where its ApiVersions can be asked to check that (KIP-1242)."""
         cluster_id = self.snapshot.cluster_id
         nodes = [
             each.node_id

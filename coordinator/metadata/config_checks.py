@@ -39,7 +39,7 @@ Validate = Callable[[Mapping[str, str]], object]  # raises InvalidConfig, Invali
 
 @dataclass(frozen=True, slots=True)
 class ConfigValidators:
-    """How to tell good configs from bad ones, by whose they are."""
+    """The checks of a resource's configs, for each type of resource."""
 
     topic: Validate
     broker: Validate

@@ -66,8 +66,9 @@ def judge_client_metrics_configs(configs: Mapping[str, str]) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Whether it is one of Java is not known here, so it is kept if it can be one of Python. What
-    would take long to look at is kept as it is: no client is ever asked.
+    """Refuse a pattern that Python's re refuses, too; Kafka compiles it as one of Java.
+
+    A pattern that would take long to compile is kept as it is: no client is ever asked.
     """
     name, equals, expression = (part.strip() for part in pattern.partition("="))
     if not equals or name not in MATCHED:

@@ -45,7 +45,7 @@ class ConnectionLimits:
 
 
 def _limit(given: Mapping[str, str], name: str, otherwise: Any) -> Any:
-    """What is set, else what the file says; also where two changes at once made it too long."""
+    """Return the dynamic value, else the one of the file, also where the dynamic one is invalid."""
     if name not in given:
         return otherwise
     try:

@@ -34,7 +34,7 @@ class PendingAnswer:
         """Give the body of the answer, or None when there is to be none."""
         if self.is_abandoned:
             if self.finish is not None:
-                self.finish(body or [])  # what it took counts, whoever has gone
+                self.finish(body or [])  # its time counts even after the client left
             return
         assert not self.is_done, "a request is answered once"
         self.is_done = True

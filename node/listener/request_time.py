@@ -88,7 +88,7 @@ def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: i
 
 
 def _place(api_key: int, version: int, body: memoryview) -> int | None:
-    """Where the throttle time stands, None in answers that have none."""
+    """Return the offset of throttle_time_ms in an answer; None where it has none."""
     before = _fields_before(api_key, version)
     if not before:
         return None if before is None else 0

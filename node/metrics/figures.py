@@ -11,6 +11,7 @@ from ...runtime.metric_families import COUNT, FAMILIES, SERIES_MAX, SUM
 from ...runtime.steps import StepCounter, Steps
 from ...wire.messages.apis import API_NAMES
 from ..listener.answer_times import AnswerTimes
+from ..listener.request_time import FETCH, PRODUCE
 from ..listener.server import KafkaServer
 from ..loop_watchdog import LoopWatchdog
 from ..services import BrokerServices
@@ -20,7 +21,6 @@ METADATA_GROUP = 0
 SERVES = 3  # Kafka's BrokerState
 ITEMS_A_STEP = 40  # some 0.4 ms
 ALL_TOPICS = ""  # in place of a topic's name
-PRODUCE, FETCH = 0, 1
 REQUEST_NAMES = {FETCH: "FetchConsumer"}  # as Kafka calls it; replicas fetch over other links
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")

@@ -46,7 +46,7 @@ class ReplicationThrottle(SendingThrottle):
 
     def holds(self, key: TopicIdPartition, replica: int) -> bool:
         """Whether nothing more may go to this replica for now; its partition is `held` then."""
-        is_held = self.may_hold(key, replica) and self.pause_ms() > 0
+        is_held = self.pause_ms() > 0 and self.may_hold(key, replica)
         if is_held:
             self.held[key] = None
         return is_held
@@ -69,11 +69,24 @@ class ReplicationThrottle(SendingThrottle):
         """Count bytes of a partition, if it is throttled on this broker."""
         topic = self._state.topic_by_id(key[0])
         if topic is not None and self._lists(topic.name, key[1]):
-            self._rate.record(size_bytes, self._limit, self._now_ms())
+            self._count(size_bytes)
 
     def pause_ms(self) -> int:
-        """How long until the rate is within its limit, or has to be looked at again."""
-        return min(PAUSE_MS_MAX, self._rate.record(0, self._limit, self._now_ms()))
+        """How long until the rate is within its limit, or has to be looked at again.
+
+        The rate only falls until more is counted, so that it is not computed for each partition.
+        """
+        if not self._held_until_ms:
+            return 0
+        if (left_ms := self._held_until_ms - self._now_ms()) > 0:
+            return left_ms
+        self._count(0)
+        return max(0, self._held_until_ms - self._now_ms())
+
+    def _count(self, size_bytes: int) -> None:
+        now_ms = self._now_ms()
+        pause_ms = self._rate.record(size_bytes, self._limit, now_ms)
+        self._held_until_ms = now_ms + min(PAUSE_MS_MAX, pause_ms) if pause_ms else 0
 
     def _lists(self, name: str, index: int) -> bool:
         if name not in self._listed:
@@ -106,3 +119,4 @@ class ReplicationThrottle(SendingThrottle):
             samples=self._config.replication_quota_window_num,
             window_ms=self._config.replication_quota_window_size_seconds * 1_000,
         )
+        self._held_until_ms = 0

@@ -148,7 +148,7 @@ def _password_change(context: ChaosContext, fault: Fault) -> None:
     password = client_config(context.connection)["sasl.password"]
 
     async def logs_in(_: Admin) -> bool | None:
-        """Whether the password of before is good; None where nobody answers."""
+        """Return whether a broker takes the old password; None where none answers."""
         with contextlib.suppress(KafkaError):
             try:
                 async with Admin(client_config(context.connection), timeout_ms=1_000) as admin:

@@ -144,6 +144,6 @@ def properties_text(values: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A value whose backslashes, ends of lines and leading blank are read as they stand."""
+    """Return a properties file's value with backslashes, newlines and first blank escaped."""
     text = value.translate(ESCAPES)
     return f"\\{text}" if text[:1] == " " else text

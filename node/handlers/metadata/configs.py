@@ -336,7 +336,7 @@ def _checked(
 def _check_min_in_sync(
     broker: BrokerServices, name: str, operations: Sequence[ConfigOperation], replaces_all: bool
 ) -> None:
-    """As Kafka where leaders may be eligible replicas (KIP-966): those are counted by this key."""
+    """Refuse what Kafka refuses with ELR (KIP-966), which needs min.insync.replicas everywhere."""
     named = {operation.key: operation.operation for operation in operations}
     if name != WHOLE_CLUSTER:
         if MIN_IN_SYNC in named:

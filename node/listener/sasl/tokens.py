@@ -85,7 +85,7 @@ class TokenVerifier:
         self._read_at = due
 
     def verify(self, token: str) -> TokenIdentity:
-        """Return who a token names; raises FailedLogin, and the log alone says why."""
+        """Return the identity in a token; raises FailedLogin, whose reason only the log has."""
         try:
             return self._verified(token)
         except FailedLogin as problem:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-import psutil
 import pytest
 
 from oncelog.cli import main
@@ -25,6 +24,7 @@ from oncelog.deploy.cluster.ends.guardian import guardian
 from oncelog.deploy.cluster.failure import Failure
 from oncelog.deploy.cluster.local_cluster import Cluster
 
+from ...left import left_in
 from ...waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -47,15 +47,6 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     yield short
     shutil.rmtree(short)
-
-
-def left_in(scratch: Path) -> list[str]:
-    """Return files there, and processes that were started with them."""
-    found = [str(path) for path in scratch.iterdir()]
-    for process in psutil.process_iter(["cmdline"]):
-        command = " ".join(process.info["cmdline"] or [])
-        found += [command] if str(scratch) in command else []
-    return found
 
 
 def test_terminated_block_leaves_nothing(scratch: Path) -> None:

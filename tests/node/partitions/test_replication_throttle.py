@@ -13,6 +13,7 @@ from oncelog.coordinator.metadata.commands import (
     NewTopic,
     ResourceConfigs,
 )
+from oncelog.coordinator.quotas.rate import QuotaRate
 from oncelog.node.partitions.replication_throttle import PAUSE_MS_MAX, ReplicationThrottle
 
 from ...coordinator.metadata.metadata_cluster import MetadataCluster
@@ -140,3 +141,21 @@ def test_a_rate_of_nothing_lets_a_byte_a_second_through() -> None:
     braked.list_replicas("*")
     braked.throttle.note((TOPIC_ID, 0), 50_000)
     assert braked.throttle.holds((TOPIC_ID, 0), 4)
+
+
+def test_a_rate_that_is_exceeded_is_not_computed_for_each_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    braked = Braked()
+    braked.limit(1_000)
+    braked.list_replicas("*")
+    braked.throttle.note((TOPIC_ID, 0), 1_000_000)
+    computed: list[int] = []
+    count = QuotaRate.record
+    monkeypatch.setattr(QuotaRate, "record", lambda *given: computed.append(1) or count(*given))
+    for _ in range(10_000):
+        assert braked.throttle.holds((TOPIC_ID, 0), 4)
+    assert not computed
+    braked.now_ms += PAUSE_MS_MAX
+    assert braked.throttle.holds((TOPIC_ID, 0), 4)
+    assert len(computed) == 1

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-import psutil
 import pytest
 
+from ...left import left_in
 from ...waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -63,15 +63,6 @@ class Reader:
         assert self.process.stdin is not None
         self.process.stdin.write(keys + "\n")
         self.process.stdin.flush()
-
-
-def left_in(scratch: Path) -> list[str]:
-    """Return files there, and processes that were started with them."""
-    found = [str(path) for path in scratch.iterdir()]
-    for process in psutil.process_iter(["cmdline"]):
-        command = " ".join(process.info["cmdline"] or [])
-        found += [command] if str(scratch) in command else []
-    return found
 
 
 def test_hanging_transaction_is_left_by_a_kill_and_ended_by_enter(scratch: Path) -> None:
