@@ -16,11 +16,9 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 
 from ..interop.client_peers import PREPARES
 from ..interop.secured.logins import MODULE, USERS
-from ..interop.secured.secured_kafka import SecuredKafka
+from ..interop.secured.secured_kafka import SERVER_JVM, SecuredKafka
 from .source.connector_jars import connector_jars
 
-# As Kafka's own start script has it: what tests start compiles little, and encrypts slowly.
-SERVER_JVM = ("-Xmx1G", "-Xms1G", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
 ADMINISTRATORS = {"super.users": "User:ANONYMOUS;User:alice"}
 
 

@@ -18,6 +18,8 @@ from .certificates import Certificates
 from .logins import MECHANISMS, MODULE, USERS, Logins
 from .token_provider import TokenProvider
 
+# As Kafka's own start script has it: what tests start compiles little, and encrypts slowly.
+SERVER_JVM = ("-Xmx1G", "-Xms1G", "-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
 SESSION_MS = 2_000  # of SCRAM-SHA-256 in plain text: KIP-368
 CREATE_ACLS = 30
 RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5}
