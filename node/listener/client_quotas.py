@@ -9,6 +9,7 @@ nothing is called.
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Protocol
 
 from ...coordinator.metadata.cluster_model import Changes
 from ...coordinator.metadata.cluster_state import ClusterState
@@ -21,12 +22,21 @@ from ...coordinator.quotas.quota_table import (
     QuotaEntity,
 )
 from ...coordinator.quotas.rate import THROTTLE_MS_MAX, QuotaRate
-from .muting import Mute
-from .request_context import RequestContext
+from ...coordinator.security.principal import Principal
+from .muting import Mute, MutedConnection
 
 CLIENT_ID_MAX = NAME_BYTES_MAX + 1  # letters of a client id that count: no quota has such a name
 RATES_MAX = 10_000  # beyond that the client that was idle for the longest time is counted anew
 FETCH_BYTES_MAX = 2**31 - 1
+
+
+class ThrottledClient(MutedConnection, Protocol):
+    """A connection whose client may have quotas."""
+
+    principal: Principal
+    client_id: str | None
+    is_closed: bool
+    mute: Mute | None
 
 
 class ClientQuotas:
@@ -52,22 +62,22 @@ class ClientQuotas:
         self._look(Changes())
         state.on_change(self._look)
 
-    def produced(self, context: RequestContext, client_id: str | None, size_bytes: int) -> int:
+    def produced(self, connection: ThrottledClient, client_id: str | None, size_bytes: int) -> int:
         """Record what came; for how long the client is throttled, in milliseconds."""
-        return self._record(PRODUCER_BYTE_RATE, context, client_id, size_bytes)
+        return self._record(PRODUCER_BYTE_RATE, connection, client_id, size_bytes)
 
-    def fetched(self, context: RequestContext, client_id: str | None, size_bytes: int) -> int:
+    def fetched(self, connection: ThrottledClient, client_id: str | None, size_bytes: int) -> int:
         """Record what is sent; for how long the client is throttled, in milliseconds."""
-        return self._record(CONSUMER_BYTE_RATE, context, client_id, size_bytes)
+        return self._record(CONSUMER_BYTE_RATE, connection, client_id, size_bytes)
 
-    def requested(self, context: RequestContext, client_id: str | None, seconds: float) -> int:
+    def requested(self, connection: ThrottledClient, client_id: str | None, seconds: float) -> int:
         """Record the time of a request; return the throttle time, of one window at most."""
         percent = seconds * 100
-        return self._record(REQUEST_PERCENTAGE, context, client_id, percent, self._window_ms)
+        return self._record(REQUEST_PERCENTAGE, connection, client_id, percent, self._window_ms)
 
-    def fetch_bytes_max(self, context: RequestContext) -> int:
+    def fetch_bytes_max(self, connection: ThrottledClient) -> int:
         """The most bytes of one answer: what the quota allows within its windows but one."""
-        limit = self._limit(CONSUMER_BYTE_RATE, context, context.client_id)
+        limit = self._limit(CONSUMER_BYTE_RATE, connection, connection.client_id)
         if limit is None:
             return FETCH_BYTES_MAX
         return int(limit.rate * (self._samples - 1) * self._window_ms / 1000)
@@ -75,28 +85,28 @@ class ClientQuotas:
     def _record(
         self,
         key: str,
-        context: RequestContext,
+        connection: ThrottledClient,
         client_id: str | None,
         value: float,
         throttle_ms_max: int = THROTTLE_MS_MAX,
     ) -> int:
-        limit = self._limit(key, context, client_id)
+        limit = self._limit(key, connection, client_id)
         if limit is None:
             return 0
         now_ms = self._now_ms()
         rate = self._rate(key, limit.shared_by)
         throttle_ms = min(throttle_ms_max, rate.record(value, limit.rate, now_ms))
-        if throttle_ms > 0 and not context.is_closed:
-            if context.mute is None:
-                context.mute = Mute(context)
-            context.mute.begin(throttle_ms)
+        if throttle_ms > 0 and not connection.is_closed:
+            if connection.mute is None:
+                connection.mute = Mute(connection)
+            connection.mute.begin(throttle_ms)
         return throttle_ms
 
     def _limit(
-        self, key: str, context: RequestContext, client_id: str | None
+        self, key: str, connection: ThrottledClient, client_id: str | None
     ) -> ClientLimit | None:
         name = (client_id or "")[:CLIENT_ID_MAX]
-        return self._state.quotas.limit(key, context.principal.name, name)
+        return self._state.quotas.limit(key, connection.principal.name, name)
 
     def _rate(self, key: str, shared_by: QuotaEntity) -> QuotaRate:
         """Return the rate of an entity; a new one takes the place of the least recently used."""

@@ -15,20 +15,24 @@ import socket
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from ...wire.framing import Buffer, FrameReceiver
+from ...runtime.turn_share import TurnShare
+from ...wire.framing import Buffer, FrameMemory, FrameReceiver
 from ...wire.primitives import MalformedFrame
+from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener
+from .answer_times import AnswerTimes
 from .closing import CloseConnection, UnservedRequest
 from .dispatch import Api, Dispatcher, RequestContext
+from .memory_budget import MemoryBudget
 from .pending_answer import PendingAnswer
 from .tcp_info import has_peer_closed, since_last_data_ms
 from .tls.reasons import NOT_PLAIN, is_tls
+from .unserved_requests import UnservedRequests
 
 if TYPE_CHECKING:
     from .sasl.guard import GuardedDispatcher
-    from .server import KafkaServer
 
 PIPELINED_MAX = 64
 REQUESTS_AT_A_STRETCH = 32  # then other connections get their turn
@@ -43,6 +47,27 @@ InFlight = tuple[Answer, int, int, float]  # an answer; bytes of its request, AP
 NO_API = -1
 
 
+class ConnectionServer(Protocol):
+    """The server of a connection: what all its connections share, and what it is told of each."""
+
+    dispatcher: Dispatcher
+    config: BrokerConfig
+    frame_memory: FrameMemory
+    budget: MemoryBudget
+    loop: asyncio.AbstractEventLoop
+    share: TurnShare
+    times: AnswerTimes
+    unserved: UnservedRequests
+    now_s: float
+    is_stopping: bool
+
+    def request_bytes_max(self, listener: Listener) -> int: ...
+    def admit(self, connection: "Connection") -> RequestContext | None: ...
+    def heard_first(self, connection: "Connection") -> None: ...
+    def removed(self, connection: "Connection") -> None: ...
+    def note_closed(self, connection: "Connection", reason: str) -> None: ...
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one connection; the server makes it, the event loop drives it.
@@ -50,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
     Seconds are those of the server's coarse monotonic clock (`now_s`, about one second exact).
     """
 
-    _server: "KafkaServer"
+    _server: ConnectionServer
     listener: Listener
     _receiver: FrameReceiver = field(init=False)
     _transport: asyncio.Transport | None = None

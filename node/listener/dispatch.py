@@ -40,7 +40,7 @@ from .large_requests import ClientGone, LargeRequests, Place
 from .partial_decision import DecisionInPart
 from .pending_answer import PendingAnswer
 from .request_context import RequestContext
-from .request_time import RequestTime, begin_request
+from .request_time import EXEMPT, RequestTime
 
 API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
@@ -232,6 +232,13 @@ def _end(task: "asyncio.Task[None]") -> None:
     asyncio.get_running_loop().call_soon(task.cancel)
 
 
+def _begin_request(context: RequestContext, header: RequestHeader) -> RequestTime | None:
+    """Return what measures a request; None for one that no quota holds."""
+    if not context.is_let_in or header.api_key in EXEMPT:
+        return None
+    return RequestTime(context.broker.quotas, context, header)
+
+
 class Dispatcher:
     """Finds the handler of a frame and sees to it that something comes of it."""
 
@@ -277,14 +284,17 @@ class Dispatcher:
         )
         request_time = None
         if context.broker.quotas.counts_requests:
-            request_time = begin_request(context, header)
+            request_time = _begin_request(context, header)
         try:
             if request_time is None:
                 outcome = api.handle(context, header, body)
             else:
-                outcome = request_time.handle(api.handle, body)
+                context.request_time = request_time
+                outcome = request_time.call(api.handle, context, header, body)
         except Exception as error:
             outcome = self._answer_error(context, api, header, body, error)
+        finally:
+            context.request_time = None
         if request_time is not None:
             outcome = self._measured(request_time, context, api, header, body, outcome)
         if type(outcome) is list:

@@ -1,47 +1,55 @@
 """The pause of a connection whose client has used up its quota (KIP-219)."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Protocol
 
-from .request_context import RequestContext
+
+class MutedConnection(Protocol):
+    """A connection that can be muted: no request of it starts while it is."""
+
+    on_close: list[Callable[[], None]]
+    is_muted: bool
+    resume: Callable[[], None] | None
 
 
 class Mute:
     """Lets a connection start no request for a while; of two pauses the longer one counts."""
 
-    __slots__ = ("_context", "_timer", "_until_s")
+    __slots__ = ("_connection", "_timer", "_until_s")
 
-    def __init__(self, context: RequestContext) -> None:
-        self._context: RequestContext | None = context
+    def __init__(self, connection: MutedConnection) -> None:
+        self._connection: MutedConnection | None = connection
         self._timer: asyncio.TimerHandle | None = None
         self._until_s = 0.0
-        context.on_close.append(self.close)
+        connection.on_close.append(self.close)
 
     def begin(self, throttle_ms: float) -> None:
         """Pause for so long from now on, or for as long as the pause that is under way."""
-        if self._context is None:
+        if self._connection is None:
             return
         loop = asyncio.get_running_loop()
         self._until_s = max(self._until_s, loop.time() + throttle_ms / 1000)
-        self._context.is_muted = True
+        self._connection.is_muted = True
         if self._timer is None:
             self._timer = loop.call_at(self._until_s, self._look)
 
     def close(self) -> None:
         """The connection is gone: keep nothing of it."""
-        self._context = None
+        self._connection = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
         self._timer = None
-        context = self._context
-        if context is None:
+        connection = self._connection
+        if connection is None:
             return
         loop = asyncio.get_running_loop()
         if loop.time() < self._until_s:
             self._timer = loop.call_at(self._until_s, self._look)
             return
-        context.is_muted = False
-        if context.resume is not None:
-            context.resume()
+        connection.is_muted = False
+        if connection.resume is not None:
+            connection.resume()

@@ -2,22 +2,39 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...coordinator.security.principal import ANONYMOUS, Principal
 from ..security.access import Access
 from .memory_budget import MemoryBudget
+from .muting import Mute
+from .request_time import RequestTime
 from .sasl.login import Login
 
 if TYPE_CHECKING:
-    from ..handlers.fetch.repeated_fetch import RepeatedFetch
-    from ..handlers.produce.queue import ProduceQueue
     from ..services import BrokerServices
-    from .dispatch import Api
-    from .muting import Mute
-    from .request_time import RequestTime
 
 ANSWER_BYTES_MAX = 128 * 1024 * 1024  # where no server counts
+
+
+class ServedApi(Protocol):
+    """The versions of one API that are served; `advertised_from` where ApiVersions says more."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def min_version(self) -> int: ...
+    @property
+    def max_version(self) -> int: ...
+    @property
+    def advertised_from(self) -> int | None: ...
+
+
+class WaitingProduces(Protocol):
+    """Produces of one connection that wait to be verified."""
+
+    @property
+    def needs_no_client(self) -> bool: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -43,20 +60,20 @@ class RequestContext:
     principal: Principal = ANONYMOUS
     listener: str = "PLAINTEXT"
     client_software: tuple[str, str] = ("unknown", "unknown")
-    table: Mapping[int, "Api"] = field(default_factory=dict)
+    table: Mapping[int, ServedApi] = field(default_factory=dict)
     on_close: list[Callable[[], None]] = field(default_factory=list)
     is_closed: bool = False
-    produce_queue: "ProduceQueue | None" = None
-    repeated_fetch: "RepeatedFetch | None" = None
+    produce_queue: WaitingProduces | None = None
+    repeated_fetch: object = None
     waited_ms: Callable[[], int] = lambda: 0
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(ANSWER_BYTES_MAX))
     connected_at_ms: int = 0
     login: Login | None = None
     client_id: str | None = None
     is_muted: bool = False
-    mute: "Mute | None" = None
+    mute: Mute | None = None
     resume: Callable[[], None] | None = None
-    request_time: "RequestTime | None" = None
+    request_time: RequestTime | None = None
     _access: Access | None = None
 
     @property

@@ -6,18 +6,13 @@ that of the broker's one loop.
 """
 
 import struct
-from collections.abc import Awaitable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from ...runtime.spent_time import SpentTime
 from ...wire.framing import Buffer, RequestHeader
 from ...wire.messages import control
+from .client_quotas import ClientQuotas, ThrottledClient
 from .pending_answer import PendingAnswer
-from .request_context import RequestContext
-
-if TYPE_CHECKING:
-    from .dispatch import Handler, Outcome
 
 PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS = 0, 1, 17, 18
 WRITE_TXN_MARKERS, SASL_AUTHENTICATE = 27, 36
@@ -29,26 +24,19 @@ _ENTRY_BYTES = 7  # of an API in an answer to ApiVersions
 class RequestTime(SpentTime):
     """The time that one request takes, and for how long its client is throttled."""
 
-    __slots__ = ("_context", "_header", "_is_recorded")
+    __slots__ = ("_connection", "_header", "_is_recorded", "_quotas")
 
-    def __init__(self, context: RequestContext, header: RequestHeader) -> None:
-        super().__init__(context.broker.quotas.clock_s)
-        self._context, self._header = context, header
+    def __init__(
+        self, quotas: ClientQuotas, connection: ThrottledClient, header: RequestHeader
+    ) -> None:
+        super().__init__(quotas.clock_s)
+        self._quotas, self._connection, self._header = quotas, connection, header
         self._is_recorded = False
-
-    def handle(self, handle: "Handler", body: memoryview) -> "Outcome | Awaitable[Outcome]":
-        """Call the handler of the request."""
-        context = self._context
-        context.request_time = self
-        try:
-            return self.call(handle, context, self._header, body)
-        finally:
-            context.request_time = None
 
     def throttle_ms(self) -> int:
         """Record what was spent, for the answer."""
-        self._is_recorded, context = True, self._context
-        return context.broker.quotas.requested(context, self._header.client_id, self.seconds)
+        self._is_recorded, client_id = True, self._header.client_id
+        return self._quotas.requested(self._connection, client_id, self.seconds)
 
     def finish(self, body: list[Buffer]) -> list[Buffer]:
         """Record what was spent, and tell the client in the answer for how long it must pause.
@@ -66,13 +54,6 @@ class RequestTime(SpentTime):
             pending.finish = self.finish
         elif pending.buffers:
             pending.buffers = self.finish(pending.buffers)
-
-
-def begin_request(context: RequestContext, header: RequestHeader) -> RequestTime | None:
-    """Return what measures a request; None for one that no quota holds."""
-    if not context.is_let_in or header.api_key in EXEMPT:
-        return None
-    return RequestTime(context, header)
 
 
 def with_throttle(body: list[Buffer], api_key: int, version: int, throttle_ms: int) -> list[Buffer]:

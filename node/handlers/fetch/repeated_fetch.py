@@ -114,7 +114,7 @@ def note(context: RequestContext, version: int, body: memoryview) -> Steps[Repea
         rows = yield from fetch_rows(body, version)
     if context.is_closed:
         return None
-    repeated = context.repeated_fetch
+    repeated = _of(context)
     if repeated is not None:
         if rows is not None and repeated.is_same(rows):
             return repeated
@@ -127,6 +127,12 @@ def note(context: RequestContext, version: int, body: memoryview) -> Steps[Repea
 
 
 def _close(context: RequestContext) -> None:
-    repeated, context.repeated_fetch = context.repeated_fetch, None  # a cycle, else
+    repeated, context.repeated_fetch = _of(context), None  # a cycle, else
     if repeated is not None:
         repeated.close()
+
+
+def _of(context: RequestContext) -> RepeatedFetch | None:
+    repeated = context.repeated_fetch
+    assert repeated is None or isinstance(repeated, RepeatedFetch)
+    return repeated

@@ -26,6 +26,7 @@ from ....wire.errors import ErrorCode, UnsupportedVersion, error_for
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import api_keys, control, requests, responses
 from ...listener.dispatch import Api, RequestContext, control_api
+from ...listener.request_context import ServedApi
 from ...security.rights import OPEN, on_cluster
 from ..answers import code_only, code_with_message, entries_bytes
 from .configs import LOGGER_RESOURCE
@@ -90,7 +91,7 @@ def _refusal(context: RequestContext, request: "requests.ApiVersionsRequest") ->
     return ErrorCode.NONE if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
-def _versions(table: Mapping[int, Api]) -> "responses.ApiVersions.Response":
+def _versions(table: Mapping[int, ServedApi]) -> "responses.ApiVersions.Response":
     return {
         "api_keys": [
             {

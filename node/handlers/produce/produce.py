@@ -36,6 +36,7 @@ def handle(context: RequestContext, header: RequestHeader, body: memoryview) -> 
     is late (`connection_fence`).
     """
     queue, version = context.produce_queue, header.api_version
+    assert queue is None or isinstance(queue, ProduceQueue)
     throttle_ms = 0
     if context.broker.quotas.counts_produced:
         size_bytes = header.body_offset + len(body)
