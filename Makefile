@@ -1,7 +1,7 @@
 # The usual commands. `make check` and `make test` together are what CI runs (.ci/run).
 PYTHON = .venv/bin/python
 
-.PHONY: help dev check docs test chaos soak simulation bench screenshots
+.PHONY: help dev check docs test chaos nightly soak simulation bench screenshots
 
 help:
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/ -/'
@@ -27,6 +27,9 @@ test: ## the tests of the README
 
 chaos: ## minutes of faults under load
 	$(PYTHON) -m pytest -m chaos
+
+nightly: ## all heavy tests, and minutes of faults
+	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "in_turn or chaos"
 
 soak: ## thousands of simulated clusters, and a large real one: hours
 	$(PYTHON) -m pytest -m soak

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import os
 import shutil
 import signal
 import sys
@@ -22,9 +23,11 @@ from .interop.client_peers import KAFKA, running
 from .interop.comparison import COMPARED
 from .interop.kafka_peer import KafkaPeer, archive_classes, is_enabled
 from .pipeline.spark_session import spark  # noqa: F401 (a fixture)
+from .rounds import ROUND, round_number, skipped
 
 pytest_plugins = ["pytester"]  # of tests/proof/pytest_plugin/test_plugin.py
 _WORKER_KEY = "oncelog_compared"
+_TAKES_TURNS = "ONCELOG_TAKES_TURNS"
 LONG = {"simulation", "switches", "demo", "prove"}  # folders with tests of half a minute
 HANGS_AFTER_S = 600  # what a coroutine waits for does not come any more
 
@@ -49,6 +52,19 @@ def pytest_configure(config: pytest.Config) -> None:
         archive_classes()
     _compile_plugins_once()
     compile_once(config)
+    if not hasattr(config, "workerinput"):  # xdist's workers are given what this decides
+        is_whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+        asks = config.option.keyword or "in_turn" in config.option.markexpr
+        os.environ[_TAKES_TURNS] = "1" if is_whole and not asks else ""
+        os.environ[ROUND] = str(round_number())  # the same for all, though the day may end
+
+
+def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that have their turn in another round."""
+    heavy = {item.nodeid: item for item in items if item.get_closest_marker("in_turn")}
+    others = skipped(round_number(), list(heavy))
+    config.hook.pytest_deselected(items=[heavy[name] for name in others])
+    items[:] = [item for item in items if item.nodeid not in others]
 
 
 def pytest_runtest_setup() -> None:
@@ -69,7 +85,7 @@ def _compile_plugins_once() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs an Apache Kafka is skipped where none is wanted.
 
     Keep the tests of a module with fixtures of its own together: else each worker sets them up.
@@ -77,6 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Such a fixture is a cluster, a JVM or a large log more often than not. A test of a minute does
     not come last, where the other workers would wait for it.
     """
+    if os.environ.get(_TAKES_TURNS):
+        _take_turns(config, items)
     items.sort(key=lambda item: LONG.isdisjoint(item.path.parts))
     for item in items:
         if item.get_closest_marker("kafka") and not is_enabled():

@@ -1,6 +1,7 @@
 """Which cases of a large set run in a build: a part each time, and all in turn.
 
-The marks `chaos` and `soak` run whole sets.
+The marks `chaos` and `soak` run whole sets. Of the tests that are marked `in_turn` the default run
+takes one in three, each day others; `-m in_turn`, a path or `-k` takes all that are asked for.
 """
 
 import datetime
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 Case = TypeVar("Case")
+TURNS = 3
 ROUND = "ONCELOG_ROUND"  # the number of a build, where it has one; else the day counts
 
 
@@ -21,3 +23,8 @@ def round_number() -> int:
 def chosen(number: int, count: int, cases: Sequence[Case]) -> list[Case]:
     """Return `count` of the cases; each round goes on where the one before it ended."""
     return [cases[(number * count + i) % len(cases)] for i in range(count)]
+
+
+def skipped(number: int, names: Sequence[str]) -> set[str]:
+    """Return which of the tests that are marked `in_turn` have their turn in another round."""
+    return {name for at, name in enumerate(sorted(names)) if (at + number) % TURNS}

@@ -30,6 +30,7 @@ def words_of(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.in_turn
 def test_a_run_that_is_ended_in_the_middle_leaves_no_process_and_no_port(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with subprocess.Popen(command(run, "--seconds", "60"), stderr=subprocess.PIPE) as process:

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.cluster
 DEADLINE_S = 30
 
 
+@pytest.mark.in_turn
 def test_a_deaf_node_is_fenced_and_comes_back_when_it_hears(tmp_path: Path) -> None:
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
         cluster.ask(lambda a: a.create_topic("t", partitions=6, replication_factor=3))

@@ -24,6 +24,7 @@ LIMIT_BYTES = 12 * 1024 * 1024  # above a segment of the Raft journal, which mus
 RECORDS, RECORD_BYTES = 2500, 10_000
 
 
+@pytest.mark.in_turn
 def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
     with Cluster(nodes=3, data=tmp_path / "cluster") as cluster:
         quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
@@ -71,6 +72,7 @@ def test_a_full_disk_moves_the_leader_and_loses_nothing(tmp_path: Path) -> None:
         cluster.wait_for_isr(TOPIC, 3)
 
 
+@pytest.mark.in_turn
 def test_a_follower_that_has_room_again_is_in_sync_without_a_restart(tmp_path: Path) -> None:
     with FaultyCluster(nodes=3, data=tmp_path / "cluster") as cluster:
         quiet = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}

@@ -48,6 +48,7 @@ async def commit(bootstrap: str, topic: str, value: bytes) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 async def test_levels_survive_a_kill_of_all_nodes_and_clients_go_by_them(tmp_path: Path) -> None:
     with Cluster(nodes=3, data=tmp_path / "data") as cluster:
         async with Admin(cluster.bootstrap) as admin:

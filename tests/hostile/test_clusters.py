@@ -18,6 +18,7 @@ def test_cluster_holds_under_hostile_frames_on_each_listener() -> None:
     assert run.attack(20_000, (*PROTOCOLS, run.PEER), 40, late_s=BUSY_S) == []
 
 
+@pytest.mark.in_turn
 def test_cluster_holds_in_floods() -> None:
     assert floods.floods(0.05, 1.0, late_s=BUSY_S) == []
 

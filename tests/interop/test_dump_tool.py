@@ -76,6 +76,7 @@ def _kill_in_turn(cluster: Cluster) -> None:
     time.sleep(0.7)
 
 
+@pytest.mark.in_turn
 def test_the_dump_tool_has_no_complaint(tmp_path: Path) -> None:
     failed: list[str] = []
     stop = threading.Event()

@@ -48,6 +48,7 @@ def test_javas_tools_work(cluster):
     assert len(read.split()) == 5
 
 
+@pytest.mark.in_turn
 def test_javas_group_tool_works(cluster):
     groups = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
     found = r"^g\s+g\s+{partition}\s+(\d+|-)\s+(\d+)\s+(\d+|-)"

@@ -115,6 +115,7 @@ def _wait_for(server: Server, topic: str, partitions: int, count: int) -> None:
         ),
     ],
 )
+@pytest.mark.in_turn
 def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
     """Each record exactly once, while the copier and brokers are killed with -9.
 
@@ -145,6 +146,7 @@ def test_kafkas_copier_is_killed(server, tmp_path, count, membership):
     assert found == values, "the order is another"
 
 
+@pytest.mark.in_turn
 def test_a_stream_is_killed(server, tmp_path):
     """exactly_once_v2: an instance is killed, another goes on; the counts come out right."""
     count, keys, mark = 3_000, 7, random.randrange(10**6)

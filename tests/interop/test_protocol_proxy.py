@@ -125,6 +125,7 @@ def test_a_transaction_whose_commit_is_not_answered_counts_once(bench, client: t
     assert len({request.connection.broker_id for request in written}) == 1
 
 
+@pytest.mark.in_turn
 def test_librdkafka_in_a_group_with_errors_and_lost_commits(bench):
     from confluent_kafka import Consumer, TopicPartition
 

@@ -285,6 +285,7 @@ def test_the_job_of_flights_takes_a_file(spark, kafka, tmp_path, capsys):
     assert "--bootstrap HOST:PORT, or in --command-config" in capsys.readouterr().err
 
 
+@pytest.mark.in_turn
 def test_what_a_sink_left_open_is_ended_by_a_file(kafka, tmp_path):
     login = kafka.login("SASL_SSL", "PLAIN")
 

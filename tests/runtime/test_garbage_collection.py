@@ -90,6 +90,7 @@ def garbage_of(cluster: Cluster, node_id: int) -> dict[str, int]:
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 def test_what_comes_and_goes_leaves_no_cycles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,6 +207,7 @@ EFFECTS = {
 }
 
 
+@pytest.mark.in_turn
 def test_faults_of_all_kinds_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that they are drawn: that something is broken then."""
     seen: Counter[str] = Counter()

@@ -66,6 +66,7 @@ async def test_part_that_fails_is_named_and_asked_for_again(problem: Exception):
         await observer.close()
 
 
+@pytest.mark.in_turn
 async def test_records_of_aborted_data_only_are_looked_for_within_bounds(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await opened.admin.create_topic("orders", partitions=1)

@@ -86,6 +86,7 @@ async def test_groups_show_both_lags_and_the_partition_that_holds_them(tmp_path:
         await producer.close()
 
 
+@pytest.mark.in_turn
 async def test_records_tell_which_transaction_wrote_them_and_how_it_ended(tmp_path: Path):
     async with open_site(tmp_path) as opened:
         await filled(opened)

@@ -73,6 +73,7 @@ def test_proxy_of_another_cluster_writes_a_ca_of_its_own(cluster: Cluster, tmp_p
     assert "its answer was lost" in out
 
 
+@pytest.mark.in_turn
 def test_observe_sees_requests_of_a_logged_in_client(cluster: Cluster, tmp_path: Path) -> None:
     words = ("observe", "--seconds", "10", "--data", str(cluster.data))
     with started(*words, cwd=tmp_path) as (process, told):

@@ -166,6 +166,7 @@ def test_node_that_a_fault_starts_again_while_nodes_end_is_ended_too(tmp_path, m
         assert started == [1] and cluster.node(1).find(thorough=True) is None
 
 
+@pytest.mark.in_turn
 def test_node_that_a_fault_starts_while_others_end_is_ended_too(tmp_path, monkeypatch):
     kill, spawned = NodeProcess.kill, list[int]()
     with Cluster(3, data=tmp_path / "data") as cluster:

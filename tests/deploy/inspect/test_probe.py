@@ -124,6 +124,7 @@ def test_a_probe_without_targets_is_an_error():
 
 @pytest.mark.cluster
 @pytest.mark.xdist_group("probe")
+@pytest.mark.in_turn
 def test_the_doctor_sees_a_deaf_node_and_its_fence(tmp_path, capsys):
     with Cluster(3, data=tmp_path / "c") as cluster:
         ordinary = ["doctor", "--probe", "--seconds", "0.3", "--data", str(cluster.data)]

@@ -17,11 +17,13 @@ PROGRAM = Path(__file__).parents[1] / "java" / "ConsumerProtocol.java"
 
 
 @pytest.mark.parametrize("what", ["come-and-go", "pattern", "static", "copy"])
+@pytest.mark.in_turn
 def test_program_of_the_consumer_protocol_ends_well(newer_groups, what):
     printed = printed_by(java_source(PROGRAM, newer_groups, f"java-{what}", what))
     assert printed.splitlines()[-1] == "OK", printed
 
 
+@pytest.mark.in_turn
 def test_copy_outlives_its_coordinator(newer_cluster):
     """Each record once, though the group's coordinator is killed while members come and go."""
     name, lines, killed = "java-copy-of-a-killed", [], None

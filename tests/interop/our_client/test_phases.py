@@ -131,6 +131,7 @@ class Run:
         ],
     ],
 )
+@pytest.mark.in_turn
 async def test_a_death_in_each_phase_costs_no_more_than_its_transaction(cluster, role, version):
     topic = await new_topic(cluster.bootstrap, PARTITIONS)
     blow = Blow(cluster, topic, role)

@@ -32,6 +32,7 @@ def test_what_was_recorded_has_no_difference() -> None:
     "name",
     [each if each in SOON else pytest.param(each, marks=pytest.mark.soak) for each in NAMES],
 )
+@pytest.mark.in_turn
 def test_a_client_meets_the_same_at_both(name: str, tmp_path: Path) -> None:
     if why := missing(name):
         pytest.skip(why)

@@ -36,6 +36,7 @@ def parsed(spark, tmp_path_factory):
     return flight_frames.parse(spark.read.parquet(str(file)))
 
 
+@pytest.mark.in_turn
 def test_sums_are_those_of_the_csv(parsed):
     sums = flight_frames.sum_records(flight_frames.delay_sums(parsed, "month"))
     found = dict(window_sums.read_sum(bytes(r["key"]), bytes(r["value"])) for r in sums.collect())

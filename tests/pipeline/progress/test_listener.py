@@ -44,6 +44,7 @@ def start(spark: "SparkSession", cluster: Cluster, folder: Path) -> "StreamingQu
     )
 
 
+@pytest.mark.in_turn
 def test_a_query_is_watched_by_lines_figures_and_lag(
     spark: "SparkSession",
     cluster: Cluster,

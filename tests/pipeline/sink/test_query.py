@@ -124,6 +124,7 @@ def run_side_by_side(spark: "SparkSession", job: StatefulJob, deaths: dict[str, 
     ],
     ids=["files", "rocksdb-1", "rocksdb-2", "rocksdb-2-windows"],
 )
+@pytest.mark.in_turn
 def test_state_and_watermark_go_on_where_a_query_died(
     spark: "SparkSession",
     cluster: Cluster,

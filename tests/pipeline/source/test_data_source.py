@@ -162,6 +162,7 @@ def test_raw_rows_show_markers_and_are_the_same_from_files(
     assert sorted(files.drop("replica").collect(), key=lambda row: row.offset) == rows
 
 
+@pytest.mark.in_turn
 def test_a_stream_goes_on_where_it_was_and_finds_new_partitions(
     spark: "SparkSession", cluster: Cluster, topic: str, admin: BlockingAdmin, checkpoint: str
 ) -> None:

@@ -26,6 +26,7 @@ def nothing() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 def test_an_application_between_whose_output_and_commit_it_dies_is_convicted(
     tmp_path: Path,
 ) -> None:
@@ -43,6 +44,7 @@ def test_an_application_between_whose_output_and_commit_it_dies_is_convicted(
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 def test_a_transactional_application_is_cleared() -> None:
     outcome = oncelog.prove(
         program("transactional"), faults="lose-answer@EndTxn,kill@before-commit", seed=1

@@ -108,6 +108,7 @@ def test_its_marker_is_known(pytester):
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 def test_tests_share_a_cluster_and_find_it_whole_and_fresh(pytester):
     pytester.makepyfile(
         SESSION
@@ -144,6 +145,7 @@ def test_tests_share_a_cluster_and_find_it_whole_and_fresh(pytester):
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 def test_failures_tell_what_was_done_to_the_cluster_and_what_was_left_open(pytester):
     pytester.makepyfile(
         SESSION
@@ -294,6 +296,7 @@ def test_a_cluster_that_does_not_start_leaves_its_words_and_nothing_else(pyteste
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 def test_workers_have_clusters_of_their_own_that_may_be_kept_and_need_no_extras(
     pytester, own_temporary_directory
 ):

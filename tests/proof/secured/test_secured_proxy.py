@@ -77,6 +77,7 @@ def test_files_for_clients_name_the_proxy_and_are_their_owners(
         assert "bootstrap.servers=127.0.0.1:7\n" in text and password in text
 
 
+@pytest.mark.in_turn
 def test_prove_judges_an_application_on_a_secured_cluster() -> None:
     outcome = oncelog.prove(
         [sys.executable, str(PROGRAMS / "secured.py")],

@@ -19,6 +19,7 @@ from ...secret_watch import SecretWatch
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 
+@pytest.mark.in_turn
 def test_demo_with_workers_counts_every_flight_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
@@ -57,6 +58,7 @@ def test_demo_with_spark_counts_every_flight_once(tmp_path: Path) -> None:
     assert report.outputs.distinct == 20_000
 
 
+@pytest.mark.in_turn
 def test_chaos_finds_nothing_wrong(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with SecretWatch(out):

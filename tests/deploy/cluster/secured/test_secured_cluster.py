@@ -127,6 +127,7 @@ def test_cluster_in_plain_text_does_not_become_secured(tmp_path: Path) -> None:
         Cluster(1, data=tmp_path / "data", secure=True).up()
 
 
+@pytest.mark.in_turn
 def test_command_line_aborts_what_sinks_left_open(cluster: Cluster) -> None:
     cluster.ask(lambda admin: admin.create_topic("sunk", partitions=1, replication_factor=1))
     name = "oncelog.spark.s.g1.0000abcd.1"

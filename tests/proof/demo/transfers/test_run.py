@@ -37,6 +37,7 @@ def run(
     return report
 
 
+@pytest.mark.in_turn
 def test_a_service_dies_decided_another_sleeps_and_every_row_has_its_event() -> None:
     report = run(3, "none", kinds=("decided", "sleeper"))
     assert report.exit_code == 0 and not report.findings

@@ -16,6 +16,7 @@ PROGRAM = Path(__file__).parent.parent / "programs" / "into_database.py"
 
 
 @pytest.mark.cluster
+@pytest.mark.in_turn
 def test_a_table_of_postgresql_is_judged(oncelog_cluster: oncelog.Cluster) -> None:
     with postgresql() as server:
         outcome = oncelog.prove(
