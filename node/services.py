@@ -25,7 +25,7 @@ from .membership.recently_fenced_brokers import RecentlyFencedBrokers
 from .membership.suspected_brokers import SuspectedBrokers
 from .partitions.batch_contents import PLACES
 from .partitions.refused_batches import RefusedBatches
-from .security.authorizer import authorizer_of
+from .security.access import authorizer_of
 from .transactions.connection_fence import ProducerConnectionFence
 from .transactions.service import TransactionCoordinators
 from .transactions.verifier import TransactionVerifier

@@ -22,12 +22,12 @@ from ...wire.framing import Buffer, FrameMemory, FrameReceiver
 from ...wire.primitives import MalformedFrame
 from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener
+from ..linux import has_peer_closed, since_last_data_ms
 from .answer_times import AnswerTimes
 from .closing import CloseConnection, UnservedRequest
 from .dispatch import Api, Dispatcher, RequestContext
 from .memory_budget import MemoryBudget
 from .pending_answer import PendingAnswer
-from .tcp_info import has_peer_closed, since_last_data_ms
 from .tls.reasons import NOT_PLAIN, is_tls
 from .unserved_requests import UnservedRequests
 

@@ -5,6 +5,7 @@ import logging
 import shlex
 
 from ...coordinator.acls.authorizer import AclAuthorizer
+from ...coordinator.metadata.cluster_state import ClusterState
 from ...coordinator.security.principal import Principal
 from ...runtime.rate_limited_log import LimitedLog
 from ...runtime.steps import Steps
@@ -16,6 +17,8 @@ from ...wire.errors import (
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
+from ..config.authorizer_keys import principals_of
+from ..config.broker_config import BrokerConfig
 
 REMEMBERED_MAX = 4_096  # decisions of a connection
 REMEMBERED_NAME_MAX = 256  # letters; longer ones would cost a connection its memory
@@ -98,3 +101,14 @@ class Access:
             resource,
         )
         return _FAILURES.get(resource_type, ClusterAuthorizationFailed)()
+
+
+def authorizer_of(config: BrokerConfig, state: ClusterState) -> AclAuthorizer | None:
+    """Return what decides by the ACLs of the metadata; None where nothing is restricted."""
+    if not config.authorizer_class_name:
+        return None
+    return AclAuthorizer(
+        state,
+        super_users=principals_of(config.super_users),
+        allows_everyone=config.allow_everyone_if_no_acl_found,
+    )

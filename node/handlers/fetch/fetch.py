@@ -20,6 +20,7 @@ from ....wire.errors import InvalidRequest, KafkaError
 from ....wire.framing import Buffer, RequestHeader
 from ....wire.messages import fetch
 from ....wire.messages.fetch import (
+    OLDEST,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -28,15 +29,14 @@ from ....wire.messages.fetch import (
 )
 from ...listener.dispatch import BODY_AT_ONCE_BYTES_MAX, Api, CloseConnection, RequestContext
 from ...listener.pending_answer import PendingAnswer
+from ...listener.request_time import FETCH, with_throttle
 from ...partitions.replica_manager import ReplicaManager
 from ...security.rights import ByHandler
 from ..answers import nested
 from . import repeated_fetch, session_fetch
 from .partition_reader import FetchLook, FetchRead, fetched
 from .session_fetch import SessionFetch
-from .throttling import throttled
 
-FETCH = 1
 PARTITIONS_AT_ONCE_MAX = 200  # about 1 ms
 
 
@@ -72,7 +72,7 @@ def handle(
     if context.broker.quotas.counts_fetched:
         context.client_id = header.client_id
         outcome = _fetch(context, header.api_version, body)
-        return throttled(context, header.client_id, outcome)
+        return _throttled(context, header.client_id, outcome)
     return _fetch(context, header.api_version, body)
 
 
@@ -324,3 +324,40 @@ def apis() -> tuple[Api, ...]:
     versions = fetch.OLDEST, fetch.NEWEST
     rights = (ByHandler(((AclOperation.READ, ResourceType.TOPIC),)),)
     return (Api(FETCH, *versions, handle, _on_error, ends_with_client=True, rights=rights),)
+
+
+async def _throttled(
+    context: RequestContext,
+    client_id: str | None,
+    outcome: list[Buffer] | PendingAnswer | Coroutine[Any, Any, list[Buffer]],
+) -> list[Buffer] | None:
+    """Record the answer, when it is there, and write the throttle time into it.
+
+    Against Kafka, which sends a throttled client an empty answer and lets it ask again: here the
+    records go out at once, and the pause comes behind them. The rate is the same.
+    """
+    if isinstance(outcome, PendingAnswer):
+        body = await _completed(outcome)
+    elif isinstance(outcome, list):
+        body = outcome
+    else:
+        body = await outcome
+    if not body:
+        return body
+    size_bytes = sum(map(len, body))
+    throttle_ms = context.broker.quotas.fetched(context, client_id, size_bytes)
+    return with_throttle(body, FETCH, OLDEST, throttle_ms)
+
+
+async def _completed(pending: PendingAnswer) -> list[Buffer] | None:
+    if not pending.is_done:
+        done = asyncio.Event()
+        pending.notify(done.set)
+        try:
+            await done.wait()
+        except asyncio.CancelledError:
+            pending.abandon()
+            raise
+    if pending.close_reason is not None:
+        raise CloseConnection(pending.close_reason)
+    return pending.buffers

@@ -106,39 +106,3 @@ def test_secrets_are_hidden_by_any_of_their_names():
     found = hidden_secrets(given)
     assert found == {**given, "sasl.password": Secret("a"), "ssl_keystore_key": Secret("b")}
     assert hidden_secrets(found) == found
-
-
-def test_tokens_and_certificates_for_confluent_kafka(tmp_path):
-    config, _ = read(tmp_path, OAUTH)
-    assert in_librdkafka_s_words(config) == {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "OAUTHBEARER",
-        "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.token.endpoint.url": "https://login/token",
-        "sasl.oauthbearer.client.id": "app",
-        "sasl.oauthbearer.client.secret": "geheim",
-        "sasl.oauthbearer.scope": "kafka",
-        "sasl.oauthbearer.extensions": "a=1,b=2",
-        "https.ca.location": "/ca.pem",
-        "ssl.certificate.location": "/me.pem",
-        "ssl.key.location": "/me.pem",
-        "ssl.key.password": "geheim",
-        "enable.ssl.certificate.verification": "true",
-        "ssl.endpoint.identification.algorithm": "none",
-    }
-    assert in_librdkafka_s_words({}) == {}
-
-
-def test_confluent_kafka_knows_all_these_names(tmp_path):
-    confluent_kafka = pytest.importorskip("confluent_kafka")
-    config, _ = read(tmp_path, OAUTH)
-    words = in_librdkafka_s_words(config)
-    for gone in [name for name in words if name.endswith("location") or name == "ssl.key.password"]:
-        del words[gone]  # files that are not there
-    confluent_kafka.Producer(words)
-
-
-def test_a_function_that_gives_tokens_is_not_for_confluent_kafka():
-    oauth = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
-    with pytest.raises(ValueError, match="confluent-kafka does not take"):
-        in_librdkafka_s_words({**oauth, "sasl.oauthbearer.token.provider": lambda: "token"})
