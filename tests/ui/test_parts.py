@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.proof.pages.markup import element
+from oncelog.proof.pages.parts import clock, duration, number, size
 from oncelog.ui.addresses import group_address, records_address, transaction_address
-from oncelog.ui.pages.markup import element
-from oncelog.ui.pages.parts import clock, duration, number, size
 from oncelog.ui.record_rows import record_rows, text
 from oncelog.ui.request_pace import RequestPace
 from oncelog.ui.web.access import PageAccess

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.proof.pages.axis import TICKS_MAX
 from oncelog.ui import documents
 from oncelog.ui.facts import ClusterEvent, ClusterSample
 from oncelog.ui.pages.curves import throughput
 from oncelog.ui.pages.frame import PageFrame
-from oncelog.ui.pages.timeline import TICKS_MAX, timeline_page
+from oncelog.ui.pages.timeline import timeline_page
 from oncelog.ui.window import MINUTE_MS, MINUTES, TimeWindow
 
 from .known_facts import facts

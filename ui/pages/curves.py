@@ -4,43 +4,15 @@ The numbers stand beside each curve as text, so that it can be read without seei
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from ...proof.pages.axis import Curve
+from ...proof.pages.markup import Html, element
+from ...proof.pages.parts import number
 from ..facts import ClusterSample
-from .markup import Html, element
-from .parts import number
 
 WIDTH, HEIGHT = 240, 44
-POINTS_MAX, LINE_POINTS_MAX = 240, 400
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A name, a unit, and points of (wall-clock ms, value)."""
-
-    name: str
-    unit: str
-    points: Sequence[tuple[int, float]]
-
-    @property
-    def highest(self) -> float:
-        return max((value for _, value in self.points), default=0.0)
-
-    def line(self, start_ms: int, end_ms: int, box: tuple[float, float, float, float]) -> Html:
-        """Return the line between two times in a box of x, y, width and height."""
-        x, y, width, height = box
-        at_once = -(-len(self.points) // LINE_POINTS_MAX)  # of which the highest is drawn
-        shown = self.points
-        if at_once > 1:
-            groups = (shown[n : n + at_once] for n in range(0, len(shown), at_once))
-            shown = [max(group, key=lambda point: point[1]) for group in groups]
-        span, top = max(1, end_ms - start_ms), max(self.highest, 1e-9)
-        points = " ".join(
-            f"{x + (t - start_ms) / span * width:.1f},{y + height - v / top * height:.1f}"
-            for t, v in shown
-        )
-        return element("polyline", points=points, class_="line")
+POINTS_MAX = 240
 
 
 def throughput(samples: Sequence[ClusterSample]) -> list[Curve]:

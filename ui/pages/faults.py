@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...proof.pages.markup import Child, Html, element, joined
+from ...proof.pages.parts import section, state, table
 from .frame import PageFrame, page
-from .markup import Child, Html, element, joined
 from .now import recent_events
-from .parts import section, state, table
 
 OF_STATE = {
     "down": ("start",),

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .markup import NOTHING, Child, Html, element, joined
-from .parts import clock, duration
+from ...proof.pages.markup import NOTHING, Child, Html, element, joined
+from ...proof.pages.parts import clock, duration
 
 VIEWS = (
     ("/", "Now"),

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...proof.pages.markup import Child, Html, element, joined
+from ...proof.pages.parts import facts, link, more, number, section, state, table
 from ..addresses import group_address, partition_address, transaction_address
 from .frame import PageFrame, page
-from .markup import Child, Html, element, joined
 from .now import recent_events
-from .parts import facts, link, more, number, section, state, table
 
 Document = Mapping[str, Any]
 ROWS_MAX = 500

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .markup import Child, element, joined
-from .parts import clock, link
+from ...proof.pages.markup import Child, element, joined
+from ...proof.pages.parts import clock, link
 
 Document = Mapping[str, Any]
 TOGETHER_MS = 2_000

@@ -3,13 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...proof.pages.markup import NOTHING, Child, Html, element, joined
+from ...proof.pages.parts import (
+    advice,
+    duration,
+    facts,
+    link,
+    more,
+    number,
+    section,
+    size,
+    state,
+    table,
+)
 from ..addresses import group_address, partition_address, transaction_address
 from ..facts import ClusterSample
 from .curves import all_curves, figure
 from .frame import PageFrame, page
 from .happened import event_rows
-from .markup import NOTHING, Child, Html, element, joined
-from .parts import advice, duration, facts, link, more, number, section, size, state, table
 
 TRANSACTIONS_MAX, EVENTS_MAX, TROUBLES_MAX = 20, 12, 100
 Document = Mapping[str, Any]

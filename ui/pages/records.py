@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ...proof.pages.markup import NOTHING, Child, Html, element, joined
+from ...proof.pages.parts import clock, facts, link, number, section, state, table
 from ..addresses import partition_address, records_address, transaction_address
 from .frame import PageFrame, page
-from .markup import NOTHING, Child, Html, element, joined
-from .parts import clock, facts, link, number, section, state, table
 
 Document = Mapping[str, Any]
 GLYPHS = {

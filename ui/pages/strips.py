@@ -7,8 +7,8 @@ stands for everything before the window, the rest is to scale. Pure.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .markup import NOTHING, Html, element, joined
-from .parts import duration, number
+from ...proof.pages.markup import NOTHING, Html, element, joined
+from ...proof.pages.parts import duration, number
 
 ROW, TOP, BOTTOM = 30, 26, 24
 BEFORE_MIN = 20  # offsets to scale before the last stable offset

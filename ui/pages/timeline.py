@@ -1,24 +1,19 @@
 """The view Timeline: what has happened, on one axis and as a list; pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from itertools import count, takewhile
 from typing import Any
 
+from ...proof.pages.axis import AxisRow, TimeAxis
+from ...proof.pages.markup import Child, Html, element, joined
+from ...proof.pages.parts import clock, link, section, table
 from ..facts import ClusterSample
 from ..window import MINUTE_MS, MINUTES, TimeWindow
-from .curves import Curve, throughput
+from .curves import throughput
 from .frame import PageFrame, page
 from .happened import event_rows
-from .markup import Child, Html, element, joined
-from .parts import clock, link, number, section, table
 
-WIDTH, LABELS, ROW, CURVE, TOP = 960, 150, 22, 44, 8
-LEFT, BREADTH = LABELS + 6, WIDTH - LABELS - 12
 ROWS_MAX = 500
-TICKS_MAX = 8
-TICK_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
 Document = Mapping[str, Any]
 
 
@@ -115,92 +110,18 @@ def _axis(
     if not events and not curves:
         return element("p", "Nothing to draw yet.", class_="empty")
     kinds = sorted({each["kind"] for each in events})
-    height = TOP + len(curves) * CURVE + len(kinds) * ROW + 4
-    axis = _Axis(start_ms, max(1, end_ms - start_ms))
-    picture = element(
-        "svg",
-        element(
-            "title",
-            f"{len(events)} events of {len(kinds)} kinds; the newest are in the table below",
-        ),
-        [axis.tick(at_ms, height) for at_ms in _ticks(start_ms, end_ms)],
-        [axis.curve(curve, TOP + at * CURVE) for at, curve in enumerate(curves)],
-        [
-            axis.events(
-                kind,
-                [each for each in events if each["kind"] == kind],
-                TOP + len(curves) * CURVE + (at + 1 / 2) * ROW,
-            )
-            for at, kind in enumerate(kinds)
-        ],
-        viewBox=f"0 0 {WIDTH} {height + 20}",
-        role="img",
-        class_="timeline",
+    rows = [
+        AxisRow(kind, [(e["at_ms"], e["sentence"]) for e in events if e["kind"] == kind])
+        for kind in kinds
+    ]
+    axis = TimeAxis(
+        start_ms=start_ms,
+        end_ms=end_ms,
+        label=lambda at_ms: f"{datetime.fromtimestamp(at_ms / 1000):%H:%M:%S}",
+        address=lambda at_ms: window_address(at_ms - MINUTE_MS / 2, 1),
     )
-    inner = element(
-        "div", picture, class_="wide", tabindex="0", role="region", aria_label="Events on one axis"
-    )
+    title = f"{len(events)} events of {len(kinds)} kinds; the newest are in the table below"
+    inner = axis.picture(title, curves, rows)
     return element(
         "div", inner, element("p", clock(start_ms), " to ", clock(end_ms), class_="ends")
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """Draws what belongs to one stretch of time, each part in a row of its own."""
-
-    start_ms: int
-    span_ms: int
-
-    def _x(self, at_ms: float) -> str:
-        return f"{LEFT + (at_ms - self.start_ms) / self.span_ms * BREADTH:.1f}"
-
-    def tick(self, at_ms: int, height: int) -> Html:
-        """A time, which leads to the minute around it."""
-        x = self._x(at_ms)
-        words = f"{datetime.fromtimestamp(at_ms / 1000):%H:%M:%S}"
-        written = element("text", words, x=x, y=height + 14, class_="mark tick")
-        line = element("line", x1=x, x2=x, y1=TOP, y2=height, class_="mark")
-        address = window_address(at_ms - MINUTE_MS / 2, 1)
-        return joined(line, element("a", written, href=address))
-
-    def curve(self, curve: Curve, y: int) -> Html:
-        """A curve with its largest value in words."""
-        most = f"at most {number(curve.highest)} {curve.unit}"
-        box = LEFT, y + 4, BREADTH, CURVE - 10
-        return element(
-            "g",
-            element("title", f"{curve.name}: {most}"),
-            element("text", curve.name, x=0, y=y + 16, class_="label"),
-            element("text", most, x=0, y=y + 32, class_="mark"),
-            curve.line(self.start_ms, self.start_ms + self.span_ms, box),
-            class_="curve",
-        )
-
-    def events(self, kind: str, events: Sequence[Document], y: float) -> Html:
-        """Events of one kind as points, each with its sentence."""
-        points = [
-            element(
-                "circle",
-                element("title", each["sentence"]),
-                cx=self._x(each["at_ms"]),
-                cy=y,
-                r=4,
-                class_="event",
-            )
-            for each in events
-        ]
-        label = element("text", kind, x=0, y=y + 4, class_="label")
-        return joined(
-            label, element("line", x1=LABELS, x2=WIDTH, y1=y, y2=y, class_="base"), points
-        )
-
-
-def _ticks(start_ms: int, end_ms: int) -> list[int]:
-    """Return round times between two."""
-    step_ms = next(
-        (s * 1000 for s in TICK_S if (end_ms - start_ms) / (s * 1000) <= TICKS_MAX),
-        max(TICK_S[-1] * 1000, (end_ms - start_ms) // TICKS_MAX),
-    )
-    first = -(-start_ms // step_ms) * step_ms
-    return list(takewhile(lambda at_ms: at_ms <= end_ms, count(first, step_ms)))

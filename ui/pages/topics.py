@@ -3,16 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..addresses import (
-    group_address,
-    partition_address,
-    records_address,
-    topic_address,
-    transaction_address,
-)
-from .frame import PageFrame, page
-from .markup import Child, Html, element, joined
-from .parts import (
+from ...proof.pages.markup import Child, Html, element, joined
+from ...proof.pages.parts import (
     clock,
     duration,
     explanation,
@@ -25,6 +17,14 @@ from .parts import (
     state,
     table,
 )
+from ..addresses import (
+    group_address,
+    partition_address,
+    records_address,
+    topic_address,
+    transaction_address,
+)
+from .frame import PageFrame, page
 from .strips import strips
 
 Document = Mapping[str, Any]

@@ -3,11 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ...proof.pages.markup import Html, element
+from ...proof.pages.parts import (
+    duration,
+    explanation,
+    facts,
+    link,
+    more,
+    number,
+    section,
+    state,
+    table,
+)
 from ..addresses import partition_address, transaction_address
 from .frame import PageFrame, page
-from .markup import Html, element
 from .now import partition_links, recent_events
-from .parts import duration, explanation, facts, link, more, number, section, state, table
 
 Document = Mapping[str, Any]
 ROWS_MAX = 500

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from ...proof.pages.markup import element
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from .. import documents
@@ -13,7 +14,6 @@ from ..facts import ClusterFacts
 from ..pages.faults import faults_page
 from ..pages.frame import page
 from ..pages.groups import group_page, groups_page
-from ..pages.markup import element
 from ..pages.now import now_page
 from ..pages.records import records_page
 from ..pages.timeline import timeline_page

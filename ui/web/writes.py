@@ -11,10 +11,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from ...deploy.cluster.failure import Failure
+from ...proof.pages.markup import element
 from ...wire.errors import KafkaError
 from ..addresses import partition_address, transaction_address
 from ..pages.frame import message
-from ..pages.markup import element
 from .site import Site
 
 BODY_BYTES_MAX, FIELDS_MAX = 16 * 1024, 8
