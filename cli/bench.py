@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..deploy.cluster.local_cluster import Cluster
     from ..proof.bench.grid import CellResult, CellT, Grid, MeasurementT
     from ..proof.demo.report import Screen
+    from ..proof.pages.run_report import RunReport
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ Secure = Annotated[
     bool, Parameter(name="--secure", help="On a cluster of `up --secure` of its own.", negative=())
 ]
 JsonFile = Annotated[Path | None, Parameter(name="--json", help="Write all figures there.")]
+Keep = Annotated[Path | None, Parameter(help="A folder for report.json and report.html.")]
 HtmlFile = Annotated[Path | None, Parameter(name="--html", help="Write a page with plots.")]
 
 
@@ -77,6 +79,7 @@ def demo(
         Break, Parameter(name="--break", help="Take one guarantee away, to see what it is for.")
     ] = "none",
     secure: Secure = False,
+    keep: Keep = None,
     format: Format = "table",
 ) -> int:
     """Real flights in, enriched flights and sums out, nodes and workers killed; then a judge looks.
@@ -92,10 +95,11 @@ def demo(
     from ..proof.demo import flights
     from ..proof.demo import report as demo_report
     from ..proof.demo.run import BREAKS, CLUSTER_CONFIG, Demo, DemoReport
+    from ..proof.demo.verdict import demo_run_report
 
     chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     if job == "transfers":
-        return _transfers(chosen, broken, database, seconds, secure, format)
+        return _transfers(chosen, broken, database, seconds, secure, keep, format)
     if broken not in BREAKS or database is not None:
         raise Failure("--database, and this --break, belong to --job transfers.", exit_code=2)
     flights.archive()
@@ -110,6 +114,9 @@ def demo(
         )
 
     report = _judged(Cluster(3, config=CLUSTER_CONFIG, secure=secure), screen, run)
+    if keep is not None:
+        sentence, fields = demo_report.sentence(report), demo_report.as_json(report)
+        _keep(keep, demo_run_report(report, sentence, fields, report.when))
     if format == "json":
         print(json.dumps(demo_report.as_json(report)))
     else:
@@ -118,7 +125,13 @@ def demo(
 
 
 def _transfers(
-    seed: int, broken: str, url: str | None, seconds: float, is_secured: bool, output: str
+    seed: int,
+    broken: str,
+    url: str | None,
+    seconds: float,
+    is_secured: bool,
+    keep: Path | None,
+    output: str,
 ) -> int:
     from ..deploy.cluster.local_cluster import Cluster
     from ..proof.demo.report import Screen
@@ -130,6 +143,7 @@ def _transfers(
         database_of,
         refuse_database,
     )
+    from ..proof.demo.verdict import demo_run_report
 
     if broken not in WRITERS or not 1 <= seconds <= SECONDS_MAX:
         raise Failure(
@@ -151,6 +165,9 @@ def _transfers(
             return demo.run(seconds)
 
     report = _judged(Cluster(3, secure=is_secured), screen, run)
+    if keep is not None:
+        sentence, fields = transfers_report.sentence(report), transfers_report.as_json(report)
+        _keep(keep, demo_run_report(report, sentence, fields, report.when))
     if output == "json":
         print(json.dumps(transfers_report.as_json(report)))
     else:
@@ -215,14 +232,15 @@ def replication(
     secure: Secure = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
+    keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
     """What a replica costs: throughput, latency, CPU, memory, what nodes send to each other."""
     require("bench", "confluent_kafka", "hdrh")
     from ..proof.bench.floor import measure_floor
     from ..proof.bench.load import perf_line
+    from ..proof.bench.pages import replication_report
     from ..proof.bench.replication import ReplicationGrid
-    from ..proof.bench.replication_page import page
     from ..proof.bench.report import rows
 
     if rate <= 0:
@@ -245,7 +263,7 @@ def replication(
     figures = [r.as_json() | {"perf_line": perf_line(r.middle.throughput)} for r in results]
     floor_figures = {str(b): asdict(floor) for b, floor in (floors or {}).items()}
     _write(json_file, described, results=figures, floors=floor_figures)
-    _write_page(html_file, page(described, results, floors))
+    _write_pages(replication_report(described, results, floors), keep, html_file)
 
 
 def txn(
@@ -265,11 +283,13 @@ def txn(
     secure: Secure = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
     json_file: JsonFile = None,
+    keep: Keep = None,
     html_file: HtmlFile = None,
 ) -> None:
     """What a transaction costs: commit latency and rate, beside plain idempotent writes."""
     require("bench", "confluent_kafka")
-    from ..proof.bench.transactions import TransactionGrid, page, rows
+    from ..proof.bench.pages import transactions_report
+    from ..proof.bench.transactions import TransactionGrid, rows
 
     grid = TransactionGrid(
         records=_numbers(records),
@@ -285,7 +305,7 @@ def txn(
     show_one(described, "table")
     show(rows(results), "table", optional=TRANSACTION_OPTIONAL)
     _write(json_file, described, results=[result.as_json() for result in results])
-    _write_page(html_file, page(described, results))
+    _write_pages(transactions_report(described, results), keep, html_file)
 
 
 def failover(
@@ -294,11 +314,13 @@ def failover(
     secure: Secure = False,
     data: Data = DEFAULT_DATA,
     json_file: JsonFile = None,
+    keep: Keep = None,
     format: Format = "table",
 ) -> None:
     """kill -9 of a leader until the next acknowledged write, again and again: p50, p99."""
     require("bench", "confluent_kafka")
     from ..proof.bench.failover import run_failovers
+    from ..proof.bench.pages import failover_report
     from ..proof.bench.report import environment
     from ..proof.bench.target import bench_target
 
@@ -306,6 +328,7 @@ def failover(
         figures = run_failovers(target, kills, told)
         described = environment(target, {"kills": kills})
     _write(json_file, described, **figures)
+    _write_pages(failover_report(described, figures), keep, None)
     words = (
         f"{figures['kills']} kills: p50 {figures['p50_ms']:.0f} ms, p99 {figures['p99_ms']:.0f} ms,"
         f" max {figures['max_ms']:.0f} ms until the next acknowledged write"
@@ -334,10 +357,20 @@ def _write(json_file: Path | None, described: dict[str, Any], **figures: Any) ->
         say(f"figures: {json_file}")
 
 
-def _write_page(html_file: Path | None, page: str) -> None:
+def _write_pages(report: "RunReport", keep: Path | None, html_file: Path | None) -> None:
+    from ..proof.pages.run_page import run_file
+
     if html_file:
-        html_file.write_text(page)
+        html_file.write_text(run_file(report), encoding="utf-8")
         say(f"page: {html_file}")
+    if keep:
+        _keep(keep, report)
+
+
+def _keep(folder: Path, report: "RunReport") -> None:
+    from ..proof.pages.run_folder import keep_report
+
+    say(f"page: {keep_report(report, folder)}")
 
 
 def _numbers(text: str) -> list[int]:

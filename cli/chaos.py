@@ -96,16 +96,17 @@ def report(
     *,
     html: Annotated[Path | None, Parameter(help="Where to; DIR/report.html if absent.")] = None,
 ) -> None:
-    """A page: throughput and latency over time with the faults as bars, tables, the verdict."""
+    """Judge a run once more and write its page: the verdict, rates and latency, the faults."""
     require("check", "numpy", "pyarrow")
     from ..proof.chaos.report import write_report
 
-    tell(str(write_report(directory, html or directory / "report.html")))
+    tell(str(write_report(directory, html)))
 
 
 def _go(settings: Any, out: Path, output: str) -> int:
     clients = ["confluent_kafka"] if settings.confluent_workers else []
     require("check,demo", "numpy", "pyarrow", *clients)
+    from ..proof.chaos.report import write_report
     from ..proof.chaos.run import ChaosRun
     from ..proof.chaos.verdict import fields, judge_run, words
 
@@ -114,6 +115,7 @@ def _go(settings: Any, out: Path, output: str) -> int:
         outcome = one.go()
         told("judging")
         verdict = judge_run(one.out)
+        write_report(one.out, verdict=verdict)
     is_clean = verdict.is_clean and outcome.is_clean
     if is_clean and not settings.keeps_data:
         one.remove_data()

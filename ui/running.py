@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -16,11 +16,14 @@ from ..deploy.cluster.local_cluster import Cluster
 from ..deploy.cluster.lookup import ClusterChoice
 from ..deploy.inspect.abort_transactions import abort_hanging, abort_id
 from ..deploy.inspect.logged_events import EventLogs
+from ..proof.pages.run_report import RunReport
 from .faults.load import Load
 from .faults.own_faults import do_fault
 from .observer import Observer
 from .own_nodes import doctor_checks, node_facts
 from .web.access import PageAccess
+from .web.app import application
+from .web.run_site import run_application
 from .web.server import HOST, listening_socket, serve
 from .web.site import Site
 
@@ -78,7 +81,6 @@ async def run_page(
     """
     sock = listening_socket(port)
     access = PageAccess(sock.getsockname()[1])
-    url = f"http://{HOST}:{access.port}/?token={access.token}"
     observer = observing(watched)
     site = Site(observer=observer, access=access, cluster_name=cluster_name(watched))
     if can_write:
@@ -87,6 +89,32 @@ async def run_page(
     if can_harm and watched.own is not None:
         site.fault = partial(harm, watched.own, load, asyncio.Lock())
         site.load_words = lambda: load.words
+    try:
+        with _telling(access, opens_browser=opens_browser) as ready:
+            await serve(application(site), sock, ready, site.end)
+    finally:
+        await load.close()
+        await observer.close()
+        sock.close()
+
+
+async def run_report_page(
+    report: RunReport, folder: str, *, port: int | None, opens_browser: bool
+) -> None:
+    """Serve the report of a run until a signal comes, in the same way."""
+    sock = listening_socket(port)
+    try:
+        access = PageAccess(sock.getsockname()[1])
+        with _telling(access, opens_browser=opens_browser) as ready:
+            await serve(run_application(report, folder, access), sock, ready)
+    finally:
+        sock.close()
+
+
+@contextlib.contextmanager
+def _telling(access: PageAccess, *, opens_browser: bool) -> Iterator[Callable[[], None]]:
+    """Give what says that the page is there, and opens it where that is wanted."""
+    url = f"http://{HOST}:{access.port}/?token={access.token}"
     with contextlib.ExitStack() as stack:
 
         def ready() -> None:
@@ -94,12 +122,7 @@ async def run_page(
             if opens_browser:
                 stack.enter_context(_in_browser(url))
 
-        try:
-            await serve(site, sock, ready)
-        finally:
-            await load.close()
-            await observer.close()
-            sock.close()
+        yield ready
 
 
 def cluster_name(watched: WatchedCluster) -> str:

@@ -5,6 +5,7 @@ import contextlib
 import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -13,6 +14,7 @@ from ...deploy.cluster import layout
 from ...deploy.cluster.failure import Failure
 from ...deploy.cluster.lookup import open_cluster
 from ...deploy.cluster.terminal import say, tell
+from ...proof.pages.run_folder import report_in
 from ..common import DEFAULT_CLUSTER, ClusterOptions
 from .until_signal import run_until_signal
 
@@ -29,6 +31,10 @@ def register(app: App) -> None:
 
 
 def ui(
+    run: Annotated[
+        Path | None, Parameter(help="A folder of chaos run, prove, demo or bench instead.")
+    ] = None,
+    /,
     *,
     port: Annotated[int | None, Parameter(help="Where the page is; else a free port.")] = None,
     browser: Annotated[
@@ -44,7 +50,7 @@ def ui(
 
     On this machine only, until Ctrl-C. The first line of stdout is the address. Works with any
     Kafka. Of a cluster on this machine it shows more, and its view Faults kills, pauses, cuts off
-    and slows nodes (docs/ui.md).
+    and slows nodes. With a folder it shows that run: verdict, story, faults (docs/ui.md).
     """
     if read_only and allow_writes:
         raise Failure("Either --read-only or --allow-writes.", exit_code=2)
@@ -56,21 +62,24 @@ def ui(
             "Without it: oncelog top",
             exit_code=2,
         )
-    from ...ui.running import run_page
+    from ...ui.running import run_page, run_report_page
 
     opens = browser and has_display()
-    watched = watched_cluster(cluster)
+    if run is not None:
+        if allow_writes or cluster.bootstrap or cluster.command_config or cluster.profile:
+            raise Failure("Either the folder of a run or a cluster.", exit_code=2)
+        page = run_report_page(report_in(run), run.resolve().name, port=port, opens_browser=opens)
+    else:
+        page = run_page(
+            watched_cluster(cluster),
+            port=port,
+            can_write=allow_writes,
+            can_harm=not read_only,
+            opens_browser=opens,
+        )
     say("Ctrl-C ends the page")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(
-            run_page(
-                watched,
-                port=port,
-                can_write=allow_writes,
-                can_harm=not read_only,
-                opens_browser=opens,
-            )
-        )  # fmt: skip
+        asyncio.run(page)
     return 0
 
 

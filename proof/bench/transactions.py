@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...deploy.cluster import html
 from ...deploy.cluster.failure import Failure
 from .grid import CellResult, Grid
 from .load import percentile
@@ -181,15 +180,3 @@ def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
             "% OF PLAIN": round(100 * (result.median(lambda run: run.share_of_plain) or 0), 1),
         })  # fmt: skip
     return found
-
-
-def page(environment: dict[str, Any], results: Sequence[TransactionResult]) -> str:
-    return html.page(
-        "oncelog bench txn",
-        "What a transaction costs",
-        html.facts(environment),
-        html.rows_table(rows(results)),
-        "<p>One producer, one transaction after another. PLAIN is the time of the same records "
-        "by an idempotent producer without transactions, OVERHEAD what the transaction takes "
-        "beyond that.</p>",
-    )

@@ -2,6 +2,7 @@
 
 RUN/run.json        seed, settings, versions, how to replay it, and what came out
 RUN/history/        what clients did and saw, what was broken, what stood on the disks
+RUN/report.json     what `oncelog ui RUN` shows, and report.html is the same as a page
 RUN/nodes/          the words of the nodes; RUN/workers/ those of the clients' processes
 RUN/cluster/        the nodes' data: while the run lasts, and afterwards if something is wrong
 

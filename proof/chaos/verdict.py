@@ -74,8 +74,8 @@ def words(run: Path, settings: RunSettings, outcome: RunOutcome, verdict: Verdic
     if not outcome.has_hit:
         yield "too many faults were not seen to happen: this run proves little"
     yield f"all of it: {run}"
-    again, drawn = (shell_command(f"chaos {verb}", run) for verb in ("replay", "report"))
-    yield f"again: {again}   drawn: {drawn}"
+    again, shown = shell_command("chaos replay", run), shell_command("ui", run)
+    yield f"again: {again}   shown: {shown}"
 
 
 def fields(

@@ -56,6 +56,7 @@ class DemoReport:
     engine: str = "workers"
     sums_by: str = ""
     faults: list[FaultReport] = field(default_factory=list[FaultReport])
+    when: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     handed_over: int = 0
     acknowledged: int = 0
     inputs: ContentsVerdict = field(default_factory=ContentsVerdict)
@@ -106,6 +107,7 @@ class Demo:
         """doing: is told what is waited for."""
         self.cluster, self.say, self._doing = cluster, say, doing
         self.report = DemoReport(seed, broken, engine)
+        self._started_s = 0.0
         self._producer_settings, self._topic_settings = BREAKS[broken]
 
     def run(
@@ -116,7 +118,7 @@ class Demo:
         rows: int | None = None,
     ) -> DemoReport:
         """Stream, work, break, read back, judge; `kinds` and `rows` make it shorter."""
-        started = time.monotonic()
+        self._started_s = started = time.monotonic()
         lines = flights.lines()[:rows]
         engine = self._engine()
         self._doing("topics are made")
@@ -206,8 +208,10 @@ class Demo:
 
     def _inflict(self, faults: DemoFaults, fault: Fault) -> None:
         self._doing(f"fault {len(self.report.faults) + 1}: {fault.kind}")
+        begun_s = time.monotonic() - self._started_s
         report = faults.inflict(fault)
         self.report.faults.append(report)
+        self.report.when.append((begun_s, time.monotonic() - self._started_s))
         self.say(describe(report))
 
     def _drain(self, engine: Engine) -> None:

@@ -1,12 +1,14 @@
 """What the reports of all jobs say alike: verdict, exit code, findings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...deploy.cluster.terminal import tell
 from ..judge.analysis.findings import Anomaly, Finding
+from ..pages.run_report import FaultSpan, RunReport, RunTable
 
 EXAMPLES_MAX = 5
+STATE = {0: "ok", 1: "bad"}
 
 
 class Judged(Protocol):
@@ -71,3 +73,38 @@ def print_number(number: int, what: str) -> None:
 def print_counts(anomalies: Iterable[Anomaly], findings: Iterable[Finding]) -> None:
     counts = {finding.name: finding.count for finding in findings}
     tell(" " * 11 + ", ".join(f"{counts.get(each.name, 0):,} {each.name}" for each in anomalies))
+
+
+def demo_run_report(
+    report: Judged,
+    sentence: str,
+    fields: Mapping[str, Any],
+    when: Sequence[tuple[float, float]],
+) -> RunReport:
+    """Return the report. fields: the run as JSON has it; when: its faults began and were over."""
+    faults: list[Mapping[str, Any]] = fields["faults"]
+    return RunReport(
+        command="oncelog demo",
+        state=STATE.get(exit_code(report), "note"),
+        verdict=sentence,
+        facts=[
+            (name.replace("_", " "), value)
+            for name, value in fields.items()
+            if isinstance(value, (int, float, str))
+        ],
+        words=[
+            f"{found.name}: {found.count:,}, for instance {case.sentence}"
+            for found in report.findings
+            for case in found.cases[:EXAMPLES_MAX]
+        ],
+        seconds=report.seconds,
+        spans=[
+            FaultSpan(fault["kind"], *times, fault["told"])
+            for fault, times in zip(faults, when, strict=True)
+        ],
+        tables=[
+            RunTable(name.capitalize(), ("What", "How many"), list(counts.items()))
+            for name, counts in fields.items()
+            if isinstance(counts, Mapping)
+        ],
+    )

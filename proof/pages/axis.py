@@ -86,7 +86,8 @@ class TimeAxis:
         )
 
     def _x(self, at_ms: float) -> float:
-        return LEFT + (at_ms - self.start_ms) / max(1, self.end_ms - self.start_ms) * BREADTH
+        share = (at_ms - self.start_ms) / max(1, self.end_ms - self.start_ms)
+        return LEFT + min(max(share, 0.0), 1.0) * BREADTH
 
     def _tick(self, at_ms: int, height: int) -> Html:
         x = f"{self._x(at_ms):.1f}"
@@ -125,7 +126,7 @@ class TimeAxis:
         )
 
     def _span(self, span: tuple[int, int, str], y: float) -> Html:
-        x, end = (min(max(self._x(at), LEFT), LEFT + BREADTH) for at in span[:2])
+        x, end = self._x(span[0]), self._x(span[1])
         return element(
             "rect",
             element("title", span[2]),

@@ -56,12 +56,13 @@ def size(value: int | None) -> str:
     return f"{amount:.1f} TB"
 
 
-def clock(at_ms: int) -> Html:
+def clock(at_ms: float, *, with_date: bool = False) -> Html:
     """A moment: the time of day, with the date for machines; producers may choose any time."""
     if not 0 <= at_ms < YEAR_9999_MS:
         return element("span", "-")
     at = datetime.fromtimestamp(at_ms / 1000)
-    return element("time", f"{at:%H:%M:%S}", datetime=f"{at:%Y-%m-%dT%H:%M:%S}")
+    words = f"{at:%Y-%m-%d %H:%M}" if with_date else f"{at:%H:%M:%S}"
+    return element("time", words, datetime=f"{at:%Y-%m-%dT%H:%M:%S}")
 
 
 def state(name: str) -> Html:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("tidy")  # what is parsed is parsed once
 ROOMS: dict[str, list[list[set[str]]]] = {
     "proof": [
         [{"demo"}, {"bench"}, {"chaos"}, {"prove"}, {"pytest_plugin"}, {"audit"}, {"lesson"}],
-        [{"judge"}, {"conformance"}],
+        [{"judge"}, {"conformance"}, {"pages"}],
     ],
     "deploy": [
         [{"inspect"}],

@@ -17,6 +17,7 @@ from oncelog.deploy.cluster.ports import free_ports
 from oncelog.ui.observer import Observer
 from oncelog.ui.running import end_transaction
 from oncelog.ui.web.access import PageAccess
+from oncelog.ui.web.app import application
 from oncelog.ui.web.server import listening_socket, serve
 from oncelog.ui.web.site import Site
 
@@ -123,7 +124,7 @@ async def site_of(bootstrap: str, *, can_write: bool = False) -> AsyncIterator[O
         choice = ClusterChoice(data=DEFAULT_DATA, bootstrap=bootstrap)
         site.abort = partial(end_transaction, choice, observer)
     is_ready = asyncio.Event()
-    serving = asyncio.create_task(serve(site, sock, is_ready.set))
+    serving = asyncio.create_task(serve(application(site), sock, is_ready.set, site.end))
     try:
         await is_ready.wait()
         visitor = Visitor(access.port)

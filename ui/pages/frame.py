@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...proof.pages.document import SERVED_STYLE, document, masthead
 from ...proof.pages.markup import NOTHING, Child, Html, element, joined
 from ...proof.pages.parts import clock, duration
 
@@ -44,16 +45,8 @@ def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) 
         element("a", words, href=address, aria_current="page" if _is_at(frame, address) else None)
         for address, words in (*VIEWS, *(FAULTS if frame.has_faults else ()))
     ]
-    mode = MODES[frame.has_faults, frame.can_write]
-    header = element(
-        "header",
-        element("a", "Skip to the content", href="#content", class_="skip"),
-        element("strong", "oncelog"),
-        element("span", frame.cluster_name, class_="cluster", title=frame.cluster_name),
-        element("nav", links, aria_label="Views"),
-        element("span", mode, class_="mode"),
-        _age(frame),
-    )
+    mode = element("span", MODES[frame.has_faults, frame.can_write], class_="mode")
+    header = masthead(frame.cluster_name, links, mode, _age(frame))
     main = element(
         "main",
         element("h1", heading if heading is not None else title),
@@ -64,34 +57,20 @@ def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) 
         tabindex="-1",
     )
     reload = element("meta", http_equiv="refresh", content=str(RELOAD_S))
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width,initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{title} · oncelog"),
-        element("link", rel="stylesheet", href="/static/style.css"),
+    head = (
+        SERVED_STYLE,
         element("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
         element("noscript", reload) if frame.is_live else NOTHING,
         element("script", src="/static/live.js", defer=True),
     )
-    live = "yes" if frame.is_live else "no"
-    body = element("body", header, main, data_live=live)
-    return "<!doctype html>" + element("html", head, body, lang="en")
+    return document(title, header, main, *head, data_live="yes" if frame.is_live else "no")
 
 
 def message(title: str, *paragraphs: Child) -> str:
     """Return a small page outside the views: a refusal, an error."""
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width,initial-scale=1"),
-        element("title", f"{title} · oncelog"),
-        element("link", rel="stylesheet", href="/static/style.css"),
-    )
     words = [element("p", each) for each in paragraphs]
-    body = element("body", element("main", element("h1", title), words, id="content"))
-    return "<!doctype html>" + element("html", head, body, lang="en")
+    main = element("main", element("h1", title), words, id="content")
+    return document(title, None, main, SERVED_STYLE)
 
 
 def welcome(address: str) -> str:

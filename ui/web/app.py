@@ -4,11 +4,12 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from ...proof.pages.document import STYLE_FILE
 from ..pages.frame import message
 from .api import JsonTwins
 from .guard import Guard
@@ -25,11 +26,24 @@ def application(site: Site) -> ASGIApp:
         *JsonTwins(site).routes(),
         *Writes(site).routes(),
         *Views(site).routes(),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        *static_files(),
     ]
-    app = Starlette(routes=routes, exception_handlers={404: _missing, 405: _missing})
+    app = Starlette(routes=routes, exception_handlers={404: missing, 405: missing})
     return Guard(app, site.access)
 
 
-async def _missing(request: Request, problem: Exception) -> Response:
+def static_files() -> list[BaseRoute]:
+    """Return the addresses of what pages are drawn with."""
+
+    async def style(request: Request) -> Response:
+        return FileResponse(STYLE_FILE)
+
+    return [
+        Route("/static/style.css", style),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+
+
+async def missing(request: Request, problem: Exception) -> Response:
+    """Answer what asks for an address that there is not."""
     return HTMLResponse(message("Not found", "There is no such view."), 404)

@@ -1,4 +1,4 @@
-"""Serves a site on loopback until a signal comes."""
+"""Serves an application on loopback until a signal comes."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ...deploy.cluster.ends.interrupts import ENDING
 from ...deploy.cluster.failure import Failure
-from .app import application
-from .site import Site
 
 HOST = "127.0.0.1"
 LAST_ANSWERS_S = 2
@@ -41,10 +40,18 @@ def listening_socket(port: int | None) -> socket.socket:
     return sock
 
 
-async def serve(site: Site, sock: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP comes, or the task is cancelled."""
+async def serve(
+    app: ASGIApp,
+    sock: socket.socket,
+    on_ready: Callable[[], None],
+    on_end: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGINT, SIGTERM or SIGHUP comes, or the task is cancelled.
+
+    on_end: lets answers that go on and on end.
+    """
     config = uvicorn.Config(
-        application(site),
+        app,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -58,7 +65,7 @@ async def serve(site: Site, sock: socket.socket, on_ready: Callable[[], None]) -
     server = _Server(config)
 
     def end() -> None:
-        site.end()
+        on_end()
         server.should_exit = True
 
     loop = asyncio.get_running_loop()

@@ -41,6 +41,7 @@ class TransfersReport:
     broken: str
     database: str
     faults: list[TransferFaultReport] = field(default_factory=list[TransferFaultReport])
+    when: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     verdict: TransfersVerdict = field(default_factory=TransfersVerdict)
     at_the_end: tuple[Finding, ...] = ()
     told: Counter[str] = field(default_factory=Counter[str])
@@ -103,6 +104,7 @@ class TransfersDemo:
         self.database, self._server = database, server
         name = "sqlite" if database.is_sqlite else "PostgreSQL"
         self.report = TransfersReport(seed, broken, name)
+        self._started_s = 0.0
         self.settings = ServiceSettings(
             connection=cluster.connection,
             topic=TOPIC,
@@ -121,7 +123,7 @@ class TransfersDemo:
 
         kinds: only these, each once.
         """
-        started = time.monotonic()
+        self._started_s = started = time.monotonic()
         self._create()
         watch = ReaderWatch(self.cluster.client_config(), TOPIC, PARTITIONS, WAIT_MAX_S / 4)
         faults = TransferFaults(
@@ -180,8 +182,10 @@ class TransfersDemo:
                 lambda since=since: time.monotonic() - since > BETWEEN_S, 2 * BETWEEN_S
             )
             self._doing(f"fault {number + 1}: {fault.kind}")
+            begun_s = time.monotonic() - self._started_s
             report = faults.inflict(fault)
             self.report.faults.append(report)
+            self.report.when.append((begun_s, time.monotonic() - self._started_s))
             self.say(describe(report))
 
     def _end_services(self) -> None:

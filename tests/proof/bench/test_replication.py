@@ -8,15 +8,17 @@ from oncelog.deploy.cluster.failure import Failure
 from oncelog.proof.bench import floor as bench_floor
 from oncelog.proof.bench.floor import Floor
 from oncelog.proof.bench.load import LoadResult, perf_line
+from oncelog.proof.bench.pages import replication_report
 from oncelog.proof.bench.replication import (
     Cell,
     Repetition,
     ReplicationGrid,
     ReplicationResult,
 )
-from oncelog.proof.bench.replication_page import page
 from oncelog.proof.bench.report import rows
 from oncelog.proof.bench.target import NodeUsage
+from oncelog.proof.pages.run_page import run_file
+from oncelog.proof.pages.run_report import read_report
 
 # The form of Kafka's ProducerPerformance, as its users parse it.
 PERF_LINE = re.compile(
@@ -106,10 +108,15 @@ def test_each_step_of_the_floor_costs_something(
     assert min(floor.receive, floor.checksum, floor.write, floor.link) > 0
 
 
-def test_the_page_needs_nothing_from_anywhere():
-    text = page({"cpu": "<fast>"}, [result(), result(None)])
-    assert "<svg" in text
-    assert "&lt;fast&gt;" in text
-    assert not re.search(r"(src|href)=|https?://|<script", text)
-    (line, *_) = re.findall(r"<code>(.*?)</code>", text)
+def test_report_of_replicas_needs_nothing_from_anywhere() -> None:
+    text = run_file(replication_report({"cpu": "<fast>", "acks": ["1", "all"]}, [result()]))
+    assert "<svg" in text and "&lt;fast&gt;" in text and ">1 all<" in text
+    assert not re.search(r"""src=|href="[^#]|https?://|<script""", text)
+    (line,) = re.findall(r">(\d+ records sent[^<]*)<", text)
     assert PERF_LINE.match(line)
+
+
+def test_chart_leaves_out_what_is_not_known() -> None:
+    report = replication_report({}, [result(), result(None)])
+    assert [len(chart.bars) for chart in report.charts] == [2, 2, 2, 1]
+    assert read_report(report.as_json()) == read_report(report.as_json())

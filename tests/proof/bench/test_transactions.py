@@ -1,17 +1,20 @@
 """The grid of `bench txn`, its figures, its page; no cluster."""
 
+from html import escape
+
 import pytest
 
 from oncelog.deploy.cluster.failure import Failure
+from oncelog.proof.bench.pages import failover_report, transactions_report
 from oncelog.proof.bench.transactions import (
     TransactionCell,
     TransactionGrid,
     TransactionResult,
     TransactionRun,
-    page,
     percentile,
     rows,
 )
+from oncelog.proof.pages.run_page import run_file
 
 
 def result() -> TransactionResult:
@@ -53,9 +56,9 @@ def test_figures_are_medians_over_the_repetitions() -> None:
 
 
 def test_the_page_and_the_figures_say_everything() -> None:
-    shown = page({"cpu": "a <b>"}, [result()])
+    shown = run_file(transactions_report({"cpu": "a <b>"}, [result()]))
     assert "a &lt;b&gt;" in shown
-    assert all(f">{heading}</th>" in shown for heading in rows([result()])[0])
+    assert all(f">{escape(heading)}</th>" in shown for heading in rows([result()])[0])
     repetitions = result().as_json()["repetitions"]
     assert [each["transactions"] for each in repetitions] == [3, 3, 3]
     assert repetitions[0]["commit_ms"] == {"p50": 2.0, "p90": 3.0, "p99": 3.0}
@@ -64,3 +67,10 @@ def test_the_page_and_the_figures_say_everything() -> None:
 def test_percentiles_of_few_values() -> None:
     assert percentile([5.0], 0.99) == 5.0
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+
+
+def test_report_of_fail_overs_has_a_bar_for_each_kill() -> None:
+    found = {"kills": 2, "p50_ms": 95.0, "p99_ms": 120.0, "max_ms": 120.0, "all_ms": [70.0, 120.0]}
+    report = failover_report({"cpu": "c"}, found)
+    assert report.charts[0].bars == [("kill 1", 70.0), ("kill 2", 120.0)]
+    assert ("p99, ms", 120.0) in report.facts and "kill 2" in run_file(report)

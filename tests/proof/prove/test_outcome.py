@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from oncelog.proof.pages.run_page import run_file
 from oncelog.proof.prove.diagnosis.catalogue import CATALOGUE, ApplicationFinding
 from oncelog.proof.prove.facts import Struck, Wrote
 from oncelog.proof.prove.judgement import Judgement, verdict_of
 from oncelog.proof.prove.outcome import REPR_MAX, ProveOutcome
-from oncelog.proof.prove.page import render
+from oncelog.proof.prove.page import report_of
 from oncelog.proof.prove.settings import ProveSettings
 from oncelog.proof.prove.story import Line
 from oncelog.proof.pytest_plugin.plugin import _outcomes
@@ -63,13 +64,24 @@ def test_outcome_without_rest_says_so_in_json_and_what_is_not_through_in_words()
     assert "not through: 2 of 3 inputs" in found.lines()
 
 
-def test_page_has_findings_a_legend_and_an_axis() -> None:
+def test_report_has_the_story_the_findings_and_an_axis() -> None:
     found = outcome()
     kind = CATALOGUE["commit-before-produce"]
     found.findings = [ApplicationFinding(kind, "instance-1", "t", "EndTxn was sent", 3.0)]
     found.facts = [Wrote(at, "instance-1", "", "out", 0, 1, 2, 7, 0, -1) for at in (1.0, 65.0)]
     found.struck = [Struck(2.0, "instance-1", "slow@EndTxn", "late", 1, until_s=14.0)]
-    page = render(found)
+    report = report_of(found)
+    assert (report.state, report.verdict) == ("bad", found.verdict.line)
+    assert report.spans == [("instance-1", 2.0, 14.0, "late")]
+    assert [mark.at_s for mark in report.marks] == [1.0, 65.0] and report.seconds == 65
+    page = run_file(report)
     assert kind.remedy in page and "EndTxn was sent" in page and kind.title in page
-    assert "another fault, as long as it lasted" in page
+    assert "fetched it (in/0@7)" in page and f"■ </span>{FAULT}" in page
     assert ">0 s</text>" in page and ">60 s</text>" in page and ">10 s</text>" in page
+
+
+def test_report_marks_work_no_closer_than_it_can_be_drawn() -> None:
+    found = outcome()
+    times = [n / 1000 for n in range(10_000)]
+    found.facts = [Wrote(at, "instance-1", "", "out", 0, 1, 2, 7, 0, -1) for at in times]
+    assert 700 < len(report_of(found).marks) <= 801

@@ -1,0 +1,80 @@
+"""report.json: what is written is read back, and nothing else is taken for a report."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.proof.pages.run_page import run_file
+from oncelog.proof.pages.run_report import ITEMS_MAX, FaultSpan, read_report
+
+from .known_runs import hostile, violated
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=12,
+)
+PARTS = sorted(json.loads(violated().as_json()))
+
+
+@pytest.mark.parametrize("report", [violated(), hostile()], ids=["plain", "hostile"])
+def test_report_that_was_written_is_read_back_whole(report) -> None:
+    assert read_report(report.as_json()).as_json() == report.as_json()
+
+
+@given(st.sampled_from(PARTS), JSON)
+def test_report_with_any_part_is_shown_or_refused_in_words(part: str, value: Any) -> None:
+    text = json.dumps({**json.loads(violated().as_json()), part: value})
+    try:
+        report = read_report(text)
+    except ValueError as problem:
+        assert str(problem).startswith(("its ", "it is not "))
+    else:
+        assert run_file(report)
+
+
+@given(st.data())
+def test_report_with_any_item_is_shown_or_refused_in_words(data: st.DataObject) -> None:
+    found = json.loads(violated().as_json())
+    place: Any = found
+    while True:  # down to a list or an object, one item of which becomes something else
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = data.draw(st.sampled_from(keys))
+        inner = place[key]
+        if not isinstance(inner, (list, dict)) or not inner or data.draw(st.booleans()):
+            break
+        place = inner
+    place[key] = data.draw(JSON)
+    try:
+        report = read_report(json.dumps(found))
+    except ValueError as problem:
+        assert len(str(problem).splitlines()) == 1
+    else:
+        assert run_file(report)
+
+
+@pytest.mark.parametrize("length", [0, 1, 40, 400, -2])
+def test_truncated_report_is_refused(length: int) -> None:
+    with pytest.raises(ValueError, match="it is not JSON"):
+        read_report(violated().as_json()[:length])
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "9" * 10_000, "[]", "null", '{"format":2}', "\x00"]
+)
+def test_other_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="it is not"):
+        read_report(text)
+
+
+def test_report_with_too_many_items_is_written_short_and_not_read_long() -> None:
+    spans = [FaultSpan("node", at, at + 1, "kill") for at in range(ITEMS_MAX + 5)]
+    long = replace(violated(), spans=spans)
+    assert len(read_report(long.as_json()).spans) == ITEMS_MAX
+    found = {**json.loads(violated().as_json()), "spans": spans}
+    with pytest.raises(ValueError, match=r"its spans: it has 20,005 items"):
+        read_report(json.dumps(found))
