@@ -9,6 +9,7 @@ from pathlib import Path
 from .markup import Child, Html, element
 
 SERVED_STYLE = element("link", rel="stylesheet", href="/static/style.css")
+SERVED_ICON = element("link", rel="icon", href="/static/icon.svg", type="image/svg+xml")
 STYLE_FILE = Path(__file__).parent / "style.css"
 
 

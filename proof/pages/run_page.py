@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .axis import AxisRow, Curve, TimeAxis
-from .document import SERVED_STYLE, document, masthead, own_style
+from .document import SERVED_ICON, SERVED_STYLE, document, masthead, own_style
 from .markup import Child, Html, element, joined
 from .parts import clock, facts, number, section, state, table
 from .run_report import BarChart, Cell, FaultSpan, RunReport, RunTable, StoryLine
@@ -20,7 +20,7 @@ def run_file(report: RunReport) -> str:
 
 def run_view(report: RunReport, folder: str) -> str:
     """Return the page as `oncelog ui` serves it."""
-    return _page(report, f"{report.command} in {folder}", [SERVED_STYLE])
+    return _page(report, f"{report.command} in {folder}", [SERVED_STYLE, SERVED_ICON])
 
 
 def _page(report: RunReport, about: str, style: Sequence[Html]) -> str:

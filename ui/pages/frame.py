@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...proof.pages.document import SERVED_STYLE, document, masthead
+from ...proof.pages.document import SERVED_ICON, SERVED_STYLE, document, masthead
 from ...proof.pages.markup import NOTHING, Child, Html, element, joined
 from ...proof.pages.parts import clock, duration
 
@@ -59,7 +59,7 @@ def page(frame: PageFrame, title: str, *sections: Child, heading: Child = None) 
     reload = element("meta", http_equiv="refresh", content=str(RELOAD_S))
     head = (
         SERVED_STYLE,
-        element("link", rel="icon", href="/static/icon.svg", type="image/svg+xml"),
+        SERVED_ICON,
         element("noscript", reload) if frame.is_live else NOTHING,
         element("script", src="/static/live.js", defer=True),
     )
