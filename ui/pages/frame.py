@@ -79,7 +79,9 @@ def welcome(address: str) -> str:
     A page of ours asks for the next one, so the browser sends the cookie that it has just got.
     """
     go = element("meta", http_equiv="refresh", content=f"0;url={address}")
-    head = element("head", element("meta", charset="utf-8"), go, element("title", "oncelog"))
+    head = element(
+        "head", element("meta", charset="utf-8"), go, SERVED_ICON, element("title", "oncelog")
+    )
     body = element("body", element("p", element("a", "Go on", href=address)))
     return "<!doctype html>" + element("html", head, body, lang="en")
 
