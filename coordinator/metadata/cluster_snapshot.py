@@ -29,6 +29,7 @@ WITH_USERS_VERSION = 5  # and one more; written only where users have credential
 WITH_QUOTAS_VERSION = 6  # and one more; written only where there are quotas
 WITH_FEATURES_VERSION = 7  # and one more; written only where levels of features were set
 WITH_CLIENT_METRICS_VERSION = 8  # and one more; written only where there are subscriptions
+WITH_FORMER_BROKERS_VERSION = 9  # and one more; written only where brokers were unregistered
 SLICE_PARTITIONS = 64  # of one step: less than half a millisecond
 _List = tuple[Callable[[Any], Any], Sequence[object]]  # how an entry is written, entries
 _TopicCut = tuple[str, bytes, dict[str, str], tuple[PartitionRegistration, ...]]
@@ -62,6 +63,8 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
     version = WITH_FEATURES_VERSION if features else version
     subscriptions = _sorted(tables.client_metrics_configs)
     version = WITH_CLIENT_METRICS_VERSION if subscriptions else version
+    former = [_broker_values(broker) for _, broker in sorted(tables.former_brokers.items())]
+    version = WITH_FORMER_BROKERS_VERSION if former else version
     head = (
         version,
         tables.cluster_id,
@@ -79,7 +82,7 @@ def encode_tables(tables: ClusterTables, outcomes: Mapping[bytes, bytes]) -> Ste
         for topic in tables.topics.values()
     ]
     lists: list[_List] = [(_acl_fields, acls)]
-    lists += [(tuple, entries) for entries in (users, quotas, features, subscriptions)]
+    lists += [(tuple, entries) for entries in (users, quotas, features, subscriptions, former)]
     return _encode(head, topics, tail, lists[: max(0, version - WITH_GROUPS_VERSION)])
 
 
@@ -145,10 +148,10 @@ def _decode(
 ) -> Steps[tuple[ClusterTables, dict[bytes, bytes]]]:
     tables = ClusterTables()
     count, version = reader.array(), reader.value()
-    if version not in range(VERSION, WITH_CLIENT_METRICS_VERSION + 1):
+    if version not in range(VERSION, WITH_FORMER_BROKERS_VERSION + 1):
         raise UnreadableSnapshot(
             f"The snapshot of the cluster metadata has version {version}; this release reads "
-            f"versions {VERSION} to {WITH_CLIENT_METRICS_VERSION}."
+            f"versions {VERSION} to {WITH_FORMER_BROKERS_VERSION}."
         )
     if count != 9 + version:
         raise ValueError(f"it has {count} parts, not {9 + version}")
@@ -198,6 +201,9 @@ def _decode(
     for _ in range(reader.array() if version >= WITH_CLIENT_METRICS_VERSION else 0):
         name, configs = reader.value()
         tables.client_metrics_configs[name] = dict(configs)
+    for _ in range(reader.array() if version >= WITH_FORMER_BROKERS_VERSION else 0):
+        broker = BrokerRegistration(*reader.value())
+        tables.former_brokers[broker.node_id] = broker
     reader.end()
     tables.take_changes()
     return tables, outcomes

@@ -25,6 +25,7 @@ from .commands import (
     AllocateProducerIds,
     Command,
     RegisterBroker,
+    UnregisterBroker,
     UpdateFeatures,
     decode_command,
 )
@@ -169,6 +170,8 @@ class ClusterState(ClusterTables):
             return (yield from brokers.register_broker(self, command, index))
         if isinstance(command, AllocateProducerIds):
             return brokers.allocate_producer_ids(self, command)
+        if isinstance(command, UnregisterBroker):
+            return brokers.unregister_broker(self, command)
         if isinstance(command, AdvanceClock):
             return clock.advance_clock(self, command)
         if isinstance(command, UpdateFeatures):

@@ -92,6 +92,8 @@ class ClusterTables:
         self.clock_advances = ClockAdvances()
         self.defaults: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
+        # What tells a replaced disk or a power cut, should an unregistered broker come back.
+        self.former_brokers: dict[int, BrokerRegistration] = {}
         self.topics: dict[str, Topic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}  # node id as text, or WHOLE_CLUSTER
         self.group_configs: dict[str, dict[str, str]] = {}  # by group id; of groups to come, too
@@ -205,11 +207,18 @@ class ClusterTables:
     def put_broker(self, broker: BrokerRegistration) -> None:
         """Add or replace a registration."""
         self.brokers[broker.node_id] = broker
+        self.former_brokers.pop(broker.node_id, None)
         if broker.is_active:
             self.live_brokers[broker.node_id] = broker.broker_epoch
         else:
             self.live_brokers.pop(broker.node_id, None)
         self._changes.brokers_changed.add(broker.node_id)
+
+    def remove_broker(self, node_id: int) -> None:
+        """Remove a registration from what is shown; `former_brokers` keeps it."""
+        self.former_brokers[node_id] = self.brokers.pop(node_id)
+        self.live_brokers.pop(node_id, None)
+        self._changes.brokers_changed.add(node_id)
 
     def put_topic(self, topic: Topic) -> None:
         """Add a topic with its partitions."""

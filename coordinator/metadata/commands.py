@@ -306,6 +306,13 @@ class UpdateFeatures:
     validate_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """Forget a broker that has stopped (KIP-631)."""
+
+    node_id: int
+
+
 # Its place here is the number of a kind, for ever: only append.
 Command = (
     SetClusterId
@@ -329,6 +336,7 @@ Command = (
     | AlterScramCredentials
     | AlterClientQuotas
     | UpdateFeatures
+    | UnregisterBroker
 )
 KINDS: dict[int, type[Command]] = dict(enumerate(get_args(Command), 1))
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}

@@ -131,7 +131,7 @@ def _outcome(
 def _absence(tables: ClusterTables, resource: ResourceConfigs) -> KafkaError | None:
     if resource.resource_type != TOPIC_RESOURCE or resource.name in tables.topics:
         return None
-    return UnknownTopicOrPartition(f"There is no topic {resource.name!r}.")
+    return UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")
 
 
 def _validate(

@@ -35,8 +35,9 @@ def place(
     fenced = [broker for broker in brokers if broker.is_fenced]
     if replication_factor > len(brokers):
         raise InvalidReplicationFactor(
-            f"Replication factor {replication_factor} is larger than the number of "
-            f"brokers, {len(brokers)}."
+            f"Unable to replicate the partition {replication_factor} time(s): The target "
+            f"replication factor of {replication_factor} cannot be reached because only "
+            f"{len(brokers)} broker(s) are registered."
         )
     if not unfenced:
         raise InvalidReplicationFactor("All brokers are fenced or shutting down.")

@@ -7,16 +7,17 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def why_invalid(name: str) -> str | None:
-    """What is wrong with a topic name, as a sentence; None when nothing is."""
+    """Return what is wrong with a topic name, in Kafka's words; None when nothing is."""
+    reason = ""
     if not name:
-        return "A topic name cannot be empty."
-    if name in (".", ".."):
-        return f"A topic cannot be named {name!r}."
-    if len(name) > NAME_CHARS_MAX:
-        return f"A topic name has {NAME_CHARS_MAX} characters at most, not {len(name)}."
-    if not _LEGAL.match(name):
-        return (
-            f"The topic name {name!r} has characters other than ASCII letters and digits, "
-            f"'.', '_' and '-'."
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = "'.' or '..' is not allowed"
+    elif len(name) > NAME_CHARS_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {NAME_CHARS_MAX}"
+    elif not _LEGAL.match(name):
+        reason = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
         )
-    return None
+    return f"Topic name is invalid: {reason}" if reason else None

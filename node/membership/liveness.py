@@ -198,7 +198,7 @@ class Liveness:
             self.replaced.set_exception(
                 Replaced(
                     f"another process has registered as node {self._config.node_id}"
-                    " of this cluster; this one stops"
+                    " of this cluster, or it was unregistered; this one stops"
                 )
             )
         if reply.may_stop and self._wants_shutdown:

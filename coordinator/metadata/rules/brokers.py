@@ -13,6 +13,7 @@ from ....wire.errors import (
     ErrorCode,
     InconsistentClusterId,
     InvalidRegistration,
+    InvalidRequest,
     StaleBrokerEpoch,
     UnknownServerError,
 )
@@ -27,6 +28,7 @@ from ..commands import (
     SetClusterId,
     SetDefaults,
     UnfenceBroker,
+    UnregisterBroker,
 )
 from ..elections import NO_BROKER
 from ..results import Result
@@ -91,6 +93,7 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
             f"not {command.expected_broker_epoch}.",
             broker_epoch=current_epoch,
         )
+    former = known or tables.former_brokers.get(command.node_id)
     tables.put_broker(
         BrokerRegistration(
             node_id=command.node_id,
@@ -105,7 +108,7 @@ def register_broker(tables: ClusterTables, command: RegisterBroker, index: int) 
         )
     )
     boot_id, directory_id = _boot_and_directory(command)
-    known_boot_id, known_directory_id = _boot_and_directory(known or command)
+    known_boot_id, known_directory_id = _boot_and_directory(former or command)
     yield from _shrink_isrs(
         tables,
         command.node_id,
@@ -136,6 +139,21 @@ def fence_broker(tables: ClusterTables, command: FenceBroker) -> Steps[Result]:
     if not broker.is_fenced:
         tables.put_broker(replace(broker, is_fenced=True, is_shutting_down=False))
         yield from _shrink_isrs(tables, command.node_id)
+    return Result()
+
+
+def unregister_broker(tables: ClusterTables, command: UnregisterBroker) -> Result:
+    """Forget the registration; what the broker holds counts as before, should it come back.
+
+    BROKER_ID_NOT_REGISTERED. INVALID_REQUEST of a broker that lives: where Kafka unregisters it,
+    a process goes on that no other knows, until it is started again.
+    """
+    broker = tables.brokers.get(command.node_id)
+    if broker is None:
+        raise BrokerIdNotRegistered(f"Broker ID {command.node_id} is not currently registered")
+    if not broker.is_fenced:
+        raise InvalidRequest(f"Broker {command.node_id} is alive. Stop it before it is forgotten.")
+    tables.remove_broker(command.node_id)
     return Result()
 
 

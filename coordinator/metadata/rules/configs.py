@@ -76,7 +76,7 @@ def _alter(tables: ClusterTables, resource: ResourceConfigs, validate_only: bool
     if resource.resource_type == TOPIC_RESOURCE:
         topic = tables.topics.get(resource.name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"There is no topic {resource.name!r}.")
+            raise UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")
         configs = changed_configs(topic.configs, resource)
         if not validate_only and configs != topic.configs:
             tables.put_topic_configs(topic.name, configs)

@@ -223,7 +223,8 @@ def _elect_leader(tables: ClusterTables, name: str, index: int, election_type: i
     topic = tables.topics.get(name)
     before = tables.partition(name, index)
     if topic is None or before is None:
-        raise UnknownTopicOrPartition(f"There is no partition {name}-{index}.")
+        missing = f"topic as {name}" if topic is None else f"partition as {name}-{index}"
+        raise UnknownTopicOrPartition(f"No such {missing}")
     is_unclean = election_type == UNCLEAN
     if before.leader == before.replicas[0] or (is_unclean and before.leader != NO_LEADER):
         raise ElectionNotNeeded(

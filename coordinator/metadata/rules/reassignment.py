@@ -63,8 +63,8 @@ def _alter(tables: ClusterTables, wanted: Reassignment, may_change_factor: bool)
     original = tuple(node for node in before.replicas if node not in before.adding)
     if not may_change_factor and len(wanted.replicas) != len(original):
         raise InvalidReplicationFactor(
-            f"{wanted.topic}-{wanted.partition} has {len(original)} replicas, and this request "
-            f"forbids to change that to {len(wanted.replicas)}."
+            f"The replication factor is changed from {len(original)} to {len(wanted.replicas)}, "
+            "which this request forbids."
         )
     removing = tuple(sorted(node for node in before.replicas if node not in wanted.replicas))
     replicas = wanted.replicas + removing

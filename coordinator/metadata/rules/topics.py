@@ -136,7 +136,7 @@ def _to_delete(
     if (reference.name is None) == (reference.topic_id in (b"", _NO_TOPIC_ID)):
         raise InvalidRequest("Give either the name or the id of a topic.")
     if name is None:
-        raise UnknownTopicId(f"There is no topic with the id {reference.topic_id.hex()}.")
+        raise UnknownTopicId("This server does not host this topic ID.")
     if times[name] > 1:
         raise InvalidRequest(f"The topic {name!r} is asked for twice.")
     if name not in tables.topics:
@@ -155,7 +155,8 @@ def check_assignment(
     for node in replicas:
         if node not in tables.brokers:
             raise InvalidReplicaAssignment(
-                f"The assignment {list(replicas)} names broker {node}, which is not registered."
+                f"The manual partition assignment includes broker {node}, but no such broker is "
+                "registered."
             )
     if len(set(replicas)) != len(replicas):
         raise InvalidReplicaAssignment(f"The assignment {list(replicas)} names a broker twice.")
@@ -182,8 +183,7 @@ def _new_topic(tables: ClusterTables, wanted: NewTopic, budget: int) -> Steps[To
         raise InvalidTopicException(reason)
     if other := tables.colliding_topic(wanted.name):
         raise InvalidTopicException(
-            f"The topic {wanted.name!r} would collide with {other!r} in the names of metrics, "
-            f"where '.' and '_' are the same.",
+            f"Topic '{wanted.name}' collides with existing topic: {other}",
         )
     if (
         len(wanted.topic_id) != TOPIC_ID_BYTES
@@ -245,13 +245,13 @@ def _more_partitions(
 ) -> Steps[list[PartitionRegistration]]:
     topic = tables.topics.get(wanted.name)
     if topic is None:
-        raise UnknownTopicOrPartition(f"There is no topic {wanted.name!r}.")
+        raise UnknownTopicOrPartition("This server does not host this topic-partition.")
     have = len(topic.partitions)
     added = wanted.total_count - have
     if added <= 0:
         raise InvalidPartitions(
-            f"The topic {wanted.name!r} has {have} partitions; {wanted.total_count} would be "
-            f"no increase.",
+            f"The topic {wanted.name} currently has {have} partition(s); {wanted.total_count} "
+            "would not be an increase.",
         )
     factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:

@@ -4,6 +4,7 @@ ApiVersions 0-5      KIP-35; v3 carries the client's name (KIP-511), v4 shows fe
                      v5 says which cluster and broker the client means (KIP-1242).
                      An unknown version is answered by the dispatcher (version 0, error 35).
 DescribeCluster 0-2  KIP-700; v1 endpoint types (KIP-919), v2 fenced brokers (KIP-1073).
+UnregisterBroker 0   KIP-631; of a broker that has stopped.
 ListConfigResources 0-1  KIP-1142: whatever may have configs; v0 knew client metrics only.
 
 Features (KIP-584) are shown as Kafka 4.4 shows them, as far as they are served: `features.py`.
@@ -19,6 +20,7 @@ from ....coordinator.metadata.commands import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    UnregisterBroker,
 )
 from ....runtime.steps import Steps
 from ....wire.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType, operation_bits
@@ -209,12 +211,32 @@ def address_of(broker: BrokerRegistration, listener: str) -> Address | None:
     return {"host": endpoint[0], "port": endpoint[1], "rack": broker.rack or None}
 
 
+async def unregister_broker(
+    context: RequestContext, header: RequestHeader, request: "requests.UnregisterBrokerRequest"
+) -> "responses.UnregisterBroker.Response":
+    """Have a broker that has stopped forgotten; it may register anew."""
+    broker = context.broker
+    timeout_ms = broker.config.request_timeout_ms
+    command = UnregisterBroker(request.broker_id)
+    result = await broker.controller.submit(command, timeout_ms=timeout_ms)
+    if result.error:
+        raise error_for(result.error, result.message)
+    return {"error_message": None}
+
+
 def apis() -> tuple[Api, ...]:
     """The rows of this file."""
     return (
         api_versions(),
         control_api(
             api_keys.DESCRIBE_CLUSTER, (0, 2), describe_cluster, code_with_message, rights=OPEN
+        ),
+        control_api(
+            api_keys.UNREGISTER_BROKER,
+            (0, 0),
+            unregister_broker,
+            code_with_message,
+            rights=(on_cluster(AclOperation.ALTER),),
         ),
         control_api(
             api_keys.LIST_CONFIG_RESOURCES,

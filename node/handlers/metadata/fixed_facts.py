@@ -2,7 +2,6 @@
 
 AlterReplicaLogDirs 1-2  KIP-113: there is one directory; what is in it is where it shall be.
 Create-, Renew-, Expire-, DescribeDelegationToken  KIP-48: not allowed on a plain text listener.
-UnregisterBroker 0       KIP-631: each broker is a voter, for the cluster's life.
 AddRaftVoter 0-1, RemoveRaftVoter 0  KIP-853: as where kraft.version is 0.
 """
 
@@ -77,18 +76,6 @@ def _stays(broker: BrokerServices, topic: str, index: int) -> int:
     return ErrorCode.NONE if is_here else ErrorCode.REPLICA_NOT_AVAILABLE
 
 
-def unregister_broker(
-    context: RequestContext, header: RequestHeader, request: "requests.UnregisterBrokerRequest"
-) -> "responses.UnregisterBroker.Response":
-    """Unknown ones are told as such; the others stay."""
-    broker_id = request.broker_id
-    if broker_id not in context.broker.state.brokers:
-        raise error_for(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
-        )
-    raise InvalidRequest(f"Broker {broker_id} is a voter of this cluster, for the cluster's life.")
-
-
 def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], Any]:
     def refuse(context: RequestContext, header: RequestHeader, request: Any) -> Any:
         own = context.broker.state.cluster_id
@@ -136,13 +123,6 @@ def apis() -> tuple[Api, ...]:
         control_api(api_keys.RENEW_DELEGATION_TOKEN, (1, 2), _no_token, code_only, rights=OPEN),
         control_api(api_keys.EXPIRE_DELEGATION_TOKEN, (1, 2), _no_token, code_only, rights=OPEN),
         control_api(api_keys.DESCRIBE_DELEGATION_TOKEN, (1, 3), _no_token, code_only, rights=OPEN),
-        control_api(
-            api_keys.UNREGISTER_BROKER,
-            (0, 0),
-            unregister_broker,
-            code_with_message,
-            rights=altering,
-        ),
         control_api(
             api_keys.ADD_RAFT_VOTER,
             (0, 1),

@@ -159,5 +159,5 @@ def test_the_numbers_of_commands_are_for_ever() -> None:
         "SetClusterId SetDefaults RegisterBroker UnfenceBroker FenceBroker BeginControlledShutdown"
         " CreateTopics DeleteTopics CreatePartitions AlterConfigs AlterPartition ElectLeaders"
         " AlterPartitionReassignments AllocateProducerIds FailReplicas AdvanceClock CreateAcls"
-        " DeleteAcls AlterScramCredentials AlterClientQuotas UpdateFeatures"
+        " DeleteAcls AlterScramCredentials AlterClientQuotas UpdateFeatures UnregisterBroker"
     )

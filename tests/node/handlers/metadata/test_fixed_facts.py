@@ -9,7 +9,7 @@ from oncelog.wire.errors import ErrorCode
 from ...fake_broker import CLUSTER_ID, FakeBroker
 
 LOG_DIRS, CREATE, RENEW, EXPIRE, DESCRIBE = 34, 38, 39, 40, 41
-UNREGISTER, ADD, REMOVE = 64, 80, 81
+ADD, REMOVE = 80, 81
 
 
 @pytest.fixture
@@ -52,19 +52,6 @@ def test_delegation_tokens_are_not_allowed(
 ) -> None:
     answer = broker.ask(api_key, 2, values)
     assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-
-
-@pytest.mark.parametrize(
-    ("broker_id", "error"),
-    [
-        (1, ErrorCode.INVALID_REQUEST),
-        (9, ErrorCode.BROKER_ID_NOT_REGISTERED),
-        (-1, ErrorCode.BROKER_ID_NOT_REGISTERED),
-    ],
-)
-def test_no_broker_is_unregistered(broker: FakeBroker, broker_id: int, error: int) -> None:
-    assert broker.ask(UNREGISTER, 0, {"broker_id": broker_id}).error_code == error
-    assert 1 in broker.services.state.brokers
 
 
 @pytest.mark.parametrize(

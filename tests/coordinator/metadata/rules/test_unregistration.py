@@ -1,0 +1,65 @@
+"""Brokers that have stopped are unregistered, and come back."""
+
+import pytest
+
+from oncelog.coordinator.metadata.cluster_state import ClusterState
+from oncelog.coordinator.metadata.commands import UnregisterBroker
+from oncelog.wire.errors import ErrorCode
+
+from ..metadata_cluster import MetadataCluster
+
+
+@pytest.fixture
+def cluster() -> MetadataCluster:
+    cluster = MetadataCluster(min_isr=1)
+    cluster.topic("t", (3, 2))
+    return cluster
+
+
+def test_a_stopped_broker_is_unregistered_once(cluster: MetadataCluster) -> None:
+    cluster.die(3)
+    assert cluster.do(UnregisterBroker(3)).error == 0
+    assert sorted(cluster.state.brokers) == [1, 2]
+    again = cluster.do(UnregisterBroker(3))
+    assert again.error == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert again.message == "Broker ID 3 is not currently registered"
+
+
+def test_a_live_broker_stays_registered(cluster: MetadataCluster) -> None:
+    refused = cluster.do(UnregisterBroker(3))
+    assert refused.error == ErrorCode.INVALID_REQUEST and "Stop it" in refused.message
+    assert 3 in cluster.state.brokers
+
+
+def test_a_partition_keeps_its_unregistered_replica_which_may_come_back(
+    cluster: MetadataCluster,
+) -> None:
+    cluster.die(2, 3)
+    assert cluster.do(UnregisterBroker(3)).error == 0
+    partition = cluster.state.partition("t", 0)
+    assert partition and partition.replicas == (3, 2) and 3 in (*partition.isr, *partition.elr)
+    cluster.start(3)
+    partition = cluster.state.partition("t", 0)
+    assert partition and partition.leader == 3
+
+
+@pytest.mark.parametrize("by_snapshot", [False, True])
+def test_an_unregistered_broker_with_another_disk_does_not_lead(
+    cluster: MetadataCluster, by_snapshot: bool
+) -> None:
+    """2 left the ISR by a power cut, so that it is waited for only where 3 has lost everything."""
+    cluster.start(2, lost_power=True)
+    cluster.die(3)
+    cluster.start(2, lost_power=True)
+    cluster.die(2)
+    cluster.start(3)
+    cluster.die(3)
+    assert cluster.do(UnregisterBroker(3)).error == 0
+    if by_snapshot:
+        restored = ClusterState()
+        restored.restore(cluster.state.snapshot())
+        assert restored.snapshot() == cluster.state.snapshot()
+        cluster.state = restored
+    cluster.start(3, lost_directory=True)
+    partition = cluster.state.partition("t", 0)
+    assert partition and partition.leader != 3

@@ -1,0 +1,114 @@
+"""The commands of Kafka's tools played on one cluster, and what they printed made comparable."""
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from .more_tool_commands import ALL
+from .tool_commands import Command
+from .tool_sessions import Outcome, ToolSessions
+
+REPEATED_S = 30.0
+BEGUN_S = 1.0
+_TOPIC = "assigned"
+
+# Of the machine and the moment, whatever the command: ids, addresses, times.
+_PASSING = (
+    (re.compile(r"(?<![\w-])[A-Za-z0-9_-]{22}(?![\w-])"), "ID"),
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
+    (re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?"), "HOST"),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,:]\d+"), "TIME"),
+    (re.compile(r"\b1[78]\d{11}\b"), "TIME"),
+    (re.compile(r"(/[\w.-]+){2,}"), "PATH"),
+)
+_FIGURE = re.compile(r"-?\d+(\.\d+)?([eE]-?\d+)?")
+# A tool that catches what ends it prints that, and logs have the names of threads.
+_LEFT_OUT = re.compile(r"TIME|\[TIME|at \S+\(|\.\.\. \w+ more|ToolSessions\$|Processed a total")
+
+
+class Played(NamedTuple):
+    """What came of a command: its exit code, and its lines, comparable and as they were."""
+
+    code: str
+    lines: frozenset[str]
+    text: str
+
+
+def play(bootstrap: str, folder: Path) -> dict[str, Played]:
+    """Run all commands; what came of each, by its name."""
+    _write_files(folder)
+    known = {"bootstrap": bootstrap, "folder": str(folder)}
+    played: dict[str, Played] = {}
+    with ToolSessions(folder) as sessions:
+        for command in ALL:
+            outcome = _run(sessions, command, known)
+            if outcome is None:
+                continue
+            name, expression = command.takes
+            if name:
+                found = re.search(expression, outcome.out)
+                assert found, f"{command.name}: {outcome}"
+                known[name] = found[1]
+            if command.name == "consumer-groups export":
+                (folder / "offsets.csv").write_text(outcome.out)
+            played[command.name] = _comparable(command, outcome)
+    return played
+
+
+def _run(sessions: ToolSessions, command: Command, known: dict[str, str]) -> Outcome | None:
+    arguments = (command.server + command.arguments).format(**known).split()
+    name, tool, seconds = command.name, command.tool, command.seconds
+    if command.begins:
+        sessions.begin(name, tool, arguments)
+        return None
+    if command.ends:
+        return sessions.end(name, seconds=seconds)
+    deadline = time.monotonic() + REPEATED_S
+    while True:
+        outcome = sessions.run(name, tool, arguments, text=command.text, seconds=seconds)
+        if re.search(command.until, outcome.out, re.DOTALL) or time.monotonic() > deadline:
+            return outcome
+
+
+def _comparable(command: Command, outcome: Outcome) -> Played:
+    text = f"{outcome.out}\n{outcome.err}"
+    lines: set[str] = set()
+    for line in text.splitlines():
+        for expression, word in _PASSING:
+            line = expression.sub(word, line)
+        if not command.is_exact:
+            line = _FIGURE.sub("N", line)
+        line = " ".join(line.split())
+        if line and not _LEFT_OUT.match(line):
+            lines.add(line)
+    return Played(outcome.code, frozenset(lines), text)
+
+
+def _write_files(folder: Path) -> None:
+    def move(replicas: list[list[int]], topic: str = _TOPIC) -> object:
+        return {
+            "version": 1,
+            "partitions": [
+                {"topic": topic, "partition": index, "replicas": each}
+                for index, each in enumerate(replicas)
+            ],
+        }
+
+    def records(offset: int) -> object:
+        where = {"topic": _TOPIC, "partition": 0, "offset": offset}
+        return {"version": 1, "partitions": [where]}
+
+    files = {
+        "topics": {"version": 1, "topics": [{"topic": _TOPIC}]},
+        "move": move([[2, 3], [3, 1], [1, 2]]),
+        "shrink": move([[2], [3], [1]]),
+        "nowhere": move([[77]]),
+        "nothing": move([[1]], "nope"),
+        "records": records(0),
+        "beyond": records(99),
+    }
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    (folder / "client.properties").write_text("client.id=tools\n")
