@@ -21,6 +21,7 @@ from ..metadata.commands import (
     ElectLeaders,
     FailReplicas,
     RegisterBroker,
+    UnregisterBroker,
     UpdateFeatures,
 )
 
@@ -43,6 +44,7 @@ MESSAGE_OF: dict[type, PeerMessage] = {
     DeleteAcls: PeerMessage.ADMIN,
     AlterScramCredentials: PeerMessage.ADMIN,
     UpdateFeatures: PeerMessage.ADMIN,
+    UnregisterBroker: PeerMessage.ADMIN,
 }
 
 

@@ -33,6 +33,7 @@ from oncelog.storage.topic_configs import TOPIC_CONFIGS
 from oncelog.wire.messages.apis import API_NAMES
 from oncelog.wire.primitives import REQUEST_ELEMENTS_MAX
 
+from ..interop.administration import meant_outcomes
 from ..proof.conformance import recorded
 from .house import MAY_IMPORT
 
@@ -50,7 +51,7 @@ REMARKS = {
     **dict.fromkeys(range(38, 42), "not allowed on a plain text listener, as on Kafka's"),
     36: "a request in the middle of a login closes the connection, in Kafka behind an error answer",
     57: "levels of `transaction.version` and `group.version` only",
-    64: "each broker is a voter, for the cluster's life",
+    64: "of a broker that has stopped; Kafka forgets live ones, whose processes go on",
     80: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
     81: "voters never change: UNSUPPORTED_VERSION, as where kraft.version is 0",
     31: "SECURITY_DISABLED where no `authorizer.class.name` is given",
@@ -173,6 +174,14 @@ def key_rows(rows: Iterable[ConformanceRow]) -> list[tuple[str, ...]]:
     ]
 
 
+def meant_rows() -> list[tuple[str, ...]]:
+    """Return what ends or prints otherwise than on Kafka, by the reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in (meant_outcomes.CALLS | meant_outcomes.COMMANDS).items():
+        names.setdefault(reason, []).append(f"`{name}`")
+    return [(", ".join(found), reason) for reason, found in names.items()]
+
+
 def protocol_page() -> str:
     rows = compared(recorded.ours(), recorded.kafka(), REASONS)
     return f"""# The protocol that is served
@@ -191,6 +200,13 @@ What consumer groups (KIP-848) promise, and what of them is not there: [groups](
 ## Features
 
 {table(("feature", "Kafka 4.4", "ours", "why"), feature_rows(rows))}
+## Java's Admin and Kafka's tools
+
+Each method of Java's Admin and some 190 commands of Kafka's tools are given to three nodes of ours
+and of Kafka 4.4 (`tests/interop/administration/`). The outcomes are the same and messages begin
+with Kafka's, except for:
+
+{table(("call or command", "why"), meant_rows())}
 ## What is bounded
 
 Kafka has no such bounds, so the keys are ours (docs/configuration.md). What is refused is said in

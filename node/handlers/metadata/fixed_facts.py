@@ -85,7 +85,10 @@ def _voter_change(what: str) -> Callable[[RequestContext, RequestHeader, Any], A
                 f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{own}"',
             )
         if what == "adding" and not request.listeners:
-            raise InvalidRequest("Add voter request didn't include an endpoint")
+            raise InvalidRequest(
+                "Add voter request didn't include the endpoint (Endpoints(endpoints={})) for the "
+                "default listener ListenerName(CONTROLLER)"
+            )
         raise error_for(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Cluster doesn't support {what} voter because the kraft.version feature is 0",

@@ -167,13 +167,11 @@ RECORDS = (
             server="",
         ),
     ),
-    *of_tool("ConsumerPerformance", row("consumer-perf", "--topic t --num-records 60")),
+    *of_tool(
+        "ConsumerPerformance", row("consumer-perf", "--topic t --num-records 60 --group perf")
+    ),
     *of_tool(
         "EndToEndLatency",
         row("e2e-latency", "--topic t --num-records 20 --producer-acks all --record-size 10"),
-    ),
-    *of_tool(
-        "consumer.ConsoleShareConsumer",
-        row("console-share-consumer", "--topic t --timeout-ms 3000"),
     ),
 )

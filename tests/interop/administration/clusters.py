@@ -1,0 +1,7 @@
+"""Three nodes of each, with equal defaults."""
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "min.insync.replicas": "2",
+}

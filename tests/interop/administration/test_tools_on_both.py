@@ -1,0 +1,46 @@
+"""Kafka's command-line tools on three nodes of ours and of Apache Kafka 4.4."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.deploy.cluster.local_cluster import Cluster
+
+from ..kafka_peer import KafkaPeer
+from .clusters import SETTINGS
+from .meant_outcomes import COMMANDS, reason
+from .play_tools import Played, play
+
+pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
+
+
+def differences(theirs: Played, ours: Played) -> list[str]:
+    """Return what is not the same; a line of ours may go on where Kafka's ends."""
+    found = [] if theirs.code == ours.code else [f"code {theirs.code}, ours {ours.code}"]
+    found += [
+        f"Kafka: {line}"
+        for line in sorted(theirs.lines)
+        if not any(each.startswith(line) for each in ours.lines)
+    ]
+    found += [
+        f"ours: {line}"
+        for line in sorted(ours.lines)
+        if not any(line.startswith(each) for each in theirs.lines)
+    ]
+    return found
+
+
+def test_kafkas_tools_end_and_print_as_on_kafka(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("for-kafka", "for-ours")]
+    for folder in folders:
+        folder.mkdir()
+    with KafkaPeer(tmp_path / "kafka", 3, voters=1, settings=SETTINGS) as peer:
+        theirs = play(peer.bootstrap, folders[0])
+    with Cluster(nodes=3, data=tmp_path / "oncelog", profile="kafka", config=SETTINGS) as cluster:
+        ours = play(cluster.bootstrap, folders[1])
+    assert theirs.keys() == ours.keys() and len(theirs) > 180
+    found = {name: differences(theirs[name], ours[name]) for name in theirs}
+    differing = {name: lines for name, lines in found.items() if lines}
+    meant = {name for name in theirs if reason(name, COMMANDS)}
+    assert {name: lines for name, lines in differing.items() if name not in meant} == {}
+    assert meant == differing.keys(), "what is the same needs no reason"
