@@ -11,9 +11,10 @@ GLYPHS = {
     "Ongoing": "◐", "PrepareCommit": "◑", "PrepareAbort": "◑", "PrepareEpochFence": "◑",
     "CompleteCommit": "✓", "CompleteAbort": "✕", "note": "▲", "bad": "■", "paused": "❚❚",
     "down": "■", "fenced": "▲", "out of sync": "▲",
+    "kept": "●", "broken": "■", "nothing is proved": "▲",
 }  # fmt: skip
-GOOD = ("serves", "running", "Stable", "ok", "in sync", "CompleteCommit")
-BAD = ("bad", "down", "paused", "fenced", "Dead")
+GOOD = ("serves", "running", "Stable", "ok", "in sync", "CompleteCommit", "kept")
+BAD = ("bad", "down", "paused", "fenced", "Dead", "broken")
 CALM = ("Empty", "CompleteAbort")
 YEAR_9999_MS = 253_370_764_800_000
 

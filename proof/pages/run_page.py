@@ -46,7 +46,7 @@ def _page(report: RunReport, about: str, style: Sequence[Html]) -> str:
 
 
 def _verdict(report: RunReport) -> Html:
-    sign = joined(state(report.state), f" {WORDS[report.state]}: ") if report.state else None
+    sign = joined(state(WORDS[report.state]), ": ") if report.state else None
     words = [element("li", line) for line in report.words[:ROWS_MAX]]
     return joined(
         element("p", sign, element("strong", report.verdict), class_="heading"),
@@ -111,7 +111,7 @@ def _faults(spans: Sequence[FaultSpan]) -> Html:
 
 def _chart(chart: BarChart) -> Html:
     highest = max((value for _, value in chart.bars), default=0.0) or 1.0
-    rows = [[name, _bar(value / highest), number(value)] for name, value in chart.bars[:ROWS_MAX]]
+    rows = [[name, _bar(value / highest), _shown(value)] for name, value in chart.bars[:ROWS_MAX]]
     return joined(
         element("h3", chart.title),
         table(chart.title, ("What", "", "Value"), rows, numbers=(2,), empty="not known here"),
@@ -148,7 +148,10 @@ def _left_out(count: int) -> Html | None:
 
 
 def _shown(value: Cell) -> str:
-    return value if isinstance(value, str) else number(value)
+    """Latencies are often below a millisecond, so two places are shown."""
+    if isinstance(value, str):
+        return value
+    return number(value) if value is None or value == round(value) else f"{value:,.2f}"
 
 
 def _at(at_s: float | None) -> str:

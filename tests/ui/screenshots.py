@@ -1,14 +1,17 @@
 """Pictures of the page for docs/ui.md and the README: python -m tests.ui.screenshots
 
 Needs chromium, chromium-driver and the extra test-ui. A cluster of three nodes has two writers, one
-transaction that stays open, two groups, and a node that is killed and started again.
+transaction that stays open, two groups, and a node that is killed and started again. The run is one
+of `oncelog prove`, of an application that commits behind its output.
 """
 
 import asyncio
+import base64
 import contextlib
+import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +22,25 @@ from oncelog.deploy.cluster.local_cluster import Cluster
 from .chromium import Browser
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+PROGRAMS = Path(__file__).resolve().parents[1] / "proof" / "prove" / "programs"
 SECONDS_BEFORE, SETTLED_S = 25, 4
 VIEWS = {
     "now": "/",
     "topics": "/topics",
     "partition": "/topics/orders/1",
     "records": "/topics/payments/0/records",
+    "transactions": "/transactions",
     "transaction": "/transactions/nightly-import",
+    "groups": "/groups",
     "group": "/groups/billing",
     "timeline": "/timeline",
+    "faults": "/faults",
 }
-IN_ALL_FORMS = ("now", "partition")  # dark, and on a phone, too
-HEIGHT_MAX = 1_400
+RUN = {"run": "/"}
+WIDTHS = {"": 1_280, "phone-": 390}
+HEIGHT_MAX, QUALITY = 1_400, 55
+PROGRAM = (sys.executable, "-P", "-m", "oncelog.cli")
+BYTES_MAX = 2_000_000  # of all pictures
 
 
 async def write(bootstrap: str, name: str) -> None:
@@ -96,11 +106,10 @@ async def load(bootstrap: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def page(data: Path) -> AsyncIterator[str]:
+async def page(folder: Path, *shown: str) -> AsyncIterator[str]:
     """The page as a process; its address."""
-    program = (sys.executable, "-P", "-m", "oncelog.cli", "ui", "--no-open", "--data", data.name)
     process = await asyncio.create_subprocess_exec(
-        *program, stdout=asyncio.subprocess.PIPE, cwd=data.parent
+        *PROGRAM, "ui", "--no-open", *shown, stdout=asyncio.subprocess.PIPE, cwd=folder
     )
     assert process.stdout is not None
     try:
@@ -110,43 +119,60 @@ async def page(data: Path) -> AsyncIterator[str]:
         await process.wait()
 
 
-def take(address: str) -> None:
+async def prove(folder: Path) -> None:
+    """Convict an application, and keep the run."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "prove", "--faults", "kill@before-commit", "--seed", "1", "--keep", str(folder),
+        "--", "python", "at_least_once.py", cwd=PROGRAMS, env={**os.environ, "PATH": path},
+    )  # fmt: skip
+    assert await process.wait() == 1
+
+
+def take(address: str, views: Mapping[str, str]) -> None:
     """Take all pictures."""
     chrome = Browser(address)
     try:
-        for name in VIEWS:
-            shoot(chrome, name, "light", 1_280)
-            if name in IN_ALL_FORMS:
-                shoot(chrome, name, "dark", 1_280)
-                shoot(chrome, name, "light", 390)
+        for name, view in views.items():
+            for scheme in ("light", "dark"):
+                for form, width in WIDTHS.items():
+                    shoot(chrome, view, FOLDER / f"{name}-{form}{scheme}.webp", scheme, width)
     finally:
         chrome.driver.quit()
 
 
-def shoot(chrome: Browser, name: str, scheme: str, width: int) -> None:
+def shoot(chrome: Browser, view: str, file: Path, scheme: str, width: int) -> None:
     """Take one picture, as high as the view, up to a bound."""
     features: list[Any] = [{"name": "prefers-color-scheme", "value": scheme}]
     chrome.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     chrome.size(width, 600)
-    chrome.go(VIEWS[name])
+    chrome.go(view)
     chrome.wait(lambda: chrome.driver.execute_script("return document.readyState") == "complete")
     height = chrome.driver.execute_script("return document.documentElement.scrollHeight")
     chrome.size(width, min(height, HEIGHT_MAX))
-    form = "phone" if width < 600 else scheme
-    chrome.driver.save_screenshot(str(FOLDER / f"{name}-{form}.png"))
+    taken = chrome.driver.execute_cdp_cmd(
+        "Page.captureScreenshot", {"format": "webp", "quality": QUALITY}
+    )
+    file.write_bytes(base64.b64decode(taken["data"]))
 
 
 async def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Cluster(nodes=3, data=Path(folder) / "shop") as c:
-        async with page(c.data) as address, load(c.bootstrap):
+        async with page(Path(folder), "--data", "shop") as address, load(c.bootstrap):
             await asyncio.sleep(SETTLED_S)
             node = await asyncio.to_thread(c.leader, "orders", 1)
             await asyncio.to_thread(c.kill, node)
             await asyncio.sleep(SETTLED_S)
             await asyncio.to_thread(c.start, node)
             await asyncio.sleep(SECONDS_BEFORE)
-            await asyncio.to_thread(take, address)
+            await asyncio.to_thread(take, address, VIEWS)
+    with tempfile.TemporaryDirectory() as folder:
+        await prove(Path(folder) / "invoices")
+        async with page(Path(folder), "invoices") as address:
+            await asyncio.to_thread(take, address, RUN)
+    size = sum(file.stat().st_size for file in FOLDER.iterdir())
+    assert size <= BYTES_MAX, f"{size:,} bytes of pictures are too many"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 
 from oncelog.proof.pages.axis import TICKS_MAX, ticks
 from oncelog.proof.pages.run_page import ROWS_MAX, SPANS_MAX, run_file, run_view
-from oncelog.proof.pages.run_report import FaultSpan, RunReport
+from oncelog.proof.pages.run_report import FaultSpan, RunReport, RunTable
 
 from .known_runs import KILL, hostile, violated
 
@@ -43,7 +43,7 @@ def test_file_loads_and_runs_nothing() -> None:
 def test_page_has_verdict_story_timeline_faults_and_figures() -> None:
     page = run_view(violated(), "RUN")
     for words in (
-        "■</span> bad</span> broken: <strong>AT LEAST ONCE: 1 doubled", "r-7, doubled", "3.250 s",
+        "■</span> broken</span>: <strong>AT LEAST ONCE: 1 doubled", "r-7, doubled", "3.250 s",
         KILL, "kill -9 of node 2", ">10 s</text>", "at most 30 records/s", "RF 3",
         "python invoices",
     ):  # fmt: skip
@@ -60,6 +60,13 @@ def test_text_of_a_run_cannot_become_markup() -> None:
     for page in (run_file(hostile()), run_view(hostile(), hostile().verdict)):
         page.encode()
         assert not re.search("[\x00\u202e]", page) and page.count("</style>") <= 1
+
+
+def test_figures_below_one_are_shown_to_two_places() -> None:
+    table = RunTable("Figures", ("p50 ms", "MB/s", "p99 ms"), [(0.284, 120.0, None)])
+    page = run_view(replace(violated(), tables=[table]), "r")
+    assert re.findall(r'data-label="(?:MB/s|p99 ms)" role="cell">([^<]+)', page) == ["120", "-"]
+    assert '">0.28</th>' in page
 
 
 def test_run_with_nothing_but_a_verdict_is_a_page() -> None:
