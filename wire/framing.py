@@ -31,6 +31,14 @@ _response_v0 = struct.Struct(">i")
 _response_v1 = struct.Struct(">ib")
 
 
+class MalformedLength(MalformedFrame):  # pyright: ignore[reportUntypedBaseClass]
+    """A length out of bounds; `frames` are those that came whole before it."""
+
+    def __init__(self, size: int, frames: list[memoryview]) -> None:
+        super().__init__(f"a frame of {size} bytes is not accepted here")
+        self.frames = frames
+
+
 class FrameReceiver:
     """Turns a stream of bytes into frames."""
 
@@ -77,7 +85,7 @@ class FrameReceiver:
         return staging[len(rest) :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Frames that are whole now. Raises MalformedFrame for a length out of bounds."""
+        """Frames that are whole now. Raises MalformedLength for one out of bounds."""
         filled = self._filled = self._filled + count
         frame = self._frame
         if frame is None:
@@ -101,7 +109,7 @@ class FrameReceiver:
             size = _size.unpack_from(staging, position)[0]
             if not 0 < size <= self.max_bytes:
                 self._rest = bytes(staging[position:filled])
-                raise MalformedFrame(f"a frame of {size} bytes is not accepted here")
+                raise MalformedLength(size, frames)
             start, end = position + _PREFIX, position + _PREFIX + size
             if end <= filled:
                 frames.append(memoryview(bytearray(staging[start:end])))

@@ -18,8 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ...runtime.turn_share import TurnShare
-from ...wire.framing import Buffer, FrameMemory, FrameReceiver
-from ...wire.primitives import MalformedFrame
+from ...wire.framing import Buffer, FrameMemory, FrameReceiver, MalformedLength
 from ..config.broker_config import BrokerConfig
 from ..config.listeners import Listener
 from ..linux import has_peer_closed, since_last_data_ms
@@ -90,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
     _is_reading_paused: bool = False
     _is_writing_paused: bool = False
     _has_ended: bool = False  # nothing more will come
+    _malformed: str = ""  # why nothing more is read, and it closes once all before is answered
     _waits_for_budget: bool = False
     context: RequestContext | None = None
     dispatcher: "Dispatcher | GuardedDispatcher" = field(init=False)
@@ -179,9 +179,9 @@ class Connection(asyncio.BufferedProtocol):
         server.budget.held_bytes += nbytes
         try:
             frames = self._receiver.buffer_updated(nbytes)
-        except MalformedFrame as error:
-            self.close(NOT_PLAIN if is_tls(self._receiver.peek(2)) else str(error))
-            return
+        except MalformedLength as error:
+            self._malformed = NOT_PLAIN if is_tls(self._receiver.peek(2)) else str(error)
+            frames = error.frames
         if self.closing_since_s is not None:
             return
         unframed = self._unframed_bytes + nbytes
@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def can_finish(self) -> bool:
         """See `memory_budget.Holder`."""
-        cannot = self._frames or self._is_writing_paused or self._has_ended
+        cannot = self._frames or self._is_writing_paused or self._has_ended or self._malformed
         return bool(self._unframed_bytes and not cannot)
 
     def budget_allows(self) -> None:
@@ -433,11 +433,14 @@ class Connection(asyncio.BufferedProtocol):
             if not self.has_requests:
                 transport.close()
             return
+        if self._malformed and not self.has_requests:
+            self.close(self._malformed)
+            return
         budget = self._server.budget
         if not self._waits_for_budget and budget.held_bytes > budget.limit_bytes:
             self._waits_for_budget = budget.must_wait(self, self._held_bytes)
         pause = (
-            bool(self._frames)
+            bool(self._frames or self._malformed)
             or (self.silent_since_s is not None and self._is_muted)
             or self._is_writing_paused
             or self._waits_for_budget

@@ -106,6 +106,19 @@ async def test_request_that_ends_its_connection_lets_earlier_answers_leave(
     assert toys.started == [b"a", b"b"]
 
 
+async def test_malformed_length_lets_earlier_answers_leave(bench: Bench) -> None:
+    client, toys = await bench.connect(), bench.toys
+    frames = [Client.frame(WAIT, b"later", 1), Client.frame(ECHO, b"queued", 2)]
+    client.writer.write(b"".join(frames) + b"\xff" * 8)
+    await until(lambda: b"later" in toys.pending)
+    assert await client.is_silent()
+    client.writer.write(Client.frame(ECHO, b"is not read any more", 3))
+    toys.pending[b"later"].complete([b"now"])
+    assert await client.receive() == (1, b"now")
+    assert await client.receive() == (2, b"queued")
+    assert await client.is_closed()
+
+
 async def test_a_produce_waits_for_a_fetch_before_it(bench: Bench) -> None:
     client, toys = await bench.connect(), bench.toys
     client.send(WAIT, b"fetch")
