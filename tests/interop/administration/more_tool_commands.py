@@ -130,10 +130,6 @@ REPLICAS = (
         row("reassign shrink verify", f"{_MOVE}/shrink.json --verify", until=_IS_DONE),
     ),
     *of_tool(
-        "TopicCommand",
-        row("topics after shrinking", "--describe --topic assigned"),
-    ),
-    *of_tool(
         "reassign.ReassignPartitionsCommand",
         row(
             "reassign execute with throttle",
