@@ -397,8 +397,9 @@ class GroupCoordinator:
             except Exception:
                 logger.exception("%r is loaded anew", shard)
                 self.load_anew(shard)
-            if shard.state is not ShardState.CLOSED and shard.next_deadline_ms is not None:
-                self._timer.set(shard.next_deadline_ms)
+            next_ms = shard.next_look_ms(now_ms)
+            if shard.state is not ShardState.CLOSED and next_ms is not None:
+                self._timer.set(next_ms)
 
     def _meet_deadlines(self, shard: GroupShard, now_ms: int, count_max: int) -> int:
         """Do what is due in one shard; return how many deadlines of groups that were."""

@@ -39,6 +39,7 @@ KEPT_BYTES_MAX = (
 )  # of appended batches that wait for the replicas; more is read back
 READ_BYTES = 64 * 1024
 RECORDS_A_STEP = 64  # some 0.5 ms
+LOOK_AGAIN_MS = 100
 GROUP_NOT_FOUND_FROM = (9, 6)  # OffsetCommit (KIP-848), TxnOffsetCommit (KIP-1319)
 
 
@@ -257,12 +258,20 @@ class GroupShard:
         else:
             self.waiters.append(Waiter(next_offset, deadline_ms, is_group_record, replayed))
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When something is due here next."""
-        first = self.waiters[0].deadline_ms if self.waiters else None
-        in_table = self.table.deadlines.next_ms
-        return min((each for each in (first, in_table) if each is not None), default=None)
+    def next_look_ms(self, now_ms: int) -> int | None:
+        """When something is due here next, which is now for what can be done.
+
+        What waits for its replay only, or for the end of the loading, is looked at again later.
+        """
+        later_ms = now_ms + LOOK_AGAIN_MS
+        looks_ms: list[int] = []
+        if self.waiters:
+            first_ms = self.waiters[0].deadline_ms
+            looks_ms.append(first_ms if first_ms > now_ms else later_ms)
+        if (in_table_ms := self.table.deadlines.next_ms) is not None:
+            is_serving = self.state is ShardState.SERVING
+            looks_ms.append(in_table_ms if is_serving else max(in_table_ms, later_ms))
+        return min(looks_ms, default=None)
 
     def free_waiters(self) -> None:
         """Those whose records have been replayed go on."""

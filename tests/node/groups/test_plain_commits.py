@@ -14,7 +14,7 @@ from oncelog.coordinator.groups.records import (
     encode_offset_value,
 )
 from oncelog.node.groups.coordinator import OFFSETS_TOPIC
-from oncelog.node.groups.shard import ShardState
+from oncelog.node.groups.shard import LOOK_AGAIN_MS, ShardState
 from oncelog.node.handlers.groups import plain_commits
 from oncelog.runtime.sliced_work import SlicedWork
 from oncelog.runtime.turn_share import SHARE_S
@@ -126,6 +126,20 @@ async def test_what_is_committed_is_not_late_while_it_is_replayed(tmp_path: Path
     await stored
     assert all(answer.is_done for answer in answers)
     assert broker.shard is shard
+
+
+async def test_shard_whose_waiter_is_late_for_its_replay_only_is_looked_at_later(tmp_path: Path):
+    broker = CoordinatingBroker(tmp_path)
+    await broker.serve(replicas=(1, 2))
+    answers = [broker.request(COMMIT, 8, committing(OFFSETS_TOPIC)).outcome for _ in range(1_000)]
+    shard, now_ms = broker.shard, broker.clock.monotonic_ms()
+    deadline_ms = shard.waiters[0].deadline_ms
+    assert shard.next_look_ms(now_ms) == deadline_ms > now_ms
+    broker.replicate()
+    assert shard.waiters and not shard.fail_waiters(CoordinatorNotAvailable(), until_ms=deadline_ms)
+    later_ms = shard.next_look_ms(deadline_ms)
+    assert later_ms is not None and deadline_ms < later_ms <= deadline_ms + LOOK_AGAIN_MS
+    await until(lambda: all(answer.is_done for answer in answers))
 
 
 async def test_partitions_that_move_together_have_one_share_of_the_turn(tmp_path: Path) -> None:
