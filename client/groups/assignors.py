@@ -13,8 +13,8 @@ round, and goes to its new owner after the old one has let it go.
 
 from collections.abc import Iterable, Mapping
 
+from ...wire.consumer_protocol import NO_GENERATION, Subscription, decode_sticky
 from ...wire.identifiers import TopicPartition
-from .protocol import NO_GENERATION, Subscription, decode_sticky
 
 COOPERATIVE = "cooperative-sticky"
 Assignment = dict[str, list[TopicPartition]]

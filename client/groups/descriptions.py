@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from ...wire.errors import ErrorCode, GroupIdNotFound
 from ...wire.identifiers import TopicPartition
 from ...wire.primitives import MalformedFrame
 from ..connection import BrokerConnection
 from ..coordinator_lookup import raise_error_of
-from .protocol import PROTOCOL_TYPE, decode_assignment
 
 DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 16, 69
 DEAD = "Dead"  # what DescribeGroups below version 6 says of a group that is not there

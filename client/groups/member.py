@@ -14,6 +14,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ...wire.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_sticky,
+    encode_subscription,
+)
 from ...wire.errors import KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterSnapshot, ClusterView
@@ -23,14 +31,6 @@ from ..settings import Settings
 from .assignors import COOPERATIVE, assign
 from .holding import Holding, Partitions, RebalanceListener, named
 from .polled_member import PolledMember
-from .protocol import (
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_sticky,
-    encode_subscription,
-)
 from .reactions import GroupReaction, GroupRequest, group_reaction_to
 from .requests import GroupRequests
 

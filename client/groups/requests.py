@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ...wire.consumer_protocol import NO_GENERATION, PROTOCOL_TYPE
 from ...wire.errors import ErrorCode, KafkaError
 from ...wire.identifiers import TopicPartition
 from ..cluster_view import ClusterView
@@ -11,7 +12,6 @@ from ..group_metadata import GroupMetadata, OffsetAndMetadata
 from ..security.permissions import error_about
 from ..settings import Settings
 from .coordinator_requests import LEAVE_TIMEOUT_MS, CoordinatorRequests
-from .protocol import NO_GENERATION, PROTOCOL_TYPE
 from .reactions import GroupRequest
 
 LEAVE_GROUP = 13

@@ -63,6 +63,7 @@ class ClassicGroup:
     subscribed: AbstractSet[str] | None = None  # None when it is not known
     new_member_added: bool = False  # while the first members gather
     initial_wait_left_ms: int = 0
+    needs_rebalance: bool = False  # it was loaded as it became a classic group, see migration
 
     @classmethod
     def restored(
@@ -93,6 +94,7 @@ class ClassicGroup:
             )
         if group.members:
             group.state = GroupState.STABLE
+        group.needs_rebalance = bool(group.members) and stored.leader is None
         if group.leader_id not in group.members:
             group.leader_id = next(iter(group.members), None)
         return group
@@ -192,6 +194,11 @@ class ClassicGroup:
         self._count_support(said.protocols, 1)
         member.rebalance_timeout_ms = said.rebalance_timeout_ms
         member.session_timeout_ms = said.session_timeout_ms
+
+    def hold_metadata_in(self, held_metadata: HeldMetadata) -> None:
+        """Count what its members have said with that of other groups from now on."""
+        held_metadata.size_bytes += self.held_metadata.size_bytes
+        self.held_metadata = held_metadata
 
     def release_metadata(self) -> None:
         """The group is no more: what its members have said is held no longer."""

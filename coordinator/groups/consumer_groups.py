@@ -1,11 +1,13 @@
 """The consumer groups (KIP-848) of a table: what is asked of them, due, and replayed.
 
-What is decided is in `consumer/`, and changes nothing. Here it becomes a batch to append, whose
-records are replayed when they are in the log, and an answer that waits for its commit.
+What is decided is in `consumer/` and `migration/`, and changes nothing. Here it becomes a batch to
+append, whose records are replayed when they are in the log, and an answer that waits for its
+commit. A group that changes its protocol does so in one batch, with what brings that about.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ...wire.errors import (
     CoordinatorNotAvailable,
@@ -30,7 +32,7 @@ from .consumer.heartbeat_messages import (
     HeartbeatDecision,
 )
 from .consumer.heartbeats import heartbeat, is_at_rest
-from .consumer.leaving import expel, leave, rebalance_is_over, session_is_over
+from .consumer.leaving import expelled, leave, owes_partitions, removing
 from .consumer.reconciliation import MemberState
 from .consumer.record_codec import encode_consumer_key, encode_consumer_value
 from .consumer.records import (
@@ -42,14 +44,32 @@ from .consumer.records import (
 )
 from .group import Group
 from .group_member import GROUPS_MAX, METADATA_BYTES_MAX, HeldMetadata
-from .group_messages import LeaveAnswer, LeavingMember
+from .group_messages import (
+    JoinRequest,
+    LeaveAnswer,
+    LeavingMember,
+)
 from .group_states import GroupState
-from .records import encode_group_key
-from .turn import REVOCATION, SESSION, DeadlineKey, GroupAppend, LogRecord, Turn
+from .migration.downgrade import DOWNGRADED, downgraded, is_due
+from .migration.upgrade import check_upgrade, draft, upgraded
+from .rebalance import expect_heartbeat, prepare_rebalance
+from .records import encode_group_key, encode_group_value
+from .turn import REJOIN, REVOCATION, SESSION, DeadlineKey, GroupAppend, LogRecord, Turn
 
 TARGET, PATTERNS = "target assignment", "patterns"  # work that is too long for a turn
 TRY_AGAIN_MS = 1_000
 Remove = Callable[[str, Turn, int], None]
+Settled = Callable[[int, Turn], None]
+
+
+class Former(NamedTuple):
+    """A classic group that a consumer group comes after: the records that it becomes.
+
+    There are none if it is empty. `error` is what those hear who wait in it.
+    """
+
+    records: Sequence[ConsumerRecord] = ()
+    error: int = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 class ConsumerGroups:
@@ -82,7 +102,8 @@ class ConsumerGroups:
         """Give members their session's time, and what is left of nothing to give up partitions."""
         timeout_ms = turn.settings.consumer(group.group_id).session_timeout_ms
         for member_id, member in group.members.items():
-            turn.set_deadline(SESSION, group.group_id, member_id, timeout_ms)
+            session_ms = timeout_ms if member.classic is None else member.classic.session_timeout_ms
+            turn.set_deadline(SESSION, group.group_id, member_id, session_ms)
             now = group.assignments.get(member_id)
             if now is not None and now.state == MemberState.UNREVOKED_PARTITIONS:
                 turn.set_deadline(
@@ -122,57 +143,89 @@ class ConsumerGroups:
 
     def heartbeat(self, request: ConsumerHeartbeat, ticket: object, turn: Turn) -> None:
         """ConsumerGroupHeartbeat. Raises the KafkaError of its answer."""
-        group, first = self._group_for(request)
+        group, former = self._group_for(request, turn)
+        if request.member_epoch in (LEAVES, LEAVES_FOR_NOW):
+            return self._leave(group, request, ticket, turn)
+        decision = self.decide(group, request, turn)
+        settled = partial(_answer, ticket, decision.answer)
+        self.append(group, decision.records, settled, turn, first=former)
+        return self.begin_long_work(group, decision, turn)
+
+    def decide(
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, turn: Turn
+    ) -> HeartbeatDecision:
+        """Decide the heartbeat or the JoinGroup of a member, and give it its time."""
         around = HeartbeatContext(
             now_ms=turn.wall_ms,
             topics=turn.topics,
             settings=turn.settings.consumer(request.group_id),
         )
-        if request.member_epoch in (LEAVES, LEAVES_FOR_NOW):
-            decision = leave(group, request, around)
-        else:
-            decision = heartbeat(group, request, around)
-            self._check_metadata(group, decision.records)
-        self._set_deadlines(group, request.member_id, decision, around, turn)
-        records = decision.records
-        self.append(group, records, partial(_answer, ticket, decision.answer), turn, first=first)
+        decision = heartbeat(group, request, around)
+        self._check_metadata(group, decision.records)
+        self._set_deadlines(request, decision, around, turn)
+        return decision
+
+    @staticmethod
+    def begin_long_work(group: ConsumerGroup, decision: HeartbeatDecision, turn: Turn) -> None:
         if decision.needs_target:
             turn.long_work.append((TARGET, group.group_id))
         if decision.needs_patterns:
             turn.long_work.append((PATTERNS, group.group_id))
+
+    def _leave(
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, ticket: object, turn: Turn
+    ) -> None:
+        answer = ConsumerHeartbeatAnswer(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+        settled, records = partial(_answer, ticket, answer), leave(group, request)
+        if records is None:
+            self._remove_members(group, [request.member_id], settled, turn)
+        else:
+            turn.cancel_deadline(REVOCATION, group.group_id, request.member_id)
+            self.append(group, records, settled, turn)
 
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember], ticket: object, turn: Turn
     ) -> None:
         """LeaveGroup: the members go at once. Raises GroupIdNotFound."""
         group = self.find(group_id)
-        errors, records = expel(group, leaving, turn.topics.by_name)
-        if records:
-            turn.note(group_id, "left", f"{len(leaving)} members are to leave, by LeaveGroup")
+        errors, gone = expelled(group, leaving)
 
         def settled(error: int, later: Turn) -> None:
             told = tuple(error or each for each in errors)
             later.answer(ticket, LeaveAnswer(errors=told))
 
-        self.append(group, records, settled, turn)
+        if not gone:
+            return self.append(group, (), settled, turn)
+        turn.note(group_id, "left", f"{len(leaving)} members are to leave, by LeaveGroup")
+        return self._remove_members(group, gone, settled, turn)
 
-    def _group_for(self, request: ConsumerHeartbeat) -> tuple[ConsumerGroup, list[LogRecord]]:
-        """Return the group, new for its first member, and a tombstone if it was a classic one.
+    def _group_for(
+        self, request: ConsumerHeartbeat, turn: Turn
+    ) -> tuple[ConsumerGroup, Former | None]:
+        """Return the group, new for its first member, and the classic one that it comes after.
 
         Raises GroupIdNotFound.
         """
         group_id, joins = request.group_id, request.member_epoch == JOINS
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return group, []
+            return group, None
         if group is None and joins:
             self._check_room()
-            return ConsumerGroup(group_id, self._held), []
+            return ConsumerGroup(group_id, self._held), None
         if group is None:
             raise GroupIdNotFound(f"Group {group_id} not found.")
-        if joins and isinstance(group, ClassicGroup) and group.state is GroupState.EMPTY:
-            return ConsumerGroup(group_id, self._held), [(encode_group_key(group_id), None)]
-        raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+        if not joins or not isinstance(group, ClassicGroup):
+            raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+        if group.state is GroupState.EMPTY:
+            return ConsumerGroup(group_id, self._held), Former()
+        check_upgrade(group, turn.settings)
+        records = upgraded(group, turn.topics.by_name)
+        words = f"becomes a consumer group at generation {group.generation}, with its members"
+        turn.note(group_id, "migration", words)
+        return draft(group_id, records), Former(records, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _check_room(self) -> None:
         """Raise CoordinatorNotAvailable if there are too many groups."""
@@ -206,44 +259,96 @@ class ConsumerGroups:
 
     @staticmethod
     def _set_deadlines(
-        group: ConsumerGroup,
-        member_id: str,
+        request: ConsumerHeartbeat,
         decision: HeartbeatDecision,
         around: HeartbeatContext,
         turn: Turn,
     ) -> None:
-        if decision.member_id is not None:
-            timeout_ms = around.settings.session_timeout_ms
-            turn.set_deadline(SESSION, group.group_id, member_id, timeout_ms)
+        who, classic = (request.group_id, request.member_id), request.classic
+        timeout_ms = around.settings.session_timeout_ms
+        turn.set_deadline(
+            SESSION, *who, timeout_ms if classic is None else classic.session_timeout_ms
+        )
         if not decision.is_reconciled:
             return
         if decision.rebalance_ms is None:
-            turn.cancel_deadline(REVOCATION, group.group_id, member_id)
+            turn.cancel_deadline(REVOCATION, *who)
         else:
-            turn.set_deadline(REVOCATION, group.group_id, member_id, decision.rebalance_ms)
+            turn.set_deadline(REVOCATION, *who, decision.rebalance_ms)
+
+    # -- what is appended
 
     def append(
         self,
         group: ConsumerGroup,
         records: Sequence[ConsumerRecord],
-        settled: Callable[[int, Turn], None],
+        settled: Settled,
         turn: Turn,
         *,
-        first: Sequence[LogRecord] = (),
+        first: Former | None = None,
     ) -> None:
-        """Have records appended and replayed; first: the tombstone of a classic group."""
+        """Have records appended and replayed; first: of the classic group that it comes after."""
 
         def encode() -> Iterator[LogRecord]:
-            yield from first
+            if first is not None:
+                yield encode_group_key(group.group_id), None
+                yield from map(_encoded, first.records)
             yield from map(_encoded, records)
 
         def replay(later: Turn) -> None:
-            if first:
-                self._remove(group.group_id, later, ErrorCode.UNKNOWN_MEMBER_ID)
+            if first is not None:
+                self._remove(group.group_id, later, first.error)
+                for key, value in first.records:
+                    self.replay(key, value)
+                became = self._groups.get(group.group_id)
+                for member_id in group.members if first.records else ():
+                    assert isinstance(became, ConsumerGroup)
+                    expect_classic_heartbeat(became, member_id, later)
             for key, value in records:
                 self.replay(key, value)
 
         turn.appends.append(GroupAppend(group.group_id, encode, settled, replay))
+
+    def _remove_members(
+        self, group: ConsumerGroup, member_ids: Sequence[str], settled: Settled, turn: Turn
+    ) -> None:
+        """Have members removed, and the group become a classic one if the others are."""
+        if is_due(group, member_ids, turn.settings):
+            self.downgrade(group, member_ids, settled, turn)
+        else:
+            self.append(group, removing(group, member_ids, turn.topics.by_name), settled, turn)
+
+    def downgrade(
+        self,
+        group: ConsumerGroup,
+        leaving: Sequence[str],
+        settled: Settled,
+        turn: Turn,
+        joining: JoinRequest | None = None,
+    ) -> None:
+        """Have the group become a classic one, when members leave, or a static one comes back."""
+        group_id, topics = group.group_id, turn.topics.by_name
+        classic, value = downgraded(group, leaving, topics, turn.wall_ms, joining)
+        words = f"becomes a classic group at epoch {group.epoch}, {len(classic.members)} members"
+        turn.note(group_id, "migration", words)
+
+        def encode() -> Iterator[LogRecord]:
+            yield from ((key, None) for key in group.tombstone_keys())
+            yield encode_group_key(group_id), encode_group_value(value)
+
+        def replay(later: Turn) -> None:
+            self.replay(GroupEpochKey(group_id), None)
+            for member_id in group.members:
+                for kind in (SESSION, REVOCATION, REJOIN):
+                    later.cancel_deadline(kind, group_id, member_id)
+            self._groups[group_id] = classic
+            classic.hold_metadata_in(self._held)
+            for member in classic.members.values():
+                expect_heartbeat(classic, member, later)
+            if value.leader is None:
+                prepare_rebalance(classic, later, DOWNGRADED)
+
+        turn.appends.append(GroupAppend(group_id, encode, settled, replay))
 
     @staticmethod
     def append_tombstones(group: ConsumerGroup, turn: Turn) -> None:
@@ -260,11 +365,11 @@ class ConsumerGroups:
         """Remove a member whose time is over; when that cannot be written, try again soon."""
         kind, group_id, member_id = key
         group = self._groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             return
-        over = session_is_over if kind == SESSION else rebalance_is_over
-        records = over(group, member_id, turn.topics.by_name)
-        if not records:
+        if kind == REVOCATION and not owes_partitions(group, member_id):
+            return
+        if kind == REJOIN and group.members[member_id].classic is None:
             return
         words = f"member {member_id} is removed, its {kind} time is over"
         turn.note(group_id, "timeout", words)
@@ -273,7 +378,14 @@ class ConsumerGroups:
             if error and member_id in group.members:
                 later.set_deadline(kind, group_id, member_id, TRY_AGAIN_MS)
 
-        self.append(group, records, settled, turn)
+        self._remove_members(group, [member_id], settled, turn)
+
+
+def expect_classic_heartbeat(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+    """Give a member of the classic protocol its session's time from now on."""
+    classic = group.members[member_id].classic
+    assert classic is not None
+    turn.set_deadline(SESSION, group.group_id, member_id, classic.session_timeout_ms)
 
 
 def _encoded(record: ConsumerRecord) -> LogRecord:

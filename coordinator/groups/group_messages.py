@@ -107,3 +107,6 @@ class GroupSettings:
     # A member that nobody can have told its id cannot send heartbeats; so long may it wait.
     new_member_join_timeout_ms: int = 300_000
     consumer: Callable[[str], ConsumerGroupSettings] = lambda group_id: ConsumerGroupSettings()
+    # Whether groups change to the consumer protocol, and back to the classic one.
+    may_upgrade: bool = True
+    may_downgrade: bool = True

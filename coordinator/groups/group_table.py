@@ -10,6 +10,7 @@ from itertools import islice
 
 from ...wire.errors import CoordinatorNotAvailable, ErrorCode, GroupIdNotFound, UnknownMemberId
 from .classic_group import ClassicGroup
+from .classic_requests import ClassicRequests
 from .consumer.consumer_group import ConsumerGroup
 from .consumer_groups import ConsumerGroups
 from .deadlines import Deadlines
@@ -33,10 +34,11 @@ from .group_messages import (
 from .group_states import GroupState
 from .joining import join
 from .leaving import leave, session_deadline
+from .migration.downgrade import DOWNGRADED
 from .rebalance import expect_heartbeat, join_deadline, prepare_rebalance, release
 from .records import GroupValue
 from .syncing import heartbeat, sync, sync_deadline
-from .turn import HEARTBEAT, JOIN, REVOCATION, SESSION, DeadlineKey, Turn
+from .turn import HEARTBEAT, JOIN, REJOIN, REVOCATION, SESSION, DeadlineKey, Turn
 
 _SESSION_GOES_ON = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
 
@@ -49,6 +51,7 @@ class GroupTable:
         self.deadlines: Deadlines[DeadlineKey] = Deadlines()
         self.held_metadata = HeldMetadata()
         self.consumers = ConsumerGroups(self.groups, self.remove, self.held_metadata)
+        self._mixed = ClassicRequests(self.consumers, self.join)
 
     # -- from the log, and away
 
@@ -100,9 +103,12 @@ class GroupTable:
 
     def join(self, request: JoinRequest, ticket: object, turn: Turn) -> None:
         """JoinGroup: a new group begins with the first member that has no id yet."""
-        if not self._makes_way(request.group_id, turn):
-            refused = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            return turn.answer(ticket, JoinAnswer(error=refused, member_id=request.member_id))
+        before = self.groups.get(request.group_id)
+        if isinstance(before, ConsumerGroup):
+            if before.members:
+                return self._mixed.join(before, request, ticket, turn)
+            self.consumers.append_tombstones(before, turn)
+            del self.groups[request.group_id]
         group = self.classic(request.group_id)
         if not self._has_room(group, request):
             full = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -122,19 +128,12 @@ class GroupTable:
         empty = GroupValue("", 0, None, None, group.state_since_ms, ())
         turn.store(request.group_id, empty, lambda error, later: None)
 
-    def _makes_way(self, group_id: str, turn: Turn) -> bool:
-        """Remove an empty consumer group, for a classic one; False if it has members."""
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            if group.members:
-                return False
-            self.consumers.append_tombstones(group, turn)
-            del self.groups[group_id]
-        return True
-
     def sync(self, request: SyncRequest, ticket: object, turn: Turn) -> None:
-        group = self.classic(request.group_id)
-        if group is None:
+        """SyncGroup: the ticket is answered in this turn or a later one."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.sync(group, request, ticket, turn)
+        if not isinstance(group, ClassicGroup):
             return turn.answer(ticket, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID))
         return sync(group, request, ticket, turn)
 
@@ -147,8 +146,10 @@ class GroupTable:
         turn: Turn,
     ) -> None:
         """Heartbeat; raises the KafkaError that is its answer."""
-        group = self.classic(group_id)
-        if group is None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._mixed.heartbeat(group, member_id, instance_id, generation, turn)
+        if not isinstance(group, ClassicGroup):
             raise UnknownMemberId
         heartbeat(group, member_id, instance_id, generation, turn)
 
@@ -227,7 +228,7 @@ class GroupTable:
 
     def _meet(self, key: DeadlineKey, turn: Turn) -> None:
         kind, group_id, member_id = key
-        if kind in (SESSION, REVOCATION):
+        if kind in (SESSION, REVOCATION, REJOIN):
             return self.consumers.meet(key, turn)
         group = self.groups[group_id]
         assert isinstance(group, ClassicGroup)
@@ -245,3 +246,5 @@ def _begin_sessions(group: ClassicGroup, turn: Turn) -> None:
         expect_heartbeat(group, member, turn)
     if len(group.members) > turn.settings.max_size:
         prepare_rebalance(group, turn, "it has more members than group.max.size now")
+    elif group.needs_rebalance:
+        prepare_rebalance(group, turn, DOWNGRADED)

@@ -15,8 +15,8 @@ from .group_messages import GroupSettings, JoinAnswer, LeaveAnswer, SyncAnswer
 from .records import GroupValue, encode_group_key, encode_group_value
 
 HEARTBEAT, JOIN, SYNC = "heartbeat", "join", "sync"
-SESSION, REVOCATION = "session", "revocation"  # of consumer groups
-DeadlineKey = tuple[str, str, str]  # which of the five, group id, member id or ""
+SESSION, REVOCATION, REJOIN = "session", "revocation", "rejoin"  # of consumer groups
+DeadlineKey = tuple[str, str, str]  # which of the six, group id, member id or ""
 Answer = JoinAnswer | SyncAnswer | LeaveAnswer | ConsumerHeartbeatAnswer
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from oncelog.client.groups.protocol import Subscription, encode_subscription
+from oncelog.wire.consumer_protocol import Subscription, encode_subscription
 from oncelog.coordinator.sharding import shard_for
 
 from .burdens import Burden, Missing

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ....wire.errors import (
+    IllegalGeneration,
     NonEmptyGroup,
     StaleMemberEpoch,
     UnknownMemberId,
     UnsupportedVersion,
 )
 from ..group import ExpiryRule, GroupType
-from ..group_member import MEMBER_BYTES, HeldMetadata, text_bytes
+from ..group_member import MEMBER_BYTES, HeldMetadata, metadata_bytes, text_bytes
 from .reconciliation import MemberState
 from .record_codec import encode_consumer_key
 from .records import (
@@ -238,22 +239,24 @@ class ConsumerGroup:
         """Judge who commits offsets by its member epoch, and by those of its partitions (KIP-1251).
 
         An older epoch of a member is good for partitions that it has had since then. Raises
-        UnknownMemberId, StaleMemberEpoch, UnsupportedVersion.
+        UnknownMemberId, StaleMemberEpoch (IllegalGeneration for a member of the classic protocol),
+        UnsupportedVersion.
         """
         if generation < 0:
             if not self.members:
                 return  # an administrator, or a consumer that manages itself
             if is_transactional and not member_id and instance_id is None:
                 return
-        self.check_member(member_id)
-        if not is_transactional and api_version < MEMBER_EPOCHS_FROM:
+        is_classic = self.check_member(member_id).classic is not None
+        if not is_transactional and api_version < MEMBER_EPOCHS_FROM and not is_classic:
             raise UnsupportedVersion(
                 "OffsetCommit version 9 or above must be used by members using the consumer group "
                 "protocol"
             )
+        stale = IllegalGeneration if is_classic else StaleMemberEpoch
         now = self.assignments.get(member_id, NOTHING_ASSIGNED)
         if generation > now.member_epoch:
-            raise StaleMemberEpoch(
+            raise stale(
                 f"Received member epoch {generation} is newer than current member epoch "
                 f"{now.member_epoch}."
             )
@@ -264,19 +267,24 @@ class ConsumerGroup:
             if epoch is None:
                 epoch = now.pending_revocation.get(topic_id, {}).get(partition)
             if epoch is None or generation < epoch:
-                raise StaleMemberEpoch(
+                raise stale(
                     f"Received member epoch {generation} is older than the epoch that partition "
                     f"{partition} of a topic was assigned in, or it is not the member's."
                 )
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Judge who asks for offsets. Raises UnknownMemberId, StaleMemberEpoch."""
+        """Judge who asks for offsets.
+
+        Raises UnknownMemberId, StaleMemberEpoch, IllegalGeneration.
+        """
         if member_id is None and member_epoch < 0:
             return
-        self.check_member(member_id or "")
+        stale = StaleMemberEpoch
+        if self.check_member(member_id or "").classic is not None:
+            stale = IllegalGeneration
         now = self.assignments.get(member_id or "", NOTHING_ASSIGNED)
         if member_epoch != now.member_epoch:
-            raise StaleMemberEpoch(
+            raise stale(
                 f"The received member epoch {member_epoch} does not match the expected member "
                 f"epoch {now.member_epoch}."
             )
@@ -308,4 +316,5 @@ def member_bytes(member_id: str, member: ConsumerMember) -> int:
     """Return the memory of what a member says of itself."""
     names = member.topic_names
     texts = member.instance_id, member.rack_id, member.client_id, member.topic_pattern
-    return MEMBER_BYTES + NAME_BYTES * len(names) + text_bytes(member_id, *texts, *names)
+    brought = 0 if member.classic is None else metadata_bytes(member.classic.protocols)
+    return MEMBER_BYTES + NAME_BYTES * len(names) + text_bytes(member_id, *texts, *names) + brought

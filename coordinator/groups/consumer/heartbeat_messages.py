@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from ....wire.errors import ErrorCode
 from .consumer_group import ConsumerRecord
 from .known_topics import KnownTopics
-from .records import EpochsByTopic, PartitionsByTopic
+from .records import ClassicMetadata, EpochsByTopic, PartitionsByTopic
 from .settings import ConsumerGroupSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat; None and -1 stand for what is as it was before."""
+    """ConsumerGroupHeartbeat; None and -1 stand for what is as it was before.
+
+    The JoinGroup of a member of the classic protocol says the same, and `classic` with it; its
+    member epoch is JOINS if the member has no id yet, and is not looked at otherwise.
+    """
 
     group_id: str
     member_id: str
@@ -26,6 +30,7 @@ class ConsumerHeartbeat:
     owned: PartitionsByTopic | None = None
     client_id: str = ""
     client_host: str = ""
+    classic: ClassicMetadata | None = None
 
     @property
     def is_full(self) -> bool:

@@ -11,6 +11,9 @@
     the one before   goes on, if it owns no more than it was given: an answer was lost
     any other        FENCED_MEMBER_EPOCH: it gives everything up and joins again
 
+The JoinGroup of a member of the classic protocol (`classic` is given) is decided by the same steps;
+it takes a static member's place at once, as it does in a classic group.
+
 Nothing is changed here. The records are appended as one batch and replayed into the group; the
 answer is given when they are committed. A heartbeat that changes nothing has no records.
 """
@@ -80,6 +83,7 @@ def is_at_rest(
     member = group.members.get(member_id)
     return (
         member is not None
+        and member.classic is None
         and 0 < epoch == group.epoch == group.target.epoch
         and group.checked_version == topics_version
         and not group.subscribed_patterns
@@ -163,11 +167,11 @@ class _Heartbeat:
             if joins:
                 return self._new() if holder is None else self._take_place(holder)
             check_instance(group, request.member_id, request.instance_id)
-        elif joins and request.member_id not in group.members:
+        elif (joins or request.classic is not None) and request.member_id not in group.members:
             return self._new()
         member = group.check_member(request.member_id)
         assignment = group.assignments.get(request.member_id, NOTHING_ASSIGNED)
-        if not joins:
+        if not joins and request.classic is None:
             _check_epoch(request.member_epoch, request.owned, assignment)
         return member, assignment
 
@@ -179,16 +183,19 @@ class _Heartbeat:
         )
 
     def _take_place(self, holder: str) -> tuple[ConsumerMember, CurrentAssignment]:
-        """Give a static member's place, which has left for now, to its new member id."""
+        """Give a static member's place to its new member id.
+
+        If both speak the newer protocol, it must have left for now.
+        """
         group, request = self.group, self.request
         group_id, member_id = group.group_id, request.member_id
-        assignment = group.assignments.get(holder, NOTHING_ASSIGNED)
-        if assignment.member_epoch != LEAVES_FOR_NOW:
+        member, assignment = group.members[holder], group.assignments.get(holder, NOTHING_ASSIGNED)
+        is_classic = member.classic is not None or request.classic is not None
+        if assignment.member_epoch != LEAVES_FOR_NOW and not is_classic:
             raise UnreleasedInstanceId(
                 f"Static member {member_id} with instance id {request.instance_id} cannot join the "
                 f"group because the instance id is owned by {holder} member."
             )
-        member = group.members[holder]
         assignment = replace(assignment, member_epoch=0, previous_member_epoch=0)
         if holder != member_id:
             self.replaced_id = holder
@@ -219,6 +226,7 @@ class _Heartbeat:
         if (
             all(each is None for each in said)
             and timeout_ms == -1
+            and before.classic is None
             and before.client_id == request.client_id
             and before.client_host == request.client_host
         ):
@@ -238,6 +246,7 @@ class _Heartbeat:
                 if request.server_assignor is None
                 else request.server_assignor
             ),
+            classic=request.classic,
         )
 
     # -- what it is subscribed to

@@ -16,12 +16,7 @@ from .consumer_group import (
     ConsumerGroup,
     ConsumerRecord,
 )
-from .heartbeat_messages import (
-    ConsumerHeartbeat,
-    ConsumerHeartbeatAnswer,
-    HeartbeatContext,
-    HeartbeatDecision,
-)
+from .heartbeat_messages import ConsumerHeartbeat
 from .heartbeats import check_instance
 from .known_topics import Topics
 from .reconciliation import MemberState
@@ -39,19 +34,17 @@ from .records import (
 from .subscriptions import metadata_hash
 
 
-def leave(
-    group: ConsumerGroup, request: ConsumerHeartbeat, around: HeartbeatContext
-) -> HeartbeatDecision:
-    """Decide a heartbeat that leaves. Raises UnknownMemberId, FencedInstanceId."""
-    answer = ConsumerHeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
+def leave(group: ConsumerGroup, request: ConsumerHeartbeat) -> list[ConsumerRecord] | None:
+    """Decide a heartbeat that leaves: the records of leaving for now, None for good.
+
+    Raises UnknownMemberId, FencedInstanceId.
+    """
     if request.instance_id is not None:
         check_instance(group, request.member_id, request.instance_id)
         if request.member_epoch == LEAVES_FOR_NOW:
-            records = [_leaving_for_now(group, request.member_id)]
-            return HeartbeatDecision(answer=answer, records=records, is_reconciled=True)
+            return [_leaving_for_now(group, request.member_id)]
     group.check_member(request.member_id)
-    records = removing(group, [request.member_id], around.topics.by_name)
-    return HeartbeatDecision(answer=answer, records=records)
+    return None
 
 
 def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
@@ -64,10 +57,8 @@ def _leaving_for_now(group: ConsumerGroup, member_id: str) -> ConsumerRecord:
     return CurrentAssignmentKey(group.group_id, member_id), left
 
 
-def expel(
-    group: ConsumerGroup, leaving: Sequence[LeavingMember], topics: Topics
-) -> tuple[list[int], list[ConsumerRecord]]:
-    """Decide a LeaveGroup, by an administrator mostly: an error for each, and one new epoch."""
+def expelled(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> tuple[list[int], list[str]]:
+    """Decide a LeaveGroup: an error for each, and the members to remove, in one new epoch."""
     errors: list[int] = []
     gone: dict[str, None] = {}
     for each in leaving:
@@ -77,7 +68,7 @@ def expel(
             errors.append(error.number)
         else:
             errors.append(ErrorCode.NONE)
-    return errors, removing(group, gone, topics) if gone else []
+    return errors, list(gone)
 
 
 def _member_meant(group: ConsumerGroup, leaving: LeavingMember) -> str:
@@ -125,14 +116,7 @@ def removing(
     return records
 
 
-def session_is_over(group: ConsumerGroup, member_id: str, topics: Topics) -> list[ConsumerRecord]:
-    """Return the records that remove a silent member; none if it has gone."""
-    return removing(group, [member_id], topics) if member_id in group.members else []
-
-
-def rebalance_is_over(group: ConsumerGroup, member_id: str, topics: Topics) -> list[ConsumerRecord]:
-    """Return the records that remove a member which has not given up its partitions in time."""
+def owes_partitions(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a member has yet to give up partitions."""
     now = group.assignments.get(member_id)
-    if now is None or now.state != MemberState.UNREVOKED_PARTITIONS:
-        return []
-    return session_is_over(group, member_id, topics)
+    return now is not None and now.state == MemberState.UNREVOKED_PARTITIONS

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.groups.assignors import COOPERATIVE, assign
-from oncelog.client.groups.protocol import Subscription, encode_sticky
+from oncelog.wire.consumer_protocol import Subscription, encode_sticky
 
 
 def members(**topics: str) -> dict[str, Subscription]:

@@ -1,17 +1,16 @@
-"""What members of a consumer group tell one another: subscriptions and assignments as bytes.
+"""The embedded consumer protocol: subscriptions and assignments in a classic group's requests.
 
-Pure. The broker passes these on unread, so they must be those of Kafka's Java client: whoever leads
-the group reads everybody's (KIP-62, 429 owned partitions, 792 generation, 881 rack). Versions above
-ours are read as far as we know them.
+Pure. To the group they are opaque bytes, and whoever leads it reads everybody's, so they must be
+those of Kafka's Java client (KIP-62, 429 owned partitions, 792 generation, 881 rack). Versions
+above ours are read as far as we know them.
 """
 
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ...wire.identifiers import TopicPartition
-from ...wire.primitives import MalformedFrame, Reader, encode_string
-from ..by_topic import entries_by_topic
+from .identifiers import TopicPartition
+from .primitives import ELEMENTS_MAX, MalformedFrame, Reader, encode_string
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_NEWEST, ASSIGNMENT_NEWEST = 3, 3
@@ -28,6 +27,7 @@ class Subscription:
     generation: int = NO_GENERATION
     user_data: bytes = b""
     instance_id: str | None = None  # given by the broker, not in the bytes
+    rack_id: str | None = None
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
@@ -35,13 +35,15 @@ def encode_subscription(subscription: Subscription) -> bytes:
     chunks = [_int16.pack(SUBSCRIPTION_NEWEST), _int32.pack(len(subscription.topics))]
     chunks += [encode_string(topic, False) for topic in sorted(subscription.topics)]
     chunks += (_sized(subscription.user_data), _partitions(subscription.owned))
-    chunks += (_int32.pack(subscription.generation), encode_string(None, False))
+    chunks += (_int32.pack(subscription.generation), encode_string(subscription.rack_id, False))
     return b"".join(chunks)
 
 
-def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
+def decode_subscription(
+    data: bytes, instance_id: str | None = None, elements_max: int = ELEMENTS_MAX
+) -> Subscription:
     """Any version. Raises MalformedFrame."""
-    reader = Reader(memoryview(data))
+    reader = Reader(memoryview(data), elements_max=elements_max)
     version = reader.int16()
     if version < 0:
         raise MalformedFrame("a subscription's version is negative")
@@ -50,7 +52,8 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscrip
     owned = read_partitions(reader) if version >= 1 and reader.remaining else ()
     has_generation = version >= 2 and reader.remaining >= 4
     generation = reader.int32() if has_generation else NO_GENERATION
-    return Subscription(topics, owned, generation, user_data, instance_id)
+    rack_id = reader.nullable_string(False) if version >= 3 and reader.remaining else None
+    return Subscription(topics, owned, generation, user_data, instance_id, rack_id)
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
@@ -60,12 +63,20 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """Any version; no bytes are no partitions. Raises MalformedFrame."""
+    return decode_whole_assignment(data)[0]
+
+
+def decode_whole_assignment(
+    data: bytes, elements_max: int = ELEMENTS_MAX
+) -> tuple[tuple[TopicPartition, ...], bytes]:
+    """The same with what the assignor has added of its own, its user data."""
     if not data:
-        return ()
-    reader = Reader(memoryview(data))
+        return (), b""
+    reader = Reader(memoryview(data), elements_max=elements_max)
     if reader.int16() < 0:
         raise MalformedFrame("an assignment's version is negative")
-    return read_partitions(reader)
+    partitions = read_partitions(reader)
+    return partitions, bytes(reader.nullable_bytes(False) or b"") if reader.remaining else b""
 
 
 def encode_sticky(owned: Iterable[TopicPartition], generation: int) -> bytes:
@@ -93,11 +104,13 @@ def read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
 
 
 def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    topics = entries_by_topic(sorted(partitions))
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
     chunks = [_int32.pack(len(topics))]
-    for topic in topics:
-        chunks += (encode_string(topic["name"], False), _int32.pack(len(topic["partitions"])))
-        chunks += [_int32.pack(number) for number in topic["partitions"]]
+    for topic, numbers in topics.items():
+        chunks += (encode_string(topic, False), _int32.pack(len(numbers)))
+        chunks += [_int32.pack(number) for number in numbers]
     return b"".join(chunks)
 
 

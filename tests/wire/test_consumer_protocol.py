@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.groups.descriptions import assigned_partitions
-from oncelog.client.groups.protocol import (
+from oncelog.wire.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_sticky,
     decode_subscription,
+    decode_whole_assignment,
     encode_assignment,
     encode_sticky,
     encode_subscription,
@@ -48,8 +49,10 @@ def test_older_and_newer_versions_are_read():
     owned = b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\5"
     version_1 = decode_subscription(b"\0\1" + topics + nothing + owned)
     assert version_1 == Subscription(("t",), (("t", 5),))
-    version_9 = decode_subscription(b"\0\x09" + topics + nothing + owned + b"\0\0\0\7" + b"more")
-    assert version_9 == Subscription(("t",), (("t", 5),), 7)
+    version_9 = decode_subscription(
+        b"\0\x09" + topics + nothing + owned + b"\0\0\0\7" + b"\0\1r" + b"more"
+    )
+    assert version_9 == Subscription(("t",), (("t", 5),), 7, rack_id="r")
     assert decode_assignment(b"") == ()
 
 
@@ -65,8 +68,16 @@ def test_aiokafka_reads_ours():
     assert [(t, list(ps)) for t, ps in given_.assignment] == [("t", [1, 2])]
 
 
+def test_assignment_with_an_assignors_own_bytes_is_known_by_them():
+    plain, partitions = encode_assignment([("t", 1)]), (("t", 1),)
+    assert decode_whole_assignment(b"") == ((), b"")
+    for none in (plain, plain[:-4], plain[:-4] + b"\xff\xff\xff\xff"):
+        assert decode_whole_assignment(none) == (partitions, b"")
+    assert decode_whole_assignment(plain[:-4] + b"\0\0\0\1x") == (partitions, b"x")
+
+
 @given(st.binary(max_size=40))
 def test_nonsense_is_an_error_and_nothing_else(data):
-    for decode in (decode_subscription, decode_assignment):
+    for decode in (decode_subscription, decode_whole_assignment):
         with contextlib.suppress(MalformedFrame):
             decode(data)

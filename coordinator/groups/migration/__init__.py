@@ -1,0 +1,1 @@
+"""Groups that change between the classic and the consumer protocol, as pure functions."""

@@ -1,0 +1,134 @@
+"""What members of the classic protocol ask of a consumer group, decided and nothing changed.
+
+Their generation is the member epoch. The coordinator assigns, so none of them leads:
+
+    JoinGroup    what the member says of itself, and has; a step towards its target, as a heartbeat
+    SyncGroup    what it has now, if it need not join again first
+    Heartbeat    REBALANCE_IN_PROGRESS if it is to join again: the group's epoch has risen, it must
+                 give something up, or what it has waited for is free
+    LeaveGroup   as members of the newer protocol: see `consumer.leaving`
+"""
+
+from ....wire.consumer_protocol import Subscription, decode_subscription, encode_assignment
+from ....wire.errors import (
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    RebalanceInProgress,
+    UnknownMemberId,
+    UnknownServerError,
+)
+from ....wire.identifiers import TopicPartition
+from ....wire.primitives import MalformedFrame
+from ..consumer.consumer_group import JOINS, NOTHING_ASSIGNED, ConsumerGroup
+from ..consumer.heartbeat_messages import ConsumerHeartbeat
+from ..consumer.heartbeats import check_instance
+from ..consumer.known_topics import Topics
+from ..consumer.reconciliation import MemberState
+from ..consumer.records import ClassicMetadata, ConsumerMember
+from ..consumer_protocol import CONSUMER
+from ..group_messages import NO_MEMBER, JoinRequest, Protocols, SyncRequest
+
+ELEMENTS_MAX = 20_000  # topics and partitions that one member names
+HAS_AN_ID = 1  # as a member epoch; what its own is, the group knows
+
+
+def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
+    """Raise InconsistentGroupProtocol unless all classic members share a protocol with this one."""
+    others = [
+        {name for name, _ in member.classic.protocols}
+        for member_id, member in group.members.items()
+        if member.classic is not None and member_id != request.member_id
+    ]
+    named = {name for name, _ in request.protocols}
+    if request.protocol_type != CONSUMER or not named.intersection(*others):
+        raise InconsistentGroupProtocol
+
+
+def asked_by(request: JoinRequest, member_id: str, topics: Topics) -> ConsumerHeartbeat:
+    """Return what a JoinGroup says, in the terms of a heartbeat.
+
+    Raises UnknownServerError, as Kafka does, where it cannot be read.
+    """
+    said = _subscription(request.protocols)
+    owned: dict[bytes, set[int]] = {}
+    for name, partition in said.owned:
+        if name in topics:
+            owned.setdefault(topics[name].topic_id, set()).add(partition)
+    return ConsumerHeartbeat(
+        group_id=request.group_id,
+        member_id=member_id,
+        member_epoch=JOINS if request.member_id == NO_MEMBER else HAS_AN_ID,
+        instance_id=request.group_instance_id,
+        rack_id=said.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(said.topics))),
+        topic_pattern="",
+        owned={topic_id: frozenset(some) for topic_id, some in owned.items()},
+        client_id=request.client_id,
+        client_host=request.client_host,
+        classic=ClassicMetadata(request.session_timeout_ms, request.protocols),
+    )
+
+
+def _subscription(protocols: Protocols) -> Subscription:
+    try:
+        return decode_subscription(protocols[0][1], elements_max=ELEMENTS_MAX)
+    except MalformedFrame as error:
+        words = f"The embedded consumer protocol is malformed or too long: {error}"
+        raise UnknownServerError(words) from error
+
+
+def check_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> ConsumerMember:
+    """Return a classic member. Raises UnknownMemberId, FencedInstanceId, IllegalGeneration."""
+    if instance_id is not None:
+        check_instance(group, member_id, instance_id)
+    member = group.check_member(member_id)
+    if member.classic is None:
+        raise UnknownMemberId(f"Member {member_id} does not use the classic protocol.")
+    epoch = group.assignments.get(member_id, NOTHING_ASSIGNED).member_epoch
+    if generation != epoch:
+        raise IllegalGeneration(
+            f"The generation {generation} of member {member_id} is not its epoch, {epoch}."
+        )
+    return member
+
+
+def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
+    """Return the bytes of what the member has now.
+
+    Raises as `check_member`, InconsistentGroupProtocol, RebalanceInProgress.
+    """
+    member = check_member(group, request.member_id, request.group_instance_id, request.generation)
+    assert member.classic is not None
+    names = (name for name, _ in member.classic.protocols)
+    if request.protocol_type not in (None, CONSUMER):
+        raise InconsistentGroupProtocol
+    if request.protocol_name not in (None, *names):
+        raise InconsistentGroupProtocol
+    now = group.assignments.get(request.member_id, NOTHING_ASSIGNED)
+    # Who must give something up has to hear what first; it joins again when it has.
+    if now.member_epoch < group.epoch and now.state != MemberState.UNREVOKED_PARTITIONS:
+        raise RebalanceInProgress
+    read = {topics[name].topic_id: name for name in group.topics_of(member) if name in topics}
+    has: list[TopicPartition] = []
+    for topic_id, partitions in now.assigned.items():
+        if topic_id in read:
+            has += [(read[topic_id], each) for each in partitions]
+    return encode_assignment(has)
+
+
+def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether a member is to hear REBALANCE_IN_PROGRESS."""
+    now = group.assignments.get(member_id, NOTHING_ASSIGNED)
+    if now.member_epoch < group.epoch or now.state == MemberState.UNREVOKED_PARTITIONS:
+        return True
+    if now.state != MemberState.UNRELEASED_PARTITIONS:
+        return False
+    return not any(
+        group.is_held(topic_id, each)
+        for topic_id, partitions in group.targets.get(member_id, {}).items()
+        for each in partitions
+        if each not in now.assigned.get(topic_id, {})
+    )

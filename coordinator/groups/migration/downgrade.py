@@ -1,0 +1,115 @@
+"""A consumer group becomes a classic one, when only members of the classic protocol are left.
+
+The group's epoch is the generation, and each member keeps what it shall have. What the others have
+had belongs to nobody until the members rejoin, so a rebalance begins at once. It is in no record: a
+generation without a leader tells the next coordinator to begin it anew.
+
+When a static member comes back with the classic protocol, and was the last of the newer one, it has
+its place and what that had, and nobody needs to rejoin, if all were at rest.
+"""
+
+from collections.abc import Collection, Iterator
+
+from ....wire.consumer_protocol import encode_assignment
+from ....wire.identifiers import TopicPartition
+from ..assignors.spec import PartitionsByTopic
+from ..classic_group import ClassicGroup
+from ..consumer.consumer_group import STABLE, ConsumerGroup
+from ..consumer.known_topics import Topics
+from ..consumer_protocol import CONSUMER
+from ..group_member import HeldMetadata, Member
+from ..group_messages import GroupSettings, JoinRequest
+from ..group_states import GroupState
+from ..records import GroupValue
+
+DOWNGRADED = "it has become a classic group again"
+MEMBERS_MAX = 500  # a larger group would hold the event loop for too long
+
+
+def is_due(
+    group: ConsumerGroup,
+    leaving: Collection[str],
+    settings: GroupSettings,
+    joining: JoinRequest | None = None,
+) -> bool:
+    """Whether the group becomes a classic one when these members have gone.
+
+    joining: of the static member that comes instead of the one that leaves.
+    """
+    if not settings.may_downgrade:
+        return False
+    spoken = [
+        {name for name, _ in member.classic.protocols} if member.classic is not None else set[str]()
+        for member_id, member in group.members.items()
+        if member_id not in leaving
+    ]
+    if joining is not None:
+        spoken.append({name for name, _ in joining.protocols})
+    is_allowed = 0 < len(spoken) <= min(MEMBERS_MAX, settings.max_size)
+    return is_allowed and bool(set.intersection(*spoken))
+
+
+def downgraded(
+    group: ConsumerGroup,
+    leaving: Collection[str],
+    topics: Topics,
+    wall_ms: int,
+    joining: JoinRequest | None = None,
+) -> tuple[ClassicGroup, GroupValue]:
+    """Return the classic group, and its record; the metadata that it holds is its own so far.
+
+    joining: of a static member that takes the place of the one that leaves, with its new id.
+    """
+    classic = ClassicGroup(group.group_id, HeldMetadata(), wall_ms)
+    names = {topics[name].topic_id: name for name in group.named if name in topics}
+    given: dict[str, bytes] = {}
+    for member_id, member in group.members.items():
+        if member_id in leaving:
+            continue
+        assert member.classic is not None
+        classic.add(
+            Member(
+                member_id=member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.classic.session_timeout_ms,
+                protocols=member.classic.protocols,
+            ),
+            CONSUMER,
+        )
+        given[member_id] = _assignment(group.targets.get(member_id, {}), names)
+    if joining is not None:
+        classic.add(
+            Member(
+                member_id=joining.member_id,
+                group_instance_id=joining.group_instance_id,
+                client_id=joining.client_id,
+                client_host=joining.client_host,
+                rebalance_timeout_ms=joining.rebalance_timeout_ms,
+                session_timeout_ms=joining.session_timeout_ms,
+                protocols=joining.protocols,
+            ),
+            CONSUMER,
+        )
+        (before,) = leaving
+        given[joining.member_id] = _assignment(group.targets.get(before, {}), names)
+    for member_id, assignment in given.items():
+        classic.members[member_id].assignment = assignment
+    classic.generation = group.epoch
+    classic.protocol_name = classic.choose_protocol()
+    classic.state = GroupState.STABLE
+    value = classic.to_store(given)
+    needs_rebalance = joining is None or group.state_name != STABLE
+    return classic, value._replace(leader=None) if needs_rebalance else value
+
+
+def _assignment(target: PartitionsByTopic, names: dict[bytes, str]) -> bytes:
+    return encode_assignment(_named(target, names))
+
+
+def _named(target: PartitionsByTopic, names: dict[bytes, str]) -> Iterator[TopicPartition]:
+    for topic_id, partitions in target.items():
+        if topic_id in names:
+            yield from ((names[topic_id], each) for each in partitions)

@@ -1,0 +1,119 @@
+"""A classic group becomes a consumer group, when a first member of the newer protocol joins it.
+
+All stays as it is, but for the form: the generation is the group's epoch and its members', and each
+member has the partitions that the leader has assigned to it, as its target, too. So nobody has to
+give up anything yet. The classic group is left alone here: it goes when the records are in the log.
+"""
+
+from ....wire.consumer_protocol import decode_subscription, decode_whole_assignment
+from ....wire.errors import GroupIdNotFound
+from ....wire.primitives import MalformedFrame
+from ..classic_group import ClassicGroup
+from ..consumer.consumer_group import ConsumerGroup, ConsumerRecord
+from ..consumer.known_topics import Topics
+from ..consumer.reconciliation import MemberState
+from ..consumer.records import (
+    ClassicMetadata,
+    ConsumerMember,
+    ConsumerMemberKey,
+    CurrentAssignment,
+    CurrentAssignmentKey,
+    GroupEpoch,
+    GroupEpochKey,
+    TargetAssignment,
+    TargetAssignmentKey,
+    TargetEpoch,
+    TargetEpochKey,
+)
+from ..consumer.subscriptions import metadata_hash
+from ..consumer_protocol import CONSUMER
+from ..group_member import HeldMetadata, Member
+from ..group_messages import GroupSettings
+
+MEMBERS_MAX = 500  # a larger group would hold the event loop for too long
+ELEMENTS_MAX = 20_000  # topics and partitions that all members name, for the same reason
+
+
+def check_upgrade(group: ClassicGroup, settings: GroupSettings) -> None:
+    """Raise GroupIdNotFound for a group that stays a classic one."""
+    size_max = min(MEMBERS_MAX, settings.consumer(group.group_id).max_size)
+    if not settings.may_upgrade:
+        raise _refused(group, "online upgrade is disabled")
+    if group.protocol_type != CONSUMER:
+        raise _refused(group, f"its protocol type is {group.protocol_type}, not {CONSUMER}")
+    if len(group.members) > size_max:
+        raise _refused(group, f"it has {len(group.members)} members, more than {size_max}")
+
+
+def upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
+    """Return the records that a classic group becomes. Raises GroupIdNotFound.
+
+    Its members have said what they read in the bytes of the embedded protocol. Where an assignor
+    keeps something of its own in them the group stays a classic one: that would be lost.
+    """
+    try:
+        return _upgraded(group, topics)
+    except MalformedFrame as error:
+        words = f"the embedded consumer protocol is malformed or too long: {error}"
+        raise _refused(group, words) from error
+
+
+def _upgraded(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord]:
+    group_id, epoch = group.group_id, max(group.generation, 1)
+    members, targets, assignments = [list[ConsumerRecord]() for _ in range(3)]
+    names, left = set[str](), ELEMENTS_MAX
+    for member_id, member in group.members.items():
+        said = decode_subscription(_metadata(member, group.protocol_name), elements_max=left)
+        partitions, user_data = decode_whole_assignment(member.assignment, left)
+        if user_data:
+            raise _refused(group, "an unsupported custom assignor is in use")
+        left -= len(said.topics) + len(partitions)
+        names.update(said.topics)
+        has: dict[bytes, dict[int, int]] = {}
+        for name, partition in partitions:
+            if name in topics:
+                has.setdefault(topics[name].topic_id, {})[partition] = epoch
+        described = ConsumerMember(
+            instance_id=member.group_instance_id,
+            rack_id=said.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topic_names=tuple(sorted(set(said.topics))),
+            topic_pattern="",
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=None,
+            classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+        )
+        members.append((ConsumerMemberKey(group_id, member_id), described))
+        target = TargetAssignment({topic_id: frozenset(some) for topic_id, some in has.items()})
+        targets.append((TargetAssignmentKey(group_id, member_id), target))
+        now = CurrentAssignment(epoch, epoch, MemberState.STABLE, has, {})
+        assignments.append((CurrentAssignmentKey(group_id, member_id), now))
+    hashed = GroupEpoch(epoch, metadata_hash(names, topics))
+    return [
+        *members,
+        (GroupEpochKey(group_id), hashed),
+        *targets,
+        (TargetEpochKey(group_id), TargetEpoch(epoch)),
+        *assignments,
+    ]
+
+
+def draft(group_id: str, records: list[ConsumerRecord]) -> ConsumerGroup:
+    """Return the group that the records will make, to decide the heartbeat that brings it about."""
+    group = ConsumerGroup(group_id, HeldMetadata())
+    for key, value in records:
+        group.replay(key, value)
+    return group
+
+
+def _metadata(member: Member, protocol_name: str | None) -> bytes:
+    """Return what the member says under the group's protocol, or under its own first one."""
+    said = dict(member.protocols)
+    return said.get(protocol_name or "", member.protocols[0][1])
+
+
+def _refused(group: ClassicGroup, reason: str) -> GroupIdNotFound:
+    return GroupIdNotFound(
+        f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
+    )
