@@ -15,11 +15,13 @@ from .keys import (
     at_least,
     at_least_one_or_default,
     between,
+    one_of_in_any_case,
     setting,
     some_of,
 )
 
 MIB = 1024 * 1024
+UPGRADE, DOWNGRADE, BIDIRECTIONAL = "upgrade", "downgrade", "bidirectional"  # policies of groups
 
 
 def _known_assignors(names: tuple[str, ...]) -> str | None:
@@ -106,10 +108,9 @@ class CoordinatorSettings(AuthorizerSettings):
         _known_assignors,
     )  # fmt: skip
     group_consumer_migration_policy: str = setting(
-        "group.consumer.migration.policy", STRING, "disabled",
-        "Whether groups change between the classic and the consumer protocol.",
-        kafka_default="bidirectional",
-        not_served="a group keeps the protocol that it began with until it is empty",
+        "group.consumer.migration.policy", STRING, BIDIRECTIONAL,
+        "Which way groups with members change between the classic and the consumer protocol.",
+        one_of_in_any_case("disabled", DOWNGRADE, UPGRADE, BIDIRECTIONAL),
     )  # fmt: skip
 
     # committed offsets

@@ -59,6 +59,15 @@ def one_of(*allowed: str) -> Check:
     )
 
 
+def one_of_in_any_case(*allowed: str) -> Check:
+    """The same, in letters of any case."""
+    return lambda value: (
+        None
+        if value.lower() in allowed
+        else f"String must be one of (case insensitive): {', '.join(allowed)}"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerKey:
     """One key of server.properties.

@@ -42,6 +42,7 @@ from ...wire.errors import (
 from ...wire.record_batch import decode_header
 from ..clock import Clock
 from ..config.broker_config import BrokerConfig
+from ..config.coordinator_keys import BIDIRECTIONAL, DOWNGRADE, UPGRADE
 from ..config.group_configs import consumer_group_settings
 from ..partitions.hosted_partition import ACKS_ALL, HostedPartition
 from ..partitions.replica_manager import ReplicaManager
@@ -88,8 +89,11 @@ class GroupCoordinator:
         self._state = state
         self._replicas = replicas
         self._append_timeout_ms = config.offsets_commit_timeout_ms
+        policy = config.group_consumer_migration_policy.lower()
         self._settings = GroupSettings(
             max_size=config.group_max_size,
+            may_upgrade=policy in (UPGRADE, BIDIRECTIONAL),
+            may_downgrade=policy in (DOWNGRADE, BIDIRECTIONAL),
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             consumer=ConsumerSettingsByGroup(config, state).of,
         )

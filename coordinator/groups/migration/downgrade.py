@@ -46,7 +46,7 @@ def is_due(
     if joining is not None:
         spoken.append({name for name, _ in joining.protocols})
     is_allowed = 0 < len(spoken) <= min(MEMBERS_MAX, settings.max_size)
-    return is_allowed and bool(set.intersection(*spoken))
+    return is_allowed and bool(spoken[0].intersection(*spoken[1:]))
 
 
 def downgraded(

@@ -6,7 +6,7 @@ give up anything yet. The classic group is left alone here: it goes when the rec
 """
 
 from ....wire.consumer_protocol import decode_subscription, decode_whole_assignment
-from ....wire.errors import GroupIdNotFound
+from ....wire.errors import GroupIdNotFound, KafkaError
 from ....wire.primitives import MalformedFrame
 from ..classic_group import ClassicGroup
 from ..consumer.consumer_group import ConsumerGroup, ConsumerRecord
@@ -113,7 +113,7 @@ def _metadata(member: Member, protocol_name: str | None) -> bytes:
     return said.get(protocol_name or "", member.protocols[0][1])
 
 
-def _refused(group: ClassicGroup, reason: str) -> GroupIdNotFound:
+def _refused(group: ClassicGroup, reason: str) -> KafkaError:
     return GroupIdNotFound(
         f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
     )

@@ -63,7 +63,7 @@ OWN_ID_FROM = 1
 TOPICS_MAX = 10_000  # of one member's subscription, and of those that it owns
 PARTITIONS_MAX = 100_000
 MEMBERS_A_STEP = 20
-CONSUMER_MEMBER = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 NOT_SHOWN = "The group has described topic(s) that the client is not authorized to describe."
 _NO_ERROR = bytes(4 + 2 + 1)  # not throttled, no code, no message
 _EPOCH_AND_INTERVAL = Struct(">ii")
@@ -335,7 +335,7 @@ def _member(state: ClusterState, group: _Seen, member_id: str, member: ConsumerM
         "subscribed_topic_regex": member.topic_pattern,
         "assignment": {"topic_partitions": _named(state, reads)},
         "target_assignment": {"topic_partitions": _named(state, group.targets.get(member_id, {}))},
-        "member_type": CONSUMER_MEMBER,
+        "member_type": CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     }
 
 

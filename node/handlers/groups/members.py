@@ -1,4 +1,4 @@
-"""What members of a classic group ask.
+"""What members of the classic protocol ask, of a classic group or of a consumer group.
 
 JoinGroup 0-9    v1 rebalance timeout (KIP-62), v4 the id first (KIP-394), v5 static members
                  (KIP-345), v7 protocol type and name (KIP-559), v8 reason (KIP-800), v9
@@ -116,7 +116,10 @@ def decoding_in_slices(
 def join_group(
     context: RequestContext, header: RequestHeader, request: "requests.JoinGroupRequest"
 ) -> list[Buffer] | PendingAnswer:
-    """Wait for the next generation, or hear at once why not."""
+    """Wait for the next generation, or hear at once why not.
+
+    In a consumer group there is nobody to wait for.
+    """
     version = header.api_version
     try:
         asked = _join_request(context, header, request)
@@ -319,6 +322,8 @@ async def _expelled(
 
     groups = broker.groups
     shard = groups.shard_for(group_id)  # again: it may have resigned meanwhile
+    if shard.table.classic(group_id) is not None:  # it has changed its protocol meanwhile
+        return _leave(broker, group_id, leaving)
     consumers = shard.table.consumers
     groups.decide(shard, group_id, lambda turn: consumers.leave(group_id, leaving, ticket, turn))
     return (await answered).errors

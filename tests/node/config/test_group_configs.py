@@ -105,7 +105,7 @@ def test_session_is_longer_than_a_heartbeat() -> None:
         ("assignors", "uniform,sticky", "Must be different names of: uniform, range"),
         ("assignors", "range,range", "Must be different names of"),
         ("assignors", "", "Must be different names of"),
-        ("migration.policy", "bidirectional", "keeps the protocol"),
+        ("migration.policy", "both", "String must be one of (case insensitive): disabled, "),
     ],
 )  # fmt: skip
 def test_broker_keys_out_of_their_bounds_are_refused(name: str, value: str, sentence: str) -> None:
