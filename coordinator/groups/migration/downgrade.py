@@ -14,7 +14,7 @@ from ....wire.consumer_protocol import encode_assignment
 from ....wire.identifiers import TopicPartition
 from ..assignors.spec import PartitionsByTopic
 from ..classic_group import ClassicGroup
-from ..consumer.consumer_group import STABLE, ConsumerGroup
+from ..consumer.consumer_group import ConsumerGroup
 from ..consumer.known_topics import Topics
 from ..consumer_protocol import CONSUMER
 from ..group_member import HeldMetadata, Member
@@ -101,8 +101,10 @@ def downgraded(
     classic.protocol_name = classic.choose_protocol()
     classic.state = GroupState.STABLE
     value = classic.to_store(given)
-    needs_rebalance = joining is None or group.state_name != STABLE
-    return classic, value._replace(leader=None) if needs_rebalance else value
+    at_rest = group.epoch == group.target.epoch and all(
+        group.is_reconciled(member_id) for member_id in group.members if member_id not in leaving
+    )
+    return classic, value if joining is not None and at_rest else value._replace(leader=None)
 
 
 def _assignment(target: PartitionsByTopic, names: dict[bytes, str]) -> bytes:

@@ -50,17 +50,17 @@ class ListedTopic:
 
 
 class AnswerOnce:
-    """A heartbeat that waits for its answer."""
+    """A request that waits for its answer, a heartbeat mostly."""
 
     def __init__(self) -> None:
-        self.answers: list[ConsumerHeartbeatAnswer] = []
+        self.answers: list[Any] = []
 
     @property
     def is_waiting(self) -> bool:
         return not self.answers
 
     @property
-    def answer(self) -> ConsumerHeartbeatAnswer:
+    def answer(self) -> Any:
         (answer,) = self.answers
         return answer
 
@@ -87,6 +87,8 @@ class ConsumerLog:
     committed: list[LogRecord] = field(default_factory=list[LogRecord])
     waiting: deque[Waiting] = field(default_factory=deque[Waiting])
     batches: int = 0
+    may_upgrade: bool = True
+    may_downgrade: bool = True
     beats: int = 0  # that were answered without a full decision, and checked with one
 
     def __post_init__(self) -> None:
@@ -111,12 +113,18 @@ class ConsumerLog:
         return self.table.consumers.find(GROUP)
 
     def turn(self) -> Turn:
-        settings = GroupSettings(consumer=lambda _: self.settings)
+        settings = GroupSettings(
+            consumer=lambda _: self.settings,
+            may_upgrade=self.may_upgrade,
+            may_downgrade=self.may_downgrade,
+        )
         return Turn(self.now_ms, self.now_ms, settings, self.table.deadlines, self.topics)
 
     def execute(self, turn: Turn) -> None:
         for _, error in turn.failures:
             raise error
+        for steps in turn.steps:
+            run_to_end(steps)
         for append in turn.appends:
             records = list(append.records())
             self.batches += bool(records)
@@ -144,7 +152,7 @@ class ConsumerLog:
     @staticmethod
     def give(turn: Turn) -> None:
         for ticket, answer in turn.answers:
-            assert isinstance(ticket, AnswerOnce) and isinstance(answer, ConsumerHeartbeatAnswer)
+            assert isinstance(ticket, AnswerOnce)
             ticket.answers.append(answer)
 
     def commit(self, count: int | None = None) -> None:

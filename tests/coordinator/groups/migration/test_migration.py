@@ -1,0 +1,348 @@
+"""Groups of members of both protocols: from classic to consumer and back, step by step."""
+
+import pytest
+
+from oncelog.coordinator.groups.migration import upgrade
+from oncelog.coordinator.groups.records import GroupKey, decode_key
+from oncelog.wire.errors import ErrorCode
+
+from ..consumer.consumer_driver import (
+    GROUP,
+    INTERVAL_MS,
+    ConsumerLog,
+    ObedientClient,
+    topic_id,
+)
+from .mixed_members import (
+    PARTITIONS,
+    REBALANCE_MS,
+    SESSION_MS,
+    TOPIC,
+    ClassicClient,
+    check_owners,
+    kind,
+    numbers,
+    settle,
+)
+
+ALL = list(range(PARTITIONS))
+
+
+@pytest.fixture
+def log() -> ConsumerLog:
+    log = ConsumerLog()
+    log.set_topic(TOPIC, PARTITIONS)
+    return log
+
+
+def classic_group(
+    log: ConsumerLog, count: int = 2, *, is_cooperative: bool = False
+) -> list[ClassicClient]:
+    clients = [
+        ClassicClient(log, f"c{number}", is_cooperative=is_cooperative) for number in range(count)
+    ]
+    settle(log, clients)
+    assert kind(log) == "classic/Stable"
+    return clients
+
+
+@pytest.mark.parametrize("is_cooperative", [False, True])
+def test_group_with_a_consumer_for_a_while_is_classic_mixed_and_classic_again(
+    log: ConsumerLog, is_cooperative: bool
+) -> None:
+    first, second = classic_group(log, is_cooperative=is_cooperative)
+    generation, joins = first.generation, first.joins
+    consumer = ObedientClient(log, "n1")
+    assert consumer.beat().error == 0
+    clients = [first, second, consumer]
+    settle(log, clients)
+    assert kind(log) == "consumer/Stable"
+    assert [len(numbers(client)) for client in clients] == [2, 2, 2]
+    assert log.group.epoch == generation + 1
+    assert first.joins <= joins + (2 if is_cooperative else 1)
+    second.leave()
+    settle(log, [first, consumer])
+    assert kind(log) == "consumer/Stable"
+    assert sorted(numbers(first) + numbers(consumer)) == ALL
+    consumer.leave()
+    assert kind(log) == "classic/PreparingRebalance"
+    settle(log, [first])
+    assert kind(log) == "classic/Stable"
+    assert numbers(first) == ALL
+    assert first.generation > generation
+
+
+def test_upgrade_is_one_batch_with_the_heartbeat_that_brings_it_about(log: ConsumerLog) -> None:
+    classic_group(log)
+    before, batches = len(log.committed), log.batches
+    ObedientClient(log, "n1").beat()
+    assert log.batches == batches + 1
+    written = log.committed[before:]
+    assert decode_key(written[0][0]) == GroupKey(GROUP) and written[0][1] is None
+
+
+def test_downgrade_is_one_batch_with_all_that_goes(log: ConsumerLog) -> None:
+    clients = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    settle(log, [*clients, consumer])
+    held = log.table.held_metadata.size_bytes
+    before, batches = len(log.committed), log.batches
+    consumer.leave()
+    assert log.batches == batches + 1
+    *tombstones, last = log.committed[before:]
+    assert not any(value for _, value in tombstones)
+    assert decode_key(last[0]) == GroupKey(GROUP) and last[1] is not None
+    assert 0 < log.table.held_metadata.size_bytes < held
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_upgrade_under_way_when_the_coordinator_dies_is_there_whole_or_not_at_all(
+    log: ConsumerLog, kept: int
+) -> None:
+    clients = classic_group(log)
+    log.holds = True
+    consumer = ObedientClient(log, "n1")
+    consumer.beat()
+    log.load_anew(kept)
+    log.holds = False
+    assert kind(log).split("/")[0] == ("consumer" if kept else "classic")
+    settle(log, [*clients, consumer])
+    assert kind(log) == "consumer/Stable"
+    assert sorted(sum(map(numbers, [*clients, consumer]), [])) == ALL
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_downgrade_under_way_when_the_coordinator_dies_is_there_whole_or_not_at_all(
+    log: ConsumerLog, kept: int
+) -> None:
+    clients = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    settle(log, [*clients, consumer])
+    log.holds = True
+    assert log.ask(consumer.request(member_epoch=-1)).is_waiting
+    consumer.owned.clear()
+    log.load_anew(kept)
+    log.holds = False
+    expected = "classic/PreparingRebalance" if kept else "consumer/Stable"
+    assert kind(log) == expected
+    if not kept:
+        log.pass_time(SESSION_MS // 2)
+        settle(log, clients)  # until the session of the one that has left is over
+        settle(log, clients, rounds=45)
+    settle(log, clients)
+    assert kind(log) == "classic/Stable"
+    assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
+
+
+def test_members_who_wait_in_a_rebalance_hear_of_the_upgrade_when_it_is_written(
+    log: ConsumerLog,
+) -> None:
+    first, second = classic_group(log)
+    third = ClassicClient(log, "c3")
+    third.step()
+    assert third.waiting is not None and third.waiting.is_waiting
+    log.holds = True
+    consumer = ObedientClient(log, "n1")
+    consumer.beat()
+    assert third.waiting.answer.error == ErrorCode.REBALANCE_IN_PROGRESS
+    log.holds = False
+    log.commit()
+    settle(log, [first, second, third, consumer])
+    assert kind(log) == "consumer/Stable"
+    assert sorted(len(numbers(each)) for each in (first, second, third, consumer)) == [1, 1, 2, 2]
+
+
+def test_upgrade_that_cannot_be_written_leaves_the_classic_group_as_it_was(
+    log: ConsumerLog,
+) -> None:
+    (client,) = classic_group(log, 1)
+    ticket, turn = ObedientClient(log, "n1").request(), log.turn()
+    log.table.consumers.heartbeat(ticket, object(), turn)
+    assert turn.appends and client.heartbeat() == 0
+    assert kind(log) == "classic/Stable"
+
+
+@pytest.mark.parametrize("may_upgrade, may_downgrade", [(False, True), (True, False)])
+def test_policy_that_forbids_it_keeps_the_groups_protocol(
+    log: ConsumerLog, may_upgrade: bool, may_downgrade: bool
+) -> None:
+    (client,) = classic_group(log, 1)
+    log.may_upgrade, log.may_downgrade = may_upgrade, may_downgrade
+    consumer = ObedientClient(log, "n1")
+    answer = consumer.beat()
+    if not may_upgrade:
+        assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
+        assert answer.message and "disabled" in answer.message
+        assert kind(log) == "classic/Stable" and client.heartbeat() == 0
+        return
+    settle(log, [client, consumer])
+    consumer.leave()
+    settle(log, [client])
+    assert kind(log) == "consumer/Stable"
+    assert numbers(client) == ALL
+
+
+def test_group_of_another_protocol_type_is_not_upgraded(log: ConsumerLog) -> None:
+    client = ClassicClient(log, "connect")
+    told = client.join(protocol_type="connect")
+    client.join(protocol_type="connect", member_id=told.answer.member_id)
+    answer = ObedientClient(log, "n1").beat()
+    assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert answer.message and "connect" in answer.message
+
+
+@pytest.mark.parametrize("said", [b"", b"\0", b"\0\1\0\0\0\1\0\5t"])
+def test_group_with_bytes_that_are_no_subscription_is_not_upgraded(
+    log: ConsumerLog, said: bytes
+) -> None:
+    client = ClassicClient(log, "c")
+    told = client.join(protocols=(("range", said),))
+    client.join(member_id=told.answer.member_id, protocols=(("range", said),))
+    answer = ObedientClient(log, "n1").beat()
+    assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert answer.message and "malformed" in answer.message
+
+
+def test_group_whose_assignor_keeps_bytes_of_its_own_is_not_upgraded(log: ConsumerLog) -> None:
+    (client,) = classic_group(log, 1)
+    group = log.table.find_classic(GROUP)
+    group.members[client.member_id].assignment = b"\0\1" + bytes(4) + b"\0\0\0\1x"
+    answer = ObedientClient(log, "n1").beat()
+    assert answer.error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert answer.message and "assignor" in answer.message
+
+
+def test_group_larger_than_a_consumer_group_may_be_is_not_upgraded(
+    log: ConsumerLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classic_group(log, 2)
+    monkeypatch.setattr(upgrade, "MEMBERS_MAX", 1)
+    assert ObedientClient(log, "n1").beat().error == ErrorCode.GROUP_ID_NOT_FOUND
+    assert kind(log) == "classic/Stable"
+
+
+def test_consumer_that_does_not_join_is_no_upgrade(log: ConsumerLog) -> None:
+    classic_group(log, 1)
+    consumer = ObedientClient(log, "n1", epoch=3)
+    assert consumer.beat().error == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_silent_classic_member_is_removed_when_its_own_session_is_over(log: ConsumerLog) -> None:
+    first, second = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    settle(log, [first, second, consumer])
+    for _ in range(SESSION_MS // INTERVAL_MS + 1):
+        settle(log, [first, consumer], rounds=1)
+    assert second.member_id not in log.group.members
+    settle(log, [first, consumer])
+    assert sorted(numbers(first) + numbers(consumer)) == ALL
+
+
+def test_silent_consumer_is_the_last_one_when_its_session_is_over(log: ConsumerLog) -> None:
+    clients = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    settle(log, [*clients, consumer])
+    settle(log, clients, rounds=log.settings.session_timeout_ms // INTERVAL_MS + 1)
+    consumer.owned.clear()
+    settle(log, clients)
+    assert kind(log) == "classic/Stable"
+    assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
+
+
+def test_classic_member_that_does_not_join_again_in_time_is_removed(log: ConsumerLog) -> None:
+    first, second = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    consumer.beat()
+    for _ in range(REBALANCE_MS // INTERVAL_MS + 2):  # it lives, and does not do as it is told
+        second.heartbeat()
+        settle(log, [first, consumer], rounds=1)
+    second.owned.clear()
+    assert second.member_id not in log.group.members
+    settle(log, [first, second, consumer])
+    assert sorted(sum(map(numbers, (first, second, consumer)), [])) == ALL
+
+
+def test_classic_member_that_never_syncs_is_removed(log: ConsumerLog) -> None:
+    consumer = ObedientClient(log, "n1")
+    consumer.beat()
+    client = ClassicClient(log, "c1")
+    client.member_id = client.join().answer.member_id
+    client.generation = client.join().answer.generation
+    for _ in range(REBALANCE_MS // INTERVAL_MS + 2):
+        client.heartbeat()
+        settle(log, [consumer], rounds=1)
+    assert log.group.members.keys() == {"n1"}
+
+
+def test_static_classic_member_that_comes_back_as_a_consumer_takes_its_place(
+    log: ConsumerLog,
+) -> None:
+    clients = [ClassicClient(log, name, instance=name) for name in ("a", "b")]
+    settle(log, clients)
+    had = numbers(clients[1])
+    successor = ObedientClient(log, "n1", instance="b")
+    answer = successor.beat()
+    assert answer.error == 0 and numbers(successor) == had
+    assert kind(log) == "consumer/Stable" or kind(log) == "consumer/Reconciling"
+    settle(log, [clients[0], successor])
+    assert kind(log) == "consumer/Stable"
+    assert clients[1].heartbeat() == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_static_consumer_that_comes_back_as_a_classic_member_ends_the_mixed_group(
+    log: ConsumerLog,
+) -> None:
+    stays = ClassicClient(log, "a", instance="a")
+    leaves = ObedientClient(log, "n1", instance="b")
+    settle(log, [stays, leaves])
+    settle(log, [stays, leaves])
+    generation, had, joins = stays.generation, numbers(leaves), stays.joins
+    leaves.leave(-2)
+    successor = ClassicClient(log, "b", instance="b")
+    successor.step()
+    settle(log, [stays, successor])
+    assert kind(log) == "classic/Stable"
+    assert numbers(successor) == had and stays.joins == joins, "nobody has to join again"
+    assert successor.generation == generation
+    log.load_anew()
+    settle(log, [stays, successor])
+    assert kind(log) == "classic/Stable" and successor.generation == generation
+
+
+def test_static_consumer_that_comes_back_to_a_group_at_work_has_all_join_again(
+    log: ConsumerLog,
+) -> None:
+    stays = ClassicClient(log, "a", instance="a")
+    leaves = ObedientClient(log, "n1", instance="b")
+    settle(log, [leaves])
+    stays.step()  # waits for what the other one has yet to give up
+    successor = ClassicClient(log, "b", instance="b")
+    successor.step()
+    leaves.owned.clear()
+    check_owners([stays, successor])
+    settle(log, [stays, successor])
+    assert kind(log) == "classic/Stable"
+    assert sorted(numbers(stays) + numbers(successor)) == ALL
+
+
+def test_downgraded_group_that_is_loaded_has_all_join_again(log: ConsumerLog) -> None:
+    clients = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    settle(log, [*clients, consumer])
+    consumer.leave()
+    log.load_anew()
+    assert kind(log) == "classic/PreparingRebalance"
+    settle(log, clients)
+    log.load_anew()
+    assert kind(log) == "classic/Stable"
+    assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
+
+
+def test_offset_of_a_topic_that_is_gone_stays_out_of_the_upgrade(log: ConsumerLog) -> None:
+    (client,) = classic_group(log, 1)
+    log.delete_topic(TOPIC)
+    log.set_topic("u", 1)
+    consumer = ObedientClient(log, "n1", topics=("u",))
+    assert consumer.beat().error == 0
+    assert log.group.assignments[client.member_id].assigned == {}
+    assert consumer.owned == {(topic_id("u"), 0)}
