@@ -56,9 +56,18 @@ def decode_subscription(
     return Subscription(topics, owned, generation, user_data, instance_id, rack_id)
 
 
-def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Version 1, which everybody reads."""
-    return _int16.pack(1) + _partitions(partitions) + _sized(b"")
+def encode_assignment(
+    partitions: Iterable[TopicPartition], version: int = 1, user_data: bytes | None = b""
+) -> bytes:
+    """Version 1, which everybody reads, or another one: all have the same form."""
+    data = _int32.pack(-1) if user_data is None else _sized(user_data)
+    return _int16.pack(version) + _partitions(partitions) + data
+
+
+def assignment_for(subscription: bytes, partitions: Iterable[TopicPartition]) -> bytes:
+    """An assignment in the version of a member's subscription, which begins with that."""
+    version = int.from_bytes(subscription[:2], "big", signed=True)
+    return encode_assignment(partitions, max(0, min(version, ASSIGNMENT_NEWEST)), None)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:

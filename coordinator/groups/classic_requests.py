@@ -35,8 +35,7 @@ class ClassicRequests:
         try:
             self._join(group, request, ticket, turn)
         except KafkaError as error:
-            refusal = JoinAnswer(error=error.number, member_id=request.member_id)
-            turn.answer(ticket, refusal)
+            turn.answer(ticket, JoinAnswer(error=error.number))
 
     def _join(self, group: ConsumerGroup, request: JoinRequest, ticket: object, turn: Turn) -> None:
         classic_members.check_join(group, request)

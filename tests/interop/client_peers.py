@@ -45,8 +45,7 @@ def running(name: str, folder: Path) -> Iterator[str]:
         with Cluster(nodes=3, config=SCAN | QUICK_GROUPS) as cluster:
             yield cluster.bootstrap
     else:
-        apart = {"group.consumer.migration.policy": "disabled"}  # protocols in one group, as ours
-        with KafkaPeer(folder, settings=PREPARES | SCAN | QUICK_GROUPS | apart) as peer:
+        with KafkaPeer(folder, settings=PREPARES | SCAN | QUICK_GROUPS) as peer:
             yield peer.bootstrap
 
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from oncelog.wire.consumer_protocol import Subscription, encode_subscription
 from oncelog.coordinator.sharding import shard_for
+from oncelog.wire.consumer_protocol import Subscription, encode_subscription
 
 from .burdens import Burden, Missing
 from .connection import Connection

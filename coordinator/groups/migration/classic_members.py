@@ -4,18 +4,17 @@ Their generation is the member epoch. The coordinator assigns, so none of them l
 
     JoinGroup    what the member says of itself, and has; a step towards its target, as a heartbeat
     SyncGroup    what it has now, if it need not join again first
-    Heartbeat    REBALANCE_IN_PROGRESS if it is to join again: the group's epoch has risen, it must
-                 give something up, or what it has waited for is free
+    Heartbeat    REBALANCE_IN_PROGRESS if it is to join again: there is a newer target, it must give
+                 something up, or what it has waited for is free
     LeaveGroup   as members of the newer protocol: see `consumer.leaving`
 """
 
-from ....wire.consumer_protocol import Subscription, decode_subscription, encode_assignment
+from ....wire.consumer_protocol import Subscription, assignment_for, decode_subscription
 from ....wire.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
     RebalanceInProgress,
     UnknownMemberId,
-    UnknownServerError,
 )
 from ....wire.identifiers import TopicPartition
 from ....wire.primitives import MalformedFrame
@@ -24,7 +23,7 @@ from ..consumer.heartbeat_messages import ConsumerHeartbeat
 from ..consumer.heartbeats import check_instance
 from ..consumer.known_topics import Topics
 from ..consumer.reconciliation import MemberState
-from ..consumer.records import ClassicMetadata, ConsumerMember
+from ..consumer.records import ClassicMetadata, ConsumerMember, CurrentAssignment
 from ..consumer_protocol import CONSUMER
 from ..group_messages import NO_MEMBER, JoinRequest, Protocols, SyncRequest
 
@@ -47,7 +46,7 @@ def check_join(group: ConsumerGroup, request: JoinRequest) -> None:
 def asked_by(request: JoinRequest, member_id: str, topics: Topics) -> ConsumerHeartbeat:
     """Return what a JoinGroup says, in the terms of a heartbeat.
 
-    Raises UnknownServerError, as Kafka does, where it cannot be read.
+    Raises InconsistentGroupProtocol where it cannot be read, or is too long.
     """
     said = _subscription(request.protocols)
     owned: dict[bytes, set[int]] = {}
@@ -74,8 +73,7 @@ def _subscription(protocols: Protocols) -> Subscription:
     try:
         return decode_subscription(protocols[0][1], elements_max=ELEMENTS_MAX)
     except MalformedFrame as error:
-        words = f"The embedded consumer protocol is malformed or too long: {error}"
-        raise UnknownServerError(words) from error
+        raise InconsistentGroupProtocol from error
 
 
 def check_member(
@@ -109,20 +107,20 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> bytes:
         raise InconsistentGroupProtocol
     now = group.assignments.get(request.member_id, NOTHING_ASSIGNED)
     # Who must give something up has to hear what first; it joins again when it has.
-    if now.member_epoch < group.epoch and now.state != MemberState.UNREVOKED_PARTITIONS:
+    if _is_behind(group, now) and now.state != MemberState.UNREVOKED_PARTITIONS:
         raise RebalanceInProgress
     read = {topics[name].topic_id: name for name in group.topics_of(member) if name in topics}
     has: list[TopicPartition] = []
     for topic_id, partitions in now.assigned.items():
         if topic_id in read:
             has += [(read[topic_id], each) for each in partitions]
-    return encode_assignment(has)
+    return assignment_for(member.classic.protocols[0][1], has)
 
 
 def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
     """Whether a member is to hear REBALANCE_IN_PROGRESS."""
     now = group.assignments.get(member_id, NOTHING_ASSIGNED)
-    if now.member_epoch < group.epoch or now.state == MemberState.UNREVOKED_PARTITIONS:
+    if _is_behind(group, now) or now.state == MemberState.UNREVOKED_PARTITIONS:
         return True
     if now.state != MemberState.UNRELEASED_PARTITIONS:
         return False
@@ -131,4 +129,16 @@ def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
         for topic_id, partitions in group.targets.get(member_id, {}).items()
         for each in partitions
         if each not in now.assigned.get(topic_id, {})
+    )
+
+
+def _is_behind(group: ConsumerGroup, now: CurrentAssignment) -> bool:
+    """Whether there is a newer target, or nobody else who would have one made.
+
+    Members of the newer protocol do that with each heartbeat, as soon as it may be.
+    """
+    if now.member_epoch < group.target.epoch:
+        return True
+    return now.member_epoch < group.epoch and all(
+        member.classic is not None for member in group.members.values()
     )

@@ -10,7 +10,7 @@ its place and what that had, and nobody needs to rejoin, if all were at rest.
 
 from collections.abc import Collection, Iterator
 
-from ....wire.consumer_protocol import encode_assignment
+from ....wire.consumer_protocol import assignment_for
 from ....wire.identifiers import TopicPartition
 from ..assignors.spec import PartitionsByTopic
 from ..classic_group import ClassicGroup
@@ -62,7 +62,7 @@ def downgraded(
     """
     classic = ClassicGroup(group.group_id, HeldMetadata(), wall_ms)
     names = {topics[name].topic_id: name for name in group.named if name in topics}
-    given: dict[str, bytes] = {}
+    targets: dict[str, PartitionsByTopic] = {}
     for member_id, member in group.members.items():
         if member_id in leaving:
             continue
@@ -79,7 +79,7 @@ def downgraded(
             ),
             CONSUMER,
         )
-        given[member_id] = _assignment(group.targets.get(member_id, {}), names)
+        targets[member_id] = group.targets.get(member_id, {})
     if joining is not None:
         classic.add(
             Member(
@@ -94,21 +94,18 @@ def downgraded(
             CONSUMER,
         )
         (before,) = leaving
-        given[joining.member_id] = _assignment(group.targets.get(before, {}), names)
-    for member_id, assignment in given.items():
-        classic.members[member_id].assignment = assignment
+        targets[joining.member_id] = group.targets.get(before, {})
     classic.generation = group.epoch
     classic.protocol_name = classic.choose_protocol()
     classic.state = GroupState.STABLE
-    value = classic.to_store(given)
+    for member_id, member in classic.members.items():
+        has = _named(targets[member_id], names)
+        member.assignment = assignment_for(member.metadata(classic.protocol_name), has)
+    value = classic.to_store({id_: member.assignment for id_, member in classic.members.items()})
     at_rest = group.epoch == group.target.epoch and all(
         group.is_reconciled(member_id) for member_id in group.members if member_id not in leaving
     )
     return classic, value if joining is not None and at_rest else value._replace(leader=None)
-
-
-def _assignment(target: PartitionsByTopic, names: dict[bytes, str]) -> bytes:
-    return encode_assignment(_named(target, names))
 
 
 def _named(target: PartitionsByTopic, names: dict[bytes, str]) -> Iterator[TopicPartition]:

@@ -191,21 +191,25 @@ def test_group_outlives_its_coordinator(newer_cluster: Cluster, stack: ExitStack
     )
 
 
-def test_member_of_the_classic_protocol_is_refused_until_the_group_is_empty(
+def test_classic_group_with_a_consumer_for_a_while_is_mixed_and_classic_again(
     newer_cluster: Cluster, stack: ExitStack
 ) -> None:
-    group, bootstrap = "of one kind", newer_cluster.bootstrap
+    group, bootstrap = "of both kinds", newer_cluster.bootstrap
     new_topic(bootstrap, TOPIC)
-    first = ConsumerProtocol(bootstrap, group)
-    stack.callback(first.stop)
+
+    def started(kind: type[Member]) -> Member:
+        made = kind(bootstrap, group)
+        stack.callback(made.stop)
+        return made
+
+    first, second = started(Confluent), started(Confluent)
+    share(first, second)
+    assert described(bootstrap, group).type.name == "CLASSIC"
+    consumer = started(ConsumerProtocol)
+    share(first, second, consumer)
+    assert described(bootstrap, group).type.name == "CONSUMER"
+    second.stop()
+    share(first, consumer)
+    consumer.stop()
     share(first)
-    classic = Confluent(bootstrap, group)
-    stack.callback(classic.stop)
-    until(lambda: classic.errors, lambda: "the classic member hears nothing")
-    assert classic.errors[0].name() == "INCONSISTENT_GROUP_PROTOCOL"
-    first.stop()
-    classic.stop()
-    later = Confluent(bootstrap, group)
-    stack.callback(later.stop)
-    share(later)
     assert described(bootstrap, group).type.name == "CLASSIC"

@@ -354,7 +354,7 @@ async def test_kinds_of_groups_make_way_when_they_are_empty(broker: Coordinating
     assert (joined.error_code, joined.generation_id) == (0, 1)
     refused = await broker.ask(BEAT, 1, joining())
     assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert refused.error_message == "Group g is not a consumer group."
+    assert refused.error_message.startswith("Cannot upgrade classic group g to consumer group")
     leaving = {"group_id": "g", "members": [{"member_id": joined.member_id}]}
     await broker.ask(13, 5, leaving)
     assert given(await broker.ask(BEAT, 1, joining())) == list(range(PARTITIONS))
