@@ -73,8 +73,8 @@ def test_filter_of_one_acl_is_no_scan() -> None:
     held = table(20_000)
     steps = sum(1 for _ in finding(held, [asked(f"t{number}") for number in range(1_000)]))
     assert steps < 100
-    (found,), gone = run_to_end(finding(held, [asked("t7")]))
-    assert list(gone) == [acl("t7")] and len(found["matching_acls"]) == 1
+    _, gone = run_to_end(finding(held, [asked("t7")]))
+    assert list(gone) == [acl("t7")]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from oncelog.node.handlers.produce.operation import ProduceOperation
 from oncelog.node.handlers.produce.record_checks import check_in_slices
 from oncelog.node.listener.dispatch import RequestContext
 from oncelog.proof.conformance.harmless import HARMLESS
-from oncelog.runtime.steps import run_to_end
 from oncelog.wire.acls import AclOperation, ResourceType
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages import api_keys
@@ -123,26 +122,3 @@ async def test_offsets_of_an_id_that_becomes_known_between_two_steps_are_not_sho
         (topic,) = answer.groups[0].topics
         errors = {partition.error_code for partition in topic.partitions}
         assert errors == {ErrorCode.UNKNOWN_TOPIC_ID} and len(topic.partitions) == len(indexes)
-
-
-@pytest.mark.parametrize(
-    ("user", "error"),
-    [("alice", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("admin", ErrorCode.NONE)],
-)
-async def test_offset_commit_by_an_id_that_becomes_known_is_judged_then(
-    tmp_path: Path, user: str, error: int
-) -> None:
-    async with running(tmp_path, settings=SETTINGS) as broker:
-        context = RequestContext(broker.services, 1, "127.0.0.1", Principal("User", user))
-        await broker.create("orders", 1)
-        topic_id = broker.services.state.topics["orders"].topic_id
-        partition = SimpleNamespace(partition_index=0, committed_offset=5, committed_metadata="")
-        topic = SimpleNamespace(topic_id=topic_id, partitions=[partition])
-        request: Any = SimpleNamespace(group_id="billing", topics=[topic])
-
-        commit = SortedCommit(context, request)  # the rights of unknown ids are not judged before
-        run_to_end(commit.sorting(broker.services.state, request))
-
-        (answered,) = commit.topics
-        assert answered["partitions"][0].get("error_code") == error
-        assert bool(commit.offsets) == (error == ErrorCode.NONE)

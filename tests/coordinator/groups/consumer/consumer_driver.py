@@ -87,6 +87,7 @@ class ConsumerLog:
     committed: list[LogRecord] = field(default_factory=list[LogRecord])
     waiting: deque[Waiting] = field(default_factory=deque[Waiting])
     batches: int = 0
+    ids: int = 0  # that members of the classic protocol were given
     may_upgrade: bool = True
     may_downgrade: bool = True
     beats: int = 0  # that were answered without a full decision, and checked with one

@@ -128,7 +128,7 @@ class ClassicClient:
     # -- requests
 
     def join(self, **changes: Any) -> AnswerOnce:
-        self.log.ids = getattr(self.log, "ids", 0) + 1
+        self.log.ids += 1
         owned = tuple(sorted((TOPIC, number) for _, number in self.owned))
         said = encode_subscription(Subscription((TOPIC,), owned, self.generation))
         request = JoinRequest(
@@ -215,6 +215,10 @@ def check_owners(clients: Iterable[AnyClient]) -> None:
 
 def numbers(client: AnyClient) -> list[int]:
     return sorted(number for _, number in client.owned)
+
+
+def all_numbers(clients: Iterable[AnyClient]) -> list[int]:
+    return sorted(number for client in clients for number in numbers(client))
 
 
 def kind(log: ConsumerLog) -> str:
