@@ -65,7 +65,8 @@ class MixedMembers(ConsumerMembers):
         """A JoinGroup that says what the member owns."""
         has = tuple((TOPIC, each) for each in owned)
         said = encode_subscription(Subscription((TOPIC,), has))
-        return self.join(label, NEWEST, **({"protocols": [("range", said)]} | fields))
+        values: dict[str, Any] = {"protocols": [("range", said)]}
+        return self.join(label, NEWEST, **(values | fields))
 
     def everything(self, *labels: str) -> Iterator[tuple[str, Any]]:
         """What the group is, and what each classic member hears."""
@@ -164,7 +165,8 @@ def mixed_groups(peer: RawPeer, version: int) -> Scenario:
 def mixed_instances(peer: RawPeer, version: int) -> Scenario:
     """Static members that change their protocol."""
     with MixedMembers(peer, f"mixed-instances-{version}", version) as group:
-        one, two = {"group_instance_id": "one"}, {"group_instance_id": "two"}
+        one: dict[str, Any] = {"group_instance_id": "one"}
+        two: dict[str, Any] = {"group_instance_id": "two"}
         group.alone("c1", **one)
         yield "a consumer takes its place", group.joined("n1", TOPIC, instance_id="one")
         yield from group.everything("c1")
