@@ -37,9 +37,17 @@ Break = Literal[
 ]  # fmt: skip
 SECONDS_MAX = 3_600
 REPLICATION_OPTIONAL = (
-    "SWITCHES/MB", "MSGS/MB", "SENT MB/MB", "RSS MB", "MIN.ISR", "p99.9 ms", "p50 ms", "RECORD B",
-    "FLOOR s/GB", "MB/s",
-)  # fmt: skip
+    "SWITCHES/MB",
+    "MSGS/MB",
+    "SENT MB/MB",
+    "RSS MB",
+    "MIN.ISR",
+    "p99.9 ms",
+    "p50 ms",
+    "RECORD B",
+    "FLOOR s/GB",
+    "MB/s",
+)
 TRANSACTION_OPTIONAL = ("% OF PLAIN", "PLAIN p50 ms", "p99 ms")
 Secure = Annotated[
     bool, Parameter(name="--secure", help="On a cluster of `up --secure` of its own.", negative=())
@@ -159,9 +167,14 @@ def _transfers(
     def run(cluster: Cluster) -> TransfersReport:
         with database_of(url, cluster) as (found, server):
             demo = TransfersDemo(
-                cluster, seed, broken, screen.say, doing=screen.doing, database=found,
+                cluster,
+                seed,
+                broken,
+                screen.say,
+                doing=screen.doing,
+                database=found,
                 server=server,
-            )  # fmt: skip
+            )
             return demo.run(seconds)
 
     report = _judged(Cluster(3, secure=is_secured), screen, run)

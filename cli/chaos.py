@@ -67,11 +67,17 @@ def run(
         visitors=2,
     )
     settings = RunSettings(
-        seconds=seconds, seed=seed, nodes=nodes, faults_per_minute=rate, workers=workers,
-        confluent_workers=confluent, kinds=kinds, keeps_data=keep,
+        seconds=seconds,
+        seed=seed,
+        nodes=nodes,
+        faults_per_minute=rate,
+        workers=workers,
+        confluent_workers=confluent,
+        kinds=kinds,
+        keeps_data=keep,
         is_secured=secure,
         load=load,
-    )  # fmt: skip
+    )
     return _go(settings, out or Path(f"chaos-{seed}"), format)
 
 

@@ -42,7 +42,9 @@ def _print(status: "ClockStatus", format: str) -> None:
     lines = [f"the cluster's clock shows {shown}: it was advanced by {ahead} in all"]
     lines += [f"node {i} has not looked yet for what is over" for i in status.behind]
     fields = {
-        "now": shown, "now_ms": status.now_ms, "advanced_ms": status.advanced_ms,
+        "now": shown,
+        "now_ms": status.now_ms,
+        "advanced_ms": status.advanced_ms,
         "behind": status.behind,
-    }  # fmt: skip
+    }
     print_report(fields, lines, format)

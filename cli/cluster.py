@@ -54,8 +54,15 @@ PROBE_COLUMNS = headings(
     waited_ms="WAITED ms", cpu_s="CPU s",
 )  # fmt: skip
 PROBE_OPTIONAL = (
-    "rss_mb", "cpu_s", "less_wait_ms", "lost", "p50_ms", "waited_ms", "fences", "answers",
-)  # fmt: skip
+    "rss_mb",
+    "cpu_s",
+    "less_wait_ms",
+    "lost",
+    "p50_ms",
+    "waited_ms",
+    "fences",
+    "answers",
+)
 Target = Annotated[str, Parameter(help=SYNTAX)]
 
 

@@ -99,10 +99,15 @@ async def consume(
     decoders = decoder(decode_key, "key", where), decoder(decode, "value", where)
     emit = _printer(query.format, template, decoders)
     order = ReadOrder(
-        topic=name, partitions=only, begin=begin,
-        until=None if until is None else parse_end(until), group=group, limit=max_records,
-        follow=follow, isolation=isolation,
-    )  # fmt: skip
+        topic=name,
+        partitions=only,
+        begin=begin,
+        until=None if until is None else parse_end(until),
+        group=group,
+        limit=max_records,
+        follow=follow,
+        isolation=isolation,
+    )
     async with query.view() as view:
         count = await read(view, order, emit)
     say(counted(count, "record"))

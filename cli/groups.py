@@ -76,15 +76,17 @@ def describe(
     rows: list[dict[str, Any]] = []
     for where in wanted:
         offset, end, reader = committed.get(where), ends.get(where), readers.get(where)
-        rows.append({
-            "topic": where[0],
-            "partition": where[1],
-            "committed": offset,
-            "end": end,
-            "lag": None if offset is None or end is None else max(0, end - offset),
-            "member": reader.member_id if reader else None,
-            "host": reader.host if reader else None,
-        })  # fmt: skip
+        rows.append(
+            {
+                "topic": where[0],
+                "partition": where[1],
+                "committed": offset,
+                "end": end,
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "member": reader.member_id if reader else None,
+                "host": reader.host if reader else None,
+            }
+        )
     summary: dict[str, Any] = {
         "group": name,
         "state": group.state,

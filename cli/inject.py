@@ -116,10 +116,12 @@ def inject(
 def _not_done(made: int, wanted: int, match: MatchOptions) -> str:
     """What was missing, in words."""
     given = {
-        "--client-id": match.client_id, "--topic": match.topic, "--group": match.group,
+        "--client-id": match.client_id,
+        "--topic": match.topic,
+        "--group": match.group,
         "--transactional-id": match.transactional_id,
         "--nth": str(match.nth) if match.nth > 1 else None,
-    }  # fmt: skip
+    }
     options = " ".join(f"{option} {value}" for option, value in given.items() if value is not None)
     which = f"{' or '.join(match.api)} request" + (f" with {options}" if options else "")
     if not made:
@@ -132,9 +134,12 @@ def _rule(match: MatchOptions, fault: FaultOptions) -> "Rule":
     from ..deploy.faults.protocol_proxy.rules import Match, Rule
 
     which = Match(
-        apis=frozenset(match.api), client_id=match.client_id, topic=match.topic, group=match.group,
+        apis=frozenset(match.api),
+        client_id=match.client_id,
+        topic=match.topic,
+        group=match.group,
         transactional_id=match.transactional_id,
-    )  # fmt: skip
+    )
     if match.times < 0:
         raise Failure("--times is 1 or more, or 0 for ever.", exit_code=2)
     return Rule(which, _action(fault), nth=match.nth, times=match.times or None)

@@ -40,7 +40,15 @@ from .security import acls
 GROUPS = {
     "Life of a cluster": ("up", "ps", "env", "doctor", "logs", "down", "node", "clock"),
     "Faults": (
-        "kill", "stop", "start", "restart", "pause", "resume", "partition", "slow", "heal",
+        "kill",
+        "stop",
+        "start",
+        "restart",
+        "pause",
+        "resume",
+        "partition",
+        "slow",
+        "heal",
     ),
     "Data": ("topic", "produce", "consume", "group", "acl", "log"),
     "To look at": ("ui", "top", "events", "metrics", "lesson"),
@@ -48,7 +56,7 @@ GROUPS = {
     "Proof": ("prove", "observe", "inject", "chaos", "check", "conformance"),
     "Figures": ("demo", "bench"),
     "This program": ("profile", "completion", "help"),
-}  # fmt: skip
+}
 TABLE_WIDTH_MIN = 70  # of help: names of options beside their texts
 Shell = Literal["bash", "zsh", "fish"]
 

@@ -128,9 +128,7 @@ def _look_at(group: str, seconds: float, cluster: ClusterOptions) -> int:
 
     with cluster.admin() as admin:
         described = admin.groups.describe(group)
-        facts = v.WatchedGroup(
-            group=group, state=described.state, members=len(described.members)
-        )  # fmt: skip
+        facts = v.WatchedGroup(group=group, state=described.state, members=len(described.members))
         end_s = time.monotonic() + seconds
         try:
             while time.monotonic() < end_s:

@@ -84,7 +84,7 @@ def prove(
     ] = False,
     keep: Annotated[Path | None, Parameter(help="A new directory for all of it.")] = None,
     format: Format = "table",
-) -> int:  # fmt: skip
+) -> int:
     """Feed an application, break it at what it is about to do, and judge what it wrote.
 
     It finds KAFKA_BOOTSTRAP_SERVERS, ONCELOG_IN, ONCELOG_OUT, ONCELOG_INSTANCE in its environment,

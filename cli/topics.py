@@ -33,9 +33,16 @@ if TYPE_CHECKING:
 
 TOPIC_COLUMNS = headings("topic", "partitions", "replicas", "out of sync", "leaderless")
 PARTITION_COLUMNS = headings(
-    "topic", "partition", "leader", "leader_epoch", "replicas", "isr", "start", "end",
+    "topic",
+    "partition",
+    "leader",
+    "leader_epoch",
+    "replicas",
+    "isr",
+    "start",
+    "end",
     leader_epoch="EPOCH",
-)  # fmt: skip
+)
 
 
 LITERAL = re.compile(r"[A-Za-z0-9._-]+")

@@ -31,17 +31,37 @@ if TYPE_CHECKING:
 
 DESCRIBED_MAX = 1_000  # of `txn list`: older ones are listed without their age
 LISTING_COLUMNS = headings(
-    "id", "coordinator", "producer", "epoch", "state", "open_s", "timeout_s", "partitions",
+    "id",
+    "coordinator",
+    "producer",
+    "epoch",
+    "state",
+    "open_s",
+    "timeout_s",
+    "partitions",
     id="TRANSACTIONAL ID",
-)  # fmt: skip
+)
 PRODUCER_COLUMNS = headings(
-    "producer", "epoch", "last_sequence", "last_write_s", "coordinator_epoch", "open_since",
-    last_write_s="LAST WRITE S AGO", open_since="OPEN SINCE OFFSET",
-)  # fmt: skip
+    "producer",
+    "epoch",
+    "last_sequence",
+    "last_write_s",
+    "coordinator_epoch",
+    "open_since",
+    last_write_s="LAST WRITE S AGO",
+    open_since="OPEN SINCE OFFSET",
+)
 HANGING_COLUMNS = headings(
-    "partition", "producer", "epoch", "open_since", "last_write_s", "id",
-    last_write_s="LAST WRITE S AGO", open_since="OPEN SINCE OFFSET", id="TRANSACTIONAL ID",
-)  # fmt: skip
+    "partition",
+    "producer",
+    "epoch",
+    "open_since",
+    "last_write_s",
+    "id",
+    last_write_s="LAST WRITE S AGO",
+    open_since="OPEN SINCE OFFSET",
+    id="TRANSACTIONAL ID",
+)
 ABORTED_COLUMNS = headings("id", "outcome", "reason", id="TRANSACTIONAL ID", reason="WHY")
 LISTING_OPTIONAL = ("coordinator", "timeout_s", "epoch", "producer")
 PRODUCER_OPTIONAL = ("coordinator_epoch", "last_sequence", "epoch")
@@ -77,16 +97,18 @@ def list_transactions(
     for each in listed:
         known = described.get(each.transactional_id)
         open_s = _open_s(known) if known else None
-        rows.append({
-            "id": each.transactional_id,
-            "coordinator": each.coordinator,
-            "producer": each.producer_id,
-            "epoch": known.producer_epoch if known else None,
-            "state": known.state if known else each.state,
-            "open_s": open_s,
-            "timeout_s": _timeout(known.timeout_ms) if known else None,
-            "partitions": len(known.partitions) if open_s is not None else None,
-        })  # fmt: skip
+        rows.append(
+            {
+                "id": each.transactional_id,
+                "coordinator": each.coordinator,
+                "producer": each.producer_id,
+                "epoch": known.producer_epoch if known else None,
+                "state": known.state if known else each.state,
+                "open_s": open_s,
+                "timeout_s": _timeout(known.timeout_ms) if known else None,
+                "partitions": len(known.partitions) if open_s is not None else None,
+            }
+        )
     show(rows, query.format, columns=LISTING_COLUMNS, optional=LISTING_OPTIONAL)
 
 

@@ -290,9 +290,12 @@ def producer_settings(config: Mapping[str, Any] | None, keywords: Mapping[str, A
         for name, is_right, needed in (
             ("acks", s.acks == -1, "all"),
             ("retries", s.retries > 0, "above 0"),
-            ("max.in.flight.requests.per.connection",
-             s.max_in_flight_requests_per_connection <= 5, "at most 5"),
-        ):  # fmt: skip
+            (
+                "max.in.flight.requests.per.connection",
+                s.max_in_flight_requests_per_connection <= 5,
+                "at most 5",
+            ),
+        ):
             if not is_right:
                 raise ValueError(f"idempotence needs {name} to be {needed}")
     if s.delivery_timeout_ms < s.linger_ms:

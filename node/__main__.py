@@ -151,8 +151,13 @@ def main(
     except _REPORTED_IN_WORDS as problem:
         logging.getLogger(__name__).debug("the end", exc_info=True)
         first, *more = f"oncelog: this node stops: {problem}".split("\n")
-        print(printable(first), *(INDENT + printable(line) for line in more),
-              sep="\n", file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            printable(first),
+            *(INDENT + printable(line) for line in more),
+            sep="\n",
+            file=sys.stderr,
+            flush=True,
+        )
         return 1
     return 0
 

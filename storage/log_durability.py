@@ -24,9 +24,14 @@ class Durability:
     """The recovery point of a log, and when to move it."""
 
     __slots__ = (
-        "_closed_end", "_cut_names", "_fault_point", "_names_changed", "_names_synced", "_point",
+        "_closed_end",
+        "_cut_names",
+        "_fault_point",
+        "_names_changed",
+        "_names_synced",
+        "_point",
         "unsynced_since_ms",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, recovery_point: int, fault_point: FaultPoint, *, is_synced: bool = False

@@ -66,16 +66,18 @@ class BatchBuilder:
         else:
             twice = len(value) << 1
             middle = _VARINTS[twice] if twice < _TABLE_SIZE else encode_unsigned_varint(twice)
-        record = b"".join((
-            b"\0",  # attributes
-            _VARINTS[zigzag] if zigzag < _TABLE_SIZE else encode_unsigned_varint(zigzag),
-            _VARINTS[place] if place < _TABLE_SIZE else encode_unsigned_varint(place),
-            start,
-            key,
-            middle,
-            value,
-            encode_headers(headers) if headers else _NO_HEADERS,
-        ))  # fmt: skip
+        record = b"".join(
+            (
+                b"\0",  # attributes
+                _VARINTS[zigzag] if zigzag < _TABLE_SIZE else encode_unsigned_varint(zigzag),
+                _VARINTS[place] if place < _TABLE_SIZE else encode_unsigned_varint(place),
+                start,
+                key,
+                middle,
+                value,
+                encode_headers(headers) if headers else _NO_HEADERS,
+            )
+        )
         twice = len(record) << 1
         length = _VARINTS[twice] if twice < _TABLE_SIZE else encode_unsigned_varint(twice)
         self._chunks += (length, record)

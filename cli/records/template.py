@@ -9,8 +9,10 @@ from ...deploy.cluster.failure import Failure
 
 Shown = tuple[bytes | None, bytes | None]  # key and value as they are printed
 Part = Callable[[ConsumerRecord, Shown], bytes]
-FIELDS = "%k key, %v value, %h headers, %T timestamp in ms, %d the same as a date, %t topic, " \
-    "%p partition, %o offset, %K and %V bytes of key and value, %% a percent sign"  # fmt: skip
+FIELDS = (
+    "%k key, %v value, %h headers, %T timestamp in ms, %d the same as a date, %t topic, "
+    "%p partition, %o offset, %K and %V bytes of key and value, %% a percent sign"
+)
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\", "c": b""}
 _TOKEN = re.compile(r"%(.?)|\\x([0-9a-fA-F]{2})|\\(.?)|([^%\\]+)", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

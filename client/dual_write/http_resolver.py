@@ -61,11 +61,13 @@ class HttpResolver:
     async def close(self) -> None: ...
 
     def _ask(self, key: TransactionKey) -> DecidedOutcome | None:
-        asked = urlencode({
-            "transactional_id": key.transactional_id,
-            "producer_id": key.producer_id,
-            "producer_epoch": key.producer_epoch,
-        })  # fmt: skip
+        asked = urlencode(
+            {
+                "transactional_id": key.transactional_id,
+                "producer_id": key.producer_id,
+                "producer_epoch": key.producer_epoch,
+            }
+        )
         query = f"{self._parts.query}&{asked}" if self._parts.query else asked
         return _outcome_of(self._get(f"{self._parts.path or '/'}?{query}"), self.shown)
 

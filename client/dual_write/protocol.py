@@ -31,17 +31,19 @@ from . import steps, stop_words
 from .steps import EMPTY, DecidedOutcome, TransactionKey, WriterPhase
 
 FINISHED_MAX = 100  # rows that are deleted with one decision
-AMID = frozenset({
-    WriterPhase.OPENING,
-    WriterPhase.OPEN,
-    WriterPhase.PREPARING,
-    WriterPhase.DECIDING,
-    WriterPhase.RESOLVING,
-    WriterPhase.COMPLETING,
-    WriterPhase.SUSPECTING,
-    WriterPhase.ROLLING_BACK,
-    WriterPhase.ABORTING,
-})  # fmt: skip
+AMID = frozenset(
+    {
+        WriterPhase.OPENING,
+        WriterPhase.OPEN,
+        WriterPhase.PREPARING,
+        WriterPhase.DECIDING,
+        WriterPhase.RESOLVING,
+        WriterPhase.COMPLETING,
+        WriterPhase.SUSPECTING,
+        WriterPhase.ROLLING_BACK,
+        WriterPhase.ABORTING,
+    }
+)
 
 
 class WriterProtocol:

@@ -23,13 +23,15 @@ from .steps import WriterPhase
 
 logger = logging.getLogger(__name__)
 RESOLVE_TIMEOUT_MS = 30_000
-FIXED = frozenset({
-    "transactional_id",
-    "transaction_two_phase_commit_enable",
-    "enable_idempotence",
-    "acks",
-    "oncelog_transaction_version_max",
-})  # fmt: skip
+FIXED = frozenset(
+    {
+        "transactional_id",
+        "transaction_two_phase_commit_enable",
+        "enable_idempotence",
+        "acks",
+        "oncelog_transaction_version_max",
+    }
+)
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.05, 1.0
 IDLE = (WriterPhase.READY, WriterPhase.OWING)
 RESTING = steps.BecomeReady | steps.RunBlock | steps.EndBlock  # the program's turn

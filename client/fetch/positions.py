@@ -145,8 +145,11 @@ class Positions:
             )
         logger.warning(
             "%s/%d has no offset %d: on with auto.offset.reset=%s",
-            state.topic, state.partition, state.position, self._settings.auto_offset_reset,
-        )  # fmt: skip
+            state.topic,
+            state.partition,
+            state.position,
+            self._settings.auto_offset_reset,
+        )
         self._lose_position(state)
 
     def truncated(self, state: FetchState, offset: int, end: EpochEnd) -> None:
@@ -161,8 +164,12 @@ class Positions:
             )
         logger.warning(
             "%s/%d was read up to offset %d (leader epoch %d), its new leader's log ends at %d",
-            state.topic, state.partition, state.position, state.position_epoch, end.end_offset,
-        )  # fmt: skip
+            state.topic,
+            state.partition,
+            state.position,
+            state.position_epoch,
+            end.end_offset,
+        )
         if end.end_offset >= 0:
             state.seek(min(end.end_offset, state.position), end.leader_epoch)
         else:

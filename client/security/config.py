@@ -16,11 +16,22 @@ from .oauthbearer import check_extensions
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 NEEDS_TLS = (
-    "ssl_ca_location", "ssl_ca_pem", "ssl_certificate_location", "ssl_certificate_pem",
-    "ssl_key_location", "ssl_key_pem", "ssl_keystore_location",
-)  # fmt: skip
-NEEDS_SASL = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config",
-              "sasl_oauthbearer_token_provider", "sasl_oauthbearer_token_endpoint_url")  # fmt: skip
+    "ssl_ca_location",
+    "ssl_ca_pem",
+    "ssl_certificate_location",
+    "ssl_certificate_pem",
+    "ssl_key_location",
+    "ssl_key_pem",
+    "ssl_keystore_location",
+)
+NEEDS_SASL = (
+    "sasl_mechanism",
+    "sasl_username",
+    "sasl_password",
+    "sasl_jaas_config",
+    "sasl_oauthbearer_token_provider",
+    "sasl_oauthbearer_token_endpoint_url",
+)
 EXTENSION = "extension_"
 JAAS_USER, JAAS_OAUTH = {"username", "password"}, {"clientId", "clientSecret", "scope"}
 TRUSTSTORE_HELP = (
@@ -153,14 +164,17 @@ def _refuse_stores(s: Any) -> None:
          KEYSTORE_HELP),
     ):  # fmt: skip
         if kind is not None and kind.upper() != "PEM":
-            raise ValueError(words.format(
-                name=f"ssl.{name}.type={kind}", file=file or f"the {name}", kind=""
-            ))  # fmt: skip
+            raise ValueError(
+                words.format(name=f"ssl.{name}.type={kind}", file=file or f"the {name}", kind="")
+            )
         if password is not None:
             raise ValueError(
-                words.format(name=f"ssl.{name}.password", file=file or f"the {name}",
-                             kind=" if it has a password")
-            )  # fmt: skip
+                words.format(
+                    name=f"ssl.{name}.password",
+                    file=file or f"the {name}",
+                    kind=" if it has a password",
+                )
+            )
 
 
 def _sasl(s: Any) -> SaslConfig:

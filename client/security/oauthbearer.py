@@ -96,8 +96,11 @@ def _refusal(challenge: bytes) -> str:
     if not isinstance(said, dict):
         return "the broker refused the token"
     answer = cast(dict[str, Any], said)
-    known = [f"{key}={answer[key]}" for key in ("status", "scope", "openid-configuration")
-             if answer.get(key)]  # fmt: skip
+    known = [
+        f"{key}={answer[key]}"
+        for key in ("status", "scope", "openid-configuration")
+        if answer.get(key)
+    ]
     return f"the broker refused the token ({', '.join(known) or 'it gives no reason'})"
 
 

@@ -16,8 +16,15 @@ _END_OF_LINE = re.compile(r"\r\n|\r|\n")  # Python knows more of them
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 GUARDED = ("ssl.", "sasl.", "security.", "https.", "enable.ssl.")
 # Of Java's clients: when they log in anew, and parts of its TLS. Ours is no less safe without them.
-HARMLESS = ("sasl.login.refresh.", "sasl.login.retry.", "ssl.protocol", "ssl.provider",
-            "ssl.keymanager.", "ssl.trustmanager.", "ssl.secure.random.")  # fmt: skip
+HARMLESS = (
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.keymanager.",
+    "ssl.trustmanager.",
+    "ssl.secure.random.",
+)
 
 
 def parse_properties(text: str) -> dict[str, str]:

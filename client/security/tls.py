@@ -18,11 +18,24 @@ PEM_MARK = b"-----BEGIN "
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
 WRONG_HOST = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 EXPIRED, NOT_YET = 10, 9
-NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG",
-           "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "BAD_LENGTH")  # fmt: skip
-OF_OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "ALERT_UNKNOWN_CA",
-                      "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "CERTIFICATE_REVOKED",
-                      "UNSUPPORTED_CERTIFICATE", "ALERT_ACCESS_DENIED")  # fmt: skip
+NOT_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "PACKET_LENGTH_TOO_LONG",
+    "UNKNOWN_PROTOCOL",
+    "HTTP_REQUEST",
+    "BAD_LENGTH",
+)
+OF_OUR_CERTIFICATE = (
+    "CERTIFICATE_REQUIRED",
+    "BAD_CERTIFICATE",
+    "ALERT_UNKNOWN_CA",
+    "CERTIFICATE_UNKNOWN",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_REVOKED",
+    "UNSUPPORTED_CERTIFICATE",
+    "ALERT_ACCESS_DENIED",
+)
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:
@@ -73,8 +86,10 @@ def _load_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
         key = config.key_file
         if config.key_pem is not None:
             key = _written(folder, "key.pem", config.key_pem.reveal())
-        for name, file in (("ssl.certificate.location", config.certificate_file),
-                           ("ssl.key.location", config.key_file)):  # fmt: skip
+        for name, file in (
+            ("ssl.certificate.location", config.certificate_file),
+            ("ssl.key.location", config.key_file),
+        ):
             if file is not None:
                 _check_pem(name, file, KEYSTORE_HELP)
         try:

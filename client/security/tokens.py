@@ -218,8 +218,9 @@ def read_token(status: int, body: bytes, endpoint: str, client_id: str, now_s: f
         if expires_s is None and life_s is not None:
             expires_s = now_s + life_s
         return Token(Secret(token), expires_s)
-    words = ": ".join(str(answer[key])[:200] for key in ("error", "error_description")
-                      if answer.get(key))  # fmt: skip
+    words = ": ".join(
+        str(answer[key])[:200] for key in ("error", "error_description") if answer.get(key)
+    )
     answered = f"answered {status}{f' ({words})' if words else ''}"
     if status >= 500 or status == http.HTTPStatus.TOO_MANY_REQUESTS:
         raise NetworkException(f"the token endpoint {endpoint} {answered}")

@@ -92,13 +92,15 @@ class Fate(Enum):
     FATAL = auto()  # somebody else took our place
 
 
-_FATAL_FOR_ALL = frozenset({
-    _E.PRODUCER_FENCED,
-    _E.CLUSTER_AUTHORIZATION_FAILED,
-    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    _E.INVALID_PRODUCER_ID_MAPPING,
-    _E.UNSUPPORTED_VERSION,
-})  # fmt: skip
+_FATAL_FOR_ALL = frozenset(
+    {
+        _E.PRODUCER_FENCED,
+        _E.CLUSTER_AUTHORIZATION_FAILED,
+        _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        _E.INVALID_PRODUCER_ID_MAPPING,
+        _E.UNSUPPORTED_VERSION,
+    }
+)
 
 
 def fate_after(

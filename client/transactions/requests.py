@@ -112,10 +112,12 @@ class TransactionRequests:
             )
         except TransactionalIdAuthorizationFailed as problem:
             if enables_prepare:
-                raise as_fatal(TransactionalIdAuthorizationFailed(
-                    f"{problem} (with transaction.two.phase.commit.enable=false a broker refuses "
-                    "prepared transactions in these words)"
-                )) from None  # fmt: skip
+                raise as_fatal(
+                    TransactionalIdAuthorizationFailed(
+                        f"{problem} (with transaction.two.phase.commit.enable=false a broker "
+                        "refuses prepared transactions in these words)"
+                    )
+                ) from None
             raise
         except UnsupportedVersion:
             if was_refused:

@@ -22,8 +22,13 @@ from .failure import Failure
 from .node_process import NodeStatus
 
 UNITS_MS = {
-    "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
-}  # fmt: skip
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
 MAX_MS = 100 * 365 * UNITS_MS["d"]
 ADVANCE_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 4.0  # of one node: above what it gives the controller
@@ -84,8 +89,10 @@ class ClockControl:
         by_ms = duration_ms(by)
         self.show()
         request = {
-            "op": "advance-clock", "by_ms": by_ms, "operation_id": secrets.token_hex(16),
-        }  # fmt: skip
+            "op": "advance-clock",
+            "by_ms": by_ms,
+            "operation_id": secrets.token_hex(16),
+        }
         why, deadline = "no node runs", time.monotonic() + ADVANCE_TIMEOUT_S
         while time.monotonic() < deadline:
             for node_id in self._running():  # the same operation: it is done once

@@ -5,16 +5,19 @@ import os
 
 _NOT_ALLOWED = "Run this as its owner, or choose another place."
 _ADVICE = {
-    errno.EACCES: _NOT_ALLOWED, errno.EPERM: _NOT_ALLOWED,
+    errno.EACCES: _NOT_ALLOWED,
+    errno.EPERM: _NOT_ALLOWED,
     errno.EROFS: "Choose a place that can be written.",
     errno.ENOSPC: "Make room, or choose another disk.",
     errno.EDQUOT: "Make room, or choose another disk.",
     errno.EIO: "The disk fails: see what the kernel says of it (dmesg).",
-    errno.ENOENT: "Check the path.", errno.ENOTDIR: "Check the path.",
-    errno.EISDIR: "Give a file.", errno.ENAMETOOLONG: "Give a shorter path.",
+    errno.ENOENT: "Check the path.",
+    errno.ENOTDIR: "Check the path.",
+    errno.EISDIR: "Give a file.",
+    errno.ENAMETOOLONG: "Give a shorter path.",
     errno.ELOOP: "Give a path without links.",
     errno.EMFILE: "Allow more open files: ulimit -n 65536.",
-}  # fmt: skip
+}
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)  # need no file name
 
 

@@ -69,8 +69,9 @@ class ClusterPlan:
         entries = self._with_metrics(entries, entries)
         cluster_id = new_cluster_id()
         peers = str(layout.peer_directory_for(cluster_id))
-        return ClusterFile(cluster_id, peers, self.profile, entries, self.settings,
-                           is_secured=self.is_secured)  # fmt: skip
+        return ClusterFile(
+            cluster_id, peers, self.profile, entries, self.settings, is_secured=self.is_secured
+        )
 
     def reused_file(self, data: Path, known: ClusterFile, running: Sequence[int]) -> ClusterFile:
         """The cluster that a directory holds, with what was asked for on top.

@@ -61,9 +61,16 @@ class PostgresServer:
         command = [initdb, "-D", str(folder / "data"), "-U", "oncelog", "-A", "trust", "-N"]
         made = subprocess.run(
             [*command, "-E", "UTF8", "--no-locale"],
-            capture_output=True, text=True, timeout=START_S, check=False, cwd=folder,
-            user=user, group=self._group, extra_groups=self._groups, env=self._environment,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+            cwd=folder,
+            user=user,
+            group=self._group,
+            extra_groups=self._groups,
+            env=self._environment,
+        )
         if made.returncode:
             raise Failure(f"initdb makes no database: {made.stderr.strip()[-500:]}")
 
@@ -92,10 +99,15 @@ class PostgresServer:
             with (self.folder / "log").open("ab") as log:
                 self._process = subprocess.Popen(
                     [postgres, *where, *settings],
-                    stdout=log, stderr=log, cwd=self.folder, start_new_session=True,
-                    user=self._user, group=self._group, extra_groups=self._groups,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.folder,
+                    start_new_session=True,
+                    user=self._user,
+                    group=self._group,
+                    extra_groups=self._groups,
                     env=self._environment,
-                )  # fmt: skip
+                )
             if self._is_ready(deadline):
                 return
             if time.monotonic() > deadline:

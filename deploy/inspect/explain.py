@@ -128,11 +128,13 @@ def why(facts: PartitionFacts) -> Explanation:
         elif not short:
             lines.append(("held by", "a transaction that has ended just now; look again"))
     if short:
-        lines.append((
-            "replicas",
-            f"{len(where.isr)} in sync ({_listed(where.isr)}) of {facts.min_insync} that "
-            "min.insync.replicas demands: what is written now, markers too, cannot be read yet",
-        ))  # fmt: skip
+        lines.append(
+            (
+                "replicas",
+                f"{len(where.isr)} in sync ({_listed(where.isr)}) of {facts.min_insync} that "
+                "min.insync.replicas demands: what is written now, markers too, cannot be read yet",
+            )
+        )
         if missing := [node for node in where.replicas if node not in where.isr]:
             lines.append(("to do", f"start or mend node {_listed(missing)}"))
     return Explanation(heading, (*lines, *_group_lines(facts)))
@@ -173,11 +175,13 @@ def explain(
         case other:
             heading = f"{name} is {other} ({who})."
     if transaction.producer_epoch > 0:
-        lines.append((
-            "fenced",
-            f"a producer that comes with an epoch below {transaction.producer_epoch}: a newer "
-            "session of the id has begun, or a timeout has ended its transaction",
-        ))  # fmt: skip
+        lines.append(
+            (
+                "fenced",
+                f"a producer that comes with an epoch below {transaction.producer_epoch}: a newer "
+                "session of the id has begun, or a timeout has ended its transaction",
+            )
+        )
     return Explanation(heading, tuple(lines))
 
 
@@ -202,11 +206,13 @@ def _holder_lines(
     name = known.transactional_id
     lines = [("held by", f"{name} ({who}), {since}; {wrote}")]
     if not holder.is_known(partition):
-        lines.append((
-            "coordinator",
-            f"node {known.coordinator} has {name} as {known.state} with epoch "
-            f"{known.producer_epoch}, and not this transaction: it hangs",
-        ))  # fmt: skip
+        lines.append(
+            (
+                "coordinator",
+                f"node {known.coordinator} has {name} as {known.state} with epoch "
+                f"{known.producer_epoch}, and not this transaction: it hangs",
+            )
+        )
         return lines + _end_of_hanging(producer, partition)
     lines.append(("coordinator", f"node {known.coordinator}: {known.state}"))
     if known.state in DECISIONS:
@@ -289,11 +295,13 @@ def _group_lines(facts: PartitionFacts) -> list[Line]:
     lines = [("group", _progress(facts, group))]
     lines += _member_lines(facts.key, group.described)
     if group.is_unstable:
-        lines.append((
-            "offset",
-            "part of an open transaction: who asks for stable offsets waits "
-            "(UNSTABLE_OFFSET_COMMIT)",
-        ))  # fmt: skip
+        lines.append(
+            (
+                "offset",
+                "part of an open transaction: who asks for stable offsets waits "
+                "(UNSTABLE_OFFSET_COMMIT)",
+            )
+        )
         known_above = facts.holders[0].transaction if facts.holders else None
         for partition, holder in group.holders:
             found = _holder_lines(holder, partition, facts.now_ms)

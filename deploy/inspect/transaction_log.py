@@ -17,9 +17,15 @@ from ..cluster.failure import Failure
 
 # Kafka's names of the states, by the number in a TransactionLogValue.
 STATES = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
     "PrepareEpochFence",
-)  # fmt: skip
+)
 SHARDS_KEY, SHARDS_DEFAULT = "transaction.state.log.num.partitions", 4
 UNDECIDED = "not decided yet"
 

@@ -28,15 +28,22 @@ class AuthorizerSettings(QuotaSettings):
     """The typed values of these keys."""
 
     authorizer_class_name: str = setting(
-        "authorizer.class.name", STRING, "",
+        "authorizer.class.name",
+        STRING,
+        "",
         f"{STANDARD_AUTHORIZER}: ACLs decide what a client may do; empty: it may do everything.",
         one_of("", STANDARD_AUTHORIZER),
-    )  # fmt: skip
+    )
     super_users: str = setting(
-        "super.users", STRING, "", "Principals that no ACL restricts: User:admin;User:other.",
+        "super.users",
+        STRING,
+        "",
+        "Principals that no ACL restricts: User:admin;User:other.",
         _are_principals,
-    )  # fmt: skip
+    )
     allow_everyone_if_no_acl_found: bool = setting(
-        "allow.everyone.if.no.acl.found", BOOLEAN, "false",
+        "allow.everyone.if.no.acl.found",
+        BOOLEAN,
+        "false",
         "Whether a resource that no ACL is about is open to everybody.",
-    )  # fmt: skip
+    )

@@ -23,28 +23,40 @@ class ListenerSettings:
     """The typed values of these keys, for all listeners that do not say otherwise."""
 
     max_connections: int = setting(
-        "max.connections", INT, "2000",
+        "max.connections",
+        INT,
+        "2000",
         "Connections at a time; one more takes the place of one without a request, or is closed. "
         "A listener may have a smaller limit of its own.",
-        at_least(1), kafka_default="2147483647", is_dynamic=True,
-    )  # fmt: skip
+        at_least(1),
+        kafka_default="2147483647",
+        is_dynamic=True,
+    )
     max_connection_creation_rate: int = setting(
-        "max.connection.creation.rate", INT, "2147483647",
+        "max.connection.creation.rate",
+        INT,
+        "2147483647",
         "Connections a second that may begin; further ones wait. A listener may have a smaller "
         "limit of its own.",
         at_least(1),
-    )  # fmt: skip
+    )
 
     # TLS: keys and certificates are PEM, in a file or in a value
     ssl_keystore_type: str = setting(
-        "ssl.keystore.type", STRING, "PEM", "The form of the keystore: PEM.", one_of("PEM"),
+        "ssl.keystore.type",
+        STRING,
+        "PEM",
+        "The form of the keystore: PEM.",
+        one_of("PEM"),
         kafka_default="JKS",
-    )  # fmt: skip
+    )
     ssl_keystore_location: str = setting(
-        "ssl.keystore.location", STRING, "",
+        "ssl.keystore.location",
+        STRING,
+        "",
         "A PEM file with the broker's private key and its certificates. It is taken up when it "
         "changes.",
-    )  # fmt: skip
+    )
     ssl_keystore_key: Secret = setting(  # noqa: RUF009
         "ssl.keystore.key", PASSWORD, "", "The private key as PEM, instead of a file."
     )
@@ -55,47 +67,66 @@ class ListenerSettings:
         "ssl.key.password", PASSWORD, "", "The password of the private key, if it is encrypted."
     )
     ssl_truststore_type: str = setting(
-        "ssl.truststore.type", STRING, "PEM", "The form of the truststore: PEM.", one_of("PEM"),
+        "ssl.truststore.type",
+        STRING,
+        "PEM",
+        "The form of the truststore: PEM.",
+        one_of("PEM"),
         kafka_default="JKS",
-    )  # fmt: skip
+    )
     ssl_truststore_location: str = setting(
-        "ssl.truststore.location", STRING, "",
+        "ssl.truststore.location",
+        STRING,
+        "",
         "A PEM file with the CAs of clients' certificates. It is taken up when it changes.",
-    )  # fmt: skip
+    )
     ssl_truststore_certificates: Secret = setting(  # noqa: RUF009
         "ssl.truststore.certificates", PASSWORD, "", "These CAs as PEM, instead of a file."
     )
     ssl_client_auth: str = setting(
-        "ssl.client.auth", STRING, "none",
+        "ssl.client.auth",
+        STRING,
+        "none",
         "Whether clients must show a certificate; on a SASL_SSL listener only its own key counts.",
         one_of("none", "requested", "required"),
-    )  # fmt: skip
+    )
     ssl_enabled_protocols: tuple[str, ...] = setting(
-        "ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "The versions of TLS that are spoken.",
+        "ssl.enabled.protocols",
+        LIST,
+        "TLSv1.2,TLSv1.3",
+        "The versions of TLS that are spoken.",
         some_of("TLSv1.2", "TLSv1.3"),
-    )  # fmt: skip
+    )
     ssl_principal_mapping_rules: str = setting(
-        "ssl.principal.mapping.rules", STRING, "DEFAULT",
+        "ssl.principal.mapping.rules",
+        STRING,
+        "DEFAULT",
         "How the subject of a client's certificate becomes the name of its principal (KIP-371).",
         check_principal_rules,
-    )  # fmt: skip
+    )
 
     # logins
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
-        "sasl.enabled.mechanisms", LIST, "",
+        "sasl.enabled.mechanisms",
+        LIST,
+        "",
         "How clients log in on listeners with SASL: " + ", ".join(MECHANISMS) + ".",
         lambda value: some_of(*MECHANISMS)(value) if value else None,
         kafka_default="GSSAPI",
-    )  # fmt: skip
+    )
     plain_sasl_jaas_config: Secret = setting(  # noqa: RUF009
-        "plain.sasl.jaas.config", PASSWORD, "",
-        "The users of PLAIN, one user_NAME=\"PASSWORD\" each: ...PlainLoginModule required "
-        "user_alice=\"PASSWORD\"; as in Kafka.",
-    )  # fmt: skip
+        "plain.sasl.jaas.config",
+        PASSWORD,
+        "",
+        'The users of PLAIN, one user_NAME="PASSWORD" each: ...PlainLoginModule required '
+        'user_alice="PASSWORD"; as in Kafka.',
+    )
     scram_256_sasl_jaas_config: Secret = setting(  # noqa: RUF009
-        "scram-sha-256.sasl.jaas.config", PASSWORD, "",
+        "scram-sha-256.sasl.jaas.config",
+        PASSWORD,
+        "",
         "Taken as Kafka asks for it; SCRAM's users are those of AlterUserScramCredentials.",
-    )  # fmt: skip
+    )
     scram_512_sasl_jaas_config: Secret = setting(  # noqa: RUF009
         "scram-sha-512.sasl.jaas.config", PASSWORD, "", "As scram-sha-256.sasl.jaas.config."
     )
@@ -103,14 +134,18 @@ class ListenerSettings:
         "oauthbearer.sasl.jaas.config", PASSWORD, "", "As scram-sha-256.sasl.jaas.config."
     )
     sasl_oauthbearer_jwks_endpoint_url: str = setting(
-        "sasl.oauthbearer.jwks.endpoint.url", STRING, "",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        STRING,
+        "",
         "The keys that sign tokens, as a JWKS: file:///... or https://...",
-    )  # fmt: skip
+    )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        LONG,
+        "3600000",
         "How often keys at a web address are read again; a file is read when it changes.",
         at_least(1000),
-    )  # fmt: skip
+    )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
         "sasl.oauthbearer.expected.audience", LIST, "", "A token must be meant for one of these."
     )
@@ -118,37 +153,57 @@ class ListenerSettings:
         "sasl.oauthbearer.expected.issuer", STRING, "", "Who must have issued a token; empty: any."
     )
     sasl_oauthbearer_clock_skew_seconds: int = setting(
-        "sasl.oauthbearer.clock.skew.seconds", INT, "30",
-        "By how much the clocks of issuer and broker may differ.", at_least(0),
-    )  # fmt: skip
+        "sasl.oauthbearer.clock.skew.seconds",
+        INT,
+        "30",
+        "By how much the clocks of issuer and broker may differ.",
+        at_least(0),
+    )
     sasl_oauthbearer_sub_claim_name: str = setting(
         "sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim that names the principal."
     )
     connections_max_reauth_ms: int = setting(
-        "connections.max.reauth.ms", LONG, "0",
+        "connections.max.reauth.ms",
+        LONG,
+        "0",
         "How long a login lasts until the client must log in again (KIP-368); 0: no limit.",
         at_least(0),
-    )  # fmt: skip
+    )
     plain_connections_max_reauth_ms: int = setting(
-        "plain.connections.max.reauth.ms", LONG, "-1",
-        "connections.max.reauth.ms of logins by PLAIN; -1: as of others.", at_least(-1),
-    )  # fmt: skip
+        "plain.connections.max.reauth.ms",
+        LONG,
+        "-1",
+        "connections.max.reauth.ms of logins by PLAIN; -1: as of others.",
+        at_least(-1),
+    )
     scram_256_connections_max_reauth_ms: int = setting(
-        "scram-sha-256.connections.max.reauth.ms", LONG, "-1", "The same of SCRAM-SHA-256.",
+        "scram-sha-256.connections.max.reauth.ms",
+        LONG,
+        "-1",
+        "The same of SCRAM-SHA-256.",
         at_least(-1),
-    )  # fmt: skip
+    )
     scram_512_connections_max_reauth_ms: int = setting(
-        "scram-sha-512.connections.max.reauth.ms", LONG, "-1", "The same of SCRAM-SHA-512.",
+        "scram-sha-512.connections.max.reauth.ms",
+        LONG,
+        "-1",
+        "The same of SCRAM-SHA-512.",
         at_least(-1),
-    )  # fmt: skip
+    )
     oauthbearer_connections_max_reauth_ms: int = setting(
-        "oauthbearer.connections.max.reauth.ms", LONG, "-1", "The same of OAUTHBEARER.",
+        "oauthbearer.connections.max.reauth.ms",
+        LONG,
+        "-1",
+        "The same of OAUTHBEARER.",
         at_least(-1),
-    )  # fmt: skip
+    )
     sasl_server_max_receive_size: int = setting(
-        "sasl.server.max.receive.size", INT, "524288", "The largest request before a login.",
+        "sasl.server.max.receive.size",
+        INT,
+        "524288",
+        "The largest request before a login.",
         at_least(1024),
-    )  # fmt: skip
+    )
 
     @property
     def sessions_ms(self) -> dict[str, int]:

@@ -19,9 +19,12 @@ class QuotaSettings(ListenerSettings):
         "quota.window.size.seconds", INT, "1", "How long a sample is.", at_least(1)
     )
     replication_quota_window_num: int = setting(
-        "replication.quota.window.num", INT, "11", "How many samples make a throttled rate.",
+        "replication.quota.window.num",
+        INT,
+        "11",
+        "How many samples make a throttled rate.",
         at_least(2),
-    )  # fmt: skip
+    )
     replication_quota_window_size_seconds: int = setting(
         "replication.quota.window.size.seconds", INT, "1", "How long such a sample is.", at_least(1)
     )

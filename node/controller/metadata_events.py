@@ -108,10 +108,17 @@ class MetadataEvents:
             because = f", which {_IN_WORDS[reason]}" if reason in _IN_WORDS else ""
             words = f"{name}: led by node {new.leader}, from node {old.leader}{because}"
         self._events.tell(
-            "election", name, reason, f"{words} (leader epoch {new.leader_epoch})",
-            topic=key[0], partition=key[1], leader=new.leader, before=old.leader,
-            leader_epoch=new.leader_epoch, isr=new.isr,
-        )  # fmt: skip
+            "election",
+            name,
+            reason,
+            f"{words} (leader epoch {new.leader_epoch})",
+            topic=key[0],
+            partition=key[1],
+            leader=new.leader,
+            before=old.leader,
+            leader_epoch=new.leader_epoch,
+            isr=new.isr,
+        )
 
     def _in_sync(
         self,
@@ -130,9 +137,16 @@ class MetadataEvents:
             verb = "left" if has_left else "joined"
             words = f"node {node} {verb} the ISR of {name}, which is {_listed(new.isr)} now"
             self._events.tell(
-                "isr", name, reason, f"{words} ({reason})", topic=key[0], partition=key[1],
-                node=node, isr=new.isr, partition_epoch=new.partition_epoch,
-            )  # fmt: skip
+                "isr",
+                name,
+                reason,
+                f"{words} ({reason})",
+                topic=key[0],
+                partition=key[1],
+                node=node,
+                isr=new.isr,
+                partition_epoch=new.partition_epoch,
+            )
 
 
 _IN_WORDS = {"fenced": "is fenced", "shutting down": "shuts down"}

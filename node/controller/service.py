@@ -182,9 +182,14 @@ class ControllerService:
             answer = await self.serve(kind, header)
         except InvalidRequest as error:
             self._limited_log.log(
-                logging.WARNING, f"{kind.name} from node {peer}", asyncio.get_running_loop().time(),
-                "node %d: %s: %s", peer, kind.name, error,
-            )  # fmt: skip
+                logging.WARNING,
+                f"{kind.name} from node {peer}",
+                asyncio.get_running_loop().time(),
+                "node %d: %s: %s",
+                peer,
+                kind.name,
+                error,
+            )
             answer = ControllerReply(ReplyStatus.DONE, encode_result(_invalid(error)))
         reply(encode_message(answer), ())
 

@@ -392,9 +392,12 @@ class Dispatcher:
             f"API {header.api_key} {trouble}",
             asyncio.get_running_loop().time(),
             "API %d version %d %s: %r",
-            header.api_key, header.api_version, trouble, error,
+            header.api_key,
+            header.api_version,
+            trouble,
+            error,
             error=error,
-        )  # fmt: skip
+        )
 
     def _refuse_api_versions(self, frame: memoryview) -> list[Buffer]:
         """KIP-511: version 0, error 35, and our own range, so that the client can ask again."""

@@ -355,9 +355,12 @@ class ReplicaManager:
             logging.ERROR,
             "partitions that cannot be read",
             self._loop.time(),
-            "partition %d of topic %r cannot be read: %r", index, topic, error,
+            "partition %d of topic %r cannot be read: %r",
+            index,
+            topic,
+            error,
             error=error,
-        )  # fmt: skip
+        )
 
     def free_fetch(self, operation: DelayedFetch) -> None:
         """Let it look again now."""

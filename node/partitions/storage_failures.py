@@ -26,8 +26,11 @@ LOOK_S = 2.0
 TRIAL, TRIAL_BYTES = ".disk-trial", 1 << 20
 FULL = "is full"
 TROUBLES = {
-    errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EROFS: "is read-only", errno.EIO: "fails",
-}  # fmt: skip
+    errno.ENOSPC: FULL,
+    errno.EDQUOT: FULL,
+    errno.EROFS: "is read-only",
+    errno.EIO: "fails",
+}
 ENDS = {FULL: "there is room again"}
 OTHER_END = "the disk is mended and this node restarted"
 

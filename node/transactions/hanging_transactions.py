@@ -208,8 +208,11 @@ class HangingTransactionReaper:
             return
         logger.warning(
             "%r: transaction of %r, open since offset %d, is unknown to its coordinator: %s",
-            partition, transactional_id, open_one.first_offset, verdict.value,
-        )  # fmt: skip
+            partition,
+            transactional_id,
+            open_one.first_offset,
+            verdict.value,
+        )
         marker = TransactionMarker(
             open_one.producer_id,
             open_one.producer_epoch,

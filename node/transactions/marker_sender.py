@@ -205,8 +205,9 @@ class MarkerSender:
                     await self._catch_up()
                     is_up_to_date = True
                 except KafkaError as error:
-                    self._log.info("which of %d partitions are gone is not known: %s",
-                                   len(items), error)  # fmt: skip
+                    self._log.info(
+                        "which of %d partitions are gone is not known: %s", len(items), error
+                    )
                     is_up_to_date = False
                 except Exception:  # nobody else has these markers
                     self._log.exception("which of %d partitions are gone is not known", len(items))
@@ -297,8 +298,11 @@ class MarkerSender:
                 self._log.error(
                     "the marker of producer %d, epoch %d is refused by %s-%d with error %d; "
                     "it is tried again",
-                    marker.producer_id, marker.producer_epoch, *item.partition, error,
-                )  # fmt: skip
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    *item.partition,
+                    error,
+                )
             self._retry(item, SLOW_RETRY_MS)
 
     def _retry(self, item: _Item, delay_ms: float = 0) -> None:

@@ -94,7 +94,9 @@ class ProducerExpiry:
                 if count := await self.make_room():
                     logger.warning(
                         "%d producers are forgotten before their time: more than "
-                        "oncelog.producer.ids.max=%d were known", count, self._producers_max,
-                    )  # fmt: skip
+                        "oncelog.producer.ids.max=%d were known",
+                        count,
+                        self._producers_max,
+                    )
             except Exception:  # the next look is as good
                 logger.exception("forgetting silent producers")

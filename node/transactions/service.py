@@ -251,11 +251,18 @@ class TransactionCoordinators:
             f" producer {new.producer_id} epoch {new.producer_epoch})"
         )
         self._events.tell(
-            "fence", name, "new session", words, transactional_id=name,
-            producer_id=old.producer_id, epoch=old.producer_epoch,
-            new_producer_id=new.producer_id, new_epoch=new.producer_epoch,
-            asked_by=asked_by, aborts=had_open,
-        )  # fmt: skip
+            "fence",
+            name,
+            "new session",
+            words,
+            transactional_id=name,
+            producer_id=old.producer_id,
+            epoch=old.producer_epoch,
+            new_producer_id=new.producer_id,
+            new_epoch=new.producer_epoch,
+            asked_by=asked_by,
+            aborts=had_open,
+        )
 
     def _note_refusal(
         self, leader: ShardLeader, name: str, api: str, identity: Identity | None, error: int
@@ -269,10 +276,17 @@ class TransactionCoordinators:
             f" as the id is at producer {current.producer_id} epoch {current.producer_epoch}"
         )
         self._events.tell(
-            "fence", name, "older session", words, transactional_id=name,
-            producer_id=identity[0], epoch=identity[1], api=api,
-            new_producer_id=current.producer_id, new_epoch=current.producer_epoch,
-        )  # fmt: skip
+            "fence",
+            name,
+            "older session",
+            words,
+            transactional_id=name,
+            producer_id=identity[0],
+            epoch=identity[1],
+            api=api,
+            new_producer_id=current.producer_id,
+            new_epoch=current.producer_epoch,
+        )
 
     # -- inside
 

@@ -150,9 +150,14 @@ class ShardLeaders:
             f" {len(shard)} ids, {len(shard.prepared_ids)} ends to finish"
         )
         self.events.tell(
-            "election", f"transaction shard {number}", "shard", words, node=self.node_id,
-            shard=number, term=term,
-        )  # fmt: skip
+            "election",
+            f"transaction shard {number}",
+            "shard",
+            words,
+            node=self.node_id,
+            shard=number,
+            term=term,
+        )
         leader.begin()
         if number == 0:
             self._propose_shard_count(leader)
@@ -301,8 +306,12 @@ class ShardLeaders:
             seconds = record.timeout_ms / 1_000
             words = f"aborted after its timeout of {seconds:g} s, its producer fenced"
             self.events.tell(
-                "abort", transactional_id, "timeout",
+                "abort",
+                transactional_id,
+                "timeout",
                 f"{transactional_id}: {words}",
-                transactional_id=transactional_id, producer_id=record.producer_id,
-                epoch=record.producer_epoch, timeout_ms=record.timeout_ms,
-            )  # fmt: skip
+                transactional_id=transactional_id,
+                producer_id=record.producer_id,
+                epoch=record.producer_epoch,
+                timeout_ms=record.timeout_ms,
+            )

@@ -118,9 +118,15 @@ class Contest:
         else:
             login = {n: v for n, v in self._options.items() if n != "kafka.bootstrap.servers"}
             query = exactly_once(
-                rows, sink_id=topic, bootstrap=self._login["bootstrap.servers"], topic=topic,
-                checkpoint=checkpoint, mode=mode, trigger=trigger, **login,
-            )  # fmt: skip
+                rows,
+                sink_id=topic,
+                bootstrap=self._login["bootstrap.servers"],
+                topic=topic,
+                checkpoint=checkpoint,
+                mode=mode,
+                trigger=trigger,
+                **login,
+            )
         assert query.awaitTermination(LIMIT_S)
 
     def _read(self, source: str, topic: str) -> None:
@@ -146,10 +152,14 @@ def main() -> None:
     )
     parser.add_argument("--bootstrap", help="HOST:PORT of some brokers, in plain text")
     parser.add_argument(
-        "--command-config", type=Path, action="append", default=[], metavar="FILE",
+        "--command-config",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
         help="a client.properties with bootstrap.servers, TLS and SASL by Java's names, which the "
         "connector and ours both read; may be given more than once, measured after --bootstrap",
-    )  # fmt: skip
+    )
     parser.add_argument("--connector", help="a folder with the jars of Spark's Kafka connector")
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--value-bytes", default="100,1000")

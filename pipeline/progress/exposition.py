@@ -66,42 +66,59 @@ class Exposition:
     def _lines(self) -> Iterator[str]:
         told = {name: each for name, each in self._queries.items() if each.last is not None}
         yield from _metric(
-            "query_running", "gauge", "1 while the query runs.",
+            "query_running",
+            "gauge",
+            "1 while the query runs.",
             [(_labels(query=n), int(q.is_running)) for n, q in self._queries.items()],
-        )  # fmt: skip
+        )
         yield from _metric(
-            "batches_total", "counter", "Micro-batches since the program began.",
+            "batches_total",
+            "counter",
+            "Micro-batches since the program began.",
             [(_labels(query=n), q.batches) for n, q in told.items()],
-        )  # fmt: skip
+        )
         yield from _metric(
-            "rows_read_total", "counter", "Rows that sources gave.",
+            "rows_read_total",
+            "counter",
+            "Rows that sources gave.",
             [(_labels(query=n), q.rows_read) for n, q in told.items()],
-        )  # fmt: skip
+        )
         yield from _metric(
-            "rows_written_total", "counter", "Rows that the sink has committed.",
+            "rows_written_total",
+            "counter",
+            "Rows that the sink has committed.",
             [(_labels(query=n), q.rows_written) for n, q in told.items()],
-        )  # fmt: skip
+        )
         last = {name: (each.last, each.last_at_s) for name, each in told.items() if each.last}
         yield from _metric(
-            "batch_id", "gauge", "Of the last micro-batch.",
+            "batch_id",
+            "gauge",
+            "Of the last micro-batch.",
             [(_labels(query=n), b.batch_id) for n, (b, _) in last.items()],
-        )  # fmt: skip
+        )
         yield from _metric(
-            "batch_duration_seconds", "gauge", "Of the last micro-batch.",
+            "batch_duration_seconds",
+            "gauge",
+            "Of the last micro-batch.",
             [(_labels(query=n), b.duration_ms / 1000) for n, (b, _) in last.items()],
-        )  # fmt: skip
+        )
         yield from _metric(
-            "last_batch_timestamp_seconds", "gauge", "When the last micro-batch was over.",
+            "last_batch_timestamp_seconds",
+            "gauge",
+            "When the last micro-batch was over.",
             [(_labels(query=n), round(at_s, 3)) for n, (_, at_s) in last.items()],
-        )  # fmt: skip
+        )
         yield from _metric(
-            "offsets_behind_latest", "gauge", "Offsets that the last micro-batch left.",
+            "offsets_behind_latest",
+            "gauge",
+            "Offsets that the last micro-batch left.",
             [
                 (_labels(query=n, topic=topic, partition=str(partition)), behind)
-                for n, (b, _) in last.items() if b.lag is not None
+                for n, (b, _) in last.items()
+                if b.lag is not None
                 for (topic, partition), behind in b.lag.by_partition.items()
             ],
-        )  # fmt: skip
+        )
 
 
 def _metric(name: str, kind: str, words: str, samples: list[tuple[str, float]]) -> Iterator[str]:

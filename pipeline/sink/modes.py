@@ -101,9 +101,11 @@ def mode_in_words(
             f"{TIMEOUT_MAX})"
         )
     if wanted is None and mode is Mode.DRIVER:
-        why = f"brokers lack {answers.missing}" if answers.lacking else (
-            "the configuration of brokers may not be seen (DescribeConfigs of the cluster)"
-        )  # fmt: skip
+        why = (
+            f"brokers lack {answers.missing}"
+            if answers.lacking
+            else ("the configuration of brokers may not be seen (DescribeConfigs of the cluster)")
+        )
         return (
             f"{said}, all rows of a batch through the driver, within {timeout_ms / 1000:g} s, "
             f'since {why}; mode="transactional" would write from tasks, exact as long as no outage '

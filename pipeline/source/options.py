@@ -39,9 +39,9 @@ DOCS: Mapping[str, str] = {
     "includeHeaders": "true: a column `headers`",
     "raw": "true: every record and marker with its producer, for audits",
     "logs": "with raw: read log directories instead of a cluster: 1=DIR,2=DIR by node",
-    "path": "one topic, as `load(\"flights\")` gives it",
+    "path": 'one topic, as `load("flights")` gives it',
     "topic": "for writers: where rows go that have no column `topic`",
-}  # fmt: skip
+}
 NOT_SERVED: Mapping[str, str] = {
     "minOffsetsPerTrigger": "Spark gives Python sources no such limit; use a longer trigger",
     "maxTriggerDelay": "it belongs to minOffsetsPerTrigger, which is not served",

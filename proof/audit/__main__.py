@@ -43,8 +43,14 @@ if TYPE_CHECKING:
 
 EXAMPLES = 5
 UNREADABLE = (  # ValueError: an option that is wrong; OSError: files, and answers that did not come
-    CannotRead, KafkaError, PySparkException, Py4JError, NoJava, ValueError, OSError,
-)  # fmt: skip
+    CannotRead,
+    KafkaError,
+    PySparkException,
+    Py4JError,
+    NoJava,
+    ValueError,
+    OSError,
+)
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -84,9 +90,12 @@ def main(given: Sequence[str] | None = None) -> int:
             _require_new(spark, options.out)
         if folders:
             audit_input = log_directories(
-                spark, folders, options.topic,
-                compacted=options.compacted, open_s_max=options.open_seconds,
-            )  # fmt: skip
+                spark,
+                folders,
+                options.topic,
+                compacted=options.compacted,
+                open_s_max=options.open_seconds,
+            )
         else:
             client = login_of(options) | dict(options.client)
             audit_input = live(spark, client, options.topic, open_s_max=options.open_seconds)

@@ -74,9 +74,10 @@ def of_survivors(
         .where("offset < high")
     )
     hidden = context.where(
-        (F.col("kind") == DATA) & F.col("is_transactional")
+        (F.col("kind") == DATA)
+        & F.col("is_transactional")
         & ~F.coalesce(F.col("marker_after.kind") == COMMIT, F.lit(False))
-    ).select(*PIECE)  # fmt: skip
+    ).select(*PIECE)
     newest = (
         named.join(hidden, [*PIECE], "left_anti")
         .groupBy(*COPY, "key", "copies", "low")

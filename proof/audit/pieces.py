@@ -24,9 +24,17 @@ DATA, ABORT, COMMIT = -1, 0, 1
 PARTITION = ("topic", "partition")
 COPY = ("replica", *PARTITION)
 PIECE = (
-    *COPY, "producer_id", "producer_epoch", "is_transactional", "kind", "coordinator_epoch",
-    "leader_epoch", "batch_crc", "base", "word",
-)  # fmt: skip
+    *COPY,
+    "producer_id",
+    "producer_epoch",
+    "is_transactional",
+    "kind",
+    "coordinator_epoch",
+    "leader_epoch",
+    "batch_crc",
+    "base",
+    "word",
+)
 BOUNDS = "topic string, partition int, low long, high long"
 """Of each partition: copies are compared from offset low (inclusive) to high (exclusive)."""
 
@@ -72,14 +80,22 @@ def named_rows(rows: DataFrame) -> DataFrame:
     )
     return rows.select(
         F.coalesce(F.col("replica"), F.lit(-1)).alias("replica"),
-        *PARTITION, "offset", "sequence", "timestamp", "key", "value",
-        "producer_id", "producer_epoch", "is_transactional", "leader_epoch",
+        *PARTITION,
+        "offset",
+        "sequence",
+        "timestamp",
+        "key",
+        "value",
+        "producer_id",
+        "producer_epoch",
+        "is_transactional",
+        "leader_epoch",
         kind.alias("kind"),
         F.coalesce(F.col("coordinator_epoch"), F.lit(-1)).alias("coordinator_epoch"),
         F.coalesce(F.col("batch_crc"), F.lit(-1)).alias("batch_crc"),
         base.cast("long").alias("base"),
         word_of("offset").alias("word"),
-    )  # fmt: skip
+    )
 
 
 def word_of(offset: str) -> Column:

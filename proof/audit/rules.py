@@ -239,9 +239,11 @@ def of_transactions(endings: DataFrame) -> DataFrame:
 def open_transactions(context: DataFrame) -> DataFrame:
     """Transactions without a marker: *COPY, producer_id, producer_epoch, first, max_timestamp."""
     running = context.where(
-        (F.col("kind") == DATA) & F.col("is_transactional") & F.col("marker_after").isNull()
+        (F.col("kind") == DATA)
+        & F.col("is_transactional")
+        & F.col("marker_after").isNull()
         & ~F.col("is_zombie")
-    )  # fmt: skip
+    )
     return running.groupBy(*COPY, "producer_id").agg(
         F.max("producer_epoch").alias("producer_epoch"),
         F.min("first").alias("first"),

@@ -56,12 +56,14 @@ def run_load(
     from confluent_kafka import Producer
     from hdrh.histogram import HdrHistogram
 
-    producer = Producer({
-        "enable.idempotence": settings.get("acks", "all") == "all",
-        "queue.buffering.max.messages": 1_000_000,
-        "queue.buffering.max.kbytes": 256 * 1024,
-        **settings,
-    })  # fmt: skip
+    producer = Producer(
+        {
+            "enable.idempotence": settings.get("acks", "all") == "all",
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 256 * 1024,
+            **settings,
+        }
+    )
     value = os.urandom(record_bytes // 2) + b"x" * (record_bytes - record_bytes // 2)
     histogram = HdrHistogram(1, LATENCY_MAX_US, SIGNIFICANT_DIGITS)
     failed = 0

@@ -65,7 +65,7 @@ def rows(
             "SENT MB/MB": result.median(lambda r: r.link_bytes_per_acknowledged_byte),
             "MSGS/MB": result.median(lambda r: r.link_messages_per_mb),
             "SWITCHES/MB": result.median(lambda r: r.context_switches_per_mb),
-        }  # fmt: skip
+        }
         if floors is not None:
             floor = floors[cell.batch_bytes].cpu_s_per_gb(cell.replication_factor)
             row["FLOOR s/GB"] = floor

@@ -167,16 +167,18 @@ def rows(results: Sequence[TransactionResult]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for result in results:
         rate = result.median(lambda run: run.per_s) or 0
-        found.append({
-            "RECORDS": result.cell.records,
-            "PARTITIONS": result.cell.partitions,
-            "TRANSACTIONS/s": round(rate, 1),
-            "RECORDS/s": round(rate * result.cell.records),
-            "COMMIT p50 ms": result.median(lambda run: percentile(run.commit_ms, 0.5)),
-            "p99 ms": result.median(lambda run: percentile(run.commit_ms, 0.99)),
-            "WHOLE p50 ms": result.median(lambda run: percentile(run.whole_ms, 0.5)),
-            "PLAIN p50 ms": result.median(lambda run: percentile(run.plain_ms, 0.5)),
-            "OVERHEAD ms": result.median(lambda run: run.overhead_ms),
-            "% OF PLAIN": round(100 * (result.median(lambda run: run.share_of_plain) or 0), 1),
-        })  # fmt: skip
+        found.append(
+            {
+                "RECORDS": result.cell.records,
+                "PARTITIONS": result.cell.partitions,
+                "TRANSACTIONS/s": round(rate, 1),
+                "RECORDS/s": round(rate * result.cell.records),
+                "COMMIT p50 ms": result.median(lambda run: percentile(run.commit_ms, 0.5)),
+                "p99 ms": result.median(lambda run: percentile(run.commit_ms, 0.99)),
+                "WHOLE p50 ms": result.median(lambda run: percentile(run.whole_ms, 0.5)),
+                "PLAIN p50 ms": result.median(lambda run: percentile(run.plain_ms, 0.5)),
+                "OVERHEAD ms": result.median(lambda run: run.overhead_ms),
+                "% OF PLAIN": round(100 * (result.median(lambda run: run.share_of_plain) or 0), 1),
+            }
+        )
     return found

@@ -87,9 +87,13 @@ def _client_hold(context: ChaosContext, fault: Fault) -> None:
 
 
 def _break_ways(
-    context: ChaosContext, fault: Fault, begin: Callable[[], None], effect: str, words: str,
+    context: ChaosContext,
+    fault: Fault,
+    begin: Callable[[], None],
+    effect: str,
+    words: str,
     lasts_s: float,
-) -> None:  # fmt: skip
+) -> None:
     """Wait until one more request met the proxies' fault, let it last, mend it."""
     counts = context.proxies.counts
     before = counts[effect]  # a request may meet it at once, and only one is ever held

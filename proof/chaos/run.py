@@ -172,11 +172,16 @@ class ChaosRun:
             workers.add(name, order)
         ids = [f"append-{o.number}-0" for o in orders.values()]
         context = ChaosContext(
-            cluster, workers, proxies, recorder, self.settings.load,
-            seed=self.settings.seed, transactional_ids=ids,
+            cluster,
+            workers,
+            proxies,
+            recorder,
+            self.settings.load,
+            seed=self.settings.seed,
+            transactional_ids=ids,
             extra_order=replace(self._order(), number=900, workloads=("job", "readers")),
             connection=self._connection,
-        )  # fmt: skip
+        )
         started = time.monotonic()
         schedulers = start_schedulers(context, self.settings)
         try:
@@ -203,10 +208,12 @@ class ChaosRun:
     def _order(self) -> WorkerOrder:
         """What all processes of clients are told."""
         return WorkerOrder(
-            run=str(self.out), connection=self._connection, seed=f"{self.settings.seed}",
+            run=str(self.out),
+            connection=self._connection,
+            seed=f"{self.settings.seed}",
             settings=self.settings.load,
             transactional_clients=self.settings.transactional_clients,
-        )  # fmt: skip
+        )
 
     def _orders(self, proxies: ClientProxies) -> dict[str, WorkerOrder]:
         settings, order, orders = self.settings, self._order(), dict[str, WorkerOrder]()

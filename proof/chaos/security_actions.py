@@ -183,9 +183,12 @@ def _reauthentication_fails(context: ChaosContext, fault: Fault) -> None:
 
 def _acl_taken(context: ChaosContext, fault: Fault) -> None:
     query = AclQuery(
-        MAY_WRITE.resource_type, MAY_WRITE.pattern_type, MAY_WRITE.name, MAY_WRITE.principal,
+        MAY_WRITE.resource_type,
+        MAY_WRITE.pattern_type,
+        MAY_WRITE.name,
+        MAY_WRITE.principal,
         MAY_WRITE.operation,
-    )  # fmt: skip
+    )
     _in_a_transaction(
         context,
         fault,
@@ -209,10 +212,13 @@ def _in_a_transaction(
 
     def producer() -> Producer:
         return Producer(
-            client_config(context.connection), transactional_id=topic, max_block_ms=TIMEOUT_MS,
-            delivery_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS // 2,
+            client_config(context.connection),
+            transactional_id=topic,
+            max_block_ms=TIMEOUT_MS,
+            delivery_timeout_ms=TIMEOUT_MS,
+            request_timeout_ms=TIMEOUT_MS // 2,
             transaction_timeout_ms=TIMEOUT_MS,
-        )  # fmt: skip
+        )
 
     async def send_until_refused(ours: Producer) -> None:
         loop = asyncio.get_running_loop()

@@ -60,9 +60,16 @@ def _survey(broker: AskedBroker, answer: Any, tell: Any) -> Survey:
     }
     if not advertised or len(answer.api_keys) > APIS_MAX:
         raise Failure(f"{broker.address} advertises {len(answer.api_keys)} APIs: it is no broker.")
-    metadata = _ask_newest(broker, advertised, METADATA, {
-        "topics": [{"name": OFFSETS_TOPIC}], "allow_auto_topic_creation": False,
-    }, oldest=4)  # fmt: skip
+    metadata = _ask_newest(
+        broker,
+        advertised,
+        METADATA,
+        {
+            "topics": [{"name": OFFSETS_TOPIC}],
+            "allow_auto_topic_creation": False,
+        },
+        oldest=4,
+    )
     topics = [] if metadata is None else metadata.topics
     has_offsets = any(not topic.error_code for topic in topics)
     progress = _Progress(tell, sum(1 + high - low for low, high in advertised.values()))
@@ -144,8 +151,10 @@ def _keys(
 ) -> frozenset[str]:
     """The keys of a resource; a broker's only the broker itself tells."""
     resource = {
-        "resource_type": resource_type, "resource_name": name, "configuration_keys": None,
-    }  # fmt: skip
+        "resource_type": resource_type,
+        "resource_name": name,
+        "configuration_keys": None,
+    }
     answer = _ask_newest(broker, advertised, DESCRIBE_CONFIGS, {"resources": [resource]}, 1)
     rows = [] if answer is None else answer.results
     return frozenset(each.name for row in rows if not row.error_code for each in row.configs)

@@ -29,9 +29,14 @@ WRONG_SUMS = Anomaly(
     "wrong sums", "demo", "a running sum differs from the inputs before it, or the last is missing"
 )
 OUTPUT_ANOMALIES = (
-    MISSING, contents.DOUBLED, contents.OUT_OF_ORDER, contents.ALTERED, UNCOMMITTED, TORN,
+    MISSING,
+    contents.DOUBLED,
+    contents.OUT_OF_ORDER,
+    contents.ALTERED,
+    UNCOMMITTED,
+    TORN,
     WRONG_SUMS,
-)  # fmt: skip
+)
 
 Inputs = Mapping[int, Mapping[int, bytes]]
 """Partition -> offset -> value, in the order of the offsets."""

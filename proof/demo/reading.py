@@ -19,14 +19,16 @@ def read_back(
     """Every committed record of the topic as (partition, offset, key, value)."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    consumer = Consumer({
-        **config,
-        "group.id": "oncelog-demo",  # assigned by hand: no group is formed, nothing is committed
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "isolation.level": "read_committed",
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            **config,
+            "group.id": "oncelog-demo",  # assigned by hand: no group is formed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+        }
+    )
     read: list[tuple[int, int, bytes, bytes]] = []
     try:
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])

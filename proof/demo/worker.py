@@ -47,8 +47,10 @@ CONSUMER: dict[str, Any] = {
     "fetch.error.backoff.ms": 50,
 }
 PRODUCER: dict[str, Any] = {
-    "linger.ms": 2, "message.timeout.ms": 10_000, "transaction.timeout.ms": 20_000
-}  # fmt: skip
+    "linger.ms": 2,
+    "message.timeout.ms": 10_000,
+    "transaction.timeout.ms": 20_000,
+}
 BOTH: dict[str, Any] = {
     "socket.timeout.ms": 3_000,
     "retry.backoff.ms": 20,

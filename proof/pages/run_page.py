@@ -76,12 +76,15 @@ def _timeline(report: RunReport) -> Html:
     rows = [
         AxisRow(
             name or "all",
-            spans=[(_ms(s.start_s), _ms(s.end_s), s.words) for s in report.spans[:SPANS_MAX]
-                   if s.row == name],
+            spans=[
+                (_ms(s.start_s), _ms(s.end_s), s.words)
+                for s in report.spans[:SPANS_MAX]
+                if s.row == name
+            ],
             marks=[_ms(mark.at_s) for mark in report.marks[:MARKS_MAX] if mark.row == name],
         )
         for name in names[:AXIS_ROWS_MAX]
-    ]  # fmt: skip
+    ]
     curves = [
         Curve(each.name, each.unit, [(_ms(at_s), value) for at_s, value in each.points])
         for each in report.curves

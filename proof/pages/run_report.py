@@ -85,8 +85,11 @@ class RunReport:
     def as_json(self) -> str:
         """Return report.json; of too many items of a kind the first ones."""
         kept = {each.name: getattr(self, each.name) for each in fields(self)}
-        cut = {n: v if isinstance(v, str) else v[:ITEMS_MAX] for n, v in kept.items()
-               if isinstance(v, Sequence)}  # fmt: skip
+        cut = {
+            n: v if isinstance(v, str) else v[:ITEMS_MAX]
+            for n, v in kept.items()
+            if isinstance(v, Sequence)
+        }
         return json.dumps({"format": FORMAT, **kept, **cut}, separators=(",", ":"))
 
 

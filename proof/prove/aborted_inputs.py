@@ -71,8 +71,10 @@ class AbortedInputs(threading.Thread):
     def _producer(self) -> BlockingProducer:
         return BlockingProducer(
             {**self._config, "client.id": "oncelog-prove-feeder"},
-            transactional_id=self._name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, linger_ms=0,
-        )  # fmt: skip
+            transactional_id=self._name,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            linger_ms=0,
+        )
 
     def _one(self, producer: BlockingProducer) -> None:
         numbers = range(self._number, self._number + IN_EACH)

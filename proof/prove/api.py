@@ -38,9 +38,11 @@ def prove(
     `ProveSettings`. Failure when it did not work before the first fault."""
     directory = None if keep is None else Path(keep)
     wanted = ProveSettings(
-        command=tuple(command_of(application)), inputs=_names(inputs), outputs=_names(outputs),
+        command=tuple(command_of(application)),
+        inputs=_names(inputs),
+        outputs=_names(outputs),
         **settings,
-    )  # fmt: skip
+    )
     outcome = Run(wanted, directory, say).go()
     if directory is not None:
         keep_outcome(outcome, directory)

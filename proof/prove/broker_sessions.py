@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 GROUP_RESOURCE = 32
 OF_BROKER, OF_GROUP = "group.consumer.session.timeout.ms", "consumer.session.timeout.ms"
-SHORT_SESSIONS = MappingProxyType({
-    "group.consumer.min.session.timeout.ms": 6_000,
-    OF_BROKER: 6_000,
-    "group.consumer.min.heartbeat.interval.ms": 1_000,
-    "group.consumer.heartbeat.interval.ms": 1_000,
-})  # fmt: skip
+SHORT_SESSIONS = MappingProxyType(
+    {
+        "group.consumer.min.session.timeout.ms": 6_000,
+        OF_BROKER: 6_000,
+        "group.consumer.min.heartbeat.interval.ms": 1_000,
+        "group.consumer.heartbeat.interval.ms": 1_000,
+    }
+)
 DEFAULT_MS = 45_000
 
 

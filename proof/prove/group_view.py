@@ -68,8 +68,9 @@ def outputs(facts: WatchedGroup) -> set[str]:
     return {
         topic
         for name in transactional_ids(facts)
-        for topic, _ in facts.open[name] if not topic.startswith("__")
-    }  # fmt: skip
+        for topic, _ in facts.open[name]
+        if not topic.startswith("__")
+    }
 
 
 def has_moved(facts: WatchedGroup) -> bool:

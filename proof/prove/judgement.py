@@ -88,8 +88,9 @@ def judge_ids(
         found = match(output)
         if found is not None and found in aborted:
             never[found] += 1
-        elif found is None or (found not in ids and (None, found) not in wanted
-                             and (output.topic, found) not in wanted):  # fmt: skip
+        elif found is None or (
+            found not in ids and (None, found) not in wanted and (output.topic, found) not in wanted
+        ):
             stray.append(output)
         else:
             here = (output.topic, found)
@@ -107,10 +108,14 @@ def judge_ids(
         elif difference < 0:
             lost[key[1]] -= difference
     return Judgement(
-        inputs=len(inputs), outputs=len(outputs), doubled=dict(sorted(doubled.items())),
-        lost=dict(sorted(lost.items())), pending=sorted(pending), stray=tuple(stray),
+        inputs=len(inputs),
+        outputs=len(outputs),
+        doubled=dict(sorted(doubled.items())),
+        lost=dict(sorted(lost.items())),
+        pending=sorted(pending),
+        stray=tuple(stray),
         aborted=dict(sorted(never.items())),
-    )  # fmt: skip
+    )
 
 
 def _wanted(
@@ -157,9 +162,11 @@ def judge_finals(
         if not _is_same(expected.get(key), found.get(key))
     ]
     return Judgement(
-        inputs=len(inputs), outputs=len(outputs), pending=pending,
+        inputs=len(inputs),
+        outputs=len(outputs),
+        pending=pending,
         wrong=() if pending else wrong,
-    )  # fmt: skip
+    )
 
 
 def _as_text(value: Any) -> str:
@@ -192,12 +199,14 @@ def verdict_of(
     parts = [
         f"{count} {word}"
         for count, word in (
-            (len(j.lost), "lost"), (len(j.doubled), "doubled"),
-            (len(j.stray), "of no input"), (len(j.aborted), "of aborted inputs"),
+            (len(j.lost), "lost"),
+            (len(j.doubled), "doubled"),
+            (len(j.stray), "of no input"),
+            (len(j.aborted), "of aborted inputs"),
             (len(j.wrong), "wrong at the end"),
         )
         if count
-    ]  # fmt: skip
+    ]
     if parts:
         found = "; ".join(filter(None, (", ".join(parts), restless)))
         if j.stray or j.aborted or j.wrong or (j.lost and j.doubled):

@@ -163,10 +163,12 @@ class Observed:
             recent = list(self._recent)
             progress = Fetched if self._apis.isdisjoint(COMMITS) else Committed
         return any(
-            isinstance(f, progress) and f.instance != without and f.at_s > since_s
+            isinstance(f, progress)
+            and f.instance != without
+            and f.at_s > since_s
             and (not had or (f.topic, f.partition) in had)
             for f in recent
-        )  # fmt: skip
+        )
 
     def brings_inputs(self, answer: Answer) -> bool:
         """Whether the answer to a Fetch has any."""
@@ -301,9 +303,14 @@ class Observed:
             if body.committed:
                 self._committed_s[body.transactional_id] = at_s
             yield TransactionEnded(
-                at_s, who, body.transactional_id, body.producer_id, body.producer_epoch,
-                body.committed, is_lost,
-            )  # fmt: skip
+                at_s,
+                who,
+                body.transactional_id,
+                body.producer_id,
+                body.producer_epoch,
+                body.committed,
+                is_lost,
+            )
 
     def _batches(self, body: Any) -> Iterator[tuple[str, int, int, int]]:
         """Topic, partition, first offset and the one behind the last, of inputs that came."""
@@ -328,11 +335,18 @@ class Observed:
                 header = sent.get((topic.name or topic.topic_id, p.index))
                 if name in self._outputs and header is not None and not p.error_code:
                     yield Wrote(
-                        answer.at_s, request.instance, request.body.transactional_id or "", name,
-                        p.index, p.base_offset, p.base_offset + header.last_offset_delta + 1,
-                        header.producer_id, header.producer_epoch, request.body.acks,
+                        answer.at_s,
+                        request.instance,
+                        request.body.transactional_id or "",
+                        name,
+                        p.index,
+                        p.base_offset,
+                        p.base_offset + header.last_offset_delta + 1,
+                        header.producer_id,
+                        header.producer_epoch,
+                        request.body.acks,
                         answer.fate == "lost",
-                    )  # fmt: skip
+                    )
 
 
 def _error_name(code: int) -> str:

@@ -144,15 +144,22 @@ class Run:
         diagnosis = DiagnosisListener(is_aggregate=s.final is not None)
         lowest_ms = 0 if s.as_is else round(1000 * self._timeouts.transaction_s)
         proxy = ProtocolProxy(
-            config, [observed, diagnosis], transaction_timeout_ms=lowest_ms,
+            config,
+            [observed, diagnosis],
+            transaction_timeout_ms=lowest_ms,
             tls=connection.tls,
-        )  # fmt: skip
+        )
         stack.enter_context(proxy)
         application = Application(
-            s.command, self.directory / "application", proxy.address_for, s.inputs, s.outputs,
-            s.environment, is_kept=self._out is not None,
+            s.command,
+            self.directory / "application",
+            proxy.address_for,
+            s.inputs,
+            s.outputs,
+            s.environment,
+            is_kept=self._out is not None,
             client_files=connection.client_files,
-        )  # fmt: skip
+        )
         stack.callback(application.close)
         reader = self._outputs(config, begin)
         stack.callback(reader.close)
@@ -166,10 +173,16 @@ class Run:
         self._timeouts = with_broker_sessions(self._timeouts, admin, observed, self._say)
         first_fault_s = time.monotonic()
         striker = Striker(
-            proxy, application, observed, cluster, seed=s.seed, inputs=frozenset(s.inputs),
-            outputs=frozenset(s.outputs), timeouts=self._timeouts,
+            proxy,
+            application,
+            observed,
+            cluster,
+            seed=s.seed,
+            inputs=frozenset(s.inputs),
+            outputs=frozenset(s.outputs),
+            timeouts=self._timeouts,
             instances_max=s.instances + INSTANCES_MORE_MAX,
-        )  # fmt: skip
+        )
         struck = list(self._strike(striker, application, observed, feeder, cluster))
         feeder.stop()
         self._say("the faults are over: all is being mended")
@@ -181,10 +194,12 @@ class Run:
         application.stop()
         judgement, inputs, outputs = drained.judged(is_last=True)
         diagnosis.look_back(
-            doubled=len(judgement.doubled) + len(judgement.stray), lost=len(judgement.lost),
+            doubled=len(judgement.doubled) + len(judgement.stray),
+            lost=len(judgement.lost),
             lost_keys=key_hashes(record for which, record in inputs if which in judgement.lost),
-            wrong_finals=len(judgement.wrong), is_sink=s.sink is not None,
-        )  # fmt: skip
+            wrong_finals=len(judgement.wrong),
+            is_sink=s.sink is not None,
+        )
         outcome = ProveOutcome(
             settings=s,
             verdict=verdict_of(judgement, sum(x.met > 0 for x in struck if x.is_made),
@@ -258,9 +273,12 @@ class Run:
         )
 
     def _wait_until_at_work(
-        self, application: Application, reader: Outputs, feeder: Feeder,
+        self,
+        application: Application,
+        reader: Outputs,
+        feeder: Feeder,
         observed: Observed,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """It has to work before faults can say anything."""
         begun_s = time.monotonic()
 
@@ -271,8 +289,9 @@ class Run:
                 _, name, code = application.exits[0]
                 raise Failure(
                     f"The application did not work before the first fault: {name} ended with code "
-                    f"{code}.{self._defaults()}{application.told(name)}", exit_code=2,
-                )  # fmt: skip
+                    f"{code}.{self._defaults()}{application.told(name)}",
+                    exit_code=2,
+                )
             return len(reader.records) >= ENOUGH_OUTPUTS
 
         if wait_for(is_at_work, self.settings.start_timeout_s):
@@ -287,8 +306,9 @@ class Run:
         raise Failure(
             f"The application did not work before the first fault: {len(reader.records)} outputs "
             f"of {feeder.fed} inputs within {self.settings.start_timeout_s:.0f} s. What it asked "
-            f"the brokers: {apis}.{self._defaults()}{application.told(name)}", exit_code=2,
-        )  # fmt: skip
+            f"the brokers: {apis}.{self._defaults()}{application.told(name)}",
+            exit_code=2,
+        )
 
     def _defaults(self) -> str:
         """The topics that nobody has named: the application may read and write others."""
@@ -306,9 +326,13 @@ class Run:
     # --- the course
 
     def _strike(
-        self, striker: Striker, application: Application, observed: Observed, feeder: Feeder,
+        self,
+        striker: Striker,
+        application: Application,
+        observed: Observed,
+        feeder: Feeder,
         cluster: Cluster | None,
-    ) -> Iterator[Struck]:  # fmt: skip
+    ) -> Iterator[Struck]:
         s, left = self.settings, _Time(self.settings.seconds)
         traits = Traits(observed.apis, len(application.instances), cluster is not None)
         groups = sure_ones(s.seed, s.seconds, traits, s.instances) if s.seconds else []
@@ -342,10 +366,15 @@ class Run:
                     application.restart()
 
     def _drain(
-        self, admin: BlockingAdmin, application: Application, reader: Outputs,
-        observed: Observed, config: Mapping[str, Any], begin: Mapping[TopicPartition, int],
+        self,
+        admin: BlockingAdmin,
+        application: Application,
+        reader: Outputs,
+        observed: Observed,
+        config: Mapping[str, Any],
+        begin: Mapping[TopicPartition, int],
         faults_end_s: float,
-    ) -> Drain:  # fmt: skip
+    ) -> Drain:
         s = self.settings
         of_inputs = {p: at for p, at in begin.items() if p[0] in s.inputs}
         ends = dict(admin.list_offsets(dict.fromkeys(of_inputs, LATEST)))
@@ -354,10 +383,17 @@ class Run:
         if not self._aborted_ids.isdisjoint(which for which, _ in inputs):
             raise Failure("The cluster shows aborted inputs to who reads committed records.")
         drain = Drain(
-            admin, application, reader, observed, inputs, ends,
-            [p for p in begin if p[0] in s.outputs], self._judge,
-            self._pace(faults_end_s), self._say,
-        )  # fmt: skip
+            admin,
+            application,
+            reader,
+            observed,
+            inputs,
+            ends,
+            [p for p in begin if p[0] in s.outputs],
+            self._judge,
+            self._pace(faults_end_s),
+            self._say,
+        )
         drain.wait()
         return drain
 
@@ -382,9 +418,14 @@ class Run:
         if self._final is not None:
             return judge_finals(inputs, outputs, self._final, is_passed)
         return judge_ids(
-            inputs, outputs, self._match, fanout=self.settings.fanout, expect=self._expect,
-            is_passed=is_passed, aborted=self._aborted_ids,
-        )  # fmt: skip
+            inputs,
+            outputs,
+            self._match,
+            fanout=self.settings.fanout,
+            expect=self._expect,
+            is_passed=is_passed,
+            aborted=self._aborted_ids,
+        )
 
 
 class _Time:

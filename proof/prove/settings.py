@@ -45,21 +45,30 @@ class ProveSettings:
 
     def __post_init__(self) -> None:
         for name, least, most in (
-            ("rate", 0.1, RATE_MAX), ("seconds", 0.0, SECONDS_MAX),
-            ("instances", 1, INSTANCES_MAX), ("partitions", 1, PARTITIONS_MAX),
-            ("fanout", 0, 1_000), ("start_timeout_s", 1, 600), ("drain_timeout_s", 1, 3_600),
-        ):  # fmt: skip
+            ("rate", 0.1, RATE_MAX),
+            ("seconds", 0.0, SECONDS_MAX),
+            ("instances", 1, INSTANCES_MAX),
+            ("partitions", 1, PARTITIONS_MAX),
+            ("fanout", 0, 1_000),
+            ("start_timeout_s", 1, 600),
+            ("drain_timeout_s", 1, 3_600),
+        ):
             if not least <= getattr(self, name) <= most:
                 option = name.removesuffix("_s").replace("_", "-")
                 raise Failure(f"--{option} lies in {least:g}..{most:g}.", exit_code=2)
         if not self.inputs or not (self.outputs or self.sink):
             raise Failure("Name a topic of inputs and one of outputs.", exit_code=2)
         if set(self.inputs) & set(self.outputs):
-            raise Failure("A topic cannot be input and output of the same application: what it "
-                          "writes would feed it.", exit_code=2)  # fmt: skip
+            raise Failure(
+                "A topic cannot be input and output of the same application: what it "
+                "writes would feed it.",
+                exit_code=2,
+            )
         if self.final is not None and (self.expect is not None or self.fanout != 1):
-            raise Failure("--final judges the last values; it goes without --expect and --fanout.",
-                          exit_code=2)  # fmt: skip
+            raise Failure(
+                "--final judges the last values; it goes without --expect and --fanout.",
+                exit_code=2,
+            )
         if self.expect is not None and self.fanout != 1:
             raise Failure("--expect says all that --fanout says: give one of them.", exit_code=2)
         if self.command_config is not None and self.bootstrap is None:
@@ -70,8 +79,9 @@ class ProveSettings:
         if self.rate * self.seconds > INPUTS_MAX:
             raise Failure(
                 f"--rate {self.rate:g} for --seconds {self.seconds:g} are more than "
-                f"{INPUTS_MAX} inputs. Lower one of them.", exit_code=2,
-            )  # fmt: skip
+                f"{INPUTS_MAX} inputs. Lower one of them.",
+                exit_code=2,
+            )
         if self.faults is not None:
             needs_brokers = any(fault.needs_brokers for fault in named(self.faults))
             if self.bootstrap is not None and needs_brokers:

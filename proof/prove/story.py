@@ -60,11 +60,14 @@ def tell(
         if isinstance(fact, InputAborted) and fact.which == which:
             place = LogRecord(fact.topic, fact.partition, fact.offset)
             places.append(place)
-            lines.append((
-                fact.at_s, "the feeder",
-                f"aborted transaction {fact.transactional_id}, in which {which} stands "
-                f"({place.place})",
-            ))  # fmt: skip
+            lines.append(
+                (
+                    fact.at_s,
+                    "the feeder",
+                    f"aborted transaction {fact.transactional_id}, in which {which} stands "
+                    f"({place.place})",
+                )
+            )
     lines += [line for record in places for line in _reading(record, facts)]
     for output in made:
         lines += _writing(output, facts)
@@ -124,36 +127,45 @@ def _reading(record: LogRecord, facts: Sequence[Told]) -> list[Line]:
             name = fact.transactional_id
             how = f"in transaction {name}" if name else "outside of transactions"
             lost = ", and never heard of it" if fact.is_lost else ""
-            lines.append((
-                fact.at_s, fact.instance,
-                f"committed offset {fact.offset} of {fact.topic}/{fact.partition} for group "
-                f"{fact.group} {how}{lost}",
-            ))  # fmt: skip
+            lines.append(
+                (
+                    fact.at_s,
+                    fact.instance,
+                    f"committed offset {fact.offset} of {fact.topic}/{fact.partition} for group "
+                    f"{fact.group} {how}{lost}",
+                )
+            )
     return lines
 
 
 def _writing(output: LogRecord, facts: Sequence[Told]) -> list[Line]:
     wrote = [
-        f for f in facts
-        if isinstance(f, Wrote) and (f.topic, f.partition) == (output.topic, output.partition)
+        f
+        for f in facts
+        if isinstance(f, Wrote)
+        and (f.topic, f.partition) == (output.topic, output.partition)
         and f.first <= output.offset < f.end
-    ]  # fmt: skip
+    ]
     if not wrote:
         return [(None, "", f"its output stands at {output.place}")]
     fact = wrote[0]
     how = (
         f"in transaction {fact.transactional_id} (producer {fact.producer_id}, epoch "
-        f"{fact.producer_epoch})" if fact.transactional_id
-        else "with an idempotent producer" if fact.producer_id >= 0
+        f"{fact.producer_epoch})"
+        if fact.transactional_id
+        else "with an idempotent producer"
+        if fact.producer_id >= 0
         else f"with a plain producer, acks={'all' if fact.acks == -1 else fact.acks}"
-    )  # fmt: skip
+    )
     lost = "; the answer was lost" if fact.is_lost else ""
     lines: list[Line] = [(fact.at_s, fact.instance, f"wrote its output {output.place} {how}{lost}")]
     for end in facts:
         if (
-            isinstance(end, TransactionEnded) and fact.transactional_id == end.transactional_id
-            and end.producer_id == fact.producer_id and end.at_s >= fact.at_s
-        ):  # fmt: skip
+            isinstance(end, TransactionEnded)
+            and fact.transactional_id == end.transactional_id
+            and end.producer_id == fact.producer_id
+            and end.at_s >= fact.at_s
+        ):
             word = "committed" if end.is_committed else "aborted"
             heard = "; the answer was lost" if end.is_lost else ""
             lines.append((end.at_s, end.instance, f"{word} that transaction{heard}"))

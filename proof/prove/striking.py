@@ -42,7 +42,7 @@ from .plan import (
     AimedFault,
     Point,
     Timeouts,
-)  # fmt: skip
+)
 from .strikes.brokers import BrokerStrikes
 from .strikes.lateness import LateStrikes, later
 
@@ -87,9 +87,14 @@ class Striker:
         self.restarted: list[str] = []  # those that were silent
         self._brokers = BrokerStrikes(cluster)
         self.late = LateStrikes(
-            proxy, observed, cluster, lambda: application.instances, self._wait,
-            aim_s=timeouts.aim_s, seed=seed,
-        )  # fmt: skip
+            proxy,
+            observed,
+            cluster,
+            lambda: application.instances,
+            self._wait,
+            aim_s=timeouts.aim_s,
+            seed=seed,
+        )
         self._kinds: dict[Act, Callable[[AimedFault], Struck]] = {
             Act.KILL: lambda fault: self._held(fault, self._kill),
             Act.PAUSE: lambda fault: self._held(fault, self._pause),
@@ -99,8 +104,9 @@ class Striker:
             Act.BROKER_BEHIND: self._behind,
             Act.LOSE_ANSWER: lambda fault: self._ruled(fault, LoseAnswer(), "the answer is lost"),
             Act.ERROR: self._refuse,
-            Act.SLOW: lambda fault: self.late.slow(fault, self._match(fault))
-            or self._missed(fault),
+            Act.SLOW: lambda fault: (
+                self.late.slow(fault, self._match(fault)) or self._missed(fault)
+            ),
             Act.STALL: lambda fault: self._held(fault, self.late.stall),
             Act.HOLD: lambda fault: self._held(fault, self.late.hold),
             Act.KILL_AT_WORK: self._kill_at_work,
@@ -108,7 +114,7 @@ class Striker:
             Act.ADD: self._add,
             Act.REMOVE: self._remove,
             Act.CUT: self._cut,
-        }  # fmt: skip
+        }
 
     def strike(self, fault: AimedFault) -> Struck:
         """Returns when it is over, and who was to be started again runs."""

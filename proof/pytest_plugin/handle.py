@@ -59,9 +59,15 @@ class ClusterInTest:
     """
 
     def __init__(
-        self, cluster: Cluster, wanted: Wanted, *, seed: int, test: str, number: int,
+        self,
+        cluster: Cluster,
+        wanted: Wanted,
+        *,
+        seed: int,
+        test: str,
+        number: int,
         is_kept: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.cluster, self.seed, self.bootstrap = cluster, seed, cluster.bootstrap
         self.client_config, self.ask = cluster.client_config, cluster.ask
         self.leader, self.controller = cluster.leader, cluster.controller

@@ -190,9 +190,13 @@ def oncelog(
     if seed is None:
         seed = oncelog_clusters.seed if wanted.seed is None else wanted.seed
     handle = ClusterInTest(
-        cluster, wanted, seed=seed, test=item.nodeid, number=next(oncelog_clusters.numbers),
+        cluster,
+        wanted,
+        seed=seed,
+        test=item.nodeid,
+        number=next(oncelog_clusters.numbers),
         is_kept=oncelog_clusters.is_kept,
-    )  # fmt: skip
+    )
     item.stash[HANDLE] = handle
     problems: list[str] = []
     has_begun = False

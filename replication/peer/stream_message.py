@@ -50,11 +50,13 @@ def _encode_many(
     sizes = [part.nbytes if type(part) is memoryview else len(part) for part in frames]
     count = len(sizes)
     length = _START_BYTES + _SIZE_BYTES * count + len(header) + sum(sizes)
-    start = b"".join((
-        _PLAIN.pack(length, what, kind, correlation_id, len(header), count),
-        struct.pack(f">{count}I", *sizes),
-        header,
-    ))  # fmt: skip
+    start = b"".join(
+        (
+            _PLAIN.pack(length, what, kind, correlation_id, len(header), count),
+            struct.pack(f">{count}I", *sizes),
+            header,
+        )
+    )
     parts: list[Buffer] = [start, *frames]
     if length < COPY_BELOW_BYTES:
         parts = [b"".join(parts)]

@@ -345,9 +345,11 @@ class PeerStreams:
             else:
                 context = self.tls.dialling if self.tls else None
                 await loop.create_connection(
-                    lambda: stream, *address, ssl=context,
+                    lambda: stream,
+                    *address,
+                    ssl=context,
                     server_hostname=f"broker-{peer}" if context else None,
-                )  # fmt: skip
+                )
         except BaseException:
             # Given up when it stood already: uvloop closes it, and does not tell the stream.
             stream.connection_lost(None)

@@ -29,9 +29,15 @@ def groups_page(frame: PageFrame, groups: Document) -> str:
         for each in groups["groups"][:ROWS_MAX]
     ]
     headings = (
-        "Group", "State", "Protocol", "Members", "Lag to last stable", "Lag to end", "Stands",
+        "Group",
+        "State",
+        "Protocol",
+        "Members",
+        "Lag to last stable",
+        "Lag to end",
+        "Stands",
         "Coordinator",
-    )  # fmt: skip
+    )
     body = table("Groups", headings, rows, numbers=(3, 4, 5))
     words = more(len(groups["groups"]) - ROWS_MAX, "/api/groups")
     about = "A group without lag to the last stable offset has read all that is committed."
@@ -90,9 +96,15 @@ def _offsets(group: Document) -> Html:
         for each in group["offsets"][:ROWS_MAX]
     ]
     headings = (
-        "Partition", "Committed", "Last stable", "End", "Lag to last stable", "Lag to end",
-        "Member", "Stands",
-    )  # fmt: skip
+        "Partition",
+        "Committed",
+        "Last stable",
+        "End",
+        "Lag to last stable",
+        "Lag to end",
+        "Member",
+        "Stands",
+    )
     body = table("Offsets", headings, rows, numbers=(1, 2, 3, 4, 5), empty="nothing is committed")
     words = more(len(group["offsets"]) - ROWS_MAX, "/api/groups")
     return section("offsets", "How far it is, and why", body, words)

@@ -48,8 +48,14 @@ def topics_page(frame: PageFrame, topics: Document) -> str:
         for each in listed[:TOPICS_MAX]
     ]
     headings = (
-        "Topic", "Partitions", "Replicas", "In sync", "Offsets", "Held back", "Open transactions",
-    )  # fmt: skip
+        "Topic",
+        "Partitions",
+        "Replicas",
+        "In sync",
+        "Offsets",
+        "Held back",
+        "Open transactions",
+    )
     body = table("Topics", headings, rows, numbers=(1, 2, 4, 5, 6))
     words = more(len(listed) - TOPICS_MAX, "/api/topics")
     return page(frame, "Topics", section("topics", "All topics", body, words))
@@ -81,9 +87,16 @@ def topic_page(frame: PageFrame, topic: str, partitions: Document) -> str:
         for each in found[:PARTITIONS_MAX]
     ]
     headings = (
-        "Partition", "Leader", "In sync", "Log start", "Last stable", "High watermark",
-        "Held back", "Open", "Look",
-    )  # fmt: skip
+        "Partition",
+        "Leader",
+        "In sync",
+        "Log start",
+        "Last stable",
+        "High watermark",
+        "Held back",
+        "Open",
+        "Look",
+    )
     body = table(f"Partitions of {topic}", headings, rows, numbers=(0, 3, 4, 5, 6, 7))
     words = more(len(found) - PARTITIONS_MAX, "/api/partitions")
     return page(frame, topic, section("partitions", "Partitions", body, words))

@@ -22,8 +22,13 @@ from .now import partition_links, recent_events
 Document = Mapping[str, Any]
 ROWS_MAX = 500
 STATES = (
-    "Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort",
-)  # fmt: skip
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "CompleteCommit",
+    "PrepareAbort",
+    "CompleteAbort",
+)
 
 
 def transactions_page(frame: PageFrame, transactions: Document) -> str:
@@ -31,8 +36,9 @@ def transactions_page(frame: PageFrame, transactions: Document) -> str:
     found = transactions["transactions"]
     shown = found[:ROWS_MAX]
     coordinators = sorted({each["coordinator"] for each in shown})
-    parts = [_coordinator(node, [e for e in shown if e["coordinator"] == node])
-             for node in coordinators]  # fmt: skip
+    parts = [
+        _coordinator(node, [e for e in shown if e["coordinator"] == node]) for node in coordinators
+    ]
     words = more(len(found) - len(shown), "/api/transactions")
     empty = element("p", "No coordinator knows a transactional id.", class_="empty")
     return page(frame, "Transactions", parts or empty, words)
@@ -52,8 +58,14 @@ def _coordinator(node: int, found: list[Document]) -> Html:
         for each in found
     ]
     headings = (
-        "Transactional id", "State", "Producer", "Epoch", "Open for", "Timeout", "Partitions",
-    )  # fmt: skip
+        "Transactional id",
+        "State",
+        "Producer",
+        "Epoch",
+        "Open for",
+        "Timeout",
+        "Partitions",
+    )
     title = f"Coordinated by node {node}"
     body = table(title, headings, rows, numbers=(2, 3, 4, 5))
     return section(f"coordinator-{node}", title, body)

@@ -35,9 +35,16 @@ class Kind:
     """What a field holds, taken from its annotation and metadata."""
 
     __slots__ = (
-        "default", "entity", "is_array", "is_fixed", "is_long_array", "is_nullable", "name", "tag",
+        "default",
+        "entity",
+        "is_array",
+        "is_fixed",
+        "is_long_array",
+        "is_nullable",
+        "name",
+        "tag",
         "wire_type",
-    )  # fmt: skip
+    )
 
     def __init__(self, field: Field[Any]) -> None:
         self.name = field.name

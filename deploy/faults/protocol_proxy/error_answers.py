@@ -60,13 +60,16 @@ def error_answer(request: Request, error: ErrorCode) -> bytes:
 
 
 def _produced(body: produce.ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    return ProduceResponse([
-        ProducedTopic(
-            topic.name, topic.topic_id,
-            [ProducedPartition(one.index, int(error)) for one in topic.partitions],
-        )
-        for topic in body.topics
-    ])  # fmt: skip
+    return ProduceResponse(
+        [
+            ProducedTopic(
+                topic.name,
+                topic.topic_id,
+                [ProducedPartition(one.index, int(error)) for one in topic.partitions],
+            )
+            for topic in body.topics
+        ]
+    )
 
 
 def _fetched(body: fetch.FetchRequest, version: int, error: ErrorCode) -> FetchResponse:
@@ -74,13 +77,16 @@ def _fetched(body: fetch.FetchRequest, version: int, error: ErrorCode) -> FetchR
     error can only be told of the whole."""
     if version >= FETCH_SESSIONS_FROM and (error in OF_SESSIONS or not body.topics):
         return FetchResponse([], error_code=int(error))
-    return FetchResponse([
-        FetchedTopic(
-            topic.name, topic.topic_id,
-            [FetchedPartition(one.index, int(error)) for one in topic.partitions],
-        )
-        for topic in body.topics
-    ])  # fmt: skip
+    return FetchResponse(
+        [
+            FetchedTopic(
+                topic.name,
+                topic.topic_id,
+                [FetchedPartition(one.index, int(error)) for one in topic.partitions],
+            )
+            for topic in body.topics
+        ]
+    )
 
 
 def _once(**others: Any) -> Make:
@@ -156,9 +162,13 @@ def _find_coordinator(body: Any, version: int, error: ErrorCode) -> Values:
 
 def _join_group(body: Any, version: int, error: ErrorCode) -> Values:
     return {
-        "error_code": error, "generation_id": -1, "leader": "", "member_id": body.member_id,
-        "protocol_name": "", "protocol_type": None,
-    }  # fmt: skip
+        "error_code": error,
+        "generation_id": -1,
+        "leader": "",
+        "member_id": body.member_id,
+        "protocol_name": "",
+        "protocol_type": None,
+    }
 
 
 def _add_partitions(body: Any, version: int, error: ErrorCode) -> Values:
@@ -198,11 +208,12 @@ def _named(field: str, requested: str) -> Make:
             {"name": topic, "error_code": error}
             if isinstance(topic, str)
             else {
-                "name": topic.name, "topic_id": getattr(topic, "topic_id", None),
+                "name": topic.name,
+                "topic_id": getattr(topic, "topic_id", None),
                 "error_code": error,
             }
             for topic in topics
-        ]  # fmt: skip
+        ]
         return {field: rows}
 
     return make

@@ -50,12 +50,14 @@ from .verification import (
 
 ZSTD, ZSTD_FROM = 4, 7
 _WAIT_FOR_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-_OF_THE_BATCH = frozenset({
-    ErrorCode.INVALID_RECORD,
-    ErrorCode.INVALID_TIMESTAMP,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-})  # fmt: skip
+_OF_THE_BATCH = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+    }
+)
 Encode = Callable[[ProduceResponse, int], list[Buffer]]
 Outcome = list[Buffer] | PendingAnswer | None
 _UNVERIFIED: Mapping[HostedPartition, Verification] = {}
@@ -329,10 +331,16 @@ class ProduceOperation:
             f" refused in {name}/{append.index}, where a newer epoch has written"
         )
         self.context.broker.events.tell(
-            "fence", of, "older epoch", words, topic=name, partition=append.index,
-            producer_id=header.producer_id, epoch=header.producer_epoch,
+            "fence",
+            of,
+            "older epoch",
+            words,
+            topic=name,
+            partition=append.index,
+            producer_id=header.producer_id,
+            epoch=header.producer_epoch,
             transactional_id=self.transactional_id,
-        )  # fmt: skip
+        )
 
     def _hint(self, append: LeaderAppend) -> None:
         if self._hints is None:

@@ -116,16 +116,25 @@ class _Client:
             **BOTH,
         }
         self._timeout_s = settings.patience_ms / 1000
-        self._producer = Producer({
-            **common, **options, "linger.ms": 2, "message.timeout.ms":
-            min(settings.patience_ms, settings.transaction_timeout_ms),
-        })  # fmt: skip
-        self._consumer = Consumer({
-            **common, "group.id": f"unused-{self._process}", "enable.auto.commit": False,
-            "isolation.level": "read_committed", "auto.offset.reset": "error",
-            "fetch.min.bytes": settings.fetch_min_bytes,
-            "fetch.wait.max.ms": settings.fetch_wait_ms,
-        })  # fmt: skip
+        self._producer = Producer(
+            {
+                **common,
+                **options,
+                "linger.ms": 2,
+                "message.timeout.ms": min(settings.patience_ms, settings.transaction_timeout_ms),
+            }
+        )
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": f"unused-{self._process}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "fetch.min.bytes": settings.fetch_min_bytes,
+                "fetch.wait.max.ms": settings.fetch_wait_ms,
+            }
+        )
         self._session = 0  # of the consumer
         self._sending_session = 0
         self._begun_at: dict[int, int] = {}

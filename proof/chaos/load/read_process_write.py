@@ -117,7 +117,14 @@ class _Member(WorkloadClient):
             spans[key] = (first, record.offset + 1)
         for (topic, partition), (first, behind) in spans.items():
             self._recorder.add(
-                "offset_commits", transaction.number, self._process, self._settings.group,
-                f"{topic}/{partition}", first, behind, self._recorder.now_ns(), OpOutcome.INFO,
-            )  # fmt: skip
+                "offset_commits",
+                transaction.number,
+                self._process,
+                self._settings.group,
+                f"{topic}/{partition}",
+                first,
+                behind,
+                self._recorder.now_ns(),
+                OpOutcome.INFO,
+            )
         return {key: behind for key, (_, behind) in spans.items()}

@@ -104,10 +104,12 @@ class _Rough:
 def _batch(values: list[int], is_old: bool) -> bytes:
     """Fresh records; the first one may be old."""
     now_ms = time.time_ns() // 1_000_000
-    return encode_batch([
-        Record(at, now_ms - YEAR_MS * (is_old and not at), None, plain(value, 0))
-        for at, value in enumerate(values)
-    ])  # fmt: skip
+    return encode_batch(
+        [
+            Record(at, now_ms - YEAR_MS * (is_old and not at), None, plain(value, 0))
+            for at, value in enumerate(values)
+        ]
+    )
 
 
 def _patched(at: int, size: int, change: Callable[[int, random.Random], int]) -> "Lie":

@@ -48,9 +48,9 @@ async def load(
         running.append(rough(context()))
         for name in ids:
             others = tuple(each for each in ids if each != name)
-            running.append(append(
-                context(), name=name, mode="transactional", others=others, unread=unread
-            ))  # fmt: skip
+            running.append(
+                append(context(), name=name, mode="transactional", others=others, unread=unread)
+            )
     if "job" in workloads:
         running.append(read_process_write(context(), name=f"job-{number}"))
     guests = replace(settings, life_ms_max=settings.visit_ms_max, pause_ms=settings.visit_pause_ms)

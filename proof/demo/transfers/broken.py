@@ -16,8 +16,11 @@ from ....client.dual_write.names import NONCE_BYTES, session_id
 from ....client.dual_write.steps import TransactionKey
 
 CLAIMED, INITIALIZING, PREPARED, DECIDED = MOMENTS = (
-    "claimed", "initializing", "prepared", "decided"
-)  # fmt: skip
+    "claimed",
+    "initializing",
+    "prepared",
+    "decided",
+)
 
 
 class TellingWriter(BlockingDualWriter):

@@ -25,8 +25,14 @@ HELD_UP = Anomaly(
     "held up", "demo", "readers waited longer than a check-back takes to end what nobody ends"
 )
 TRANSFER_ANOMALIES = (
-    NO_EVENT, NO_ROW, contents.DOUBLED, contents.ALTERED, TOLD_WRONG, WRONG_BALANCES, HELD_UP
-)  # fmt: skip
+    NO_EVENT,
+    NO_ROW,
+    contents.DOUBLED,
+    contents.ALTERED,
+    TOLD_WRONG,
+    WRONG_BALANCES,
+    HELD_UP,
+)
 
 
 class ReaderWait(NamedTuple):

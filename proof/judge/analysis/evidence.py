@@ -28,10 +28,14 @@ class Evidence:
         """The earliest time in the history: what seconds count from."""
         found = [
             int(column[column >= 0].min())
-            for table, name in (("sends", "invoked_ns"), ("transactions", "begun_ns"),
-                                ("faults", "started_ns"), ("polls", "returned_ns"))
+            for table, name in (
+                ("sends", "invoked_ns"),
+                ("transactions", "begun_ns"),
+                ("faults", "started_ns"),
+                ("polls", "returned_ns"),
+            )
             if (column := self.history.column(table, name)).size and (column >= 0).any()
-        ]  # fmt: skip
+        ]
         return min(found, default=0)
 
     def seconds(self, time_ns: int) -> float | None:

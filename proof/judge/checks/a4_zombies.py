@@ -52,9 +52,16 @@ def _superseded(view: View) -> tuple[Array, Array]:
     history, count = view.history, view.transactions.count
     init = {
         name: history.column("initializations", name)
-        for name in ("process", "transactional_id", "producer_id", "producer_epoch",
-                     "invoked_ns", "returned_ns", "outcome")
-    }  # fmt: skip
+        for name in (
+            "process",
+            "transactional_id",
+            "producer_id",
+            "producer_epoch",
+            "invoked_ns",
+            "returned_ns",
+            "outcome",
+        )
+    }
     total = len(init["process"])
     when, by = np.full(total + 1, NEVER), np.full(total + 1, -1)
     is_ok = (init["outcome"] == OpOutcome.OK) & (init["returned_ns"] >= 0)

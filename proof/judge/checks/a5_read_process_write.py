@@ -147,8 +147,12 @@ def _offsets(
 def _near(
     commits: _Commits, evidence: Evidence, group: int, partition: int, low: int, high: int
 ) -> list[Facts]:
-    rows = np.flatnonzero((commits.group == group) & (commits.partition == partition)
-                          & (commits.high >= low) & (commits.low <= high))  # fmt: skip
+    rows = np.flatnonzero(
+        (commits.group == group)
+        & (commits.partition == partition)
+        & (commits.high >= low)
+        & (commits.low <= high)
+    )
     return [evidence.row("offset_commits", int(row)) for row in rows[:6]]
 
 

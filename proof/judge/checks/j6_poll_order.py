@@ -93,11 +93,14 @@ def _assigned(view: View, reads: Reads, rows: Array) -> tuple[Array, Array]:
     index, starts = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     if reads.table == "scan":
         return index, starts
-    table = (view.history.column("assignments", name).tolist()
-             for name in ("process", "session", "partition", "start_offset"))  # fmt: skip
+    table = (
+        view.history.column("assignments", name).tolist()
+        for name in ("process", "session", "partition", "start_offset")
+    )
     known = {(p, s, at): offset for p, s, at, offset in zip(*table, strict=True)}
-    process, session = (view.history.column("polls", c)[reads.rows[rows]]
-                        for c in ("process", "session"))  # fmt: skip
+    process, session = (
+        view.history.column("polls", c)[reads.rows[rows]] for c in ("process", "session")
+    )
     partition = reads.partition[rows]
     keys = zip(process.tolist(), session.tolist(), partition.tolist(), strict=True)
     starts[:] = [known.get(key, -1) for key in keys]

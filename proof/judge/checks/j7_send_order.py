@@ -28,8 +28,9 @@ ANOMALIES = (NONMONOTONIC_SEND, INT_NONMONOTONIC_SEND, INT_SEND_SKIP)
 def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     """Sends whose place is known, as they follow one another."""
     history = view.history
-    place = np.where(view.is_proven & (view.send_place >= 0), view.send_place,
-                     view.order.first_place)  # fmt: skip
+    place = np.where(
+        view.is_proven & (view.send_place >= 0), view.send_place, view.order.first_place
+    )
     is_known = (place >= 0) & (view.outcome != OpOutcome.FAIL)
     sends = np.flatnonzero(is_known[: view.sends]).astype(np.int32)
     process = history.column("sends", "process")[sends]

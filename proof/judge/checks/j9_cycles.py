@@ -39,8 +39,9 @@ def check(view: View, evidence: Evidence) -> Iterable[Finding]:
     suspect = np.flatnonzero(potential[writers] >= potential[readers])[:SUSPECTS_MAX]
     on_cycle = _on_cycle(writers, readers, suspect) if len(suspect) else []
     ended, begun = view.transactions.ended_ns, view.transactions.begun_ns
-    backward = suspect[(ended[readers[suspect]] >= 0)
-                       & (ended[readers[suspect]] < begun[writers[suspect]])]  # fmt: skip
+    backward = suspect[
+        (ended[readers[suspect]] >= 0) & (ended[readers[suspect]] < begun[writers[suspect]])
+    ]
 
     def pair(edge: int) -> Facts:
         return evidence.transactions(int(writers[edge]), int(readers[edge]))

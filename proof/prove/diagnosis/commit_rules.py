@@ -83,10 +83,12 @@ class PlainCommits(FindingRule):
         if known.outside >= OUTSIDE_MIN:
             (topic, index), offset = went_on[0]
             tell(
-                "offsets-outside-transaction", seen, seen.group,
+                "offsets-outside-transaction",
+                seen,
+                seen.group,
                 f"group {seen.group}: OffsetCommit of {topic}/{index} at {offset}, after output "
                 "was written in transactions",
-            )  # fmt: skip
+            )
         if written >= BATCHES_BETWEEN_MIN or in_transactions >= BATCHES_BETWEEN_MIN:
             known.times = [*known.times[-PERIODS_MIN:], seen.at_s]
             self._look_at_the_clock(seen, known, tell)
@@ -103,10 +105,12 @@ class PlainCommits(FindingRule):
         period_s = median(gaps)
         if period_s >= PERIOD_MIN_S and all(abs(g - period_s) <= JITTER * period_s for g in gaps):
             tell(
-                "auto-commit", seen, seen.group,
+                "auto-commit",
+                seen,
+                seen.group,
                 f"group {seen.group}: an OffsetCommit every {period_s:.1f} s while output is "
                 "written all the time",
-            )  # fmt: skip
+            )
 
 
 class CommitBeforeOutput(FindingRule):
@@ -149,7 +153,9 @@ class CommitBeforeOutput(FindingRule):
         late = self._late[seen.instance]
         if late >= LATE_MIN and late > self._in_time[seen.instance]:
             tell(
-                "commit-before-output", seen, partition[0],
+                "commit-before-output",
+                seen,
+                partition[0],
                 f"{late} outputs were sent after the offset of their input was committed, the last "
                 f"of {partition[0]}/{partition[1]} at {offset}",
-            )  # fmt: skip
+            )

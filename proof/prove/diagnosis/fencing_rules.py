@@ -70,16 +70,20 @@ class GroupFencing(FindingRule):
             return
         if unfenced >= UNFENCED_MIN:
             tell(
-                "no-group-fencing", seen, seen.group,
+                "no-group-fencing",
+                seen,
+                seen.group,
                 f"transactional id {name}: TxnOffsetCommit for group {seen.group} with generation "
                 "-1 and no member",
-            )  # fmt: skip
+            )
         if fetched := self._unstable.get(seen.group):
             tell(
-                "unstable-offset-fetch", fetched, seen.group,
+                "unstable-offset-fetch",
+                fetched,
+                seen.group,
                 f"group {seen.group} has its offsets in transactions (of {name}), and OffsetFetch "
                 "asks without require_stable",
-            )  # fmt: skip
+            )
 
     def _is_bound(self, name: str) -> bool:
         """Whether the id ends in the number of the one partition that it is for."""
@@ -88,9 +92,11 @@ class GroupFencing(FindingRule):
             return False
         (partition,) = partitions
         number = LAST_NUMBER.search(name)
-        return self._ids[partition] == {name} and number is not None and (
-            int(number[1]) == partition[1]
-        )  # fmt: skip
+        return (
+            self._ids[partition] == {name}
+            and number is not None
+            and (int(number[1]) == partition[1])
+        )
 
 
 class RefusedOffsets(FindingRule):
@@ -111,10 +117,12 @@ class RefusedOffsets(FindingRule):
             refused = self._refused.pop(seen.transactional_id)
             if refused is not None and seen.is_commit:
                 tell(
-                    "refused-offsets", seen, refused.group,
+                    "refused-offsets",
+                    seen,
+                    refused.group,
                     f"transactional id {seen.transactional_id}: TxnOffsetCommit for group "
                     f"{refused.group} was refused ({refused.error}), and EndTxn commits the rest",
-                )  # fmt: skip
+                )
 
 
 class SharedIds(FindingRule):
@@ -169,10 +177,12 @@ class SharedIds(FindingRule):
         self._used[name] += 1
         if self._used[name] >= SHARED_MIN:
             tell(
-                "shared-transactional-id", seen, name,
+                "shared-transactional-id",
+                seen,
+                name,
                 f"{seen.instance} and {self._owner.get(name)} both use {name}: {self._used[name]} "
                 "times one had it taken away while it lived and went on",
-            )  # fmt: skip
+            )
 
 
 @dataclass(slots=True)
@@ -221,7 +231,9 @@ class RandomIds(FindingRule):
         if seen.instance in self._is_fenced or restarts < (1 if random else RESTARTS_MIN):
             return
         tell(
-            "random-transactional-id", seen, seen.instance,
+            "random-transactional-id",
+            seen,
+            seen.instance,
             f"{len(lives)} starts, {len(lives)} transactional ids, the last two "
             f"{lives[-2]} and {lives[-1]}",
-        )  # fmt: skip
+        )

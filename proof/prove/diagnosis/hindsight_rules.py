@@ -117,11 +117,13 @@ class PassedOver(FindingRule):
             is_habit = self._written_later[instance] >= PASSED_MIN
             is_abort = instance in self._has_aborted and not is_habit
             tell(
-                "abort-without-seek" if is_abort else "passed-over", seen, name,
+                "abort-without-seek" if is_abort else "passed-over",
+                seen,
+                name,
                 f"{len(found)} inputs that are lost were fetched, not written, and passed over by "
                 f"the next transaction that committed offsets, e.g. {topic}/{index} at {offset} by "
                 f"{instance or 'an instance'} in {name}",
-            )  # fmt: skip
+            )
 
 
 class OffsetsApart(FindingRule):
@@ -145,10 +147,12 @@ class OffsetsApart(FindingRule):
                 return
             for group in self._groups:
                 tell(
-                    "offsets-outside-transaction", seen, group,
+                    "offsets-outside-transaction",
+                    seen,
+                    group,
                     f"group {group}: OffsetCommit, and the output is written without "
                     "transactions; idempotence alone does not mend this",
-                )  # fmt: skip
+                )
 
 
 class SinkNotAtomic(FindingRule):

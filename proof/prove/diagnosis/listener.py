@@ -46,16 +46,25 @@ class DiagnosisListener:
                 self._on_finding(one)
 
     def look_back(
-        self, *, doubled: int, lost: int, lost_keys: frozenset[int], wrong_finals: int,
+        self,
+        *,
+        doubled: int,
+        lost: int,
+        lost_keys: frozenset[int],
+        wrong_finals: int,
         is_sink: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """When outputs are judged: some mistakes can be told only then."""
         self.see(
             SeenVerdict(
-                at_s=time.monotonic(), doubled=doubled, lost=lost, lost_keys=lost_keys,
-                wrong_finals=wrong_finals, is_sink=is_sink,
+                at_s=time.monotonic(),
+                doubled=doubled,
+                lost=lost,
+                lost_keys=lost_keys,
+                wrong_finals=wrong_finals,
+                is_sink=is_sink,
             )
-        )  # fmt: skip
+        )
 
     @property
     def findings(self) -> list[ApplicationFinding]:

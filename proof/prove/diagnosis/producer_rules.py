@@ -79,9 +79,11 @@ class PlainProducer(FindingRule):
         if topic in written and plain >= BESIDE_MIN:
             text = f"{plain} batches to {topic} outside of the transactions that write it, too"
             tell("plain-producer", seen, topic, text)
-        elif not written and plain >= BATCHES_MIN and self._empty[seen.instance] >= (
-            TRANSACTIONS_MIN
-        ):  # fmt: skip
+        elif (
+            not written
+            and plain >= BATCHES_MIN
+            and self._empty[seen.instance] >= (TRANSACTIONS_MIN)
+        ):
             text = f"{plain} batches to {topic} outside of transactions, which carry offsets only"
             tell("plain-producer", seen, topic, text)
 
@@ -130,9 +132,11 @@ class FreshProducer(FindingRule):
                 if known[1] & self._open[seen.instance]:
                     topic = batch.partition[0]
                     tell(
-                        "retry-in-fresh-producer", seen, topic,
+                        "retry-in-fresh-producer",
+                        seen,
+                        topic,
                         f"a record for {topic} that producer {known[0]} had no answer for is sent "
                         f"again by producer {batch.producer_id}",
-                    )  # fmt: skip
+                    )
         if seen.acks != 0:
             self._in_flight.put((seen.connection, seen.number), seen)

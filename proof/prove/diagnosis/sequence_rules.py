@@ -66,10 +66,12 @@ class CommitBeforeProduce(FindingRule):
             if waiting and seen.is_commit:
                 _, _, (topic, index), sequence = next(iter(waiting))
                 tell(
-                    "commit-before-produce", seen, seen.transactional_id,
+                    "commit-before-produce",
+                    seen,
+                    seen.transactional_id,
                     f"{seen.transactional_id}: EndTxn was sent, and a batch for {topic}/{index} "
                     f"(sequence number {sequence}) had no answer",
-                )  # fmt: skip
+                )
 
 
 class OtherBytes(FindingRule):
@@ -100,11 +102,13 @@ class OtherBytes(FindingRule):
         if sorted(before.records) != sorted(batch.records):
             topic, index = batch.partition
             tell(
-                "same-sequence-other-bytes", seen, topic,
+                "same-sequence-other-bytes",
+                seen,
+                topic,
                 f"producer {batch.producer_id}, epoch {batch.epoch}, sequence number "
                 f"{batch.base_sequence} of {topic}/{index}: sent again with other records (CRC "
                 f"{before.crc:08x}, then {batch.crc:08x})",
-            )  # fmt: skip
+            )
 
 
 class FreshTransaction(FindingRule):
@@ -148,10 +152,12 @@ class FreshTransaction(FindingRule):
             if again and number > ending.number and ending.others & self._open[who]:
                 topic = seen.batches[0].partition[0]
                 tell(
-                    "retry-in-fresh-producer", seen, topic,
+                    "retry-in-fresh-producer",
+                    seen,
+                    topic,
                     f"{again} records of a transaction of {before}, whose commit had no answer, "
                     f"are written again by {name}",
-                )  # fmt: skip
+                )
         written = self._written[who, name]
         if len(written) < RECORDS_MAX:
             written |= records

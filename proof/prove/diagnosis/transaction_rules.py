@@ -230,10 +230,12 @@ class AbortWithoutSeek(FindingRule):
         for lost in [each for each in aborted if ended.keys and _passes_over(ended.offsets, each)]:
             aborted.remove(lost)
             tell(
-                "abort-without-seek", seen, seen.transactional_id,
+                "abort-without-seek",
+                seen,
+                seen.transactional_id,
                 f"{seen.transactional_id} aborted {len(lost.keys)} records, none was read or "
                 "written again, and a later transaction committed offsets behind them",
-            )  # fmt: skip
+            )
 
     def _taken_back(self, instance: str, keys: set[int]) -> None:
         lost_from = dict[Partition, int]()

@@ -49,9 +49,12 @@ class Translator:
                     yield from self._answered(event)
                 elif event.request.api == "Produce":
                     yield s.SeenProduced(
-                        **_place(event.request, event.at_s), number=event.request.correlation_id,
-                        is_known=False, has_error=True, is_refused=True,
-                    )  # fmt: skip
+                        **_place(event.request, event.at_s),
+                        number=event.request.correlation_id,
+                        is_known=False,
+                        has_error=True,
+                        is_refused=True,
+                    )
             elif isinstance(event, (ConnectionOpened, ConnectionClosed)):
                 kind = s.SeenOpened if isinstance(event, ConnectionOpened) else s.SeenClosed
                 link = event.connection
@@ -66,10 +69,12 @@ class Translator:
         if api == "Produce":
             body = request.body
             yield s.SeenProduce(
-                **place, number=request.correlation_id, acks=body.acks,
+                **place,
+                number=request.correlation_id,
+                acks=body.acks,
                 transactional_id=body.transactional_id or "",
                 batches=tuple(self._sent(body, request.at_s)),
-            )  # fmt: skip
+            )
         elif api == "Fetch":
             body = request.body
             if body.replica_id < 0:
@@ -77,9 +82,10 @@ class Translator:
                     **place,
                     positions=tuple(
                         ((self._topic(t), p.index), p.fetch_offset)
-                        for t in body.topics for p in t.partitions
+                        for t in body.topics
+                        for p in t.partitions
                     ),
-                )  # fmt: skip
+                )
         elif api == "OffsetCommit":
             offsets = self._offsets(request.body.topics)
             yield s.SeenOffsetCommit(**place, group=request.body.group_id, offsets=offsets)
@@ -88,10 +94,12 @@ class Translator:
             has_member = bool(getattr(body, "member_id", ""))
             generation = _generation(body)
             yield s.SeenTxnOffsetCommit(
-                **place, group=body.group_id, transactional_id=body.transactional_id,
+                **place,
+                group=body.group_id,
+                transactional_id=body.transactional_id,
                 is_fenced=has_member and generation != NO_MEMBER_GENERATION,
                 offsets=self._offsets(body.topics),
-            )  # fmt: skip
+            )
         elif api == "AddOffsetsToTxn":
             yield s.SeenAdd(**place, transactional_id=request.body.transactional_id)
         elif api == "AddPartitionsToTxn":
@@ -100,9 +108,11 @@ class Translator:
         elif api == "EndTxn":
             body = request.body
             yield s.SeenEndTxn(
-                **place, transactional_id=body.transactional_id, is_commit=body.committed,
+                **place,
+                transactional_id=body.transactional_id,
+                is_commit=body.committed,
                 version=request.version,
-            )  # fmt: skip
+            )
         elif api in ("Heartbeat", "ConsumerGroupHeartbeat"):
             yield s.SeenHeartbeat(**place, group=request.body.group_id)
 
@@ -134,9 +144,11 @@ class Translator:
         elif api == "Produce":
             has_error = bool(answer.error_code)
             yield s.SeenProduced(
-                **place, number=request.correlation_id, is_known=is_known and not has_error,
+                **place,
+                number=request.correlation_id,
+                is_known=is_known and not has_error,
                 has_error=has_error,
-            )  # fmt: skip
+            )
         elif not is_known:
             return
         elif api == "Fetch":
@@ -147,24 +159,30 @@ class Translator:
                 yield s.SeenEndRefused(**place, transactional_id=asked.transactional_id)
             elif api == "TxnOffsetCommit":
                 yield s.SeenOffsetsRefused(
-                    **place, group=asked.group_id, transactional_id=asked.transactional_id,
+                    **place,
+                    group=asked.group_id,
+                    transactional_id=asked.transactional_id,
                     error=error_for(answer.error_code).code.name,
-                )  # fmt: skip
+                )
         elif api == "InitProducerId":
             yield s.SeenInit(
-                **place, transactional_id=asked.transactional_id or "",
-                producer_id=answer.body.producer_id, epoch=answer.body.producer_epoch,
+                **place,
+                transactional_id=asked.transactional_id or "",
+                producer_id=answer.body.producer_id,
+                epoch=answer.body.producer_epoch,
                 timeout_ms=asked.transaction_timeout,
-            )  # fmt: skip
+            )
         elif api == "EndTxn":
             name = asked.transactional_id
             yield s.SeenEnded(**place, transactional_id=name, is_commit=asked.committed)
         elif api == "JoinGroup":
             rebalance_ms = getattr(asked, "rebalance_timeout", asked.session_timeout)
             yield s.SeenJoin(
-                **place, group=asked.group_id, session_ms=_ms(asked.session_timeout),
+                **place,
+                group=asked.group_id,
+                session_ms=_ms(asked.session_timeout),
                 rebalance_ms=_ms(rebalance_ms),
-            )  # fmt: skip
+            )
         elif api == "ConsumerGroupHeartbeat":
             if answer.body.assignment is not None:
                 yield s.SeenJoin(**place, group=asked.group_id)
@@ -180,11 +198,13 @@ class Translator:
                         continue
                     records = self._records(partition.records, at, header, answer.at_s)
                     yield s.SeenRecords(
-                        **place, partition=(self._topic(topic), partition.index),
-                        is_transactional=header.is_transactional, is_read_committed=is_committed,
+                        **place,
+                        partition=(self._topic(topic), partition.index),
+                        is_transactional=header.is_transactional,
+                        is_read_committed=is_committed,
                         keys=tuple((r.offset, key_hash(r)) for r in records),
                         end_offset=header.next_offset,
-                    )  # fmt: skip
+                    )
 
     def _offsets_fetched(
         self, request: Request, answer: Answer, place: dict[str, Any]

@@ -38,8 +38,9 @@ class DatabaseOutputs(threading.Thread):
             try:
                 import psycopg  # type: ignore[import-not-found]  # pyright: ignore
             except ImportError:
-                raise Failure("A sink in PostgreSQL needs: pip install 'psycopg[binary]'",
-                              exit_code=2) from None  # fmt: skip
+                raise Failure(
+                    "A sink in PostgreSQL needs: pip install 'psycopg[binary]'", exit_code=2
+                ) from None
             self._connect: Any = psycopg.connect
             self._url = urlunsplit(parts._replace(query=urlencode(options)))
             self._query = self._query_postgres

@@ -67,14 +67,20 @@ def rows(columns: RecordColumns) -> list[LogRecord]:
     header, headers = columns.header, columns.headers
     return [
         LogRecord(
-            columns.topic, columns.partition, offset, key, value,
+            columns.topic,
+            columns.partition,
+            offset,
+            key,
+            value,
             headers[n] if headers is not None else (),
-            header.producer_id, header.producer_epoch, header.is_transactional,
+            header.producer_id,
+            header.producer_epoch,
+            header.is_transactional,
         )
         for n, (offset, key, value) in enumerate(
             zip(columns.offsets, columns.keys, columns.values, strict=True)
         )
-    ]  # fmt: skip
+    ]
 
 
 def read_all(

@@ -82,8 +82,9 @@ class LateStrikes:
         self._lasts(request.at_s + seconds, request.instance)
         what = f"{request.api} of {request.instance}: {COMES[side]} {seconds:.1f} s late"
         met = max(1, self._observed.open_work(request.instance))
-        return Struck(request.at_s, request.instance, fault.name, what, met,
-                      until_s=request.at_s + seconds)  # fmt: skip
+        return Struck(
+            request.at_s, request.instance, fault.name, what, met, until_s=request.at_s + seconds
+        )
 
     def stall(self, fault: AimedFault, request: Request) -> tuple[Ending, str]:
         """SIGSTOP of the broker, while its request is held: then it travels, and waits there."""

@@ -35,8 +35,8 @@ def _held_twice(view: View, evidence: Evidence) -> Iterator[Case]:
             if taken[row] < until[longest] and is_certain and process[row] != process[longest]:
                 where = f"{history.name(group)}: {evidence.partition(partition)}"
                 told = [evidence.row("tenures", int(each)) for each in (longest, row)]
-                yield Case(f"{where} was given to a member while another one had it", {
-                    "tenures": told
-                })  # fmt: skip
+                yield Case(
+                    f"{where} was given to a member while another one had it", {"tenures": told}
+                )
             if until[row] > until[longest]:
                 longest = row

@@ -73,6 +73,10 @@ def _fenced(view: View, evidence: Evidence) -> Iterator[Case]:
                 yield Case(
                     f"{told['group']}: {told['partition']} had another member before a commit of "
                     "the one before it, which was accepted",
-                    {"commit": told, "tenures": [evidence.row("tenures", int(each))
-                                                 for each in (own[-1], later[-1])]},
-                )  # fmt: skip
+                    {
+                        "commit": told,
+                        "tenures": [
+                            evidence.row("tenures", int(each)) for each in (own[-1], later[-1])
+                        ],
+                    },
+                )
