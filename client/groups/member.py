@@ -156,10 +156,12 @@ class GroupMember(PolledMember[GroupRequests]):
 
     async def _join(self) -> None:
         requests = self.requests
-        answer = await requests.join([
-            (name, encode_subscription(self._subscription(name)))
-            for name in self._settings.partition_assignment_strategy
-        ])  # fmt: skip
+        answer = await requests.join(
+            [
+                (name, encode_subscription(self._subscription(name)))
+                for name in self._settings.partition_assignment_strategy
+            ]
+        )
         code = int(answer.error_code)
         if group_reaction_to(GroupRequest.JOIN, code) is _R.TAKE_MEMBER_ID:
             requests.member_id = answer.member_id

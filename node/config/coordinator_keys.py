@@ -42,9 +42,12 @@ class CoordinatorSettings(AuthorizerSettings):
 
     # groups
     group_min_session_timeout_ms: int = setting(
-        "group.min.session.timeout.ms", INT, "6000", "The shortest session of a member.",
+        "group.min.session.timeout.ms",
+        INT,
+        "6000",
+        "The shortest session of a member.",
         at_least(1),
-    )  # fmt: skip
+    )
     group_max_session_timeout_ms: int = setting(
         "group.max.session.timeout.ms", INT, "1800000", "The longest one.", at_least(1)
     )
@@ -103,15 +106,19 @@ class CoordinatorSettings(AuthorizerSettings):
         "The most members of one group of the consumer protocol.", at_least(1),
     )  # fmt: skip
     group_consumer_assignors: tuple[str, ...] = setting(
-        "group.consumer.assignors", LIST, "uniform,range",
+        "group.consumer.assignors",
+        LIST,
+        "uniform,range",
         "The assignors that members may ask for; the first is taken where they ask for none.",
         _known_assignors,
-    )  # fmt: skip
+    )
     group_consumer_migration_policy: str = setting(
-        "group.consumer.migration.policy", STRING, BIDIRECTIONAL,
+        "group.consumer.migration.policy",
+        STRING,
+        BIDIRECTIONAL,
         "Which way groups with members change between the classic and the consumer protocol.",
         one_of_in_any_case("disabled", DOWNGRADE, UPGRADE, BIDIRECTIONAL),
-    )  # fmt: skip
+    )
 
     # committed offsets
     offsets_topic_num_partitions: int = setting(
@@ -168,10 +175,12 @@ class CoordinatorSettings(AuthorizerSettings):
         "How often such ids are looked for.", at_least(1),
     )  # fmt: skip
     transaction_two_phase_commit_enable: bool = setting(
-        "transaction.two.phase.commit.enable", BOOLEAN, "true",
+        "transaction.two.phase.commit.enable",
+        BOOLEAN,
+        "true",
         "Whether producers may open transactions that no timeout ends (KIP-939).",
         kafka_default="false",
-    )  # fmt: skip
+    )
     transactional_ids_max: int = setting(
         "oncelog.transactional.ids.max", INT, "100000",
         "The most transactional ids that one shard remembers.", at_least(1),
@@ -185,27 +194,33 @@ class CoordinatorSettings(AuthorizerSettings):
         "The most partitions of one transaction.", between(1, 3000),
     )  # fmt: skip
     producer_ids_max: int = setting(
-        "oncelog.producer.ids.max", INT, "500000",
+        "oncelog.producer.ids.max",
+        INT,
+        "500000",
         "The most producers that a broker remembers, over all its partitions; above it the longest "
         "silent are forgotten before their time, but none that wrote within five minutes. One "
         "partition remembers 100,000.",
         at_least(1000),
-    )  # fmt: skip
+    )
     transaction_hold_ms: int = setting(
         "oncelog.transaction.hold.ms", INT, "500",
         "How long a request may wait for the markers of the transaction before, instead of being "
         "told CONCURRENT_TRANSACTIONS at once.", at_least(0),
     )  # fmt: skip
     transaction_connection_fence: bool = setting(
-        "oncelog.transaction.connection.fence", BOOLEAN, "true",
+        "oncelog.transaction.connection.fence",
+        BOOLEAN,
+        "true",
         "Whether requests of a transactional producer that come late, on a connection older than "
         "its newest, close that connection (KAFKA-17754).",
-    )  # fmt: skip
+    )
     transaction_stale_request_ms: int = setting(
-        "oncelog.transaction.stale.request.ms", INT, "5000",
+        "oncelog.transaction.stale.request.ms",
+        INT,
+        "5000",
         "An EndTxn whose bytes waited in the kernel for longer closes its connection.",
         at_least(1),
-    )  # fmt: skip
+    )
 
     def check_consumer_groups(self) -> None:
         """Raise InvalidConfig unless what groups get lies within what they may set."""

@@ -11,32 +11,11 @@ from oncelog.proof.pages.markup import element
 from oncelog.proof.pages.parts import clock, duration, number, size
 from oncelog.ui.addresses import group_address, records_address, transaction_address
 from oncelog.ui.record_rows import record_rows, text
-from oncelog.ui.request_pace import RequestPace
 from oncelog.ui.web.access import PageAccess
 from oncelog.wire.control_record import ControlType, encode_marker
 from oncelog.wire.records import Record, encode_batch
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=30)
-
-
-@given(st.lists(st.floats(0, 400), max_size=60), st.integers(1, 6))
-def test_pace_never_lets_more_than_its_limit_go_in_any_second(pauses, limit) -> None:
-    pace, now_ms, sent = RequestPace(limit), 0.0, []
-    for pause_ms in pauses:
-        now_ms += pause_ms
-        while (wait_ms := pace.wait_ms(now_ms)) > 0:
-            now_ms += wait_ms
-        pace.sent(now_ms)
-        sent.append(now_ms)
-    assert all(later - first >= 1_000 - 1e-6 for first, later in zip(sent, sent[limit:]))  # noqa: B905
-
-
-def test_pace_lets_a_first_burst_go_at_once() -> None:
-    pace = RequestPace(5)
-    for _ in range(5):
-        assert pace.wait_ms(10.0) == 0
-        pace.sent(10.0)
-    assert pace.wait_ms(10.0) == 1_000
 
 
 @given(TEXT)
