@@ -130,11 +130,16 @@ class GroupCoordinator:
         if topic is None or self.is_stopping:
             raise CoordinatorNotAvailable
         shard = self._shards.get(partition_for(group_id, len(topic.partitions)))
-        if shard is None:
+        if shard is None or self._is_cut_off(shard):
             raise NotCoordinator
         if shard.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress
         return shard
+
+    def _is_cut_off(self, shard: GroupShard) -> bool:
+        """Whether another broker may serve these groups by now, and expel members that ask here."""
+        stalled = self._replicas.stalled
+        return bool(stalled) and shard.partition in stalled
 
     def has_topic(self, name: str) -> bool:
         """Whether there is a topic of this name, so that its offsets may be committed."""
@@ -147,8 +152,8 @@ class GroupCoordinator:
 
     @property
     def shards(self) -> list[GroupShard]:
-        """All of them, loading ones too."""
-        return list(self._shards.values())
+        """All that groups are served by here, loading ones too."""
+        return [shard for shard in self._shards.values() if not self._is_cut_off(shard)]
 
     # -- appending
 

@@ -195,6 +195,19 @@ async def test_a_lost_shard_is_freed_though_commits_were_on_their_way(tmp_path: 
         gc.enable()
 
 
+async def test_coordinator_that_is_cut_off_confirms_no_member(broker: CoordinatingBroker) -> None:
+    """Another broker may have expelled it, and given its partitions to others."""
+    joined = await stable(broker)
+    beat = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
+    broker.replicas.stalled = frozenset([broker.partition()])
+    assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NOT_COORDINATOR
+    listed = await broker.ask(LIST, 5, {})
+    assert (listed.error_code, list(listed.groups)) == (ErrorCode.NONE, [])
+    broker.replicas.stalled = frozenset()
+    assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
+
+
 async def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
     await broker.serve()
