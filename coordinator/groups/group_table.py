@@ -155,8 +155,10 @@ class GroupTable:
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], turn: Turn) -> list[int]:
         """LeaveGroup: an ErrorCode for each. Raises CoordinatorNotAvailable."""
-        group = self.classic(group_id)
-        if group is None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):  # since the first of many members left
+            raise CoordinatorNotAvailable
+        if not isinstance(group, ClassicGroup):
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         return leave(group, leaving, turn)
 

@@ -80,8 +80,13 @@ class TurnExecution:
             for append in turn.appends:
                 carry_out = self._append if append.replay is None else self._append_replayed
                 error_code = carry_out(shard, append)
-                if error_code is not None and shard.state is ShardState.SERVING:
-                    turns.append(_settled(shard, append, error_code))
+                if error_code is None:
+                    continue
+                settled = _settled(shard, append, error_code)
+                if shard.state is ShardState.SERVING:
+                    turns.append(settled)
+                elif append.replay is not None:  # nobody else answers: its tickets are in no group
+                    self.answer(settled)
             for kind, group_id in turn.long_work:
                 self._consumer_work.begin(shard, kind, group_id)
 

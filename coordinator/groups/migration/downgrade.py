@@ -8,7 +8,7 @@ When a static member comes back with the classic protocol, and was the last of t
 its place and what that had, and nobody needs to rejoin, if all were at rest.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from ....wire.consumer_protocol import assignment_for
 from ....wire.identifiers import TopicPartition
@@ -17,13 +17,16 @@ from ..classic_group import ClassicGroup
 from ..consumer.consumer_group import ConsumerGroup
 from ..consumer.known_topics import Topics
 from ..consumer_protocol import CONSUMER
-from ..group_member import HeldMetadata, Member
-from ..group_messages import GroupSettings, JoinRequest
+from ..group_member import HeldMetadata, Member, metadata_bytes
+from ..group_messages import GroupSettings, JoinRequest, Protocols
 from ..group_states import GroupState
 from ..records import GroupValue
 
 DOWNGRADED = "it has become a classic group again"
 MEMBERS_MAX = 500  # a larger group would hold the event loop for too long
+ELEMENTS_MAX = 10_000  # partitions of all members, a topic counts as TOPIC_ELEMENTS: the same
+TOPIC_ELEMENTS = 32
+METADATA_BYTES_MAX = 256 * 1024  # a larger record might not fit into a batch
 
 
 def is_due(
@@ -36,17 +39,28 @@ def is_due(
 
     joining: of the static member that comes instead of the one that leaves.
     """
-    if not settings.may_downgrade:
+    gone, comes = frozenset(leaving), joining is not None
+    count = len(group.members) - len(gone) + comes
+    if not settings.may_downgrade or not 0 < count <= min(MEMBERS_MAX, settings.max_size):
         return False
-    spoken = [
-        {name for name, _ in member.classic.protocols} if member.classic is not None else set[str]()
-        for member_id, member in group.members.items()
-        if member_id not in leaving
-    ]
-    if joining is not None:
-        spoken.append({name for name, _ in joining.protocols})
-    is_allowed = 0 < len(spoken) <= min(MEMBERS_MAX, settings.max_size)
-    return is_allowed and bool(spoken[0].intersection(*spoken[1:]))
+    said = [joining.protocols] if joining is not None else []
+    for member_id, member in group.members.items():
+        if member_id not in gone:
+            if member.classic is None:
+                return False
+            said.append(member.classic.protocols)
+    spoken = [{name for name, _ in protocols} for protocols in said]
+    return bool(spoken[0].intersection(*spoken[1:])) and _fits(group, said)
+
+
+def _fits(group: ConsumerGroup, said: Sequence[Protocols]) -> bool:
+    """Whether the record of the classic group is small enough to be made and written at once."""
+    elements = sum(
+        TOPIC_ELEMENTS + len(partitions)
+        for target in group.targets.values()
+        for partitions in target.values()
+    )
+    return elements <= ELEMENTS_MAX and sum(map(metadata_bytes, said)) <= METADATA_BYTES_MAX
 
 
 def downgraded(

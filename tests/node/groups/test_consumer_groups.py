@@ -1,5 +1,6 @@
 """Consumer groups (KIP-848) on a real log: answers wait for the replicas, and survive them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from oncelog.coordinator.groups.assignors.catalogue import ASSIGNORS
 from oncelog.coordinator.metadata.commands import CreateTopics, NewTopic
 from oncelog.node.groups.removal import OffsetExpiry
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaStorageError
 
 from ...awaiting import settle, until
 from ..coordinating_broker import CoordinatingBroker
@@ -215,6 +216,19 @@ async def test_what_is_not_confirmed_is_loaded_anew(tmp_path: Path) -> None:
     broker.replicate()
     await until(lambda: broker.groups.shards[0].state.value == "serving")
     assert broker.shard.table.consumers.find("g").members, "it was in the log"
+
+
+async def test_heartbeat_is_answered_though_the_disk_fails_and_the_shard_is_gone(
+    broker: CoordinatingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        broker.resign()  # as those do who hear that a log is offline
+        raise KafkaStorageError
+
+    monkeypatch.setattr(broker.replicas, "append", fails)
+    answer = broker.request(BEAT, 1, joining())
+    async with asyncio.timeout(5):
+        assert (await answer.value()).error_code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_next_coordinator_has_the_group_and_its_sessions(tmp_path: Path) -> None:

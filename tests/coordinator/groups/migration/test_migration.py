@@ -2,9 +2,10 @@
 
 import pytest
 
-from oncelog.coordinator.groups.migration import upgrade
+from oncelog.coordinator.groups.group_messages import LeavingMember
+from oncelog.coordinator.groups.migration import downgrade, upgrade
 from oncelog.coordinator.groups.records import GroupKey, decode_key
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import CoordinatorNotAvailable, ErrorCode
 
 from ..consumer.consumer_driver import (
     GROUP,
@@ -94,6 +95,27 @@ def test_downgrade_is_one_batch_with_all_that_goes(log: ConsumerLog) -> None:
     assert not any(value for _, value in tombstones)
     assert decode_key(last[0]) == GroupKey(GROUP) and last[1] is not None
     assert 0 < log.table.held_metadata.size_bytes < held
+
+
+@pytest.mark.parametrize("bound", ["ELEMENTS_MAX", "METADATA_BYTES_MAX", "MEMBERS_MAX"])
+def test_group_too_large_for_one_batch_stays_a_consumer_group_without_the_last_consumer(
+    log: ConsumerLog, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = classic_group(log)
+    consumer = ObedientClient(log, "n1")
+    settle(log, [*clients, consumer])
+    monkeypatch.setattr(downgrade, bound, 1)
+    consumer.leave()
+    assert kind(log).startswith("consumer/")
+    settle(log, clients)
+    assert sorted(numbers(clients[0]) + numbers(clients[1])) == ALL
+
+
+def test_member_that_leaves_after_an_upgrade_is_told_to_ask_again(log: ConsumerLog) -> None:
+    (client,) = classic_group(log, 1)
+    settle(log, [client, ObedientClient(log, "n1")])
+    with pytest.raises(CoordinatorNotAvailable):
+        log.table.leave(GROUP, [LeavingMember(member_id=client.member_id)], log.turn())
 
 
 @pytest.mark.parametrize("kept", [0, 1])
