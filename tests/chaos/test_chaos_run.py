@@ -85,7 +85,7 @@ def test_faults_of_every_kind_break_no_promise(tmp_path: Path) -> None:
     assert found["counts"]["transactions"] >= wanted
     assert not found["verdict"]["not_judged"]
     assert {path.name for path in run.iterdir()} == {
-        "run.json", "history", "nodes", "workers", "cluster",
+        "run.json", "history", "nodes", "workers", "cluster", "report.json", "report.html",
     }  # fmt: skip
     assert_nothing_is_left(run)
     assert settings_of(run).seed == SEED

@@ -13,7 +13,7 @@ from ..kafka_peer import KafkaPeer, java_source
 from .clusters import SETTINGS
 from .meant_outcomes import CALLS, SAME_CALLS, reason
 
-pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
+pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.soak]  # minutes
 SOURCE = Path(__file__).parents[1] / "java" / "AdminCalls.java"
 STOPPED = 3
 _OF_A_CLUSTER = re.compile(r"[\w-]{22}|broker \d")

@@ -11,7 +11,7 @@ from .clusters import SETTINGS
 from .meant_outcomes import COMMANDS, reason
 from .play_tools import Played, play
 
-pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
+pytestmark = [pytest.mark.kafka, pytest.mark.cluster, pytest.mark.soak]  # minutes
 
 
 def differences(theirs: Played, ours: Played) -> list[str]:

@@ -309,17 +309,16 @@ async def test_offsets_in_transactions_are_judged_by_the_member_epoch(bootstrap)
         assert {each.offset for each in found.values()} == {7, 9}
 
 
-async def test_group_of_the_other_protocol_is_refused_with_a_sentence(bootstrap):
-    topic = await new_topic(bootstrap, 1)
+async def test_members_of_both_protocols_share_one_group(bootstrap):
+    topic = await new_topic(bootstrap, 2)
     classic = {"group_protocol": "classic", "partition_assignment_strategy": ["sticky"]}
     async with Consumer(bootstrap, **(settings(topic) | classic)) as first:
         first.subscribe([topic])
-        await until_shared(1, first)
+        await until_shared(2, first)
         async with Consumer(bootstrap, **settings(topic)) as second:
             second.subscribe([topic])
-            with pytest.raises(KafkaError, match="classic") as caught:
-                await until(lambda: False, second)
-            assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+            await until_shared(2, first, second)
+        await until_shared(2, first)
 
 
 async def test_assignor_that_brokers_do_not_have_is_refused(bootstrap):
