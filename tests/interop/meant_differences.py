@@ -200,8 +200,8 @@ MEANT: tuple[Meant, ...] = (
         "a classic one takes the place of a consumer",
         "leader",
         "the group is a classic one by then, and its leader is named as in any other",
-        kafka="",
-        ours="MEMBER c2",
+        kafka="''",
+        ours="'MEMBER c2'",
     ),
     Meant(
         "OffsetFetch",
