@@ -1,4 +1,4 @@
-"""What only Linux has: what its kernel says of the machine, processes, connections.
+"""Facts that only a Linux kernel tells: of the machine, of processes, of connections.
 
 Elsewhere each function says so: None, or what is true of a system that has no such thing.
 """
@@ -69,7 +69,7 @@ def since_last_data_ms(peer: socket.socket) -> int:
 
 
 def _tcp_info(peer: socket.socket, size_bytes: int) -> bytes:
-    """What the kernel says of a connection; nothing of one that is closed, or without Linux."""
+    """Return TCP_INFO of a connection; nothing if it is closed, or without Linux."""
     if TCP_INFO is None:
         return b""
     try:

@@ -17,7 +17,7 @@ from .turn import REJOIN, Turn
 
 
 class ClassicRequests:
-    """What members of the classic protocol ask of the consumer groups of a table.
+    """Answers members of the classic protocol in the consumer groups of a table.
 
     join_classic: has a member join that is in a classic group by then.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from .group_messages import Protocols
+from .group_messages import JoinRequest, Protocols
 
 # What Python takes beside the texts.
 PROTOCOL_BYTES, MEMBER_BYTES, PENDING_MEMBER_BYTES = 200, 1_000, 500
@@ -82,3 +82,17 @@ class Member:
     def vote(self, candidates: Collection[str]) -> str:
         """The candidate that it likes best; it supports all of them."""
         return next(name for name, _ in self.protocols if name in candidates)
+
+
+def member_of(request: JoinRequest, member_id: str, *, is_new: bool) -> Member:
+    """Return the member that a JoinGroup describes."""
+    return Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+        is_new=is_new,
+    )

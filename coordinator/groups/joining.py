@@ -18,7 +18,7 @@ from functools import partial
 
 from ...wire.errors import ErrorCode, KafkaError
 from .classic_group import ClassicGroup
-from .group_member import Member
+from .group_member import Member, member_of
 from .group_messages import NO_MEMBER, JoinAnswer, JoinRequest
 from .group_states import GroupState
 from .rebalance import (
@@ -103,16 +103,7 @@ def _join_known(group: ClassicGroup, request: JoinRequest, ticket: object, turn:
 def _add(
     group: ClassicGroup, request: JoinRequest, member_id: str, ticket: object, turn: Turn
 ) -> None:
-    member = Member(
-        member_id=member_id,
-        group_instance_id=request.group_instance_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        session_timeout_ms=request.session_timeout_ms,
-        protocols=request.protocols,
-        is_new=True,
-    )
+    member = member_of(request, member_id, is_new=True)
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
     group.add(member, request.protocol_type, ticket)

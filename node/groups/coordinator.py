@@ -152,7 +152,12 @@ class GroupCoordinator:
 
     @property
     def shards(self) -> list[GroupShard]:
-        """All that groups are served by here, loading ones too."""
+        """All of them, loading ones too."""
+        return list(self._shards.values())
+
+    @property
+    def listed(self) -> list[GroupShard]:
+        """Those whose groups this broker may speak for, loading ones too."""
         return [shard for shard in self._shards.values() if not self._is_cut_off(shard)]
 
     # -- appending

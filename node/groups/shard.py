@@ -39,7 +39,7 @@ KEPT_BYTES_MAX = (
 )  # of appended batches that wait for the replicas; more is read back
 READ_BYTES = 64 * 1024
 RECORDS_A_STEP = 64  # some 0.5 ms
-LOOK_AGAIN_MS = 100
+LOOK_AGAIN_MS = 100  # for a replay, or a loading, that is under way
 GROUP_NOT_FOUND_FROM = (9, 6)  # OffsetCommit (KIP-848), TxnOffsetCommit (KIP-1319)
 
 

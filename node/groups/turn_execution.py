@@ -85,7 +85,7 @@ class TurnExecution:
                 settled = _settled(shard, append, error_code)
                 if shard.state is ShardState.SERVING:
                     turns.append(settled)
-                elif append.replay is not None:  # nobody else answers: its tickets are in no group
+                elif append.replay is not None:  # no group has its tickets, to answer them
                     self.answer(settled)
             for kind, group_id in turn.long_work:
                 self._consumer_work.begin(shard, kind, group_id)

@@ -31,7 +31,7 @@ FETCH_BYTES_MAX = 2**31 - 1
 
 
 class ThrottledClient(MutedConnection, Protocol):
-    """A connection whose client may have quotas."""
+    """A connection as quotas see it: its user, its client id, its pause."""
 
     principal: Principal
     client_id: str | None

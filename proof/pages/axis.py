@@ -50,7 +50,7 @@ class Curve:
 
 
 class AxisRow(NamedTuple):
-    """What happened at moments and over spans, each with words; marks: moments of plain work."""
+    """A row of a timeline: moments and spans with words, and marks where work was done."""
 
     name: str
     points: Sequence[tuple[int, str]] = ()

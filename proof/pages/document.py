@@ -28,7 +28,7 @@ def document(title: str, header: Child, main: Child, *head: Child, **attributes:
 
 
 def masthead(about: str, links: Sequence[Html], *others: Child) -> Html:
-    """Return the head of a page: whose it is, and where its parts are."""
+    """Return the header of a page: its cluster or run, and the links to its parts."""
     return element(
         "header",
         element("a", "Skip to the content", href="#content", class_="skip"),

@@ -273,7 +273,7 @@ class ConsumerGroup:
                 )
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Judge who asks for offsets.
+        """Check the member that fetches offsets.
 
         Raises UnknownMemberId, StaleMemberEpoch, IllegalGeneration.
         """

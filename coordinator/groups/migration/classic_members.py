@@ -1,4 +1,4 @@
-"""What members of the classic protocol ask of a consumer group, decided and nothing changed.
+"""Decisions for members of the classic protocol in a consumer group; nothing changes here.
 
 Their generation is the member epoch. The coordinator assigns, so none of them leads:
 
@@ -133,7 +133,7 @@ def must_rejoin(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def _is_behind(group: ConsumerGroup, now: CurrentAssignment) -> bool:
-    """Whether there is a newer target, or nobody else who would have one made.
+    """Whether there is a newer target, or it is for this member to have one made.
 
     Members of the newer protocol do that with each heartbeat, as soon as it may be.
     """

@@ -17,7 +17,7 @@ from ..classic_group import ClassicGroup
 from ..consumer.consumer_group import ConsumerGroup
 from ..consumer.known_topics import Topics
 from ..consumer_protocol import CONSUMER
-from ..group_member import HeldMetadata, Member, metadata_bytes
+from ..group_member import HeldMetadata, Member, member_of, metadata_bytes
 from ..group_messages import GroupSettings, JoinRequest, Protocols
 from ..group_states import GroupState
 from ..records import GroupValue
@@ -95,18 +95,7 @@ def downgraded(
         )
         targets[member_id] = group.targets.get(member_id, {})
     if joining is not None:
-        classic.add(
-            Member(
-                member_id=joining.member_id,
-                group_instance_id=joining.group_instance_id,
-                client_id=joining.client_id,
-                client_host=joining.client_host,
-                rebalance_timeout_ms=joining.rebalance_timeout_ms,
-                session_timeout_ms=joining.session_timeout_ms,
-                protocols=joining.protocols,
-            ),
-            CONSUMER,
-        )
+        classic.add(member_of(joining, joining.member_id, is_new=False), CONSUMER)
         (before,) = leaving
         targets[joining.member_id] = group.targets.get(before, {})
     classic.generation = group.epoch

@@ -1,4 +1,4 @@
-"""What members of the classic protocol ask, of a classic group or of a consumer group.
+"""Requests of members of the classic protocol, to classic groups and to consumer groups.
 
 JoinGroup 0-9    v1 rebalance timeout (KIP-62), v4 the id first (KIP-394), v5 static members
                  (KIP-345), v7 protocol type and name (KIP-559), v8 reason (KIP-800), v9

@@ -85,7 +85,7 @@ class TokenVerifier:
         self._read_at = due
 
     def verify(self, token: str) -> TokenIdentity:
-        """Return the identity in a token; raises FailedLogin, whose reason only the log has."""
+        """Return the identity in a token. Raises FailedLogin; the reason goes to the log."""
         try:
             return self._verified(token)
         except FailedLogin as problem:

@@ -1,4 +1,4 @@
-"""What TLS and a login cost on one broker: ours beside Apache Kafka; docs/security.md has figures.
+"""The cost of TLS and of a login on one broker, ours beside Apache Kafka.
 
     python -m tests.interop.secured.measured_listeners [--rounds N] [--seconds S]
 

@@ -208,6 +208,15 @@ async def test_coordinator_that_is_cut_off_confirms_no_member(broker: Coordinati
     assert (await broker.ask(HEARTBEAT, 4, beat)).error_code == ErrorCode.NONE
 
 
+async def test_coordinator_that_is_cut_off_is_unloaded_when_its_broker_stops(
+    broker: CoordinatingBroker,
+) -> None:
+    shard = broker.shard
+    broker.replicas.stalled = frozenset([broker.partition()])
+    broker.groups.stop()
+    assert shard.state is ShardState.CLOSED and not broker.groups.shards
+
+
 async def test_a_broker_that_goes_down_answers_who_waits(tmp_path: Path) -> None:
     broker = CoordinatingBroker(tmp_path, group_initial_rebalance_delay_ms="60000")
     await broker.serve()
